@@ -84,11 +84,11 @@ def timed(work: Callable[[], object], rounds: int = 3) -> float:
     return statistics.median(took)
 
 
-def recluster(database: Database) -> None:
+def regroup(database: Database) -> None:
     """Sign everything anew."""
     with database.sessions.write() as session:
         session.execute(text("UPDATE test_result SET signature = NULL"))
-    while database.stores.failures.recluster(limit=1_000):
+    while database.stores.failures.regroup(limit=1_000):
         pass
 
 
@@ -99,11 +99,11 @@ def measure(database: Database, runs: int) -> tuple[float, float]:
     for number in range(1, runs):
         store(database, f"run-{number}")
     stores = database.stores
-    found = describe_run(stores, "run-0", at=NOW).clusters
-    assert [cluster.count for cluster in found] == [TESTS // 5 // KINDS] * KINDS
+    found = describe_run(stores, "run-0", at=NOW).failure_groups
+    assert [group.count for group in found] == [TESTS // 5 // KINDS] * KINDS
     telling = timed(lambda: describe_run(stores, "run-0", at=NOW))
     many = timed(lambda: failure_groups(stores.failures.of_product("proof", runs=runs).failures))
-    anew = timed(lambda: recluster(database), rounds=1)
+    anew = timed(lambda: regroup(database), rounds=1)
     print(
         f"  stored {TESTS:,} tests in {storing:.2f} s, told the run with {KINDS} clusters in"
         f" {telling:.2f} s, gathered {runs} runs in {many:.2f} s,"

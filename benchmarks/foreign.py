@@ -139,7 +139,9 @@ def ten_thousand(folder: Path, url: str | None = None) -> Steps:
         steps.time("read every test", lambda: evidence_of(context.stores, first, at=now))
         head, base = (evidence_of(context.stores, run, at=now) for run in runs[:2])
         assert head.record.counts.as_dict() == base.record.counts.as_dict()
-        assert [cluster.count for cluster in head.record.clusters] == [MANY.failed // KINDS] * KINDS
+        assert [group.count for group in head.record.failure_groups] == [
+            MANY.failed // KINDS
+        ] * KINDS
         told = set(steps.seconds) - set(steps.baselines)
         plain = median_of(lambda: written_plainly(head), ROUNDS)
         written(context, steps, replace(head, base=base))

@@ -161,7 +161,7 @@ def run(home: Home, *words: str) -> dict:
 
 def blamed(home: Home, run_id: str, cell: str) -> Iterator[tuple[str, str]]:
     """The planted kind and the answer of every failing test."""
-    for found in home.get(f"/runs/{run_id}/cells/{cell}/trials")["blame"]:
+    for found in home.get(f"/runs/{run_id}/cells/{cell}/retests")["blame"]:
         kind = found["nodeid"].rpartition("::test_")[2].rpartition("_")[0]
         yield kind, found["answer"]
 
@@ -197,10 +197,11 @@ def machine_round(folder: Path, score: Score, *, each: int) -> None:
         rows = []
         for host in hosts:
             stack.enter_context(host)
-            reach = host.reach()
+            endpoint = host.endpoint()
             rows.append(
-                f"      - {{address: {reach.address}, port: {reach.port}, user: {reach.user}, "
-                f"key_file: {reach.key_file}, host_key: {reach.host_key}}}"
+                f"      - {{address: {endpoint.address}, port: {endpoint.port}, "
+                f"user: {endpoint.user}, key_file: {endpoint.key_file}, "
+                f"host_key: {endpoint.host_key}}}"
             )
         platform = "\n".join(["  - id: pool\n    provider: static\n    hosts:", *rows])
         python = '[python]\ncandidates = ["python3"]'
@@ -212,7 +213,7 @@ def machine_round(folder: Path, score: Score, *, each: int) -> None:
             shutil.copy(host.keys_dir / f"{host.name}_key", home.path / "keys")
         red = run(home, site.matrix("1.1"), "--diagnose")
         with home.client() as client:
-            asked = client.post(f"/runs/{red['id']}/second-machine", json={"max_usd": "0"})
+            asked = client.post(f"/runs/{red['id']}/confirmation-run", json={"max_usd": "0"})
             second = asked.raise_for_status().json()["run"]
         eventually(lambda: home.get(f"/runs/{second}")["state"] == "finished", deadline_s=300)
         for kind, answer in blamed(home, red["id"], "pool"):

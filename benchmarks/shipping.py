@@ -76,7 +76,7 @@ Way = Callable[[SshHost, Payload, Path], None]
 
 def ours(host: SshHost, payload: Payload, target: Path) -> None:
     """As the controller does it: a new connection, then `Workspace.put_archive`."""
-    shell = open_shell(host.reach(), keys_dir=host.keys_dir)
+    shell = open_shell(host.endpoint(), keys_dir=host.keys_dir)
     workspace = Workspace(shell, base=str(target))
     assert workspace.put_archive("payloads", payload.digest, lambda: _chunks(payload.archive))
     shell.close()
@@ -105,7 +105,7 @@ WAYS: Mapping[str, Way] = {"seatrial": ours, "scp": scp, "rsync": rsync}
 def _options(host: SshHost) -> list[str]:
     known = host.folder / "known_hosts"
     known.write_text(f"[127.0.0.1]:{host.port} {host.host_key()}\n")
-    key = host.keys_dir / host.reach().key_file
+    key = host.keys_dir / host.endpoint().key_file
     return ["-F", "none", "-i", str(key), "-o", f"UserKnownHostsFile={known}"]
 
 

@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     trusted_repositories: Annotated[tuple[str, ...], NoDecode] = ()
     """Addresses of git, or beginnings of them, separated by commas, that a controller which others
     can reach asks, whatever they are."""
-    lost_after_s: float = Field(default=180.0, gt=0)
+    contact_timeout_s: float = Field(default=180.0, gt=0)
     """How long a running machine may not be heard before its attempt is given up."""
     http_headers_s: float = Field(default=10.0, gt=0)
     """How long a client of a port may take to send the headers of a request."""

@@ -70,5 +70,5 @@ class KindsWorld:
             lines.append(agent.test(name, outcome, longrepr=raised))
         assert agent.send(*lines)
         if done:
-            self.stores.cells.reach(cell_id, CellState.RELEASING, at=at)
+            self.stores.cells.enter(cell_id, CellState.RELEASING, at=at)
             self.stores.cells.conclude(cell_id, Cause(Outcome.FAILED, ""), at=at)

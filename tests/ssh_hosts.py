@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from orchestrator.domain.machine import SshReach
+from orchestrator.domain.machine import SshEndpoint
 
 LOOPBACK = "127.0.0.1"
 START_S = 15.0
@@ -115,9 +115,9 @@ class SshHost:
         path = self.folder / f"host_{kind or self._kinds[0]}.pub"
         return " ".join(path.read_text().split()[:2])
 
-    def reach(self, *, port: int | None = None, host_key: str | None = None) -> SshReach:
+    def endpoint(self, *, port: int | None = None, host_key: str | None = None) -> SshEndpoint:
         """How to reach it; `port` for the way through a relay."""
-        return SshReach(
+        return SshEndpoint(
             address=LOOPBACK,
             user=self.user,
             host_key=host_key or self.host_key(),
@@ -268,9 +268,9 @@ def another_key(key: str) -> str:
     return f"{kind} {base64.b64encode(bytes(raw)).decode()}"
 
 
-def through(reach: SshReach, relay: Relay) -> SshReach:
+def through(endpoint: SshEndpoint, relay: Relay) -> SshEndpoint:
     """The same machine, reached through a relay."""
-    return replace(reach, address=LOOPBACK, port=relay.port)
+    return replace(endpoint, address=LOOPBACK, port=relay.port)
 
 
 class Relay:

@@ -22,10 +22,10 @@ from orchestrator.store.tables import (
     AttestationRow,
     CellPlanRow,
     CellRow,
-    DecisionRow,
     EnvironmentRow,
-    FeedRow,
     LeaseRow,
+    PlacementDecisionRow,
+    RunEventRow,
     TransitionRow,
 )
 
@@ -73,7 +73,7 @@ class Feed:
     def tell(self, kind: str, cell: str, **data: object) -> None:
         self.told += 1
         row = {"run_id": self.run_id, "number": self.told, "kind": kind, "cell": cell}
-        self.sink.add(FeedRow, **row, data=data)
+        self.sink.add(RunEventRow, **row, data=data)
 
 
 @dataclass(slots=True)
@@ -141,8 +141,8 @@ class Life:
             cell=self.pk,
             at=self.at,
             attempt=self.attempts,
-            origin=self.state.value,
-            target=state.value,
+            from_state=self.state.value,
+            to_state=state.value,
             reason=reason,
         )
         self.numbers.transition += 1
@@ -323,7 +323,7 @@ class Life:
     def _decide(self, place: str, verdict: PlacementResult, reason: str, detail: str) -> None:
         self._decided += 1
         self.sink.add(
-            DecisionRow,
+            PlacementDecisionRow,
             attempt=self.attempt_pk,
             number=self._decided,
             at=self.at,

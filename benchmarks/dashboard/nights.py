@@ -220,6 +220,6 @@ class Writer:
             state=RunState.FINISHED if outcome else RunState.RUNNING,
             outcome=outcome,
             finished_at=finished_at,
-            feed_seq=feed.told,
+            event_seq=feed.told,
         )
         self.sink.add(RunSpecRow, run_id=run_id, spec=RunSpec(matrix, MANIFEST))

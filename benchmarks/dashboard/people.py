@@ -41,15 +41,15 @@ spec:
     - {{id: aws-l4}}
     - {{id: gcp-a100}}
     - {{id: gcp-tpu-v5e, when_unavailable: {{verdict: inconclusive}}}}
-    - {{id: aws-graviton, level: informing}}
+    - {{id: aws-graviton, level: advisory}}
   jobs:
     - {{id: unit}}
     - {{id: integration}}
     - {{id: train-demo}}
-  skips: {{allow_reasons: ["needs *"], on_other: informing}}
+  skips: {{allow_reasons: ["needs *"], on_other: advisory}}
   new_failures: {{max: 0}}
   flaky: {{reruns: 2, rerun_success: flaky, max: 5}}
-  cost: {{max_usd: "40.00", on_exceed: informing}}
+  cost: {{max_usd: "40.00", on_exceed: advisory}}
   approvals: {{on: [PASS_WITH_EXCEPTIONS], need: 1}}
 """
 NIGHTLY = f"""\
@@ -177,8 +177,8 @@ class People:
         """Known issues: one that applies, one that is over, one about nothing any more."""
         found = failure_groups(self.context.stores.failures.of_product(PRODUCT, runs=12).failures)
         made = [
-            self._issue(cluster.signature.id, days, title)
-            for cluster, days, title in zip(
+            self._issue(group.signature.id, days, title)
+            for group, days, title in zip(
                 found,
                 (30, 2),
                 ("The new allocator splits blocks too late", "Half precision loses two digits"),
@@ -257,7 +257,7 @@ class People:
         assert run.finished_at is not None
         ended = replace(
             told,
-            state=FiringState.TOLD,
+            state=FiringState.NOTIFIED,
             outcome=verdict[0].verdict.decision.value,
             verdict=verdict[0].id,
             run=run.id,
@@ -272,7 +272,7 @@ class People:
         assert told is not None
         why = self._text("nobody was there: it was due 9 h before")
         ended = replace(
-            told, state=FiringState.TOLD, outcome="missed", reason=why, ended_at=new.claimed_at
+            told, state=FiringState.NOTIFIED, outcome="missed", reason=why, ended_at=new.claimed_at
         )
         assert store.save(ended, "a controller")
 

@@ -25,38 +25,103 @@ BIG = sa.BigInteger()
 INTEGER = sa.Integer()
 SMALL = sa.SmallInteger()
 
-_COUNTS = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "missing", "not_run")
-_PACKED = ("evidence_chunk", "log_chunk", "text", "blob_chunk")
-"""Tables whose `body` is compressed already."""
 _TABLES = (
-    *("test_result", "notice", "metric", "log_chunk", "lease", "job_result", "evidence_chunk"),
-    *("environment", "check_result", "transition", "job_rollup", "cell_rollup", "cell_plan"),
-    *("attempt", "artifact", "run_spec", "idempotency_key", "feed", "cell", "blob_chunk"),
-    *("token", "text", "test_case", "run", "payload", "machine", "controller", "blob"),
+    "firing",
+    "schedule",
+    "reusable_result",
+    "attempt_environment",
+    "cell_reuse",
+    "retest_session",
+    "retest_release",
+    "confirmation_run",
+    "test_alias",
+    "test_retry",
+    "signature_successor",
+    "signature",
+    "known_issue",
+    "notice",
+    "metric",
+    "log_chunk",
+    "job_result",
+    "evidence_chunk",
+    "environment",
+    "check_result",
+    "job_rollup",
+    "cell_rollup",
+    "artifact",
+    "text",
+    "test_result",
+    "test_case",
+    "lease_credentials",
+    "attestation",
+    "placement_decision",
+    "lease",
+    "static_host",
+    "price",
+    "orphan_sighting",
+    "ingest",
+    "annotation",
+    "verdict_run",
+    "verdict",
+    "gate_policy",
+    "waiver",
+    "signing_key",
+    "policy",
+    "payload_review",
+    "approval",
+    "cell_benchmark_summary",
+    "benchmark_point",
+    "benchmark",
+    "transition",
+    "cell_plan",
+    "attempt",
+    "run_spec",
+    "run_event",
+    "idempotency_key",
+    "cell",
+    "run",
+    "quarantine",
+    "delivery_attempt",
+    "delivery",
+    "lineage_state",
+    "channel",
+    "announcement",
+    "browser_session",
+    "blob_chunk",
+    "token",
+    "payload",
+    "controller",
+    "blob",
 )
 """In an order in which they can be dropped."""
+_PACKED = ("evidence_chunk", "log_chunk", "text", "blob_chunk")
+"""Tables whose `body` is compressed already."""
 
 
 def upgrade() -> None:
     """Make every table."""
-    for make in (
-        _run,
-        _feed,
-        _attempt,
-        _lease,
-        _evidence_chunk,
-        _notice,
-        _test_case,
-        _test_result,
-        _job_result,
-        _artifact,
-        _job_rollup,
-        _controller,
-    ):
-        make()
+    _access()
+    _outbox()
+    _quarantine()
+    _runs()
+    _benchmarks()
+    _gates()
+    _ingested()
+    _leases()
+    _results()
+    _history()
+    _retests()
+    _reuse()
+    _schedules()
     if op.get_bind().dialect.name == "postgresql":
         for table in _PACKED:
             op.execute(f"ALTER TABLE {table} ALTER COLUMN body SET STORAGE EXTERNAL")
+
+
+def downgrade() -> None:
+    """Drop every table."""
+    for table in _TABLES:
+        op.drop_table(table)
 
 
 def _needed(kind: sa.types.TypeEngine[Any], *names: str) -> list[sa.Column[Any]]:
@@ -93,7 +158,110 @@ def _index(
     op.create_index(name, table, columns, unique=unique, postgresql_where=only, sqlite_where=only)
 
 
-def _run() -> None:
+def _access() -> None:
+    _table(
+        "blob(digest)",
+        *_needed(NAME, "digest"),
+        *_needed(BIG, "size_bytes"),
+    )
+    _table(
+        "controller(id)",
+        *_needed(NAME, "id"),
+        *_needed(FLOAT, "seen_s"),
+    )
+    _table(
+        "payload(digest)",
+        *_needed(NAME, "digest"),
+        *_needed(BIG, "size_bytes"),
+        *_needed(TEXT, "manifest"),
+        *_needed(TIME, "uploaded_at"),
+    )
+    _table(
+        "token(id)",
+        *_needed(NAME, "id", "secret_sha256"),
+        *_needed(TEXT, "name", "scope"),
+        *_needed(TIME, "created_at"),
+        *_optional(TIME, "expires_at", "last_used_at", "revoked_at"),
+        _unique("token", "secret_sha256"),
+    )
+    _table(
+        "blob_chunk(digest, number)",
+        *_needed(NAME, "digest"),
+        *_needed(BIG, "number"),
+        *_needed(BYTES, "body"),
+        _key("blob_chunk", "digest", "blob.digest"),
+    )
+    _table(
+        "browser_session(secret_sha256)",
+        *_needed(NAME, "secret_sha256", "token"),
+        *_needed(TIME, "expires_at"),
+        _key("browser_session", "token", "token.id"),
+    )
+
+
+def _outbox() -> None:
+    _table(
+        "announcement(key)",
+        *_needed(NAME, "key"),
+        *_needed(TEXT, "lineage", "state"),
+        *_needed(FLAG, "is_news"),
+        *_needed(TIME, "at"),
+    )
+    _table(
+        "channel(id)",
+        *_needed(NAME, "id", "name"),
+        *_needed(TEXT, "channel"),
+        *_needed(TIME, "created_at"),
+        *_optional(TIME, "failing_since", "last_success_at", "disabled_at"),
+        *_needed(TEXT, "disabled_reason"),
+        _unique("channel", "name"),
+    )
+    _table(
+        "lineage_state(name)",
+        *_needed(NAME, "name"),
+        *_needed(TEXT, "state"),
+        *_needed(TIME, "since"),
+        *_optional(TIME, "judged_at"),
+    )
+    _table(
+        "delivery(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(NAME, "id", "channel", "subject"),
+        *_needed(TEXT, "news", "state"),
+        *_needed(TIME, "created_at"),
+        *_needed(INTEGER, "attempts"),
+        *_needed(TIME, "due_at"),
+        *_optional(TIME, "done_at"),
+        *_needed(FLAG, "is_test"),
+        *_optional(FLOAT, "claimed_until_s"),
+        _key("delivery", "channel", "channel.id"),
+        _unique("delivery", "id"),
+    )
+    _index("ix_delivery_channel", "delivery", ["channel"])
+    _index("ix_delivery_due", "delivery", ["due_at"], where="state = 'waiting'")
+    _index("ix_delivery_order", "delivery", ["channel", "subject", "pk"], where="state = 'waiting'")
+    _table(
+        "delivery_attempt(delivery, number)",
+        *_needed(INTEGER, "delivery", "number"),
+        *_needed(TIME, "at"),
+        *_needed(TEXT, "result"),
+        *_optional(INTEGER, "status"),
+        *_needed(TEXT, "response_excerpt"),
+        *_needed(FLOAT, "seconds"),
+        _key("delivery_attempt", "delivery", "delivery.pk"),
+    )
+
+
+def _quarantine() -> None:
+    _table(
+        "quarantine(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(TEXT, "product", "document"),
+    )
+    _index("ix_quarantine_product", "quarantine", ["product"])
+
+
+def _runs() -> None:
     _table(
         "run(id)",
         *_needed(NAME, "id"),
@@ -105,35 +273,9 @@ def _run() -> None:
         *_optional(TEXT, "outcome"),
         *_optional(TIME, "finished_at", "cancel_requested_at"),
         *_optional(TEXT, "rerun_of"),
-        *_needed(BIG, "feed_seq"),
+        *_needed(BIG, "event_seq"),
     )
     _index("ix_run_unfinished", "run", ["id"], where="state <> 'finished'")
-    _table(
-        "run_spec(run_id)",
-        *_needed(NAME, "run_id"),
-        *_needed(TEXT, "spec"),
-        _key("run_spec", "run_id", "run.id"),
-    )
-    _table(
-        "idempotency_key(key)",
-        *_needed(NAME, "key"),
-        *_needed(TEXT, "fingerprint"),
-        *_needed(TIME, "claimed_at"),
-        *_optional(NAME, "run_id"),
-        _key("idempotency_key", "run_id", "run.id"),
-    )
-
-
-def _feed() -> None:
-    _table(
-        "feed(run_id, number)",
-        *_needed(NAME, "run_id"),
-        *_needed(BIG, "number"),
-        *_needed(TEXT, "kind", "cell"),
-        *_needed(JSON, "data"),
-        _key("feed", "run_id", "run.id"),
-        sqlite_with_rowid=False,
-    )
     _table(
         "cell(pk)",
         *_needed(INTEGER, "pk"),
@@ -151,14 +293,28 @@ def _feed() -> None:
     )
     _index("ix_cell_unfinished", "cell", ["pk"], where="state <> 'done'")
     _table(
-        "cell_plan(cell)",
-        *_needed(INTEGER, "cell"),
-        *_needed(TEXT, "plan"),
-        _key("cell_plan", "cell", "cell.pk"),
+        "idempotency_key(key)",
+        *_needed(NAME, "key"),
+        *_needed(TEXT, "fingerprint"),
+        *_needed(TIME, "claimed_at"),
+        *_optional(NAME, "run_id"),
+        _key("idempotency_key", "run_id", "run.id"),
     )
-
-
-def _attempt() -> None:
+    _table(
+        "run_event(run_id, number)",
+        *_needed(NAME, "run_id"),
+        *_needed(BIG, "number"),
+        *_needed(TEXT, "kind", "cell"),
+        *_needed(JSON, "data"),
+        _key("run_event", "run_id", "run.id"),
+        sqlite_with_rowid=False,
+    )
+    _table(
+        "run_spec(run_id)",
+        *_needed(NAME, "run_id"),
+        *_needed(TEXT, "spec"),
+        _key("run_spec", "run_id", "run.id"),
+    )
     _table(
         "attempt(pk)",
         *_needed(INTEGER, "pk"),
@@ -179,17 +335,162 @@ def _attempt() -> None:
         _unique("attempt", "id"),
     )
     _table(
+        "cell_plan(cell)",
+        *_needed(INTEGER, "cell"),
+        *_needed(TEXT, "plan"),
+        _key("cell_plan", "cell", "cell.pk"),
+    )
+    _table(
         "transition(pk)",
         *_needed(INTEGER, "pk", "cell"),
         *_needed(TIME, "at"),
         *_needed(INTEGER, "attempt"),
-        *_needed(TEXT, "origin", "target", "reason"),
+        *_needed(TEXT, "from_state", "to_state", "reason"),
         _key("transition", "cell", "cell.pk"),
     )
     _index("ix_transition_cell", "transition", ["cell"])
 
 
-def _lease() -> None:
+def _benchmarks() -> None:
+    _table(
+        "benchmark(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(BYTES, "digest"),
+        *_needed(NAME, "product", "job"),
+        *_needed(TEXT, "name", "unit", "direction"),
+        *_needed(JSON, "params"),
+        _unique("benchmark", "digest"),
+    )
+    _index("ix_benchmark_job", "benchmark", ["product", "job"])
+    _table(
+        "benchmark_point(cell, benchmark)",
+        *_needed(INTEGER, "cell", "benchmark", "attempt"),
+        *_needed(BIG, "first_seq", "last_seq"),
+        *_needed(FLOAT, "value", "low", "high"),
+        *_needed(INTEGER, "samples"),
+        sqlite_with_rowid=False,
+    )
+    _index("ix_benchmark_point_benchmark", "benchmark_point", ["benchmark", "cell"])
+    _table(
+        "cell_benchmark_summary(cell)",
+        *_needed(INTEGER, "cell", "points"),
+        *_needed(TEXT, "environment"),
+        *_needed(BYTES, "packed"),
+        _key("cell_benchmark_summary", "cell", "cell.pk"),
+    )
+
+
+def _gates() -> None:
+    _table(
+        "approval(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(NAME, "gate", "evidence", "by"),
+        *_needed(TIME, "at"),
+        *_optional(TEXT, "token"),
+        _unique("approval", "gate", "evidence", "by"),
+    )
+    _table(
+        "payload_review(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(NAME, "payload"),
+        *_needed(TEXT, "document"),
+    )
+    _index("ix_payload_review_payload", "payload_review", ["payload"])
+    _table(
+        "policy(digest)",
+        *_needed(NAME, "digest"),
+        *_needed(TEXT, "product", "text", "document"),
+        *_needed(TIME, "first_seen"),
+    )
+    _table(
+        "signing_key(id)",
+        *_needed(NAME, "id"),
+        *_needed(TEXT, "public"),
+        *_needed(TIME, "created_at", "not_after"),
+        *_optional(TIME, "retired_at"),
+    )
+    _table(
+        "waiver(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(NAME, "gate"),
+        *_needed(TEXT, "document", "verdict", "seen"),
+    )
+    _index("ix_waiver_gate", "waiver", ["gate"])
+    _table(
+        "gate_policy(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(NAME, "gate"),
+        *_needed(INTEGER, "number"),
+        *_needed(NAME, "digest"),
+        *_needed(TIME, "since"),
+        *_needed(TEXT, "by"),
+        _key("gate_policy", "digest", "policy.digest"),
+        _unique("gate_policy", "gate", "number"),
+    )
+    _table(
+        "verdict(pk)",
+        *_needed(INTEGER, "pk"),
+        *_optional(NAME, "key"),
+        *_needed(NAME, "gate", "lineage"),
+        *_needed(TEXT, "decision"),
+        *_needed(NAME, "policy_digest", "last_run"),
+        *_needed(TIME, "created_at"),
+        *_needed(
+            TEXT, "document", "snapshot_digest", "document_digest", "envelope_digest", "key_id"
+        ),
+        _key("verdict", "policy_digest", "policy.digest"),
+        _unique("verdict", "key"),
+    )
+    _index("ix_verdict_gate", "verdict", ["gate"])
+    _index("ix_verdict_lineage", "verdict", ["lineage"])
+    _table(
+        "verdict_run(verdict, position)",
+        *_needed(INTEGER, "verdict", "position"),
+        *_needed(NAME, "run_id"),
+        _key("verdict_run", "run_id", "run.id"),
+        _key("verdict_run", "verdict", "verdict.pk"),
+    )
+    _index("ix_verdict_run_run_id", "verdict_run", ["run_id"])
+
+
+def _ingested() -> None:
+    _table(
+        "annotation(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(NAME, "run_id", "digest"),
+        *_needed(TEXT, "document"),
+        _key("annotation", "run_id", "run.id"),
+        _unique("annotation", "digest"),
+    )
+    _index("ix_annotation_run_id", "annotation", ["run_id"])
+    _table(
+        "ingest(cell)",
+        *_needed(INTEGER, "cell"),
+        *_needed(NAME, "fingerprint"),
+        *_needed(TEXT, "document"),
+        _key("ingest", "cell", "cell.pk"),
+        _unique("ingest", "fingerprint"),
+    )
+
+
+def _leases() -> None:
+    _table(
+        "orphan_sighting(provider, machine_id)",
+        *_needed(NAME, "provider", "machine_id"),
+        *_needed(TIME, "first_seen"),
+    )
+    _table(
+        "price(provider, item, place, market)",
+        *_needed(NAME, "provider", "item", "place", "market"),
+        *_needed(MONEY, "usd_per_hour"),
+        *_needed(TIME, "as_of"),
+        *_needed(TEXT, "source"),
+    )
+    _table(
+        "static_host(provider, id)",
+        *_needed(NAME, "provider", "id"),
+        *_needed(TEXT, "machine"),
+    )
     _table(
         "lease(pk)",
         *_needed(INTEGER, "pk"),
@@ -203,16 +504,20 @@ def _lease() -> None:
         *_optional(MONEY, "price_usd_per_hour"),
         *_needed(TIME, "reserved_at"),
         *_needed(TEXT, "machine_id"),
-        *_optional(TEXT, "reach"),
+        *_optional(TEXT, "endpoint"),
         *_optional(TIME, "launched_at", "gone_at"),
         *_optional(MONEY, "cost_usd"),
         *_needed(TEXT, "refusal"),
+        *_optional(TEXT, "offer"),
+        *_optional(JSON, "facts"),
+        *_needed(FLAG, "simulated"),
         _key("lease", "attempt", "attempt.pk"),
         _key("lease", "run_id", "run.id"),
         _unique("lease", "id"),
     )
     _index("ix_lease_attempt", "lease", ["attempt"])
     _index("ix_lease_open", "lease", ["pk"], where="state <> 'gone'")
+    _index("ix_lease_refused", "lease", ["provider", "gone_at"], where="refusal <> ''")
     _index("ix_lease_run_id", "lease", ["run_id"])
     _index(
         "ux_lease_place",
@@ -222,60 +527,31 @@ def _lease() -> None:
         unique=True,
     )
     _table(
-        "machine(provider, id)",
-        *_needed(NAME, "provider", "id"),
-        *_needed(TEXT, "machine"),
-    )
-
-
-def _evidence_chunk() -> None:
-    _table(
-        "evidence_chunk(attempt, offset)",
-        *_needed(INTEGER, "attempt"),
-        *_needed(BIG, "offset"),
-        *_needed(INTEGER, "length"),
-        *_needed(BIG, "first_seq", "last_seq"),
-        *_needed(BYTES, "body"),
-        _key("evidence_chunk", "attempt", "attempt.pk"),
+        "placement_decision(attempt, number)",
+        *_needed(INTEGER, "attempt", "number"),
+        *_needed(TIME, "at"),
+        *_needed(NAME, "place"),
+        *_needed(TEXT, "verdict"),
+        *_needed(NAME, "reason"),
+        *_needed(TEXT, "detail"),
+        _key("placement_decision", "attempt", "attempt.pk"),
+        _unique("placement_decision", "attempt", "place", "verdict", "reason"),
     )
     _table(
-        "log_chunk(attempt, offset)",
-        *_needed(INTEGER, "attempt"),
-        *_needed(BIG, "offset"),
-        *_needed(INTEGER, "length"),
-        *_needed(BYTES, "body"),
-        _key("log_chunk", "attempt", "attempt.pk"),
+        "attestation(lease)",
+        *_needed(INTEGER, "lease"),
+        *_needed(TEXT, "document"),
+        _key("attestation", "lease", "lease.pk"),
     )
     _table(
-        "environment(attempt)",
-        *_needed(INTEGER, "attempt"),
-        *_needed(JSON, "document"),
-        _key("environment", "attempt", "attempt.pk"),
+        "lease_credentials(lease)",
+        *_needed(INTEGER, "lease"),
+        *_needed(TEXT, "login"),
+        _key("lease_credentials", "lease", "lease.pk"),
     )
 
 
-def _notice() -> None:
-    _table(
-        "notice(attempt, seq)",
-        *_needed(INTEGER, "attempt"),
-        *_needed(BIG, "seq"),
-        *_needed(FLOAT, "ts"),
-        *_needed(TEXT, "job", "level", "message"),
-        _key("notice", "attempt", "attempt.pk"),
-    )
-    _table(
-        "metric(attempt, seq)",
-        *_needed(INTEGER, "attempt"),
-        *_needed(BIG, "seq"),
-        *_needed(TEXT, "job", "name"),
-        *_needed(JSON, "samples"),
-        *_needed(TEXT, "unit", "direction"),
-        *_needed(JSON, "params"),
-        _key("metric", "attempt", "attempt.pk"),
-    )
-
-
-def _test_case() -> None:
+def _results() -> None:
     _table(
         "test_case(id)",
         *_needed(INTEGER, "id"),
@@ -283,13 +559,6 @@ def _test_case() -> None:
         *_needed(TEXT, "product", "job", "nodeid", "path", "class", "function", "param"),
         _unique("test_case", "digest"),
     )
-    _table(
-        "text(digest)",
-        *_needed(BYTES, "digest", "body"),
-    )
-
-
-def _test_result() -> None:
     _table(
         "test_result(cell, test_id)",
         *_needed(INTEGER, "cell", "test_id", "attempt"),
@@ -299,38 +568,18 @@ def _test_result() -> None:
         *_needed(TEXT, "reason", "message"),
         *_optional(BYTES, "text_digest"),
         *_needed(BIG, "position"),
+        *_optional(NAME, "signature"),
         sqlite_with_rowid=False,
     )
-    _index("ix_test_result_test", "test_result", ["test_id", "cell"])
     _index("ix_test_result_bad", "test_result", ["cell", "test_id"], where="outcome in (5, 6)")
-
-
-def _job_result() -> None:
-    _table(
-        "job_result(cell, job)",
-        *_needed(INTEGER, "cell"),
-        *_needed(NAME, "job"),
-        *_needed(INTEGER, "attempt"),
-        *_optional(FLOAT, "started_ts", "finished_ts"),
-        *_optional(TEXT, "current"),
-        *_optional(INTEGER, "exit_code", "signal"),
-        *_optional(TEXT, "cause", "detail"),
-        *_optional(FLOAT, "duration_s"),
-        *_optional(INTEGER, "restarts"),
-        *_optional(TEXT, "degraded"),
-        _key("job_result", "attempt", "attempt.pk"),
-        _key("job_result", "cell", "cell.pk"),
+    _index(
+        "ix_test_result_signature", "test_result", ["signature", "cell"], where="outcome in (5, 6)"
     )
+    _index("ix_test_result_test", "test_result", ["test_id", "cell"])
     _table(
-        "check_result(pk)",
-        *_needed(INTEGER, "pk", "attempt"),
-        *_needed(TEXT, "job", "name", "outcome", "value", "unit", "tolerance", "reason"),
-        _key("check_result", "attempt", "attempt.pk"),
-        _unique("check_result", "attempt", "job", "name"),
+        "text(digest)",
+        *_needed(BYTES, "digest", "body"),
     )
-
-
-def _artifact() -> None:
     _table(
         "artifact(cell, name)",
         *_needed(INTEGER, "cell"),
@@ -344,57 +593,235 @@ def _artifact() -> None:
         *_needed(INTEGER, "cell"),
         *_needed(MONEY, "cost_usd"),
         *_needed(TIME, "concluded_at"),
-        *_needed(INTEGER, *_COUNTS),
+        *_needed(
+            INTEGER,
+            "passed",
+            "failed",
+            "error",
+            "skipped",
+            "xfailed",
+            "xpassed",
+            "missing",
+            "not_run",
+        ),
         _key("cell_rollup", "cell", "cell.pk"),
     )
-
-
-def _job_rollup() -> None:
     _table(
         "job_rollup(cell, job)",
         *_needed(INTEGER, "cell"),
         *_needed(NAME, "job"),
-        *_needed(INTEGER, *_COUNTS),
+        *_needed(
+            INTEGER,
+            "passed",
+            "failed",
+            "error",
+            "skipped",
+            "xfailed",
+            "xpassed",
+            "missing",
+            "not_run",
+        ),
         _key("job_rollup", "cell", "cell.pk"),
     )
     _table(
-        "payload(digest)",
-        *_needed(NAME, "digest"),
-        *_needed(BIG, "size_bytes"),
-        *_needed(TEXT, "manifest"),
-        *_needed(TIME, "uploaded_at"),
+        "check_result(pk)",
+        *_needed(INTEGER, "pk", "attempt"),
+        *_needed(TEXT, "job", "name", "outcome", "value", "unit", "tolerance", "reason"),
+        _key("check_result", "attempt", "attempt.pk"),
+        _unique("check_result", "attempt", "job", "name"),
     )
     _table(
-        "token(id)",
-        *_needed(NAME, "id", "secret_sha256"),
-        *_needed(TEXT, "name", "scope"),
-        *_needed(TIME, "created_at"),
-        *_optional(TIME, "expires_at", "last_used_at", "revoked_at"),
-        _unique("token", "secret_sha256"),
-    )
-
-
-def _controller() -> None:
-    _table(
-        "controller(id)",
-        *_needed(NAME, "id"),
-        *_needed(FLOAT, "seen_s"),
+        "environment(attempt)",
+        *_needed(INTEGER, "attempt"),
+        *_needed(JSON, "document"),
+        _key("environment", "attempt", "attempt.pk"),
     )
     _table(
-        "blob(digest)",
-        *_needed(NAME, "digest"),
-        *_needed(BIG, "size_bytes"),
-    )
-    _table(
-        "blob_chunk(digest, number)",
-        *_needed(NAME, "digest"),
-        *_needed(BIG, "number"),
+        "evidence_chunk(attempt, offset)",
+        *_needed(INTEGER, "attempt"),
+        *_needed(BIG, "offset"),
+        *_needed(INTEGER, "length"),
+        *_needed(BIG, "first_seq", "last_seq"),
         *_needed(BYTES, "body"),
-        _key("blob_chunk", "digest", "blob.digest"),
+        _key("evidence_chunk", "attempt", "attempt.pk"),
+    )
+    _table(
+        "job_result(cell, job)",
+        *_needed(INTEGER, "cell"),
+        *_needed(NAME, "job"),
+        *_needed(INTEGER, "attempt"),
+        *_optional(FLOAT, "started_ts", "finished_ts"),
+        *_optional(TEXT, "current"),
+        *_optional(INTEGER, "exit_code", "signal"),
+        *_optional(TEXT, "cause", "detail"),
+        *_optional(FLOAT, "duration_s"),
+        *_optional(INTEGER, "restarts"),
+        *_optional(TEXT, "degraded", "unnamed", "test_set"),
+        _key("job_result", "attempt", "attempt.pk"),
+        _key("job_result", "cell", "cell.pk"),
+    )
+    _table(
+        "log_chunk(attempt, offset)",
+        *_needed(INTEGER, "attempt"),
+        *_needed(BIG, "offset"),
+        *_needed(INTEGER, "length"),
+        *_needed(BYTES, "body"),
+        _key("log_chunk", "attempt", "attempt.pk"),
+    )
+    _table(
+        "metric(attempt, seq)",
+        *_needed(INTEGER, "attempt"),
+        *_needed(BIG, "seq"),
+        *_needed(TEXT, "job", "name"),
+        *_needed(JSON, "samples"),
+        *_needed(TEXT, "unit", "direction"),
+        *_needed(JSON, "params"),
+        *_optional(TEXT, "arm"),
+        *_optional(INTEGER, "turn"),
+        *_optional(JSON, "readings"),
+        _key("metric", "attempt", "attempt.pk"),
+    )
+    _table(
+        "notice(attempt, seq)",
+        *_needed(INTEGER, "attempt"),
+        *_needed(BIG, "seq"),
+        *_needed(FLOAT, "ts"),
+        *_needed(TEXT, "job", "level", "message"),
+        _key("notice", "attempt", "attempt.pk"),
     )
 
 
-def downgrade() -> None:
-    """Drop every table."""
-    for table in _TABLES:
-        op.drop_table(table)
+def _history() -> None:
+    _table(
+        "known_issue(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(TEXT, "product", "document"),
+    )
+    _index("ix_known_issue_product", "known_issue", ["product"])
+    _table(
+        "signature(id)",
+        *_needed(NAME, "id"),
+        *_needed(INTEGER, "version"),
+        *_needed(TEXT, "kind", "exception", "frame", "message"),
+    )
+    _table(
+        "signature_successor(old, new)",
+        *_needed(NAME, "old", "new"),
+    )
+    _table(
+        "test_retry(cell, test_id)",
+        *_needed(INTEGER, "cell", "test_id", "attempt"),
+        *_needed(TEXT, "earlier"),
+        sqlite_with_rowid=False,
+    )
+    _table(
+        "test_alias(id)",
+        *_needed(INTEGER, "id"),
+        *_needed(TEXT, "product"),
+        *_needed(INTEGER, "old_test", "new_test"),
+        *_needed(TEXT, "change"),
+        *_needed(FLOAT, "likeness"),
+        *_needed(TEXT, "state"),
+        *_needed(TIME, "suggested_at"),
+        *_optional(TIME, "decided_at"),
+        *_needed(TEXT, "decided_by"),
+        _key("test_alias", "new_test", "test_case.id"),
+        _key("test_alias", "old_test", "test_case.id"),
+        _unique("test_alias", "old_test", "new_test"),
+    )
+    _index("ix_test_alias_product", "test_alias", ["product"])
+    _index(
+        "uq_test_alias_confirmed",
+        "test_alias",
+        ["old_test"],
+        where="state = 'confirmed'",
+        unique=True,
+    )
+
+
+def _retests() -> None:
+    _table(
+        "confirmation_run(run_id)",
+        *_needed(NAME, "run_id"),
+        *_needed(TEXT, "second"),
+        _key("confirmation_run", "run_id", "run.id"),
+    )
+    _table(
+        "retest_release(attempt)",
+        *_needed(INTEGER, "attempt"),
+        *_needed(TIME, "at"),
+        _key("retest_release", "attempt", "attempt.pk"),
+    )
+    _table(
+        "retest_session(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(NAME, "id"),
+        *_needed(INTEGER, "attempt"),
+        *_needed(NAME, "run_id"),
+        *_needed(TEXT, "key", "document"),
+        _key("retest_session", "attempt", "attempt.pk"),
+        _key("retest_session", "run_id", "run.id"),
+        _unique("retest_session", "attempt", "key"),
+        _unique("retest_session", "id"),
+    )
+    _index("ix_retest_session_run_id", "retest_session", ["run_id"])
+
+
+def _reuse() -> None:
+    _table(
+        "cell_reuse(cell, job)",
+        *_needed(INTEGER, "cell"),
+        *_needed(NAME, "job"),
+        *_optional(INTEGER, "source"),
+        *_optional(TIME, "produced_at"),
+        *_needed(TEXT, "why"),
+        *_needed(TIME, "decided_at"),
+        _key("cell_reuse", "cell", "cell.pk"),
+        _key("cell_reuse", "source", "cell.pk"),
+    )
+    _table(
+        "attempt_environment(attempt)",
+        *_needed(INTEGER, "attempt"),
+        *_needed(TEXT, "document"),
+        _key("attempt_environment", "attempt", "attempt.pk"),
+    )
+    _table(
+        "reusable_result(cell, job)",
+        *_needed(INTEGER, "cell"),
+        *_needed(NAME, "job"),
+        *_needed(INTEGER, "attempt"),
+        *_needed(NAME, "asked", "product", "platform", "environment"),
+        *_needed(TIME, "produced_at"),
+        _key("reusable_result", "attempt", "attempt.pk"),
+        _key("reusable_result", "cell", "cell.pk"),
+    )
+    _index(
+        "ix_reusable_result_platform",
+        "reusable_result",
+        ["product", "platform", "environment", "job", "produced_at"],
+    )
+    _index("ix_reusable_result_requested", "reusable_result", ["asked", "job", "produced_at"])
+
+
+def _schedules() -> None:
+    _table(
+        "schedule(name)",
+        *_needed(NAME, "name"),
+        *_needed(TEXT, "document"),
+        *_optional(TIME, "next_due_at"),
+    )
+    _index("ix_schedule_next_due_at", "schedule", ["next_due_at"])
+    _table(
+        "firing(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(NAME, "schedule"),
+        *_needed(TIME, "due_at"),
+        *_needed(TEXT, "state"),
+        *_needed(FLAG, "superseded"),
+        *_needed(TEXT, "claimed_by"),
+        *_needed(FLOAT, "claim_expires_s"),
+        *_needed(TEXT, "document"),
+        _key("firing", "schedule", "schedule.name"),
+        _unique("firing", "schedule", "due_at"),
+    )
+    _index("ix_firing_open", "firing", ["due_at"], where="state <> 'notified'")

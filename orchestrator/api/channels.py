@@ -39,7 +39,7 @@ _Short = Annotated[str, Field(max_length=200, pattern=_PLAIN)]
 _Url = Annotated[str, Field(min_length=1, max_length=2000, pattern=_PLAIN)]
 
 
-class WebhookRequest(RequestModel):
+class ChannelRequest(RequestModel):
     """A channel to add."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -109,7 +109,7 @@ _TRY: dict[str, Example] = {
 _ROTATE: dict[str, Example] = {
     "week": {"summary": "The old one stands for a week", "value": {"overlap_hours": 168}}
 }
-NewWebhook = Annotated[WebhookRequest, Body(openapi_examples=_NEW)]
+ChannelBody = Annotated[ChannelRequest, Body(openapi_examples=_NEW)]
 Try = Annotated[TryRequest | None, Body(openapi_examples=_TRY)]
 Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]
 
@@ -136,9 +136,9 @@ class ChannelResponse(ResponseModel):
     state: str
     """``ok``, ``failing`` or ``disabled``."""
     failing_since: datetime | None
-    last_ok_at: datetime | None
+    last_success_at: datetime | None
     disabled_at: datetime | None
-    disabled_why: str
+    disabled_reason: str
     waiting: int
     """Deliveries that have not reached it yet."""
 
@@ -168,11 +168,11 @@ class RenewedResponse(ResponseModel):
 class ReceiptResponse(ResponseModel):
     """What became of one attempt."""
 
-    reception: DeliveryResult
+    result: DeliveryResult
     """``taken``, ``failed`` (it is tried again), ``refused`` or ``gone``."""
     status: int | None
     """The HTTP status; null where there was no answer."""
-    said: str
+    response_excerpt: str
     seconds: float
 
 
@@ -209,8 +209,8 @@ class DeliveryListResponse(ResponseModel):
 
 
 _ASKED = [Security(bearer)]
-reading = APIRouter(tags=["webhooks"], route_class=secured(Scope.READ), dependencies=_ASKED)
-writing = APIRouter(tags=["webhooks"], route_class=secured(Scope.ADMIN), dependencies=_ASKED)
+reading = APIRouter(tags=["channels"], route_class=secured(Scope.READ), dependencies=_ASKED)
+writing = APIRouter(tags=["channels"], route_class=secured(Scope.ADMIN), dependencies=_ASKED)
 
 
 def _channel(
@@ -219,42 +219,42 @@ def _channel(
 ) -> Channel:
     found = find_channel(context, channel)
     if found is None:
-        raise NotFoundError(f"there is no channel {channel!r}; GET /api/v1/webhooks lists them")
+        raise NotFoundError(f"there is no channel {channel!r}; GET /api/v1/channels lists them")
     return found
 
 
 ChannelDep = Annotated[Channel, Depends(_channel)]
 
 
-@reading.get("/webhooks")
-def list_webhooks(context: ContextDep) -> ChannelListResponse:
+@reading.get("/channels")
+def list_channels(context: ContextDep) -> ChannelListResponse:
     """Every channel, and whether what is sent to it gets through."""
     channels = context.stores.outbox.channels()
     return ChannelListResponse(items=[_tell(context, one, health) for one, health in channels])
 
 
-@writing.post("/webhooks", status_code=201)
-def add_webhook(context: ContextDep, body: NewWebhook) -> NewChannelResponse:
+@writing.post("/channels", status_code=201)
+def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelResponse:
     """Add a channel. Its signing secret is in this answer and nowhere else."""
     channel, secret = add_channel(context, body.new_channel())
     told = _tell(context, channel, ChannelHealth())
     return NewChannelResponse(**dict(told), secret=secret)
 
 
-@writing.delete("/webhooks/{channel}", status_code=204, response_class=Response)
-def remove_webhook(context: ContextDep, channel: ChannelDep) -> None:
+@writing.delete("/channels/{channel}", status_code=204, response_class=Response)
+def remove_channel(context: ContextDep, channel: ChannelDep) -> None:
     """Forget a channel with its deliveries; what waits for it is not sent."""
     context.stores.outbox.remove(channel.id)
 
 
-@writing.post("/webhooks/{channel}/test")
-def try_webhook(context: ContextDep, channel: ChannelDep, body: Try = None) -> ReceiptResponse:
+@writing.post("/channels/{channel}/test")
+def send_test(context: ContextDep, channel: ChannelDep, body: Try = None) -> ReceiptResponse:
     """Send a test message now. One that gets through ends the disabling of a channel."""
     return ReceiptResponse.of(call_channel(context, channel, git_sha=body.git_sha if body else ""))
 
 
-@writing.post("/webhooks/{channel}/rotate")
-def rotate_webhook(
+@writing.post("/channels/{channel}/rotate")
+def rotate_channel_secret(
     context: ContextDep, channel: ChannelDep, body: Rotate = None
 ) -> RenewedResponse:
     """Make a new signing secret, told here only; messages are signed with the old one as well."""
@@ -264,7 +264,7 @@ def rotate_webhook(
     return RenewedResponse(secret=secret, old_until=before[0].until if before else None)
 
 
-@reading.get("/webhooks/{channel}/deliveries")
+@reading.get("/channels/{channel}/deliveries")
 def list_deliveries(
     context: ContextDep,
     channel: ChannelDep,

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
-from orchestrator.application.add_annotations import TooManyStatementsError
+from orchestrator.application.add_annotations import TooManyAnnotationsError
 from orchestrator.application.bisect_gate import NothingToBisectError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.gate_policies import GateMissingError, PolicyMissingError
@@ -49,7 +49,7 @@ from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 from orchestrator.store.aliases import AliasConflictError
 from orchestrator.store.errors import StoreUnusableError
 from orchestrator.store.ingests import CellTakenError, RunBusyError
-from orchestrator.store.retests import NoTrialsError
+from orchestrator.store.retests import NoRetestsError
 from orchestrator.store.schedules import ScheduleTakenError
 
 
@@ -165,14 +165,14 @@ TABLE: Mapping[type[Exception], Refusal] = {
     ),
     StillRunningError: Refusal(409, "still-running", "The run is not finished"),
     NothingToBisectError: Refusal(409, "nothing-to-bisect", "There is nothing to search"),
-    NoTrialsError: Refusal(409, "no-trials", "The cell's machine takes no trials"),
+    NoRetestsError: Refusal(409, "no-retests", "The cell's machine takes no retests"),
     NothingToRerunError: Refusal(409, "nothing-to-rerun", "Nothing is left to run again"),
     NoMachineError: Refusal(409, "no-machine", "The cell has no machine to enter"),
     MachineInUseError: Refusal(409, "machine-in-use", "A run has the machine"),
     MachineStaysError: Refusal(409, "machine-stays", "The machine is not ours to end"),
     ProviderUnreadError: Refusal(502, "provider", "The provider failed"),
     ProviderError: Refusal(502, "provider", "The provider failed"),
-    TooManyStatementsError: Refusal(409, "too-many", "The run has enough statements"),
+    TooManyAnnotationsError: Refusal(409, "too-many", "The run has enough statements"),
     AliasConflictError: Refusal(409, "alias-conflict", "The decision contradicts another"),
     ReportRefusedError: Refusal(422, "report-refused", "The report cannot be made"),
     BlobMismatchError: Refusal(422, "digest-mismatch", "The digest is another"),

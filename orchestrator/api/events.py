@@ -20,7 +20,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
 from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.person import Scope
-from orchestrator.store.run_events import FeedItem
+from orchestrator.store.run_events import RunEvent
 
 POLL_S = 0.3
 HEARTBEAT_S = 4
@@ -146,16 +146,16 @@ async def _is_news(context: Context, run_id: str, news: News, after: int) -> boo
 def _newest(context: Context, run_id: str) -> tuple[int, bool]:
     """The newest item's number, and whether the run is finished."""
     run = find_run(context.stores, run_id)
-    return context.stores.feed.last(run_id), run.state is RunState.FINISHED
+    return context.stores.run_events.last(run_id), run.state is RunState.FINISHED
 
 
-def _look(context: Context, run_id: str, after: int) -> tuple[Run, list[FeedItem]]:
+def _look(context: Context, run_id: str, after: int) -> tuple[Run, list[RunEvent]]:
     """The run first: what it says is then never newer than the items that follow."""
     run = find_run(context.stores, run_id)
-    return run, context.stores.feed.after(run_id, after)
+    return run, context.stores.run_events.after(run_id, after)
 
 
-def _event(item: FeedItem) -> ServerSentEvent:
+def _event(item: RunEvent) -> ServerSentEvent:
     cell = item.cell or item.data.get("cell", "")
     pointer = {**item.data, "number": item.number, "kind": item.kind, "cell": cell}
     return ServerSentEvent(json.dumps(pointer), id=str(item.number), event=item.kind)

@@ -248,7 +248,7 @@ writing = APIRouter(tags=["gates"], route_class=secured(Scope.GATE), dependencie
 GateName = Annotated[str, Path(description="As the policy names it", examples=["release"])]
 VerdictId = Annotated[str, Path(description="As in V-0001", examples=["V-0001"])]
 Limit = Annotated[int, Query(ge=1, le=200, description="Verdicts of a page")]
-STATEMENTS = "application/vnd.in-toto+jsonl"
+ANNOTATIONS = "application/vnd.in-toto+jsonl"
 
 
 @reading.get("/gates")
@@ -348,7 +348,7 @@ def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictResponse:
 def get_statement(context: ContextDep, verdict_id: VerdictId) -> Response:
     """The signed statements: a DSSE envelope a line, the verdict's first."""
     stored = find_verdict(context, verdict_id)
-    return _file(context, stored.envelope_digest, f"{stored.id}.intoto.jsonl", STATEMENTS)
+    return _file(context, stored.envelope_digest, f"{stored.id}.intoto.jsonl", ANNOTATIONS)
 
 
 @reading.get("/verdicts/{verdict_id}/evidence", response_class=StreamingResponse)

@@ -61,8 +61,8 @@ Match = Annotated[MatchRequest, Body(openapi_examples=_MATCH)]
 Decide = Annotated[DecisionRequest | None, Body(openapi_examples=_NOTHING)]
 
 
-class ClusterListResponse(ResponseModel):
-    """Failures by signature, the largest cluster first."""
+class FailureGroupListResponse(ResponseModel):
+    """Failures by signature, the largest group first."""
 
     items: list[FailureGroup]
     runs: int
@@ -223,19 +223,19 @@ ProductQuery = Annotated[
 AliasId = Annotated[str, Path(description="As `GET /aliases` shows it")]
 
 
-@reading.get("/signatures")
-def list_signatures(
+@reading.get("/failure-groups")
+def list_failure_groups(
     context: ContextDep,
     run: Annotated[str | None, Query(description="Only of this run", max_length=300)] = None,
     product: ProductQuery = None,
     runs: Annotated[int, Query(ge=1, le=500, description="So many newest runs")] = 50,
-) -> ClusterListResponse:
-    """Failures by signature, of a run or of the newest runs, the largest cluster first."""
+) -> FailureGroupListResponse:
+    """Failures by signature, of a run or of the newest runs, the largest group first."""
     if run is not None:
         review = review_run(context, resolve_run(context, run))
     else:
         review = review_failures(context, product=product, runs=runs)
-    return ClusterListResponse.of(review, items=review.clusters)
+    return FailureGroupListResponse.of(review, items=review.failure_groups)
 
 
 @reading.get("/tests")

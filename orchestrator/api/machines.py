@@ -72,7 +72,7 @@ class LeaseResponse(MachineResponse):
     """The provider's answer where it gave no machine."""
 
 
-class SightResponse(ResponseModel):
+class CloudResourceResponse(ResponseModel):
     """One thing that a cloud shows, and what is made of it."""
 
     provider: str
@@ -80,7 +80,7 @@ class SightResponse(ResponseModel):
     kind: str
     """``machine``, or what else costs or lingers: ``disk``, ``firewall`` ..."""
     state: MachineState
-    standing: Ownership
+    ownership: Ownership
     """``orphan``, ``expired`` and ``idle`` are ended by the janitor; the others are not."""
     run: str
     cell: str
@@ -98,10 +98,10 @@ class SightResponse(ResponseModel):
     simulated: bool
 
 
-class SurveyResponse(ResponseModel):
+class InventoryResponse(ResponseModel):
     """Everything that the clouds show of this project."""
 
-    items: list[SightResponse]
+    items: list[CloudResourceResponse]
     unread: dict[str, str]
     """Providers that could not be asked, with the reason: nothing is known of these."""
 
@@ -117,11 +117,11 @@ def list_machines(
     orphans: Annotated[
         bool, Query(description="Only what nobody owns: orphan, expired and idle")
     ] = False,
-) -> SurveyResponse:
+) -> InventoryResponse:
     """Ask the clouds what they have of this project, and say whose each thing is."""
     survey = context.janitor.survey()
-    wanted = [s for s in survey.sights if not orphans or s.standing in DOOMED]
-    return SurveyResponse(
+    wanted = [s for s in survey.sights if not orphans or s.ownership in DOOMED]
+    return InventoryResponse(
         items=[_told(context, sight) for sight in wanted], unread=dict(survey.unread)
     )
 
@@ -131,7 +131,7 @@ def terminate_machine(
     context: ContextDep,
     provider: str,
     machine_id: Annotated[str, Path(description="As `GET /machines` shows it")],
-) -> SightResponse:
+) -> CloudResourceResponse:
     """End now what nobody owns. A leased machine goes by cancelling its run."""
     return _told(context, end_machine(context, provider, machine_id))
 
@@ -143,12 +143,12 @@ def get_access(context: ContextDep, cell: CellDep, response: Response) -> SshAcc
     return ssh_access(context, cell)
 
 
-def _told(context: Context, sight: CloudResource) -> SightResponse:
+def _told(context: Context, sight: CloudResource) -> CloudResourceResponse:
     """By the name that its run calls the cell, where the ledger knows it; the tag has an id."""
     if sight.lease is None:
-        return tell_sight(sight)
+        return cloud_resource_response(sight)
     attempt = context.stores.cells.attempt(sight.lease.attempt_id)
-    return tell_sight(sight, cell=context.stores.cells.get(attempt.cell_id).name)
+    return cloud_resource_response(sight, cell=context.stores.cells.get(attempt.cell_id).name)
 
 
 def tell_machine(lease: LeaseRecord) -> MachineResponse:
@@ -161,10 +161,10 @@ def tell_lease(lease: LeaseRecord) -> LeaseResponse:
     return LeaseResponse.of(lease, id=lease.machine_id)
 
 
-def tell_sight(sight: CloudResource, *, cell: str = "") -> SightResponse:
+def cloud_resource_response(sight: CloudResource, *, cell: str = "") -> CloudResourceResponse:
     """What a cloud shows. Its tags say whose it is; they are the cloud's words."""
     machine, tags = sight.machine, sight.machine.tags
-    return SightResponse.of(
+    return CloudResourceResponse.of(
         machine,
         sight,
         run=tags.get("seatrial-run", ""),

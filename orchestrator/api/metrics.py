@@ -35,7 +35,7 @@ _TOLD: Mapping[Figure, tuple[str, str, tuple[str, ...]]] = {
     Figure.ORPHANS: ("orphans", "Of clouds, unknown to the ledger.", ("provider",)),
     Figure.DELIVERIES: ("deliveries", "News for channels.", ("state",)),
     Figure.CHANNELS: ("channels", "Where people are told.", ("state",)),
-    Figure.FIRINGS: ("firings", "Of schedules; all but `told` are open.", ("state",)),
+    Figure.FIRINGS: ("firings", "Of schedules; all but `notified` are open.", ("state",)),
     Figure.VERDICTS: ("verdicts", "Of gates.", ("gate", "decision")),
 }
 _LIVE = ("launching", "held", "releasing")
@@ -116,7 +116,9 @@ def get_metrics(
     """Figures in Prometheus' text format."""
     now = context.clock.now()
     registry = CollectorRegistry()
-    registry.register(_Snapshot(context.stores.figures.snapshot(now), now, streams.open))
+    registry.register(
+        _Snapshot(context.stores.operational_metrics.snapshot(now), now, streams.open)
+    )
     text = generate_latest(registry) + generate_latest(requests.registry)
     return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 

@@ -61,7 +61,7 @@ class QuarantineListResponse(ResponseModel):
     items: list[QuarantineResponse]
 
 
-class CandidateResponse(ResponseModel):
+class SuggestionResponse(ResponseModel):
     """A test that is flaky by its history."""
 
     job: str
@@ -73,10 +73,10 @@ class CandidateResponse(ResponseModel):
     """The one that it is in already, or empty."""
 
 
-class CandidateListResponse(ResponseModel):
+class SuggestionListResponse(ResponseModel):
     """Tests to think about, the likeliest to be flaky first."""
 
-    items: list[CandidateResponse]
+    items: list[SuggestionResponse]
 
 
 class QuarantineRequest(RequestModel):
@@ -121,14 +121,14 @@ def list_quarantines(context: ContextDep, product: ProductQuery = None) -> Quara
     return QuarantineListResponse(items=[_tell(one, at=at) for one in found])
 
 
-@reading.get("/quarantines/candidates")
-def list_quarantine_candidates(
+@reading.get("/quarantines/suggestions")
+def list_quarantine_suggestions(
     context: ContextDep,
     product: Annotated[str, Query(description="The payload's name", max_length=300)],
-) -> CandidateListResponse:
+) -> SuggestionListResponse:
     """Tests that failed lately and are flaky by their history. Nothing is put in quarantine."""
     found = suggest_quarantines(context, product)
-    return CandidateListResponse(items=[_tell_candidate(one) for one in found])
+    return SuggestionListResponse(items=[_tell_candidate(one) for one in found])
 
 
 @writing.post("/quarantines", status_code=201)
@@ -155,5 +155,5 @@ def _tell(one: Quarantine, *, at: datetime) -> QuarantineResponse:
     return QuarantineResponse.of(one, state=state_of(one, at))
 
 
-def _tell_candidate(one: Candidate) -> CandidateResponse:
-    return CandidateResponse.of(one, flaky=tell_flaky(one.evidence))
+def _tell_candidate(one: Candidate) -> SuggestionResponse:
+    return SuggestionResponse.of(one, flaky=tell_flaky(one.evidence))

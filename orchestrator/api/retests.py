@@ -1,4 +1,4 @@
-"""Trials of failed tests, who broke them, and the search for the revision that did."""
+"""Retests of failed tests, who broke them, and the search for the revision that did."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.api.runs import PlanResponse, tell_plan
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.bisect_gate import (
     BisectRange,
-    ask_trial,
+    ask_retest,
     begin_bisect,
     bisect_order,
     bisect_range,
@@ -30,19 +30,19 @@ from orchestrator.application.launch_run import PayloadMissingError
 from orchestrator.application.plan_run import plan_run
 from orchestrator.domain.blame import Attribution
 from orchestrator.domain.person import Scope
-from orchestrator.domain.retests import RetestSession, RetestSessionState, TrialAsk, TrialKind
+from orchestrator.domain.retests import RetestKind, RetestPlan, RetestSession, RetestSessionState
 
 documented(BisectRange, Attribution)
 
 _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
-class SittingResponse(ResponseModel):
+class RetestSessionResponse(ResponseModel):
     """The tests, run again so many times with the same thing changed."""
 
     id: str
     number: int
-    kind: TrialKind
+    kind: RetestKind
     changed: str
     """For a person; empty where nothing is changed."""
     whole: bool
@@ -60,14 +60,14 @@ class SittingResponse(ResponseModel):
     """Why there are none."""
 
 
-class TrialsResponse(ResponseModel):
+class RetestsResponse(ResponseModel):
     """Everything that was tried in the cell's last attempt, and what follows from it."""
 
-    items: list[SittingResponse]
+    items: list[RetestSessionResponse]
     blame: list[Attribution]
 
 
-class SecondMachineResponse(ResponseModel):
+class ConfirmationRunResponse(ResponseModel):
     """The follow-up on another machine."""
 
     run: str | None
@@ -78,10 +78,10 @@ class BisectRequest(RequestModel):
     """How long the machine may be kept."""
 
     minutes: float = Field(default=60.0, gt=0, le=1440, allow_inf_nan=False)
-    """For all the trials together; it goes home earlier when it is let go."""
+    """For all the retests together; it goes home earlier when it is let go."""
 
 
-class TrialRequest(RequestModel):
+class RetestRequest(RequestModel):
     """One revision to try."""
 
     subject: str = Field(pattern="^[0-9a-f]{64}$")
@@ -95,10 +95,10 @@ class TrialRequest(RequestModel):
     times: int = Field(default=2, ge=1, le=20)
     """How often the tests are run."""
 
-    def ask(self, key: str) -> TrialAsk:
+    def ask(self, key: str) -> RetestPlan:
         """What is to be tried."""
-        return TrialAsk(
-            kind=TrialKind.BISECT,
+        return RetestPlan(
+            kind=RetestKind.BISECT,
             tests={job: tuple(nodeids) for job, nodeids in self.tests.items()},
             times=self.times,
             changed=self.changed,
@@ -108,7 +108,7 @@ class TrialRequest(RequestModel):
         )
 
 
-class SecondMachineRequest(RequestModel):
+class ConfirmationRunRequest(RequestModel):
     """What it may cost."""
 
     max_usd: str = Field(pattern=r"^[0-9]{1,8}(\.[0-9]{1,6})?$")
@@ -133,38 +133,38 @@ _SECOND: dict[str, Example] = {
     "five": {"summary": "For five dollars at the most", "value": {"max_usd": "5"}},
 }
 Bisect = Annotated[BisectRequest | None, Body(openapi_examples=_BISECT)]
-AskedTrial = Annotated[TrialRequest, Body(openapi_examples=_TRIAL)]
-SecondMachine = Annotated[SecondMachineRequest, Body(openapi_examples=_SECOND)]
+RequestedRetest = Annotated[RetestRequest, Body(openapi_examples=_TRIAL)]
+ConfirmationRun = Annotated[ConfirmationRunRequest, Body(openapi_examples=_SECOND)]
 _ASKED = [Security(bearer)]
-reading = APIRouter(tags=["trials"], route_class=secured(Scope.READ), dependencies=_ASKED)
-writing = APIRouter(tags=["trials"], route_class=secured(Scope.RUN), dependencies=_ASKED)
+reading = APIRouter(tags=["retests"], route_class=secured(Scope.READ), dependencies=_ASKED)
+writing = APIRouter(tags=["retests"], route_class=secured(Scope.RUN), dependencies=_ASKED)
 
 
-@reading.get("/runs/{run_id}/cells/{cell}/trials")
-def list_trials(context: ContextDep, cell: CellDep) -> TrialsResponse:
+@reading.get("/runs/{run_id}/cells/{cell}/retests")
+def list_retests(context: ContextDep, cell: CellDep) -> RetestsResponse:
     """How the failed tests went when they ran again, and who broke them."""
     stores = context.stores
     attempts = stores.cells.attempts(cell.id)
-    sittings = stores.trials.of_attempt(attempts[-1].id) if attempts else ()
-    return TrialsResponse(
-        items=[tell_sitting(sitting) for sitting in sittings],
-        blame=list(blame_cell(stores, cell)) if sittings else [],
+    retest_sessions = stores.retests.of_attempt(attempts[-1].id) if attempts else ()
+    return RetestsResponse(
+        items=[retest_session_response(retest_session) for retest_session in retest_sessions],
+        blame=list(blame_cell(stores, cell)) if retest_sessions else [],
     )
 
 
-@writing.post("/runs/{run_id}/cells/{cell}/trials", status_code=202)
-def add_trial(
-    context: ContextDep, cell: CellDep, key: KeyHeader, body: AskedTrial
-) -> SittingResponse:
+@writing.post("/runs/{run_id}/cells/{cell}/retests", status_code=202)
+def add_retest(
+    context: ContextDep, cell: CellDep, key: KeyHeader, body: RequestedRetest
+) -> RetestSessionResponse:
     """Try another revision on the cell's machine while it waits; the same key asks once."""
     if not context.blobs.has(body.subject):
         raise PayloadMissingError(f"the wheel {body.subject} was not uploaded")
-    return tell_sitting(ask_trial(context, cell, body.ask(key)))
+    return retest_session_response(ask_retest(context, cell, body.ask(key)))
 
 
-@writing.delete("/runs/{run_id}/cells/{cell}/trials", status_code=204)
-def end_trials(context: ContextDep, cell: CellDep) -> None:
-    """Let the cell's machine go: nobody asks for more trials."""
+@writing.delete("/runs/{run_id}/cells/{cell}/retests", status_code=204)
+def end_retests(context: ContextDep, cell: CellDep) -> None:
+    """Let the cell's machine go: nobody asks for more retests."""
     dismiss(context, cell)
 
 
@@ -190,7 +190,7 @@ def bisect(
     response: Response,
     body: Bisect = None,
 ) -> RunResponse:
-    """Launch the failing jobs again, on a machine that then waits for trials of revisions."""
+    """Launch the failing jobs again, on a machine that then waits for retests of revisions."""
     body = body or BisectRequest()
     claim = idempotency_key(key, f"POST /runs/{cell.run_id}/cells/{cell.name}/bisect", body)
     run = begin_bisect(context, cell, minutes=body.minutes, key=claim).run
@@ -198,20 +198,20 @@ def bisect(
     return tell_run(describe_run(context.stores, run.id, at=context.clock.now()))
 
 
-@writing.post("/runs/{run_id}/second-machine")
-def second_machine(
-    context: ContextDep, run_id: RunId, body: SecondMachine
-) -> SecondMachineResponse:
+@writing.post("/runs/{run_id}/confirmation-run")
+def start_confirmation_run(
+    context: ContextDep, run_id: RunId, body: ConfirmationRun
+) -> ConfirmationRunResponse:
     """Launch what failed on another machine of the platform; asking again launches nothing."""
-    return SecondMachineResponse(run=request_confirmation_run(context, run_id, max_usd=body.usd))
+    return ConfirmationRunResponse(run=request_confirmation_run(context, run_id, max_usd=body.usd))
 
 
-def tell_sitting(sitting: RetestSession) -> SittingResponse:
-    """A sitting as the API shows it."""
-    ask = sitting.ask
-    return SittingResponse.of(
-        sitting,
+def retest_session_response(retest_session: RetestSession) -> RetestSessionResponse:
+    """A retest session as the API shows it."""
+    ask = retest_session.ask
+    return RetestSessionResponse.of(
+        retest_session,
         ask,
         tests={job: list(nodeids) for job, nodeids in ask.tests.items()},
-        outcomes=[dict(time) for time in sitting.outcomes],
+        outcomes=[dict(time) for time in retest_session.outcomes],
     )

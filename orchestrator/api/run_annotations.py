@@ -1,4 +1,4 @@
-"""Statements: what people write for the reports of a run."""
+"""Annotations: what people write for the reports of a run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from orchestrator.application.add_annotations import (
     add_annotations,
     annotations_of,
 )
-from orchestrator.domain.annotation import MOST_STATEMENTS, Annotation
-from orchestrator.domain.ingested import StatementKind
+from orchestrator.domain.annotation import MOST_ANNOTATIONS, Annotation
+from orchestrator.domain.ingested import AnnotationKind
 from orchestrator.domain.lint_findings import Level
 from orchestrator.domain.person import Scope
 
@@ -28,10 +28,10 @@ reading = APIRouter(tags=["reports"], route_class=secured(Scope.READ), dependenc
 writing = APIRouter(tags=["reports"], route_class=secured(Scope.RUN), dependencies=_ASKED)
 
 
-class StatementRequest(RequestModel):
+class AnnotationRequest(RequestModel):
     """Something for the reports that a person wrote."""
 
-    kind: StatementKind
+    kind: AnnotationKind
     author: str
     """Who wrote it."""
     title: str = ""
@@ -53,24 +53,24 @@ class StatementRequest(RequestModel):
     """Of a fix."""
 
 
-class StatementsRequest(RequestModel):
+class AnnotationsRequest(RequestModel):
     """What is to be kept."""
 
-    statements: tuple[StatementRequest, ...] = Field(min_length=1, max_length=MOST_STATEMENTS)
+    annotations: tuple[AnnotationRequest, ...] = Field(min_length=1, max_length=MOST_ANNOTATIONS)
 
 
 class DoubtResponse(ResponseModel):
-    """What the results say against a statement."""
+    """What the results say against an annotation."""
 
     level: Level
     """``error``: they contradict it. ``warning``: nothing backs it."""
     message: str
 
 
-class StatementResponse(ResponseModel):
+class AnnotationResponse(ResponseModel):
     """Something that a person wrote, and what the results say to it."""
 
-    kind: StatementKind
+    kind: AnnotationKind
     author: str
     at: datetime
     title: str
@@ -86,17 +86,17 @@ class StatementResponse(ResponseModel):
     doubts: list[DoubtResponse]
 
 
-class StatementListResponse(ResponseModel):
-    """Statements of a run."""
+class AnnotationListResponse(ResponseModel):
+    """Annotations of a run."""
 
-    items: list[StatementResponse]
+    items: list[AnnotationResponse]
 
 
 _EXAMPLES: dict[str, Example] = {
     "fix": {
         "summary": "A fix, about one platform",
         "value": {
-            "statements": [
+            "annotations": [
                 {
                     "kind": "fix",
                     "title": "FlexAttention on CUDA",
@@ -115,40 +115,42 @@ _EXAMPLES: dict[str, Example] = {
     "recommendation": {
         "summary": "A recommendation for the whole run, dated now",
         "value": {
-            "statements": [
+            "annotations": [
                 {"kind": "recommendation", "text": "Pin torch.", "author": "release team"}
             ]
         },
     },
 }
-Statements = Annotated[StatementsRequest, Body(openapi_examples=_EXAMPLES)]
+Annotations = Annotated[AnnotationsRequest, Body(openapi_examples=_EXAMPLES)]
 
 
-@reading.get("/runs/{run_id}/statements")
-def list_statements(context: ContextDep, run_id: RunId) -> StatementListResponse:
+@reading.get("/runs/{run_id}/annotations")
+def list_annotations(context: ContextDep, run_id: RunId) -> AnnotationListResponse:
     """What people wrote for the run's reports, in the order it was added."""
     return _told(annotations_of(context, run_id))
 
 
 @writing.post(
-    "/runs/{run_id}/statements",
+    "/runs/{run_id}/annotations",
     status_code=201,
     responses={
-        200: {"model": StatementListResponse, "description": "All of them were there before"}
+        200: {"model": AnnotationListResponse, "description": "All of them were there before"}
     },
 )
-def add_statements(
-    context: ContextDep, request: Request, response: Response, run_id: RunId, body: Statements
-) -> StatementListResponse:
-    """Keep statements, each once. A finished run's reports are published again with them."""
-    written = [Annotation(**dict(one)) for one in body.statements]
+def create_annotations(
+    context: ContextDep, request: Request, response: Response, run_id: RunId, body: Annotations
+) -> AnnotationListResponse:
+    """Keep annotations, each once. A finished run's reports are published again with them."""
+    written = [Annotation(**dict(one)) for one in body.annotations]
     stated = add_annotations(context, run_id, written)
-    response.headers["Location"] = str(request.app.url_path_for("list_statements", run_id=run_id))
+    response.headers["Location"] = str(request.app.url_path_for("list_annotations", run_id=run_id))
     if not stated.added:
         response.status_code = 200
         response.headers[REPLAYED] = "true"
     return _told(stated.items)
 
 
-def _told(items: tuple[CheckedAnnotation, ...]) -> StatementListResponse:
-    return StatementListResponse(items=[StatementResponse.of(one.statement, one) for one in items])
+def _told(items: tuple[CheckedAnnotation, ...]) -> AnnotationListResponse:
+    return AnnotationListResponse(
+        items=[AnnotationResponse.of(one.annotation, one) for one in items]
+    )

@@ -235,7 +235,7 @@ class RunResponse(RunSummaryResponse):
 
     cells: list[CellResponse]
     """In matrix order."""
-    clusters: list[FailureGroup]
+    failure_groups: list[FailureGroup]
     """Its failures by signature, the largest first."""
     known_issues: list[IssueUseResponse]
     """How the product's known issues stand to it; those out of its scope are not here."""
@@ -259,7 +259,7 @@ def tell_run(record: RunRecord) -> RunResponse:
     return RunResponse(
         **dict(summary),
         cells=[tell_cell(cell, record) for cell in record.cells],
-        clusters=list(record.clusters),
+        failure_groups=list(record.failure_groups),
         known_issues=[tell_use(use) for use in record.known_issues],
         quarantined=[tell_quarantined(one) for one in record.quarantined],
         diagnosed=[DiagnosedResponse.of(one) for one in record.diagnosed],
@@ -333,7 +333,7 @@ def _attempt(attempt: Attempt) -> AttemptResponse:
 
 
 def _transition(step: Transition) -> TransitionResponse:
-    words = {"from": step.origin, "to": step.target}
+    words = {"from": step.from_state, "to": step.to_state}
     return TransitionResponse(at=step.at, attempt=step.attempt, reason=step.reason, **words)
 
 

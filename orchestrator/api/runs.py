@@ -26,7 +26,7 @@ from orchestrator.domain.expected_hardware import hardware_sentence
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import Scope
 from orchestrator.domain.quota import Headroom, QuotaStatus
-from orchestrator.domain.retests import TrialOrder
+from orchestrator.domain.retests import RetestOptions
 
 MATRIX_TEXT = """\
 apiVersion: seatrial/v1
@@ -62,7 +62,7 @@ Matrix = Annotated[
 ]
 
 
-class TrialsRequest(RequestModel):
+class RetestsRequest(RequestModel):
     """What is found out about failing tests while their machine is still there."""
 
     reruns: int = Field(default=0, ge=0, le=20)
@@ -74,12 +74,12 @@ class TrialsRequest(RequestModel):
     max_minutes: float = Field(default=15.0, gt=0, le=1440, allow_inf_nan=False)
     """Of the machine's time."""
     await_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
-    """How long a machine waits for trials that somebody asks for, after its own."""
+    """How long a machine waits for retests that somebody asks for, after its own."""
 
     @property
-    def wanted(self) -> TrialOrder:
+    def wanted(self) -> RetestOptions:
         """The order as the domain has it."""
-        return TrialOrder(**self.model_dump())
+        return RetestOptions(**self.model_dump())
 
 
 class CancelResponse(ResponseModel):
@@ -108,7 +108,7 @@ class LaunchRequest(RequestModel):
     """The digest of the uploaded baseline, a wheel or a payload, where the matrix names one."""
     hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
     """How long the machine of a cell that does not pass is kept for a person to look at."""
-    trials: TrialsRequest | None = None
+    retests: RetestsRequest | None = None
     """What is found out about failing tests; null for nothing."""
     reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
     """Jobs that passed no longer ago, with nothing changed since, are not run; null runs all."""
@@ -123,7 +123,7 @@ class LaunchRequest(RequestModel):
             subject_digest=self.subject,
             baseline_digest=self.baseline,
             hold_minutes=self.hold_minutes,
-            trials=self.trials.wanted if self.trials else None,
+            retests=self.retests.wanted if self.retests else None,
             reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours is not None else None,
         )
 
@@ -154,9 +154,9 @@ _LAUNCH_EXAMPLES: dict[str, Example] = {
         "summary": "Only what changed since it passed, at most a day and a half ago",
         "value": {"matrix": MATRIX_TEXT, "reuse_hours": 36},
     },
-    "trials": {
+    "retests": {
         "summary": "With failing tests run again, and looked into, on their machine",
-        "value": {"matrix": MATRIX_TEXT, "trials": {"reruns": 2, "diagnose": True}},
+        "value": {"matrix": MATRIX_TEXT, "retests": {"reruns": 2, "diagnose": True}},
     },
 }
 _RERUN_EXAMPLES: dict[str, Example] = {

@@ -174,7 +174,7 @@ class FiringResponse(ResponseModel):
     """What it is about, once that is known."""
     remarks: list[str]
     run: str
-    second_run: str
+    confirmation_run: str
     """Asks a second machine who broke it."""
     verdict: str
     ended_at: datetime | None

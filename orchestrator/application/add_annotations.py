@@ -10,7 +10,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
 from orchestrator.domain.annotation import Annotation, check_annotations, unsaid
 from orchestrator.domain.cell import RunState
-from orchestrator.domain.ingested import Statement
+from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import Doubt
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.run_record import Evidence
@@ -19,15 +19,15 @@ MOST_OF_A_RUN = 1000
 logger = logging.getLogger(__name__)
 
 
-class TooManyStatementsError(ValueError):
+class TooManyAnnotationsError(ValueError):
     """The run has as many as it can have; nothing was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnnotation:
-    """A statement, and what the results say against it."""
+    """An annotation, and what the results say against it."""
 
-    statement: Statement
+    annotation: RunAnnotation
     doubts: tuple[Doubt, ...]
 
 
@@ -44,7 +44,7 @@ class AddedAnnotations:
 def add_annotations(
     context: Context, run_id: str, written: Sequence[Annotation]
 ) -> AddedAnnotations:
-    """Keep the statements, each once; a finished run's reports are published again.
+    """Keep the annotations, each once; a finished run's reports are published again.
 
     Raises:
         RunMissingError: There is no such run.
@@ -55,15 +55,15 @@ def add_annotations(
     cells = [cell.name for cell in context.stores.cells.of_run(run_id)]
     problems = list(check_annotations(written, cells))
     if problems:
-        raise InvalidDocumentError("the statements", problems)
+        raise InvalidDocumentError("the annotations", problems)
     with context.locks.of(run_id):
-        known = context.stores.statements.of_run(run_id)
+        known = context.stores.annotations.of_run(run_id)
         fresh = unsaid(written, known, at=context.clock.now())
         if len(known) + len(fresh) > MOST_OF_A_RUN:
-            raise TooManyStatementsError(
-                f"run {run_id} has {len(known)} statements, and can have {MOST_OF_A_RUN}"
+            raise TooManyAnnotationsError(
+                f"run {run_id} has {len(known)} annotations, and can have {MOST_OF_A_RUN}"
             )
-        context.stores.statements.add(run_id, fresh)
+        context.stores.annotations.add(run_id, fresh)
         evidence = evidence_of(context.stores, run_id, at=context.clock.now())
         if evidence.record.run.state is RunState.FINISHED:
             _publish_again(context, evidence)
@@ -71,24 +71,24 @@ def add_annotations(
 
 
 def annotations_of(context: Context, run_id: str) -> tuple[CheckedAnnotation, ...]:
-    """Every statement of the run, with what the results say to it. Raises RunMissingError."""
+    """Every annotation of the run, with what the results say to it. Raises RunMissingError."""
     evidence = evidence_of(context.stores, run_id, at=context.clock.now())
-    return _judged(context, evidence, evidence.record.statements)
+    return _judged(context, evidence, evidence.record.annotations)
 
 
 def _meant(
     context: Context, evidence: Evidence, written: Sequence[Annotation]
 ) -> tuple[CheckedAnnotation, ...]:
-    """The stored statement of each one."""
-    stored = evidence.record.statements
+    """The stored annotation of each one."""
+    stored = evidence.record.annotations
     chosen = [next(kept for kept in stored if one.stated(kept.at) == kept) for one in written]
     return _judged(context, evidence, tuple(dict.fromkeys(chosen)))
 
 
 def _judged(
-    context: Context, evidence: Evidence, statements: Sequence[Statement]
+    context: Context, evidence: Evidence, annotations: Sequence[RunAnnotation]
 ) -> tuple[CheckedAnnotation, ...]:
-    return tuple(CheckedAnnotation(one, context.doubt(one, evidence)) for one in statements)
+    return tuple(CheckedAnnotation(one, context.doubt(one, evidence)) for one in annotations)
 
 
 def _publish_again(context: Context, evidence: Evidence) -> None:
@@ -98,6 +98,6 @@ def _publish_again(context: Context, evidence: Evidence) -> None:
         context.publish(evidence)
     except Exception as error:
         logger.exception("run %s: its reports could not be written again", run_id)
-        context.stores.feed.add(run_id, "report", {"notice": f"not published: {error}"})
+        context.stores.run_events.add(run_id, "report", {"notice": f"not published: {error}"})
     else:
-        context.stores.feed.add(run_id, "report", {"published": True})
+        context.stores.run_events.add(run_id, "report", {"published": True})

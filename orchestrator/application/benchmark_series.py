@@ -77,7 +77,7 @@ def series_of(
     job, _, metric = benchmark.partition("/")
     if not metric:
         return ()
-    found = context.stores.series.of_benchmark(job, metric, product=product, runs=runs)
+    found = context.stores.benchmark_series.of_benchmark(job, metric, product=product, runs=runs)
     mine = [one for one in found if platform in (None, one.platform) and one.fact.samples]
     mine.sort(key=_kind)
     groups = (list(some) for _, some in groupby(mine, key=_kind))

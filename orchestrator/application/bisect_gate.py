@@ -1,7 +1,7 @@
 """Walk the revisions between last green and first red on one machine of the failing platform.
 
 A run of the failing jobs is launched with the red revision; its machine then waits, and whoever
-makes the wheels asks for one trial after the other.
+makes the wheels asks for one retest after the other.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from orchestrator.application.launch_run import IdempotencyKey, Launched, Launch
 from orchestrator.domain.cell import Cell, CellState, RunSpec
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
 from orchestrator.domain.retests import (
+    RetestKind,
+    RetestOptions,
+    RetestPlan,
     RetestSession,
-    TrialAsk,
-    TrialKind,
-    TrialOrder,
     by_job,
     split_key,
 )
-from orchestrator.store.retests import NoTrialsError
+from orchestrator.store.retests import NoRetestsError
 
 
 class NothingToBisectError(ValueError):
@@ -69,7 +69,7 @@ def bisect_range(context: Context, cell: Cell) -> BisectRange:
 def begin_bisect(
     context: Context, cell: Cell, *, minutes: float, key: IdempotencyKey | None
 ) -> Launched:
-    """Launch the run whose machine waits for trials.
+    """Launch the run whose machine waits for retests.
 
     Raises NothingToBisectError, and what `launch_run` raises.
     """
@@ -91,7 +91,7 @@ def bisect_order(context: Context, cell: Cell, *, minutes: float) -> LaunchOrder
         baseline_digest=spec.baseline_digest,
         only={cell.name: sorted({split_key(test)[0] for test in found.tests})},
         rerun_of=cell.run_id,
-        trials=TrialOrder(max_tests=len(found.tests), await_minutes=minutes),
+        retests=RetestOptions(max_tests=len(found.tests), await_minutes=minutes),
     )
 
 
@@ -113,8 +113,8 @@ def _of_one_platform(matrix: Matrix, platform: Platform, minutes: float) -> Matr
     return replace(matrix, platforms=(platform,), jobs=jobs, limits=limits)
 
 
-def ask_trial(context: Context, cell: Cell, ask: TrialAsk) -> RetestSession:
-    """Ask for a trial of another revision on the cell's machine; the same key asks once.
+def ask_retest(context: Context, cell: Cell, ask: RetestPlan) -> RetestSession:
+    """Ask for a retest of another revision on the cell's machine; the same key asks once.
 
     Without tests in it, the ask is about all that failed in the cell.
 
@@ -124,8 +124,8 @@ def ask_trial(context: Context, cell: Cell, ask: TrialAsk) -> RetestSession:
     if not ask.tests:
         keys = failing_keys(stores, cell, stores.runs.spec(cell.run_id))
         ask = replace(ask, tests=by_job(keys))
-    return stores.trials.ask(
-        attempt_id, replace(ask, kind=TrialKind.BISECT), at=context.clock.now()
+    return stores.retests.ask(
+        attempt_id, replace(ask, kind=RetestKind.BISECT), at=context.clock.now()
     )
 
 
@@ -133,15 +133,15 @@ def dismiss(context: Context, cell: Cell) -> None:
     """Let the cell's machine go; once is enough, and again does no harm."""
     attempts = context.stores.cells.attempts(cell.id)
     if attempts:
-        context.stores.trials.dismiss(attempts[-1].id, at=context.clock.now())
+        context.stores.retests.dismiss(attempts[-1].id, at=context.clock.now())
 
 
 def _waiting(context: Context, cell: Cell) -> str:
     stores = context.stores
-    order = stores.runs.spec(cell.run_id).trials
+    order = stores.runs.spec(cell.run_id).retests
     attempts = stores.cells.attempts(cell.id)
     if cell.state is not CellState.DIAGNOSING or not attempts:
-        raise NoTrialsError.because(cell.name, cell.state)
-    if order is None or not order.await_minutes or stores.trials.is_dismissed(attempts[-1].id):
-        raise NoTrialsError(f"the machine of cell {cell.name} does not wait for trials")
+        raise NoRetestsError.because(cell.name, cell.state)
+    if order is None or not order.await_minutes or stores.retests.is_dismissed(attempts[-1].id):
+        raise NoRetestsError(f"the machine of cell {cell.name} does not wait for retests")
     return attempts[-1].id

@@ -1,4 +1,4 @@
-"""Who broke a run: what its trials, its last green run and a second machine say together."""
+"""Who broke a run: what its retests, its last green run and a second machine say together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.domain.cell import Cell, CellState
 from orchestrator.domain.diagnosis import DiagnosedTest, diagnosed_of
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.matrix import Baseline
-from orchestrator.domain.retests import split_key, trials_of
+from orchestrator.domain.retests import retests_of, split_key
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.stores import Stores
 
@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 
 
 def blame_run(stores: Stores, run_id: str) -> Mapping[str, tuple[Attribution, ...]]:
-    """The answers for every cell with trials, by the cell's name."""
+    """The answers for every cell with retests, by the cell's name."""
     cells = {cell.name: cell for cell in stores.cells.of_run(run_id)}
-    return {name: blame_cell(stores, cells[name]) for name in stores.trials.of_run(run_id)}
+    return {name: blame_cell(stores, cells[name]) for name in stores.retests.of_run(run_id)}
 
 
 def diagnosed_cells(
@@ -34,18 +34,18 @@ def diagnosed_cells(
 ) -> tuple[DiagnosedTest, ...]:
     """The failing tests that ran again, of every cell in which that is over.
 
-    Trials are beside the results: a run is told without them where they cannot be read.
+    Retests are beside the results: a run is told without them where they cannot be read.
     """
     try:
-        trials = stores.trials.of_run(run_id)
+        retests = stores.retests.of_run(run_id)
         return tuple(
             found
             for cell in cells
-            if cell.name in trials and cell.has_reached(CellState.RELEASING)
-            for found in diagnosed_of(cell.name, blame_cell(stores, cell), trials[cell.name])
+            if cell.name in retests and cell.has_reached(CellState.RELEASING)
+            for found in diagnosed_of(cell.name, blame_cell(stores, cell), retests[cell.name])
         )
     except DamagedError:
-        logger.exception("run %s: its trials cannot be read", run_id)
+        logger.exception("run %s: its retests cannot be read", run_id)
         return ()
 
 
@@ -53,7 +53,7 @@ def blame_cell(stores: Stores, cell: Cell) -> tuple[Attribution, ...]:
     """The answers for the failing tests of a cell."""
     spec, run = stores.runs.spec(cell.run_id), stores.runs.get(cell.run_id)
     attempts = stores.cells.attempts(cell.id)
-    sittings = stores.trials.of_attempt(attempts[-1].id) if attempts else ()
+    retest_sessions = stores.retests.of_attempt(attempts[-1].id) if attempts else ()
     last, baseline = last_time(stores, cell, spec), spec.matrix.baseline
     about = AttributionContext(
         baseline=baseline_name(spec.matrix.subject.name, baseline) if baseline else "",
@@ -63,7 +63,7 @@ def blame_cell(stores: Stores, cell: Cell) -> tuple[Attribution, ...]:
         same_tests=run is not None and last.payload == run.payload_digest,
         second=_second(stores, cell),
     )
-    return attribute_failure(failing_keys(stores, cell, spec), trials_of(sittings), about)
+    return attribute_failure(failing_keys(stores, cell, spec), retests_of(retest_sessions), about)
 
 
 def baseline_name(subject: str, baseline: Baseline) -> str:
@@ -77,7 +77,7 @@ def baseline_name(subject: str, baseline: Baseline) -> str:
 
 def _second(stores: Stores, cell: Cell) -> ConfirmationResult | None:
     """The same cell in the follow-up run, with everything that ran there unchanged."""
-    second = stores.trials.second_of(cell.run_id)
+    second = stores.retests.confirmation_of(cell.run_id)
     if second is None:
         return None
     there = [other for other in stores.cells.of_run(second) if other.name == cell.name]
@@ -94,11 +94,11 @@ def _second(stores: Stores, cell: Cell) -> ConfirmationResult | None:
 
 
 def _outcomes(stores: Stores, cell: Cell) -> dict[str, tuple[str, ...]]:
-    """The words of the first time, then of each trial, by test key."""
-    trials = stores.trials.of_run(cell.run_id).get(cell.name, ())
+    """The words of the first time, then of each retest, by test key."""
+    retests = stores.retests.of_run(cell.run_id).get(cell.name, ())
     found: dict[str, list[str]] = {}
-    for trial in trials:
-        for key, word in trial.outcomes.items():
+    for retest in retests:
+        for key, word in retest.outcomes.items():
             found.setdefault(key, []).append(word)
     first = {(test.job, test.nodeid): test for test in stores.results.tests(cell.id)}
     for key, words in found.items():

@@ -53,13 +53,13 @@ def _missed(
 ) -> list[Firing]:
     """Written down, so that no night is forgotten; told once, where nothing fires instead."""
     reason = f"no controller ran; {len(times)} missed, and catching up is `{schedule.catch_up}`"
-    over = FiringState.TOLD
+    over = FiringState.NOTIFIED
     return [
         Firing(
             schedule=schedule.name,
             due_at=at,
             claimed_at=now,
-            state=FiringState.JUDGED if tell and at == times[-1] else over,
+            state=FiringState.EVALUATED if tell and at == times[-1] else over,
             outcome=MISSED,
             reason=reason,
             ended_at=now,

@@ -17,7 +17,7 @@ from orchestrator.application.launch_run import IdempotencyKey, LaunchOrder, lau
 from orchestrator.application.plan_run import plan_run
 from orchestrator.domain.cell import Cell, RunSpec
 from orchestrator.domain.matrix import Host, Matrix, Platform
-from orchestrator.domain.retests import SURE, TrialOrder, split_key
+from orchestrator.domain.retests import SURE, RetestOptions, split_key
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def request_confirmation_run(context: Context, run_id: str, *, max_usd: Decimal)
         LookupError: There is no such run.
         PayloadMissingError, InvalidDocumentError: What it ran with is not here any more.
     """
-    known = context.stores.trials.second_of(run_id)
+    known = context.stores.retests.confirmation_of(run_id)
     if known is not None:
         return known
     order = _order(context, run_id)
@@ -44,9 +44,9 @@ def request_confirmation_run(context: Context, run_id: str, *, max_usd: Decimal)
         cost = f"{worst} USD" if worst is not None else "an unknown price"
         logger.warning("run %s: no second machine: %s is over %s USD", run_id, cost, max_usd)
         return None
-    key = IdempotencyKey(f"second-machine:{run_id}", run_id)
+    key = IdempotencyKey(f"confirmation-run:{run_id}", run_id)
     launched = launch_run(context, order, key)
-    return context.stores.trials.add_second(run_id, launched.run.id)
+    return context.stores.retests.add_confirmation(run_id, launched.run.id)
 
 
 def _order(context: Context, run_id: str) -> LaunchOrder | None:
@@ -62,7 +62,7 @@ def _order(context: Context, run_id: str) -> LaunchOrder | None:
     if not keys:
         return None
     kept = {platform.id: platform for platform in others.values() if platform is not None}
-    bounds = spec.trials or TrialOrder()
+    bounds = spec.retests or RetestOptions()
     return LaunchOrder(
         matrix=context.documents.matrix_document(_with_platforms(spec.matrix, kept)),
         name=f"second machine of run {run_id}",
@@ -72,7 +72,7 @@ def _order(context: Context, run_id: str) -> LaunchOrder | None:
         baseline_digest=spec.baseline_digest,
         only={name: sorted({split_key(k)[0] for k in mine}) for name, mine in keys.items()},
         rerun_of=run_id,
-        trials=TrialOrder(
+        retests=RetestOptions(
             reruns=SURE,
             tests=tuple(dict.fromkeys(key for mine in keys.values() for key in mine)),
             max_tests=bounds.max_tests,

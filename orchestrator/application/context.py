@@ -21,7 +21,7 @@ from orchestrator.application.ports.text_similarity import Likeness
 from orchestrator.application.ports.trends import Detector
 from orchestrator.application.process_locks import Locks
 from orchestrator.domain.gate.performance import Statistics
-from orchestrator.domain.ingested import Statement
+from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import DocumentFinding, Doubt, ForeignDocument
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.manifest import Manifest
@@ -74,7 +74,7 @@ class Context:
     """The formats of exports, and their media types."""
     lint: Callable[[Sequence[ForeignDocument], Evidence | None], tuple[DocumentFinding, ...]]
     """What is wrong in reports that others wrote, by themselves and against a run's results."""
-    doubt: Callable[[Statement, Evidence], tuple[Doubt, ...]]
+    doubt: Callable[[RunAnnotation, Evidence], tuple[Doubt, ...]]
     """What the results say against something that a person wrote."""
     builtin_payload: Callable[[], str]
     """Digest of the payload that comes with Seatrial; stored on the first call."""

@@ -123,10 +123,10 @@ def cost_summary(
         until: Its end, which is not in it.
         skip_runs: So many of the dearest runs are left out.
     """
-    bills, at = context.stores.bills, context.clock.now()
+    bills, at = context.stores.costs, context.clock.now()
     accounts = bills.accounts(since, until)
     parts = bills.phases(since, until)
-    unsettled = [one for one in context.stores.rented.now() if is_real(one)]
+    unsettled = [one for one in context.stores.machines.now() if is_real(one)]
     return CostSummary(
         total=sum((one.sum for one in accounts), Sum()),
         unsettled=unsettled,
@@ -165,7 +165,7 @@ def is_real(one: Rented) -> bool:
 def _spent(stores: Stores, firings: Mapping[str, Sequence[Firing]]) -> Mapping[str, Decimal]:
     """By run, of runs that are over."""
     over = [one.run for some in firings.values() for one in some if one.is_over and one.run]
-    return stores.bills.of_runs(over) if over else {}
+    return stores.costs.of_runs(over) if over else {}
 
 
 def _next(context: Context, schedule: Schedule, now: datetime) -> datetime | None:

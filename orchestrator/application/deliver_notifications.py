@@ -28,6 +28,8 @@ def deliver(context: Context) -> None:
         channel, delivery = claimed
         receipt = context.gate.courier.send(channel, delivery, now=clock.now())
         outbox.settle(delivery.id, receipt, at=clock.now())
-        if receipt.reception is not DeliveryResult.TAKEN:
+        if receipt.result is not DeliveryResult.TAKEN:
             failing.add(channel.id)
-            logger.warning("channel %s (%s): %s", channel.name, channel.id, receipt.said)
+            logger.warning(
+                "channel %s (%s): %s", channel.name, channel.id, receipt.response_excerpt
+            )

@@ -30,7 +30,7 @@ from orchestrator.domain.cell import (
 )
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.ingested import Ingested, StatedMachine
-from orchestrator.domain.machine import Place, SshReach
+from orchestrator.domain.machine import Place, SshEndpoint
 from orchestrator.domain.money import (
     Bill,
     billed_seconds,
@@ -71,7 +71,7 @@ class _Book:
     def of(
         cls, stores: Stores, run_id: str, cell_ids: Sequence[str], *, whole: bool = True
     ) -> _Book:
-        """So many statements, however many cells there are."""
+        """So many annotations, however many cells there are."""
         ledger = stores.leases
         # Before the attempts that they belong to: meanwhile others may begin.
         leases = ledger.of_run(run_id)
@@ -114,15 +114,15 @@ def told_run(
     """
     book = _Book.of(stores, run.id, [cell.id for cell in cells], whole=whole)
     told = tuple(_cell(cell, spec, book, at) for cell in cells)
-    statements = stores.statements.of_run(run.id) if whole else ()
+    annotations = stores.annotations.of_run(run.id) if whole else ()
     explained = explain_run(stores, run, spec.manifest.name, told, on=at.date())
     return RunRecord(
         run,
         told,
         at,
         spec.hold_minutes,
-        statements,
-        clusters=explained.clusters,
+        annotations,
+        failure_groups=explained.failure_groups,
         known_issues=explained.known_issues,
         quarantined=explained.quarantined,
         diagnosed=diagnosed_cells(stores, run.id, cells),
@@ -276,8 +276,12 @@ def _leases(
 
 
 def _lease(attempt: int, lease: Lease, steps: Sequence[Transition], at: datetime) -> LeaseRecord:
-    reach, offer, facts = lease.reach, lease.offer or Place(lease.place), lease.facts
-    address = f"{reach.user}@{reach.address}:{reach.port}" if isinstance(reach, SshReach) else ""
+    endpoint, offer, facts = lease.endpoint, lease.offer or Place(lease.place), lease.facts
+    address = (
+        f"{endpoint.user}@{endpoint.address}:{endpoint.port}"
+        if isinstance(endpoint, SshEndpoint)
+        else ""
+    )
     bill = lease_bill(lease, at)
     return LeaseRecord(
         attempt=attempt,

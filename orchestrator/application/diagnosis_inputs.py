@@ -10,7 +10,7 @@ from orchestrator.domain.blame import Row
 from orchestrator.domain.cell import Cell, RunSpec
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from orchestrator.domain.retests import TrialOrder, key_of
+from orchestrator.domain.retests import RetestOptions, key_of
 from orchestrator.store.stores import Stores
 
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
@@ -38,7 +38,7 @@ class LastTime:
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisInputs:
-    """What trials and blame are about."""
+    """What retests and blame are about."""
 
     keys: tuple[str, ...]
     last: LastTime = field(default_factory=LastTime)
@@ -59,7 +59,7 @@ def failing_keys(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[str, ...]:
 
 
 def keys_in_question(
-    stores: Stores, cell: Cell, spec: RunSpec, order: TrialOrder
+    stores: Stores, cell: Cell, spec: RunSpec, order: RetestOptions
 ) -> tuple[str, ...]:
     """What failed, and what was asked for by name; bounded by the order."""
     jobs = set(stores.cells.plan(cell.id).jobs)

@@ -77,6 +77,6 @@ def _publish(ender: RunFinalizer, run_id: str, outcome: Outcome, *, at: datetime
         ender.publish(replace(evidence, record=replace(evidence.record, run=run)))
     except Exception as error:
         logger.exception("run %s: its reports could not be written", run_id)
-        ender.stores.feed.add(run_id, "report", {"notice": f"not published: {error}"})
+        ender.stores.run_events.add(run_id, "report", {"notice": f"not published: {error}"})
     else:
-        ender.stores.feed.add(run_id, "report", {"published": True})
+        ender.stores.run_events.add(run_id, "report", {"published": True})

@@ -21,7 +21,7 @@ from orchestrator.store.stores import Stores
 class Explained:
     """The failures of a run."""
 
-    clusters: tuple[FailureGroup, ...]
+    failure_groups: tuple[FailureGroup, ...]
     known_issues: tuple[IssueUse, ...]
     quarantined: tuple[Quarantined, ...] = ()
 
@@ -81,16 +81,16 @@ def _heirs(stores: Stores, issues: Sequence[KnownIssue]) -> Mapping[str, frozens
     return stores.failures.heirs(named) if named else {}
 
 
-def _explained(cluster: FailureGroup, by: Sequence[tuple[str, ...]]) -> FailureGroup:
+def _explained(group: FailureGroup, by: Sequence[tuple[str, ...]]) -> FailureGroup:
     ids = sorted({issue for issues in by for issue in issues})
-    return replace(cluster, known_issues=tuple(ids), tolerated=sum(1 for issues in by if issues))
+    return replace(group, known_issues=tuple(ids), tolerated=sum(1 for issues in by if issues))
 
 
 @dataclass(frozen=True, slots=True)
 class FailureReview:
     """Failures of many runs, by signature."""
 
-    clusters: tuple[FailureGroup, ...]
+    failure_groups: tuple[FailureGroup, ...]
     runs: int
     """Runs that were looked at."""
     is_cut: bool

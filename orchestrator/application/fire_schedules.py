@@ -39,7 +39,7 @@ from orchestrator.application.resolve_firing import resolve_firing
 from orchestrator.domain.announcement import Announcement
 from orchestrator.domain.blame import Attribution, RootCause
 from orchestrator.domain.cell import Run, RunState
-from orchestrator.domain.gate.policy import GatePolicy, trial_order
+from orchestrator.domain.gate.policy import GatePolicy, retest_options
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.problems import InvalidDocumentError
@@ -98,8 +98,8 @@ def waits(context: Context, schedule: Schedule, firing: Firing) -> bool:
         case FiringState.LAUNCHED:
             run = context.stores.runs.get(firing.run)
             return _is_on(run) and not (firing.superseded and _can_be_cancelled(run))
-        case FiringState.SECOND_MACHINE:
-            return _is_on(context.stores.runs.get(firing.second_run))
+        case FiringState.CONFIRMING:
+            return _is_on(context.stores.runs.get(firing.confirmation_run))
     return firing.is_over
 
 
@@ -114,9 +114,9 @@ def advance(context: Context, operations: Operations, schedule: Schedule, firing
             return _stop_or_finish(context, firing)
         case FiringState.FINISHED:
             return _judge(context, operations, schedule, firing)
-        case FiringState.SECOND_MACHINE:
+        case FiringState.CONFIRMING:
             return _judged(firing, _evaluate(context, operations, schedule, firing, ":second"))
-        case FiringState.JUDGED:
+        case FiringState.EVALUATED:
             return _tell(context, operations, schedule, firing)
     return firing
 
@@ -124,8 +124,8 @@ def advance(context: Context, operations: Operations, schedule: Schedule, firing
 def concluded(firing: Firing, outcome: str, reason: str) -> Firing:
     """A firing that comes to no verdict; one that it came to before stands."""
     if firing.verdict:
-        return replace(firing, state=FiringState.JUDGED)
-    return replace(firing, state=FiringState.JUDGED, outcome=outcome, reason=reason)
+        return replace(firing, state=FiringState.EVALUATED)
+    return replace(firing, state=FiringState.EVALUATED, outcome=outcome, reason=reason)
 
 
 def _before(context: Context, firing: Firing) -> list[Firing]:
@@ -169,7 +169,7 @@ def _launch(context: Context, schedule: Schedule, firing: Firing) -> Firing:
         subject_digest=resolved.subject_digest,
         subject_built=resolved.subject_built,
         baseline_digest=resolved.baseline_digest,
-        trials=trial_order(_policy(context, schedule)) if schedule.gate else None,
+        retests=retest_options(_policy(context, schedule)) if schedule.gate else None,
         reuse_max_age_s=schedule.reuse_max_age_s,
     )
     # What is launched was written down before: the same key is always the same order.
@@ -196,10 +196,10 @@ def _judge(context: Context, operations: Operations, schedule: Schedule, firing:
     verdict = _evaluate(context, operations, schedule, firing)
     judged = _judged(firing, verdict)
     if verdict.verdict.decision is Decision.FAIL:
-        max_usd = _policy(context, schedule).spec.diagnosis.second_machine_usd
+        max_usd = _policy(context, schedule).spec.diagnosis.confirmation_usd
         second = _second(context, operations, firing, max_usd)
         if second is not None:
-            return replace(judged, state=FiringState.SECOND_MACHINE, second_run=second)
+            return replace(judged, state=FiringState.CONFIRMING, confirmation_run=second)
     return judged
 
 
@@ -241,12 +241,12 @@ def _tell(context: Context, operations: Operations, schedule: Schedule, firing: 
     said = end_of_firing(context, schedule, firing)
     if said is not None:
         operations.announce(context, said)
-    return replace(firing, state=FiringState.TOLD, ended_at=context.clock.now())
+    return replace(firing, state=FiringState.NOTIFIED, ended_at=context.clock.now())
 
 
 def _judged(firing: Firing, verdict: StoredVerdict) -> Firing:
     decision = verdict.verdict.decision.value
-    return replace(firing, state=FiringState.JUDGED, outcome=decision, verdict=verdict.id)
+    return replace(firing, state=FiringState.EVALUATED, outcome=decision, verdict=verdict.id)
 
 
 def _policy(context: Context, schedule: Schedule) -> GatePolicy:
@@ -307,7 +307,7 @@ def fire(
 
 
 def _is_late(context: Context, firing: Firing) -> bool:
-    if firing.overdue or firing.deadline_at is None or firing.has_reached(FiringState.JUDGED):
+    if firing.overdue or firing.deadline_at is None or firing.has_reached(FiringState.EVALUATED):
         return False
     return context.clock.now() >= firing.deadline_at
 
@@ -355,7 +355,7 @@ def _one_step(
     if _is_late(context, firing):
         operations.announce(context, no_verdict(context, schedule, firing))
         return replace(firing, overdue=True)
-    reason = firing.reason if firing.has_reached(FiringState.JUDGED) else ""
+    reason = firing.reason if firing.has_reached(FiringState.EVALUATED) else ""
     fresh = replace(firing, tries=0, retry_at=None, reason=reason)
     return advance(context, operations, schedule, fresh)
 
@@ -364,7 +364,7 @@ def _faulted(context: Context, firing: Firing, error: Exception) -> Firing:
     said = str(error) or type(error).__name__
     tries = firing.tries + 1
     # What cannot be told now is told later, however often that takes.
-    is_judged = firing.has_reached(FiringState.JUDGED)
+    is_judged = firing.has_reached(FiringState.EVALUATED)
     if not is_judged and (isinstance(error, _FOR_GOOD) or tries >= MAX_TRIES):
         logger.warning("firing %s is errored: %s", firing.key, said)
         after = f" (tried {tries} times)" if tries > 1 else ""

@@ -217,8 +217,8 @@ def _failed(
 ) -> tuple[FailedTest, ...]:
     mine = (failure for failure in one.failures if failure.job == job.id)
     told = (_failed_test(failure, before, quarantines) for failure in mine)
-    trials = one.trials
-    return tuple(replace(test, reruns=reruns_of(trials, job.id, test.nodeid)) for test in told)
+    retests = one.retests
+    return tuple(replace(test, reruns=reruns_of(retests, job.id, test.nodeid)) for test in told)
 
 
 def _failed_test(failure: Failure, before: Before, quarantines: Sequence[Quarantine]) -> FailedTest:

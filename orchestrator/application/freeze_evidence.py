@@ -266,7 +266,7 @@ def _past(
     """What the cell's platform did before; unattested runs only where the policy takes them."""
     gates, product = context.stores.gates, policy.metadata.product
     platform = parts[0].cell.platform.id
-    ingested = policy.spec.evidence.attestation == "unattested_allowed"
+    ingested = policy.spec.evidence.attestation == "optional"
     return _Past(
         gates.last_green(product, platform, before_run=oldest, ingested=ingested),
         gates.green_streak(product, platform, before_run=oldest, ingested=ingested),

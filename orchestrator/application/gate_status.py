@@ -14,7 +14,7 @@ from orchestrator.domain.gate.quantities import duration
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.schedule import Schedule
 from orchestrator.store.gates import StoredPolicy
-from orchestrator.store.verdict_lines import ProductRuns, Standing
+from orchestrator.store.verdict_lines import LineageHead, ProductRuns
 
 
 class WaitReason(StrEnum):
@@ -50,7 +50,7 @@ class PendingItem:
 class VerdictLineage:
     """One line of verdicts of a gate."""
 
-    standing: Standing
+    head: LineageHead
     is_stale: bool
     """What it is about is older than the policy believes."""
 
@@ -81,8 +81,8 @@ def gate_statuses(context: Context) -> list[GateStatus]:
     """Every gate, by name, in a fixed number of statements."""
     gates = context.stores.gates
     policies = gates.policies()
-    found: dict[str, list[Standing]] = {}
-    for one in gates.standings():
+    found: dict[str, list[LineageHead]] = {}
+    for one in gates.lineage_heads():
         found.setdefault(one.newest.gate, []).append(one)
     return _stand(context, policies, found)
 
@@ -90,20 +90,20 @@ def gate_statuses(context: Context) -> list[GateStatus]:
 def gate_status(context: Context, gate: str) -> GateStatus:
     """One of them. Raises GateMissingError."""
     stored = find_policy(context, gate)
-    return _stand(context, [stored], {gate: context.stores.gates.standings(gate=gate)})[0]
+    return _stand(context, [stored], {gate: context.stores.gates.lineage_heads(gate=gate)})[0]
 
 
 def _stand(
-    context: Context, policies: Sequence[StoredPolicy], found: Mapping[str, Sequence[Standing]]
+    context: Context, policies: Sequence[StoredPolicy], found: Mapping[str, Sequence[LineageHead]]
 ) -> list[GateStatus]:
     runs = context.stores.gates.product_runs([one.product for one in policies])
     schedules = context.stores.schedules.list() if policies else []
     now = context.clock.now()
-    standings = []
+    statuses = []
     for stored in policies:
         policy = policy_of(stored)
         lines = tuple(_lines(policy, found.get(stored.gate, ()), now))
-        standings.append(
+        statuses.append(
             GateStatus(
                 stored=stored,
                 policy=policy,
@@ -112,19 +112,19 @@ def _stand(
                 schedules=_due(context, [one for one in schedules if one.gate == stored.gate]),
             )
         )
-    return standings
+    return statuses
 
 
-def _lines(policy: GatePolicy, found: Sequence[Standing], now: datetime) -> list[VerdictLineage]:
+def _lines(policy: GatePolicy, found: Sequence[LineageHead], now: datetime) -> list[VerdictLineage]:
     believed = duration(policy.spec.evidence.max_age)
     lines = [VerdictLineage(one, now - one.newest.at > believed) for one in found]
-    return sorted(lines, key=lambda one: one.standing.newest.created_at, reverse=True)
+    return sorted(lines, key=lambda one: one.head.newest.created_at, reverse=True)
 
 
 def _waits(
     stored: StoredPolicy, lines: Sequence[VerdictLineage], runs: ProductRuns
 ) -> Iterator[PendingItem]:
-    judged = max((run for line in lines for run in line.standing.newest.runs), default="")
+    judged = max((run for line in lines for run in line.head.newest.runs), default="")
     if not lines:
         yield PendingItem(WaitReason.VERDICT, runs.newest_finished)
     elif runs.newest_finished > judged:
@@ -136,7 +136,7 @@ def _waits(
 
 
 def _of_newest(stored: StoredPolicy, line: VerdictLineage) -> Iterator[PendingItem]:
-    newest = line.standing.newest
+    newest = line.head.newest
     if line.is_stale:
         yield PendingItem(WaitReason.FRESH_EVIDENCE)
     if newest.policy_digest != stored.digest:

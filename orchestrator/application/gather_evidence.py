@@ -11,7 +11,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
 from orchestrator.domain.blame import Attribution
 from orchestrator.domain.cell import RunSpec
-from orchestrator.domain.retests import Trial
+from orchestrator.domain.retests import Retest
 from orchestrator.domain.run_record import CellRecord, Evidence
 from orchestrator.domain.signature import Failure
 
@@ -28,7 +28,7 @@ class GatheredRun:
     spec: RunSpec
     failures: Mapping[str, tuple[Failure, ...]]
     """By cell, those that have a signature."""
-    trials: Mapping[str, tuple[Trial, ...]]
+    retests: Mapping[str, tuple[Retest, ...]]
     """By cell, how its failed tests went when they were run again."""
     blames: Mapping[str, tuple[Attribution, ...]]
     """By cell, who broke what."""
@@ -54,9 +54,9 @@ class GatheredCell:
         return self.taken.failures.get(self.cell.id, ())
 
     @property
-    def trials(self) -> tuple[Trial, ...]:
+    def retests(self) -> tuple[Retest, ...]:
         """What was tried on its machine."""
-        return self.taken.trials.get(self.cell.id, ())
+        return self.taken.retests.get(self.cell.id, ())
 
     @property
     def blames(self) -> tuple[Attribution, ...]:
@@ -194,7 +194,7 @@ def _take(context: Context, product: str, run: str, at: datetime) -> GatheredRun
         evidence,
         spec,
         {cell: tuple(some) for cell, some in failures.items()},
-        stores.trials.of_run(run),
+        stores.retests.of_run(run),
         blame_run(stores, run),
         tuple(_repeated(context, run)),
     )

@@ -26,7 +26,7 @@ from orchestrator.domain.assembly.merge import Assembly, assemble
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.cell import Cause, Run, RunSpec
 from orchestrator.domain.ingest_notes import IngestNotes, NotedSubject
-from orchestrator.domain.ingested import Ingested, SourceState, Statement
+from orchestrator.domain.ingested import Ingested, RunAnnotation, SourceState
 from orchestrator.domain.manifest import IDENTIFIER, Manifest
 from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Platform, Subject
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
@@ -203,7 +203,7 @@ def _store(
         ingested,
         attempt_id=f"{cell_id}-1",
         artifacts=artifacts,
-        statements=_statements(ordered, ingested),
+        annotations=_annotations(ordered, ingested),
         cause=Cause(*said) if (said := ordered.notes.cause()) else None,
     )
 
@@ -278,7 +278,7 @@ def _spec(ordered: IngestTarget, assembly: Assembly) -> RunSpec:
     return RunSpec(matrix, Manifest(name=subject.name, version=subject.version, job=assembly.jobs))
 
 
-def _statements(ordered: IngestTarget, ingested: Ingested) -> tuple[Statement, ...]:
+def _annotations(ordered: IngestTarget, ingested: Ingested) -> tuple[RunAnnotation, ...]:
     said = ordered.notes.stated(cell=ordered.cell, at=ingested.dated_at)
     return tuple(replace(one, author=one.author or "ingest.yaml") for one in said)
 

@@ -62,7 +62,7 @@ class CloudResource:
 
     provider: str
     machine: Machine
-    standing: Ownership
+    ownership: Ownership
     lease: Lease | None
     expires_at: datetime | None
     first_seen: datetime | None = None
@@ -172,7 +172,7 @@ class Janitor:
         except ProviderError as error:
             logger.warning("janitor: %s %s is not ended yet: %s", machine.kind, machine.id, error)
             return False
-        logger.warning("janitor: ended %s %s (%s)", machine.kind, machine.id, sight.standing)
+        logger.warning("janitor: ended %s %s (%s)", machine.kind, machine.id, sight.ownership)
         return True
 
     def needed_by(self, sight: CloudResource) -> Lease | None:
@@ -181,7 +181,7 @@ class Janitor:
         The cloud was asked a while ago; the ledger has the row before a launch looks at what is
         there.
         """
-        if sight.standing is not Ownership.IDLE:
+        if sight.ownership is not Ownership.IDLE:
             return None
         is_open = (one for one in self.stores.leases.open() if one.provider == sight.provider)
         return next(is_open, None)
@@ -194,12 +194,12 @@ class Janitor:
             try:
                 provider = self.provider(lease.provider)
                 machine = provider.inspect(lease.machine_id)
-                if machine.state is not MachineState.GONE:
+                if machine.state is not MachineState.TERMINATED:
                     provider.terminate(lease.machine_id)
             except ProviderError as error:
                 logger.warning("janitor: lease %s is not settled yet: %s", lease.id, error)
                 continue
-            if machine.state is MachineState.GONE:
+            if machine.state is MachineState.TERMINATED:
                 at = self.now()
                 cost = machine_cost(lease, at)
                 self.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=lease.refusal)
@@ -225,28 +225,28 @@ class Janitor:
 
     def _is_of_project(self, machine: Machine) -> bool:
         is_ours = machine.tags.get("seatrial-project") == self.project
-        return is_ours and machine.state is not MachineState.GONE
+        return is_ours and machine.state is not MachineState.TERMINATED
 
     def _seen(self, provider: str, found: list[Machine]) -> list[CloudResource]:
         leases = self.stores.leases.by_token({m.token for m in found if m.token})
         sights = [self._sight(provider, m, leases.get(m.token), found) for m in found]
         at = self.now()
-        doomed = [sight.machine.id for sight in sights if sight.standing in DOOMED]
-        first = self.stores.sightings.see(provider, doomed, at=at)
+        doomed = [sight.machine.id for sight in sights if sight.ownership in DOOMED]
+        first = self.stores.orphans.see(provider, doomed, at=at)
         return [_dated(sight, first.get(sight.machine.id)) for sight in sights]
 
     def _sight(
         self, provider: str, machine: Machine, lease: Lease | None, found: list[Machine]
     ) -> CloudResource:
-        standing = self._standing(machine, lease, found)
-        return CloudResource(provider, machine, standing, lease, _expires_at(machine))
+        ownership = self._ownership(machine, lease, found)
+        return CloudResource(provider, machine, ownership, lease, _expires_at(machine))
 
-    def _standing(self, machine: Machine, lease: Lease | None, found: list[Machine]) -> Ownership:
+    def _ownership(self, machine: Machine, lease: Lease | None, found: list[Machine]) -> Ownership:
         if machine.tags.get("seatrial-shared"):
             needed = any(one.kind in MACHINES for one in found)
             return Ownership.SHARED if needed else Ownership.IDLE
         if lease is not None:
-            return _standing_of_leased(machine, lease)
+            return _ownership_of_leased(machine, lease)
         if machine.tags.get("seatrial-controller") == self.controller:
             return Ownership.ORPHAN
         expires = _expires_at(machine)
@@ -254,7 +254,7 @@ class Janitor:
         return Ownership.EXPIRED if over else Ownership.FOREIGN
 
 
-def _standing_of_leased(machine: Machine, lease: Lease) -> Ownership:
+def _ownership_of_leased(machine: Machine, lease: Lease) -> Ownership:
     if lease.state is LeaseState.GONE:
         return Ownership.ORPHAN
     another = lease.machine_id and not _is_same(machine.id, lease.machine_id)
@@ -276,11 +276,11 @@ def _is_same(one: str, other: str) -> bool:
 def _dated(sight: CloudResource, first_seen: datetime | None) -> CloudResource:
     if first_seen is None:
         return sight
-    grace = SECOND_LOOK if sight.standing is Ownership.EXPIRED else ORPHAN_GRACE
+    grace = SECOND_LOOK if sight.ownership is Ownership.EXPIRED else ORPHAN_GRACE
     return CloudResource(
         sight.provider,
         sight.machine,
-        sight.standing,
+        sight.ownership,
         sight.lease,
         sight.expires_at,
         first_seen,

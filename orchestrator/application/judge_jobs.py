@@ -33,7 +33,7 @@ class Known:
     @classmethod
     def of(cls, stores: Stores, cell_ids: Sequence[str], *, whole: bool = True) -> Known:
         """A dozen statements, however many cells there are."""
-        decided = stores.proofs.decisions(cell_ids)
+        decided = stores.reusable_results.decisions(cell_ids)
         lent = {x.cell for reuses in decided.values() for x in reuses.values() if x.is_reused}
         ids = [*cell_ids, *sorted(lent.difference(cell_ids))]
         lives = stores.cells.lives(ids)

@@ -16,7 +16,7 @@ from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
 from orchestrator.domain.problems import Problem
-from orchestrator.domain.retests import TrialOrder
+from orchestrator.domain.retests import RetestOptions
 from orchestrator.store.payloads import StoredPayload
 from orchestrator.store.runs import Claim
 
@@ -66,7 +66,7 @@ class LaunchOrder:
     """How long the machine of a cell that did not pass is kept."""
     baseline_digest: str | None = None
     """Digest of the uploaded baseline, where the matrix names a file."""
-    trials: TrialOrder | None = None
+    retests: RetestOptions | None = None
     """What is found out about failing tests while their machine is still there."""
     reuse_max_age_s: float | None = None
     """Jobs with evidence no older than this, of the very same, are not run; None runs all."""
@@ -149,7 +149,7 @@ def prepare_launch(
         order.only,
         order.hold_minutes,
         baseline_digest=order.baseline_digest,
-        trials=order.trials,
+        retests=order.retests,
         reuse_max_age_s=order.reuse_max_age_s,
         subject_built=order.subject_built,
         subject_contents=_contents(context, order.subject_digest),

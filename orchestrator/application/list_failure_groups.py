@@ -13,7 +13,7 @@ from orchestrator.domain.failure_triage import TriageInputs, TriageStatus
 from orchestrator.domain.signature import Signature, similar
 from orchestrator.store.failure_groups import Group, WindowCell
 
-_ORDER = {standing: number for number, standing in enumerate(TriageStatus)}
+_ORDER = {status: number for number, status in enumerate(TriageStatus)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class ListedFailureGroup:
     first_seen: datetime
     last_seen: datetime
     answering: TriageInputs = field(default_factory=TriageInputs)
-    standing: TriageStatus = TriageStatus.UNOWNED
+    status: TriageStatus = TriageStatus.UNOWNED
     similar: tuple[str, ...] = ()
     """Ids of others on the page that may be the same; a suggestion."""
 
@@ -67,7 +67,7 @@ class FailureGroupPage:
 
 def list_failure_groups(context: Context, question: FailureGroupFilter) -> FailureGroupPage:
     """Gather the failures of the newest runs."""
-    store = context.stores.kinds
+    store = context.stores.failure_groups
     looked = store.cells(question.product, runs=question.runs)
     chosen = [cell.pk for cell in looked.cells.values() if _is_asked(cell, question)]
     window = store.window(chosen)
@@ -109,7 +109,7 @@ def with_similar(context: Context, kinds: Sequence[ListedFailureGroup]) -> list[
 
 def names_of(context: Context, kinds: Iterable[ListedFailureGroup]) -> Mapping[int, KnownTest]:
     """The test of each kind that has it most often."""
-    return context.stores.kinds.tests({most_often(kind) for kind in kinds if kind.tests})
+    return context.stores.failure_groups.tests({most_often(kind) for kind in kinds if kind.tests})
 
 
 def most_often(kind: ListedFailureGroup) -> int:
@@ -122,7 +122,7 @@ def _is_asked(cell: WindowCell, question: FailureGroupFilter) -> bool:
 
 
 def _urgency(kind: ListedFailureGroup) -> tuple[int, int, str]:
-    return _ORDER[kind.standing], -kind.count, kind.signature.id
+    return _ORDER[kind.status], -kind.count, kind.signature.id
 
 
 def _kind(
@@ -150,7 +150,7 @@ def _kind(
         first_seen=first,
         last_seen=last,
         answering=said,
-        standing=said.standing(count, first_seen=first, now=now),
+        status=said.status(count, first_seen=first, now=now),
     )
 
 

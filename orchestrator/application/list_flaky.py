@@ -114,15 +114,17 @@ class _History:
 def list_flaky(context: Context, product: str, *, runs: int) -> FlakyReview:
     """Weigh the histories of the likeliest suspects, and tell how the quarantines do."""
     stores, now = context.stores, context.clock.now()
-    looked = stores.kinds.cells(product, runs=runs)
+    looked = stores.failure_groups.cells(product, runs=runs)
     history = _history(stores, looked.cells)
     asked, many = _suspects(history)
     confined = stores.quarantines.list(product=product)
-    held = {one.nodeid: one for one in stores.kinds.find_tests(product, _nodeids(confined))}
+    held = {
+        one.nodeid: one for one in stores.failure_groups.find_tests(product, _nodeids(confined))
+    }
     goes = _goes(stores, history, {*asked, *(test.id for test in held.values())})
-    standing = [one for one in confined if state_of(one, now) is QuarantineState.STANDS]
+    active = [one for one in confined if state_of(one, now) is QuarantineState.ACTIVE]
     return FlakyReview(
-        tests=_weighed(stores, history, {test: goes.get(test, []) for test in asked}, standing),
+        tests=_weighed(stores, history, {test: goes.get(test, []) for test in asked}, active),
         quarantines=_quarantines(confined, held, goes, now),
         runs=looked.runs,
         suspects=many,
@@ -130,14 +132,14 @@ def list_flaky(context: Context, product: str, *, runs: int) -> FlakyReview:
 
 
 def _history(stores: Stores, looked: Mapping[int, WindowCell]) -> _History:
-    judged = stores.kinds.suites(looked)
+    judged = stores.failure_groups.suites(looked)
     cells = {pk: cell for pk, cell in looked.items() if pk in judged}
     aliases = stores.aliases.confirmed()
     failing = [
         replace(one, test_id=resolve(one.test_id, aliases)) if one.test_id in aliases else one
-        for one in stores.kinds.failing(cells)
+        for one in stores.failure_groups.failing(cells)
     ]
-    tried = {(one.test_id, one.cell): one for one in stores.kinds.tried(cells)}
+    tried = {(one.test_id, one.cell): one for one in stores.failure_groups.tried(cells)}
     return _History(cells, failing, tried, aliases)
 
 
@@ -165,7 +167,7 @@ def _goes(
     """By test, its results, the oldest first."""
     older = {old for old in history.aliases if resolve(old, history.aliases) in tests}
     goes: dict[int, list[DatedResult]] = {}
-    for one in stores.kinds.judged({*tests, *older}, history.cells):
+    for one in stores.failure_groups.judged({*tests, *older}, history.cells):
         goes.setdefault(resolve(one.test_id, history.aliases), []).extend(history.goes(one))
     return {test: sorted(some, key=_when) for test, some in goes.items()}
 
@@ -178,15 +180,15 @@ def _weighed(
     stores: Stores,
     history: _History,
     goes: Mapping[int, Sequence[DatedResult]],
-    standing: Sequence[Quarantine],
+    active: Sequence[Quarantine],
 ) -> list[FlakyTest]:
     """Those that are unsteady, the likeliest first."""
-    tests = stores.kinds.tests(goes)
+    tests = stores.failure_groups.tests(goes)
     had: dict[int, Counter[str]] = {}
     for one in history.failing:
         if one.test_id in goes:
             had.setdefault(one.test_id, Counter())[one.signature] += len(one.cells)
-    signatures = stores.kinds.named({name for some in had.values() for name in some})
+    signatures = stores.failure_groups.named({name for some in had.values() for name in some})
     found = []
     for test, some in goes.items():
         evidence = flaky_evidence(one.go for one in some)
@@ -194,7 +196,7 @@ def _weighed(
         if shows is None or test not in tests:
             continue
         names = had.get(test, Counter())
-        found.append(_flaky(tests[test], shows, evidence, some, names, signatures, standing))
+        found.append(_flaky(tests[test], shows, evidence, some, names, signatures, active))
     return sorted(found, key=lambda one: (-one.evidence.likely, one.test.id))
 
 
@@ -205,7 +207,7 @@ def _flaky(
     goes: Sequence[DatedResult],
     names: Counter[str],
     signatures: Mapping[str, Signature],
-    standing: Sequence[Quarantine],
+    active: Sequence[Quarantine],
 ) -> FlakyTest:
     where = [one for one in goes if one.is_bad or one.is_retried]
     classes = Counter[FailureClass]()
@@ -223,7 +225,7 @@ def _flaky(
         last_seen=max(one.at for one in where),
         signatures=tuple(name for name, _ in names.most_common() if name),
         quarantines=tuple(
-            one for one in standing if any(is_about(one, test.nodeid, p) for p in platforms)
+            one for one in active if any(is_about(one, test.nodeid, p) for p in platforms)
         ),
     )
 

@@ -41,7 +41,7 @@ class ListedIssue:
     """A known issue, and what the newest runs say of it."""
 
     issue: KnownIssue
-    standing: IssueStatus
+    status: IssueStatus
     days_left: int
     """Until its last day; negative once that is over."""
     seen: int
@@ -74,28 +74,28 @@ def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
     """Hold a product's known issues against its newest runs."""
     stores, today = context.stores, context.clock.now().date()
     issues = stores.known_issues.list(product=product)
-    looked = stores.kinds.cells(product, runs=runs) if issues else Looked()
-    window = stores.kinds.window(looked.cells)
+    looked = stores.failure_groups.cells(product, runs=runs) if issues else Looked()
+    window = stores.failure_groups.window(looked.cells)
     names = {group.signature for group in window.groups}
     found = FailuresToTriage(
         groups=window.groups,
         cells=looked.cells,
-        signatures=stores.kinds.named(names),
+        signatures=stores.failure_groups.named(names),
         tests=window.tests,
     )
     groups = meant(stores, issues, found)
     ran = _ran(stores, issues, looked)
     shown = [_shown(issue, groups[issue.id], looked.cells, ran, today) for issue in issues]
     order = list(IssueStatus)
-    shown.sort(key=lambda one: (order.index(one.standing), one.days_left, one.issue.id))
+    shown.sort(key=lambda one: (order.index(one.status), one.days_left, one.issue.id))
     return IssueReview(issues=shown, runs=looked.runs)
 
 
 def _ran(stores: Stores, issues: Sequence[KnownIssue], looked: Looked) -> Sequence[Ran]:
     """What ran, with the packages that were there if an issue asks for some."""
-    jobs = stores.kinds.suites(looked.cells) if issues else {}
+    jobs = stores.failure_groups.suites(looked.cells) if issues else {}
     asks = any(issue.scope.requires_package for issue in issues)
-    packages = stores.kinds.packages(jobs) if asks else {}
+    packages = stores.failure_groups.packages(jobs) if asks else {}
     cells = [cell for pk, cell in looked.cells.items() if pk in jobs]
     return [
         Ran(
@@ -124,7 +124,7 @@ def _shown(
     most = max(in_a_run.values(), default=0)
     return ListedIssue(
         issue=issue,
-        standing=_standing(issue, most, ran, today),
+        status=_status(issue, most, ran, today),
         days_left=(issue.expires - today).days,
         seen=sum(by_signature.values()),
         most=most,
@@ -138,7 +138,7 @@ def _when(cell: WindowCell) -> tuple[datetime, int]:
     return cell.at, cell.pk
 
 
-def _standing(issue: KnownIssue, most: int, ran: Sequence[Ran], today: date) -> IssueStatus:
+def _status(issue: KnownIssue, most: int, ran: Sequence[Ran], today: date) -> IssueStatus:
     if issue.ended_at is not None:
         return IssueStatus.ENDED
     if today > issue.expires:

@@ -47,7 +47,7 @@ def no_verdict(context: Context, schedule: Schedule, firing: Firing) -> Announce
     deadline = firing.deadline_at or firing.due_at
     where = f"it is {firing.state}" + (f", run {firing.run}" if firing.run else "")
     if firing.verdict:
-        where = f"{firing.verdict} is {firing.outcome}, and run {firing.second_run} asks why"
+        where = f"{firing.verdict} is {firing.outcome}, and run {firing.confirmation_run} asks why"
     doing = f"it waits after {firing.tries} faults: {firing.reason}" if firing.tries else where
     return Announcement(
         lineage=schedule.lineage,

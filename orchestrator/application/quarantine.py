@@ -90,7 +90,7 @@ def _problems(stores: Stores, new: Quarantine, at: datetime) -> Iterator[tuple[s
         yield "nodeid", f"{new.product} has no test {new.nodeid!r} with a result{known}"
     for one in stores.quarantines.list(product=new.product):
         same = (one.nodeid, one.platforms) == (new.nodeid, new.platforms)
-        if same and state_of(one, at) is QuarantineState.STANDS:
+        if same and state_of(one, at) is QuarantineState.ACTIVE:
             yield (
                 "nodeid",
                 f"is in quarantine {one.id} until {one.expires:%Y-%m-%d}: end that first",
@@ -108,7 +108,7 @@ def settle_quarantines(stores: Stores, product: str, *, at: datetime) -> tuple[Q
     Called whenever a run ends, and before a gate looks: idempotent.
     """
     return tuple(
-        _settled(stores, one, at) if state_of(one, at) is QuarantineState.STANDS else one
+        _settled(stores, one, at) if state_of(one, at) is QuarantineState.ACTIVE else one
         for one in stores.quarantines.list(product=product)
     )
 
@@ -159,7 +159,7 @@ def suggest_quarantines(context: Context, product: str) -> tuple[Candidate, ...]
     known = [
         one
         for one in stores.quarantines.list(product=product)
-        if state_of(one, at) is QuarantineState.STANDS
+        if state_of(one, at) is QuarantineState.ACTIVE
     ]
     candidates = [
         found

@@ -26,14 +26,14 @@ class Absence(StrEnum):
 
     MISSING = "missing"
     """The platform was there already: nobody asked it, or its cell is not done."""
-    NOT_YET = "not_yet"
+    PENDING = "pending"
     """The platform came later."""
 
 
 class Staleness(StrEnum):
     """Why evidence is old."""
 
-    LEFT_BEHIND = "left_behind"
+    SUPERSEDED = "superseded"
     """A newer run of the version has none from this platform."""
     TOO_OLD = "too_old"
     """Older than what the gates believe."""
@@ -149,10 +149,10 @@ def _square(release: Release, name: str, first: str, oldest: datetime | None) ->
     mine = [cell for cell in release.cells if cell.name == name]
     if not mine:
         is_late = first > release.newest_run
-        return BoardCell(cell=None, absence=Absence.NOT_YET if is_late else Absence.MISSING)
+        return BoardCell(cell=None, absence=Absence.PENDING if is_late else Absence.MISSING)
     shown = _worst(mine)
     newest = max(cell.run for cell in release.cells if cell.matrix == shown.matrix)
-    stale = Staleness.LEFT_BEHIND if shown.run < newest else None
+    stale = Staleness.SUPERSEDED if shown.run < newest else None
     if stale is None and oldest is not None and shown.at < oldest:
         stale = Staleness.TOO_OLD
     return BoardCell(cell=shown, others=len(mine) - 1, staleness=stale)

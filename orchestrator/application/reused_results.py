@@ -84,7 +84,7 @@ def reused_from(
 def told_tests(stores: Stores, cell_id: str, *, job: str | None = None) -> list[TestFact]:
     """The cell's tests, with those of the jobs whose earlier evidence stands."""
     tests = stores.results.tests(cell_id, job=job)
-    for source, jobs in by_source(stores.proofs.decided(cell_id)).items():
+    for source, jobs in by_source(stores.reusable_results.decided(cell_id)).items():
         for name in jobs if job is None else {job}.intersection(jobs):
             tests += stores.results.tests(source, job=name)
     return tests

@@ -66,7 +66,7 @@ class FailureGroupDetail:
 
 def show_failure_group(context: Context, signature_id: str) -> FailureGroupDetail | None:
     """The kind of failure; None where there is no such signature."""
-    store = context.stores.kinds
+    store = context.stores.failure_groups
     signature = context.stores.failures.get(signature_id)
     if signature is None:
         return None
@@ -134,7 +134,7 @@ def _spots(places: Places) -> list[FailureSite]:
 def _alike(context: Context, signature: Signature) -> list[Signature]:
     if not signature.message:
         return []
-    found = context.stores.kinds.of_exception(signature.exception, limit=_COMPARED)
+    found = context.stores.failure_groups.of_exception(signature.exception, limit=_COMPARED)
     likeness = context.likeness.messages
     near = [
         one

@@ -34,7 +34,7 @@ class GridRow:
     """A test, and how it went in each cell that has it."""
 
     test: KnownTest
-    standing: GridGroup
+    group: GridGroup
     marks: Mapping[int, GridMark]
     """By the cell's number."""
 
@@ -55,7 +55,7 @@ class Grid:
 
     cells: Sequence[GridCell]
     rows: Sequence[GridRow] = ()
-    standings: Mapping[GridGroup, int] = field(default_factory=dict)
+    groups: Mapping[GridGroup, int] = field(default_factory=dict)
     """How many tests stand so, of those that do not go well, whatever is asked for."""
     kinds: Mapping[str, GridFailureGroup] = field(default_factory=dict)
     """By signature, of all failures in these cells."""
@@ -70,7 +70,7 @@ class GridFilter:
     """What a grid is asked for."""
 
     tests: TestsWanted = field(default_factory=TestsWanted)
-    standing: GridGroup | None = None
+    group: GridGroup | None = None
     """None takes every test."""
     limit: int = 50
     after: int | None = None
@@ -100,11 +100,13 @@ class _Sorting:
         self._cells = cells
         self._now = {cell.number for cell in now}
         numbers = [cell.number for cell in cells]
-        self._bad = stores.kinds.failing(numbers)
-        self._retried = frozenset((one.cell, one.test_id) for one in stores.kinds.tried(numbers))
+        self._bad = stores.failure_groups.failing(numbers)
+        self._retried = frozenset(
+            (one.cell, one.test_id) for one in stores.failure_groups.tried(numbers)
+        )
         is_lacking = [cell.number for cell in now if cell.counts.missing + cell.counts.not_run]
         lacking = self._grids.unreported(is_lacking) if is_lacking else []
-        self._standings = self._judge({test for _, test in lacking})
+        self._groups = self._judge({test for _, test in lacking})
 
     def page(self, wanted: GridFilter) -> Grid:
         """The rows that are asked for, and what they are shown with."""
@@ -116,7 +118,7 @@ class _Sorting:
         return Grid(
             cells=self._cells,
             rows=[GridRow(test, self._standing(test.id), marks.get(test.id, {})) for test in tests],
-            standings=Counter(self._standings.values()),
+            groups=Counter(self._groups.values()),
             kinds=kinds_of(self._bad),
             retried=self._retried,
             next=tests[-1].id if more else None,
@@ -137,25 +139,21 @@ class _Sorting:
         return told | dict.fromkeys(failing, GridGroup.FAILING)
 
     def _standing(self, test: int) -> GridGroup:
-        return self._standings.get(test, GridGroup.STEADY)
+        return self._groups.get(test, GridGroup.STEADY)
 
     def _tests(self, wanted: GridFilter) -> tuple[Sequence[KnownTest], bool]:
         """A page of tests, and whether more follow."""
-        asked = {
-            test
-            for test, standing in self._standings.items()
-            if wanted.standing in (None, standing)
-        }
+        asked = {test for test, group in self._groups.items() if wanted.group in (None, group)}
         loud = sorted(self._grids.some(asked, wanted.tests), key=self._order)
         known = self._grids.some([wanted.after]) if wanted.after is not None else []
         last = known[0] if known else None
-        is_steady = last is not None and last.id not in self._standings
+        is_steady = last is not None and last.id not in self._groups
         if last is not None:
             loud = [
                 test for test in loud if not is_steady and self._order(test) > self._order(last)
             ]
         room = wanted.limit + 1 - len(loud)
-        if room > 0 and wanted.standing in (None, GridGroup.STEADY):
+        if room > 0 and wanted.group in (None, GridGroup.STEADY):
             loud += self._steady(wanted.tests, last if is_steady else None, room)
         return loud[: wanted.limit], len(loud) > wanted.limit
 
@@ -163,8 +161,8 @@ class _Sorting:
         """The next ones by name; so many more are read as may have to be left out."""
         full = [cell.number for cell in self._cells if cell.counts.collected or not cell.is_done]
         some = full[:CELLS_WITH_TESTS] if len(self._now) < len(self._cells) else full
-        found = self._grids.after(some, wanted, after=last, limit=room + len(self._standings))
-        return [test for test in found if test.id not in self._standings][:room]
+        found = self._grids.after(some, wanted, after=last, limit=room + len(self._groups))
+        return [test for test in found if test.id not in self._groups][:room]
 
     def _order(self, test: KnownTest) -> tuple[int, str, int]:
         return list(GridGroup).index(self._standing(test.id)), test.nodeid, test.id

@@ -104,7 +104,7 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
     goes = stores.grids.strips([test.id, *(one.id for one in names)], each=each)
     failures = [go for go in goes if go.outcome in BAD]
     newest = max(failures, key=lambda go: go.at, default=None)
-    signatures = stores.kinds.named({go.signature for go in failures if go.signature})
+    signatures = stores.failure_groups.named({go.signature for go in failures if go.signature})
     return TestDetail(
         test=test,
         names=names,
@@ -121,7 +121,7 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
 def _said(stores: Stores, failure: CellGo) -> str:
     """The traceback, or where none is stored the message."""
     message = stores.grids.said(failure.number, failure.test)
-    return stores.kinds.traceback(Place(failure.test, failure.number, message)) or message
+    return stores.failure_groups.traceback(Place(failure.test, failure.number, message)) or message
 
 
 def _is_to_come(go: CellGo) -> bool:
@@ -181,7 +181,7 @@ def _issues(
         if go.signature in signatures and is_match(issue.match, signatures[go.signature])
     ]
     asked = {go.number for issue, go in wanted if issue.scope.requires_package}
-    packages = stores.kinds.packages(asked) if asked else {}
+    packages = stores.failure_groups.packages(asked) if asked else {}
     found = {
         issue.id: issue
         for issue, go in wanted
@@ -200,5 +200,5 @@ def _quarantines(stores: Stores, tests: Sequence[KnownTest], at: datetime) -> li
     return [
         one
         for one in stores.quarantines.list(product=tests[0].product)
-        if one.nodeid in names and state_of(one, at) is QuarantineState.STANDS
+        if one.nodeid in names and state_of(one, at) is QuarantineState.ACTIVE
     ]

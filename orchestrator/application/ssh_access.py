@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.application.context import Context
 from orchestrator.domain.cell import Cell, Lease, LeaseState
-from orchestrator.domain.machine import SshReach
+from orchestrator.domain.machine import SshEndpoint
 
 
 class NoMachineError(LookupError):
@@ -40,22 +40,22 @@ def ssh_access(context: Context, cell: Cell) -> SshAccess:
             f"cell {cell.name} holds no machine ({cell.state}); "
             "`seatrial run --hold-on-failure 30` keeps those of cells that do not pass"
         )
-    if not isinstance(lease.reach, SshReach):
+    if not isinstance(lease.endpoint, SshEndpoint):
         raise NoMachineError(
             f"the machine of cell {cell.name} is not reached over SSH, or not known to be yet"
         )
-    return _entrance(context, lease, lease.reach)
+    return _entrance(context, lease, lease.endpoint)
 
 
-def _entrance(context: Context, lease: Lease, reach: SshReach) -> SshAccess:
-    login = context.stores.leases.login(lease.id) if reach.lease else None
-    if reach.lease and login is None:
+def _entrance(context: Context, lease: Lease, endpoint: SshEndpoint) -> SshAccess:
+    login = context.stores.leases.login(lease.id) if endpoint.lease else None
+    if endpoint.lease and login is None:
         raise NoMachineError(f"the keys of {lease.machine_id} are gone: it is being given back")
     return SshAccess(
-        address=reach.address,
-        port=reach.port,
-        user=reach.user,
-        host_key=reach.host_key,
+        address=endpoint.address,
+        port=endpoint.port,
+        user=endpoint.user,
+        host_key=endpoint.host_key,
         private_key=login.private_key if login else "",
-        key_file=reach.key_file,
+        key_file=endpoint.key_file,
     )

@@ -56,16 +56,16 @@ def _find(context: Context, provider: str, machine_id: str) -> CloudResource:
 
 def _refuse_owned(sight: CloudResource) -> None:
     tags, name = sight.machine.tags, sight.machine.id
-    if sight.standing is Ownership.LEASED:
+    if sight.ownership is Ownership.LEASED:
         run = tags.get("seatrial-run", "") or "RUN"
         raise MachineInUseError(
             f"{name} is at work for a cell: `seatrial cancel {run}` gives it back in order"
         )
-    if sight.standing is Ownership.FOREIGN:
+    if sight.ownership is Ownership.FOREIGN:
         until = f"{sight.expires_at:%Y-%m-%d %H:%M:%S} UTC" if sight.expires_at else "it expires"
         owner = tags.get("seatrial-controller", "another controller")
         raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
-    if sight.standing is Ownership.SHARED:
+    if sight.ownership is Ownership.SHARED:
         raise MachineStaysError(f"{name} serves machines that are still there; they go first")
 
 

@@ -61,7 +61,7 @@ def _packages(
     """Of the cells where that decides something; mostly none."""
     asking = [issue for issue in issues if issue.scope.requires_package]
     cells = {group.cell for issue in asking for group in fitting[issue.id]}
-    return stores.kinds.packages(cells) if cells else {}
+    return stores.failure_groups.packages(cells) if cells else {}
 
 
 def _fits(
@@ -117,30 +117,32 @@ def _confined(
     stores: Stores, found: FailuresToTriage, now: datetime
 ) -> Mapping[str, tuple[Quarantine, ...]]:
     """By signature the quarantines that stand, where they are about all of its tests."""
-    standing = [
-        one for one in stores.quarantines.list() if state_of(one, now) is QuarantineState.STANDS
+    active = [
+        one for one in stores.quarantines.list() if state_of(one, now) is QuarantineState.ACTIVE
     ]
-    if not standing:
+    if not active:
         return {}
-    tests = stores.kinds.tests({test for of_one in found.tests.values() for test in of_one})
+    tests = stores.failure_groups.tests(
+        {test for of_one in found.tests.values() for test in of_one}
+    )
     places: dict[str, set[str]] = {}
     for group in found.groups:
         places.setdefault(group.signature, set()).add(found.cells[group.cell].platform)
     told = {}
     for name, of_one in found.tests.items():
-        by = [_covering(standing, tests.get(test), places.get(name, set())) for test in of_one]
+        by = [_covering(active, tests.get(test), places.get(name, set())) for test in of_one]
         if by and all(by):
             told[name] = tuple(sorted({one for some in by for one in some}, key=lambda one: one.id))
     return told
 
 
 def _covering(
-    standing: Sequence[Quarantine], test: KnownTest | None, platforms: Iterable[str]
+    active: Sequence[Quarantine], test: KnownTest | None, platforms: Iterable[str]
 ) -> tuple[Quarantine, ...]:
     """Those that together are about the test on every platform; none where one is left out."""
     if test is None:
         return ()
-    mine = [one for one in standing if one.product == test.product and one.nodeid == test.nodeid]
+    mine = [one for one in active if one.product == test.product and one.nodeid == test.nodeid]
     by = [next((q for q in mine if is_about(q, test.nodeid, p)), None) for p in platforms]
     return tuple(dict.fromkeys(one for one in by if one)) if by and all(by) else ()
 

@@ -144,7 +144,7 @@ def _world(
         own_python=sys.executable,
         traits=provider_registry.traits,
         new_login=new_login,
-        timings=Timings(lost_after_s=settings.lost_after_s),
+        timings=Timings(contact_timeout_s=settings.contact_timeout_s),
     )
 
 
@@ -221,7 +221,7 @@ def _providers(
     database: Database, settings: Settings, local: LocalJobs
 ) -> Callable[[str], Provider]:
     context = ProviderContext(
-        book=database.stores.machines,
+        book=database.stores.static_hosts,
         settings={**settings.for_providers(), **local.for_providers()},
         prices=database.stores.prices,
         now=SystemClock().now,

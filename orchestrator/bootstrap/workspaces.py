@@ -12,9 +12,9 @@ from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
 from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs
 from orchestrator.domain.machine import (
     ConfigError,
-    LocalReach,
+    Endpoint,
+    LocalEndpoint,
     Login,
-    Reach,
     Shell,
     UnreachableError,
 )
@@ -58,37 +58,37 @@ class WorkspacePool:
         self._local = local
         self._login = login
         self._local_base = local_base
-        self._open: dict[Reach, WorkspacePort] = {}
+        self._open: dict[Endpoint, WorkspacePort] = {}
         self._lock = threading.Lock()
 
-    def open(self, reach: Reach) -> WorkspacePort:
+    def open(self, endpoint: Endpoint) -> WorkspacePort:
         """The workspace of a machine; nothing is connected before its first call.
 
         Raises ShellError where it cannot be reached from here at all.
         """
         with self._lock:
-            if reach not in self._open:
-                self._open[reach] = self._made(reach)
-            return self._open[reach]
+            if endpoint not in self._open:
+                self._open[endpoint] = self._made(endpoint)
+            return self._open[endpoint]
 
-    def _made(self, reach: Reach) -> WorkspacePort:
+    def _made(self, endpoint: Endpoint) -> WorkspacePort:
         shell = open_shell(
-            reach,
+            endpoint,
             keys_dir=self._keys,
             private_key=self._private_key,
             local_umask=self._local.umask,
         )
-        if isinstance(reach, LocalReach):
-            return self._here(reach, shell)
+        if isinstance(endpoint, LocalEndpoint):
+            return self._here(endpoint, shell)
         return Workspace(shell)
 
-    def _here(self, reach: LocalReach, shell: Shell) -> WorkspacePort:
+    def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
         """What was begun as one user is gone on with as that one, whatever is permitted now."""
-        if reach.hostname != socket.gethostname():
+        if endpoint.hostname != socket.gethostname():
             here = socket.gethostname()
-            raise UnreachableError(f"the machine is the computer {reach.hostname}, not {here}")
-        base = account_of(reach.account).work if reach.account else str(self._local_base)
-        refusal = self._local.refusal_as(reach.account)
+            raise UnreachableError(f"the machine is the computer {endpoint.hostname}, not {here}")
+        base = account_of(endpoint.account).work if endpoint.account else str(self._local_base)
+        refusal = self._local.refusal_as(endpoint.account)
         if refusal:
             return EndingWorkspace(shell, refusal, base=base, candidates=(sys.executable,))
         return Workspace(shell, base=base, candidates=(sys.executable,))

@@ -21,8 +21,8 @@ from orchestrator.cli.commands.administration import (
     serve_command,
     token_app,
 )
-from orchestrator.cli.commands.annotate import note_command
-from orchestrator.cli.commands.channel import notify_app
+from orchestrator.cli.commands.annotate import annotate_command
+from orchestrator.cli.commands.channel import channel_app
 from orchestrator.cli.commands.compare import compare_command
 from orchestrator.cli.commands.export import export_command
 from orchestrator.cli.commands.gate import gate_app
@@ -82,7 +82,7 @@ def build() -> typer.Typer:
         ("report", report_command, _LOOK),
         ("export", export_command, _LOOK),
         ("compare", compare_command, _LOOK),
-        ("note", note_command, _LOOK),
+        ("annotate", annotate_command, _LOOK),
         ("lint", lint_command, _LOOK),
         ("cancel", cancel_command, _LOOK),
         ("cost", cost_command, _LOOK),
@@ -101,7 +101,7 @@ def _add_groups(app: typer.Typer) -> None:
     app.add_typer(known_issue_app, name="known-issue", rich_help_panel=_LOOK)
     app.add_typer(quarantine_app, name="quarantine", rich_help_panel=_LOOK)
     app.add_typer(alias_app, name="alias", rich_help_panel=_LOOK)
-    app.add_typer(notify_app, name="notify", rich_help_panel=_KEEP)
+    app.add_typer(channel_app, name="channel", rich_help_panel=_KEEP)
     app.add_typer(schedule_app, name="schedule", rich_help_panel=_KEEP)
     app.add_typer(token_app, name="token", rich_help_panel=_KEEP)
     app.add_typer(db_app, name="db", rich_help_panel=_KEEP)

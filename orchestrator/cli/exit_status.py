@@ -15,9 +15,9 @@ _REPORT_LOOK_S = 0.1
 
 def conclude(session: Session, line: Line, watched: Watched, *, as_json: bool) -> int:
     """Say where the report is, or how to come back; return the exit code."""
-    run = watched.sight.run
+    run = watched.watched.run
     if as_json:
-        session.print_json(watched.sight.shown)
+        session.print_json(watched.watched.shown)
     if watched.end is End.FINISHED:
         if not as_json:
             session.print(f"report: {_report(session, line, run)}")

@@ -69,7 +69,7 @@ class Order:
     def _trials(self) -> dict[str, object]:
         if not (self.reruns or self.diagnose):
             return {}
-        return {"trials": {"reruns": self.reruns, "diagnose": self.diagnose}}
+        return {"retests": {"reruns": self.reruns, "diagnose": self.diagnose}}
 
 
 def read_order(

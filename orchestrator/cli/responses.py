@@ -88,7 +88,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class FailureGroup:
     """Failures of one signature."""
 
     signature: Signature = field(default_factory=Signature)
@@ -300,7 +300,7 @@ class Run:
     cost_usd: Money = Decimal(0)
     counts: Counts | None = None
     cells: tuple[Cell, ...] = ()
-    clusters: tuple[Cluster, ...] = ()
+    failure_groups: tuple[FailureGroup, ...] = ()
     known_issues: tuple[IssueUse, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     diagnosed: tuple[Diagnosed, ...] = ()
@@ -330,14 +330,14 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class CloudResource:
     """One thing that a cloud shows."""
 
     provider: str
     id: str
     kind: Words = "machine"
     state: Words = ""
-    standing: Words = ""
+    ownership: Words = ""
     run: Words = ""
     cell: Words = ""
     expires_at: datetime | None = None
@@ -345,10 +345,10 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class InventoryReport:
     """Everything that was seen."""
 
-    items: tuple[Sight, ...] = ()
+    items: tuple[CloudResource, ...] = ()
     unread: dict[str, str] = field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""What a person writes for the reports of a run that is there: a file, or one statement."""
+"""What a person writes for the reports of a run that is there: a file, or one annotation."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 
-from orchestrator.domain.ingested import Statement, StatementKind
+from orchestrator.domain.ingested import AnnotationKind, RunAnnotation
 from orchestrator.domain.problems import Path, Problem, nearest
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
-MOST_STATEMENTS = 100
+MOST_ANNOTATIONS = 100
 """Of one file or request."""
 _LONGEST = {"text": 65_536, "problem": 65_536, "before": 65_536, "after": 65_536}
 _LONGEST_LINE = 300
@@ -27,7 +27,7 @@ class AnnotationText:
 
     __pydantic_config__ = _STRICT
 
-    kind: StatementKind
+    kind: AnnotationKind
     """What it is."""
     text: str = ""
     """Markdown."""
@@ -48,9 +48,9 @@ class AnnotationText:
     commit: str = ""
     """Of a fix."""
 
-    def about(self, cell: str, *, at: datetime) -> Statement:
-        """The statement about that cell, or the run, made at that time unless it says when."""
-        return Statement(
+    def about(self, cell: str, *, at: datetime) -> RunAnnotation:
+        """The annotation about that cell, or the run, made at that time unless it says when."""
+        return RunAnnotation(
             kind=self.kind,
             text=self.text,
             title=self.title,
@@ -72,25 +72,25 @@ class Annotation(AnnotationText):
     cell: str = ""
     """The cell that it is about; the whole run by default."""
 
-    def stated(self, at: datetime) -> Statement:
-        """The statement, made at that time unless it says when."""
+    def stated(self, at: datetime) -> RunAnnotation:
+        """The annotation, made at that time unless it says when."""
         return self.about(self.cell, at=at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationsFile:
-    """The whole of a file of statements."""
+    """The whole of a file of annotations."""
 
     __pydantic_config__ = _STRICT
 
-    statements: tuple[Annotation, ...]
+    annotations: tuple[Annotation, ...]
     """Narrative, fixes, recommendations, known issues."""
     author: str = ""
     """Of those that do not say who wrote them."""
 
     def signed(self) -> tuple[Annotation, ...]:
         """Each with its author."""
-        return tuple(replace(one, author=one.author or self.author) for one in self.statements)
+        return tuple(replace(one, author=one.author or self.author) for one in self.annotations)
 
 
 def moment(text: str) -> datetime | None:
@@ -105,29 +105,29 @@ def moment(text: str) -> datetime | None:
 
 
 def unsaid(
-    written: Iterable[Annotation], known: Sequence[Statement], *, at: datetime
-) -> tuple[Statement, ...]:
+    written: Iterable[Annotation], known: Sequence[RunAnnotation], *, at: datetime
+) -> tuple[RunAnnotation, ...]:
     """Those that are not known yet. One that says no time is known whenever it was said."""
     timeless = {replace(one, at=at) for one in known}
     exact, fresh = set(known), []
     for one in written:
-        statement = one.stated(at)
-        if statement in exact or (not one.at and statement in timeless):
+        annotation = one.stated(at)
+        if annotation in exact or (not one.at and annotation in timeless):
             continue
-        exact.add(statement)
-        fresh.append(statement)
+        exact.add(annotation)
+        fresh.append(annotation)
     return tuple(fresh)
 
 
 def check_annotations(written: Sequence[Annotation], cells: Sequence[str]) -> Iterator[Problem]:
-    """Everything in well-formed statements about a run of these cells that makes no sense."""
+    """Everything in well-formed annotations about a run of these cells that makes no sense."""
     if not written:
-        yield Problem(("statements",), "there is none")
-    if len(written) > MOST_STATEMENTS:
-        yield Problem(("statements",), f"are {len(written)}: at most {MOST_STATEMENTS} at once")
-    for index, one in enumerate(written[:MOST_STATEMENTS]):
+        yield Problem(("annotations",), "there is none")
+    if len(written) > MOST_ANNOTATIONS:
+        yield Problem(("annotations",), f"are {len(written)}: at most {MOST_ANNOTATIONS} at once")
+    for index, one in enumerate(written[:MOST_ANNOTATIONS]):
         for key, message in _faults(one, cells):
-            yield Problem(("statements", index, *key), message)
+            yield Problem(("annotations", index, *key), message)
 
 
 def _faults(one: Annotation, cells: Sequence[str]) -> Iterator[tuple[Path, str]]:

@@ -1,6 +1,6 @@
 """Who broke it: the one thing that, changed by itself, makes a failing test pass.
 
-An answer other than `unknown` needs trials that all agree. What only fits the facts (a driver
+An answer other than `unknown` needs retests that all agree. What only fits the facts (a driver
 that differs) is evidence beside an answer, and an answer of its own only where all else is ruled
 out. ADR 0014 has the sum of how often chance alone can fool this.
 """
@@ -14,9 +14,9 @@ from enum import StrEnum
 from orchestrator.domain.retests import (
     BACK,
     SURE,
+    Retest,
+    RetestKind,
     Tally,
-    Trial,
-    TrialKind,
     last_session,
     split_key,
     tally,
@@ -90,7 +90,7 @@ class ConfirmationResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributionContext:
-    """What is known beside the trials."""
+    """What is known beside the retests."""
 
     baseline: str = ""
     """For a person."""
@@ -126,30 +126,30 @@ class _Case:
 
 
 def attribute_failure(
-    failed: Iterable[str], trials: Sequence[Trial], about: AttributionContext
+    failed: Iterable[str], retests: Sequence[Retest], about: AttributionContext
 ) -> tuple[Attribution, ...]:
-    """The answer for each failing test (by `key_of`), never more certain than its trials."""
+    """The answer for each failing test (by `key_of`), never more certain than its retests."""
     found = []
     for key in failed:
-        answer, evidence = _answer(_case(key, trials, about))
+        answer, evidence = _answer(_case(key, retests, about))
         job, nodeid = split_key(key)
         found.append(Attribution(job=job, nodeid=nodeid, answer=answer, evidence=tuple(evidence)))
     return tuple(found)
 
 
-def _case(key: str, trials: Sequence[Trial], about: AttributionContext) -> _Case:
-    def count(kind: TrialKind, *, whole: bool = False, after: TrialKind | None = None) -> Tally:
-        since = last_session(trials, after) if after else 0
-        return tally(trials, key, kind, whole=whole, after=since)
+def _case(key: str, retests: Sequence[Retest], about: AttributionContext) -> _Case:
+    def count(kind: RetestKind, *, whole: bool = False, after: RetestKind | None = None) -> Tally:
+        since = last_session(retests, after) if after else 0
+        return tally(retests, key, kind, whole=whole, after=since)
 
     words = about.second.outcomes.get(key, ()) if about.second else ()
     return _Case(
-        alone=count(TrialKind.RERUN),
-        among=count(TrialKind.RERUN, whole=True),
-        baseline=count(TrialKind.BASELINE),
-        green=count(TrialKind.LAST_GREEN),
-        back_from_baseline=count(TrialKind.RERUN, after=TrialKind.BASELINE),
-        back_from_green=count(TrialKind.RERUN, after=TrialKind.LAST_GREEN),
+        alone=count(RetestKind.RERUN),
+        among=count(RetestKind.RERUN, whole=True),
+        baseline=count(RetestKind.BASELINE),
+        green=count(RetestKind.LAST_GREEN),
+        back_from_baseline=count(RetestKind.RERUN, after=RetestKind.BASELINE),
+        back_from_green=count(RetestKind.RERUN, after=RetestKind.LAST_GREEN),
         there=tally_words(words),
         about=about,
     )

@@ -8,11 +8,11 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from orchestrator.domain.machine import Extent, Place, Reach
+from orchestrator.domain.machine import Endpoint, Extent, Place
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.retests import TrialOrder
+from orchestrator.domain.retests import RetestOptions
 
 
 class CellState(StrEnum):
@@ -132,8 +132,8 @@ class Transition:
 
     at: datetime
     attempt: int
-    origin: str
-    target: str
+    from_state: str
+    to_state: str
     reason: str = ""
 
 
@@ -184,7 +184,7 @@ class Lease:
     price_usd_per_hour: Decimal | None
     reserved_at: datetime
     machine_id: str = ""
-    reach: Reach | None = None
+    endpoint: Endpoint | None = None
     launched_at: datetime | None = None
     gone_at: datetime | None = None
     cost_usd: Decimal | None = None
@@ -330,7 +330,7 @@ class RunSpec:
     """How long the machine of a cell that did not pass is kept for a person to look at."""
     baseline_digest: str | None = None
     """sha256 of the baseline's wheel or payload, where one was given."""
-    trials: TrialOrder | None = None
+    retests: RetestOptions | None = None
     """What is found out about failing tests while their machine is still there."""
     reuse_max_age_s: float | None = None
     """Jobs with evidence no older than this, of the very same, are not run; None runs all."""

@@ -104,10 +104,10 @@ class ChannelHealth:
 
     failing_since: datetime | None = None
     """Since then nothing has got through."""
-    last_ok_at: datetime | None = None
+    last_success_at: datetime | None = None
     disabled_at: datetime | None = None
     """Nothing is sent to it any more; a test that gets through ends that."""
-    disabled_why: str = ""
+    disabled_reason: str = ""
     waiting: int = 0
     """Deliveries."""
 
@@ -124,8 +124,8 @@ class DeliveryState(StrEnum):
 
     WAITING = "waiting"
     DELIVERED = "delivered"
-    GIVEN_UP = "given_up"
-    DROPPED = "dropped"
+    FAILED = "failed"
+    DISCARDED = "discarded"
     """Its channel was disabled."""
 
 
@@ -162,8 +162,8 @@ class DeliveryResult(StrEnum):
 class DeliveryAnswer:
     """What a receiver answered to one attempt."""
 
-    reception: DeliveryResult
-    said: str
+    result: DeliveryResult
+    response_excerpt: str
     """For a person: the status, or why there is none. One line; nothing secret."""
     status: int | None = None
     retry_after_s: float | None = None
@@ -186,7 +186,7 @@ def next_look(delivery: Delivery, receipt: DeliveryAnswer, now: datetime) -> dat
     The wait grows threefold from five seconds to six hours, and is spread by a fifth so that what
     failed together does not come back together. A receiver's own wish counts where it is longer.
     """
-    if receipt.reception is not DeliveryResult.FAILED or now - delivery.created_at >= GIVE_UP_AFTER:
+    if receipt.result is not DeliveryResult.FAILED or now - delivery.created_at >= GIVE_UP_AFTER:
         return None
     exponent = min(delivery.attempts, 20)
     wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * _GROWTH**exponent)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.domain.blame import Attribution, RootCause
-from orchestrator.domain.retests import Tally, Trial, TrialKind, key_of, tally_words
+from orchestrator.domain.retests import Retest, RetestKind, Tally, key_of, tally_words
 
-_TOLD = (TrialKind.RERUN, TrialKind.BASELINE, TrialKind.LAST_GREEN)
+_TOLD = (RetestKind.RERUN, RetestKind.BASELINE, RetestKind.LAST_GREEN)
 """A search for a revision tells its own steps."""
 
 
@@ -16,7 +16,7 @@ _TOLD = (TrialKind.RERUN, TrialKind.BASELINE, TrialKind.LAST_GREEN)
 class RetestTally:
     """How a test went each time that it ran again with the same thing changed."""
 
-    kind: TrialKind
+    kind: RetestKind
     changed: str
     """For a person; empty where nothing was."""
     whole: bool
@@ -28,9 +28,9 @@ class RetestTally:
 
     @property
     def _how(self) -> str:
-        if self.kind is TrialKind.BASELINE:
+        if self.kind is RetestKind.BASELINE:
             return f"with the baseline {self.changed}"
-        if self.kind is TrialKind.LAST_GREEN:
+        if self.kind is RetestKind.LAST_GREEN:
             return "with the packages of the last green run"
         return "in its whole job again" if self.whole else "again"
 
@@ -57,10 +57,10 @@ class DiagnosedTest:
 
 
 def diagnosed_of(
-    cell: str, blames: Iterable[Attribution], trials: Iterable[Trial]
+    cell: str, blames: Iterable[Attribution], retests: Iterable[Retest]
 ) -> tuple[DiagnosedTest, ...]:
     """The tests of a cell that ran again at least once."""
-    told = [trial for trial in trials if trial.kind in _TOLD]
+    told = [retest for retest in retests if retest.kind in _TOLD]
     found = (
         DiagnosedTest(
             cell=cell,
@@ -76,13 +76,13 @@ def diagnosed_of(
     return tuple(one for one in found if one.again)
 
 
-def _again(key: str, trials: Iterable[Trial]) -> tuple[RetestTally, ...]:
+def _again(key: str, retests: Iterable[Retest]) -> tuple[RetestTally, ...]:
     """By what was changed, in the order in which it was first tried."""
-    words: dict[tuple[TrialKind, bool, str], list[str]] = {}
-    for trial in trials:
-        if key in trial.outcomes:
-            kind = (trial.kind, trial.whole, trial.changed)
-            words.setdefault(kind, []).append(trial.outcomes[key])
+    words: dict[tuple[RetestKind, bool, str], list[str]] = {}
+    for retest in retests:
+        if key in retest.outcomes:
+            kind = (retest.kind, retest.whole, retest.changed)
+            words.setdefault(kind, []).append(retest.outcomes[key])
     return tuple(
         RetestTally(kind=kind, changed=changed, whole=whole, outcomes=tuple(each))
         for (kind, whole, changed), each in words.items()

@@ -47,7 +47,7 @@ class TriageInputs:
         now = [issue.owner for issue in self.issues] + [one.owner for one in self.quarantines]
         return tuple(dict.fromkeys(now or [issue.owner for issue in self.over]))
 
-    def standing(self, count: int, *, first_seen: datetime, now: datetime) -> TriageStatus:
+    def status(self, count: int, *, first_seen: datetime, now: datetime) -> TriageStatus:
         """Of so many results."""
         if self.tolerated >= count:
             return TriageStatus.KNOWN

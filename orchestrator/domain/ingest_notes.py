@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Literal
 
 from orchestrator.domain.annotation import NO_TIME, AnnotationText, moment
-from orchestrator.domain.ingested import StatedMachine, Statement
+from orchestrator.domain.ingested import RunAnnotation, StatedMachine
 from orchestrator.domain.manifest import IDENTIFIER, JobKind
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
@@ -99,7 +99,7 @@ class NotedMachine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotedStatement(AnnotationText):
+class AddedAnnotation(AnnotationText):
     """Something for the reports that a person wrote beside the artifacts."""
 
     whole_run: bool = False
@@ -128,16 +128,16 @@ class IngestNotes:
     """Of a platform without results."""
     machine: NotedMachine | None = None
     """Where it ran, and what that cost."""
-    statements: tuple[NotedStatement, ...] = ()
+    annotations: tuple[AddedAnnotation, ...] = ()
     """Narrative, fixes, recommendations, known issues."""
 
     def dated_at(self) -> datetime | None:
         """When it happened, where that is said."""
         return moment(self.date) if self.date else None
 
-    def stated(self, *, cell: str, at: datetime) -> tuple[Statement, ...]:
-        """The statements, about this cell, written at that time unless they say when."""
-        told = self.statements
+    def stated(self, *, cell: str, at: datetime) -> tuple[RunAnnotation, ...]:
+        """The annotations, about this cell, written at that time unless they say when."""
+        told = self.annotations
         return tuple(one.about("" if one.whole_run else cell, at=at) for one in told)
 
     def cause(self) -> tuple[Outcome, str, str] | None:
@@ -151,11 +151,11 @@ def check_notes(notes: IngestNotes) -> Iterator[Problem]:
     dated = notes.dated_at()
     if notes.date and (dated is None or dated.year < _FIRST_YEAR):
         yield Problem(("date",), NO_TIME.format(notes.date))
-    for index, one in enumerate(notes.statements):
+    for index, one in enumerate(notes.annotations):
         if one.at and moment(one.at) is None:
-            yield Problem(("statements", index, "at"), NO_TIME.format(one.at))
+            yield Problem(("annotations", index, "at"), NO_TIME.format(one.at))
         if not (one.text or one.title):
-            yield Problem(("statements", index), "needs a title or a text")
+            yield Problem(("annotations", index), "needs a title or a text")
     yield from _suite_problems(notes)
     for path, name in _names(notes):
         if not IDENTIFIER.fullmatch(name):

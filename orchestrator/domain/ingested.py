@@ -111,16 +111,16 @@ class Ingested:
         return next((p for p in order if p in found), Provenance.STRUCTURED)
 
 
-StatementKind = Literal["narrative", "fix", "recommendation", "known-issue", "note", "conclusion"]
+AnnotationKind = Literal["narrative", "fix", "recommendation", "known-issue", "note", "conclusion"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class RunAnnotation:
     """Something that a person wrote for the reports: dated, signed, and checked against results."""
 
     __pydantic_config__ = _STRICT
 
-    kind: StatementKind
+    kind: AnnotationKind
     text: str
     """Markdown, not trusted."""
     author: str

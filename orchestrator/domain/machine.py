@@ -113,16 +113,16 @@ class CommandTimeoutError(ShellError):
 class MachineState(StrEnum):
     """Where a machine is in its life, as its provider tells it."""
 
-    ORDERED = "ordered"
+    REQUESTED = "requested"
     """Asked for, and not granted yet: the provider may still refuse."""
     BOOTING = "booting"
     READY = "ready"
     STOPPING = "stopping"
-    GONE = "gone"
+    TERMINATED = "terminated"
 
 
 @dataclass(frozen=True, slots=True)
-class LocalReach:
+class LocalEndpoint:
     """The machine is the computer that the controller runs on."""
 
     hostname: str
@@ -132,7 +132,7 @@ class LocalReach:
 
 
 @dataclass(frozen=True, slots=True)
-class SshReach:
+class SshEndpoint:
     """How to open an SSH connection that can only reach the machine that was meant."""
 
     address: str
@@ -148,14 +148,14 @@ class SshReach:
 
 
 @dataclass(frozen=True, slots=True)
-class FakeReach:
+class FakeEndpoint:
     """A machine that exists in memory only."""
 
     machine_id: str
     kind: str = "fake"
 
 
-Reach = LocalReach | SshReach | FakeReach
+Endpoint = LocalEndpoint | SshEndpoint | FakeEndpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Machine:
     """Whatever the provider needs to find it again, ``us-east-1/i-0abc``."""
     token: str
     state: MachineState
-    reach: SshAddress | Reach | None = None
+    endpoint: SshAddress | Endpoint | None = None
     """How to reach it; None until that is known."""
     detail: str = ""
     """The provider's own words about the state."""
@@ -279,7 +279,7 @@ class Provider(Protocol):
         ...
 
     def inspect(self, machine_id: str) -> Machine:
-        """Say how the machine is now; GONE if the provider does not know it."""
+        """Say how the machine is now; TERMINATED if the provider does not know it."""
         ...
 
     def terminate(self, machine_id: str) -> None:

@@ -37,7 +37,7 @@ class Job:
     """The command of any other job; ``{python}`` is the environment's interpreter."""
     timeout_minutes: float = 30.0
     """The whole job's time; reaching it is `timed_out`."""
-    silence_minutes: float = 10.0
+    idle_timeout_minutes: float = 10.0
     """No output and no event for so long is a hang."""
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables; relative paths in ``PYTHONPATH`` mean the payload's folder."""
@@ -172,7 +172,7 @@ def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
         yield Problem(
             (*path, "kind"), f"{job.kind} {job.id!r} needs `command`; `pytest` is a suite's"
         )
-    for key in ("timeout_minutes", "silence_minutes"):
+    for key in ("timeout_minutes", "idle_timeout_minutes"):
         if getattr(job, key) <= 0:
             yield Problem((*path, key), "must be more than 0")
     yield from _variable_problems(job.env, (*path, "env"))

@@ -157,7 +157,7 @@ def cost_by_phase(
     spent = dict.fromkeys(PHASES, timedelta(0))
     if lease.billed_from is not None and not _never_ran(lease):
         ends = lease.gone_at or at
-        steps = [(step.at, CellState(step.target)) for step in transitions]
+        steps = [(step.at, CellState(step.to_state)) for step in transitions]
         begins = [(lease.billed_from, CellState.PLACING), *steps]
         for (since, state), (until, _) in zip(
             begins, [*steps, (ends, CellState.DONE)], strict=True

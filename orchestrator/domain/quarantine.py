@@ -23,7 +23,7 @@ _BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
 class QuarantineState(StrEnum):
     """How a quarantine stands."""
 
-    STANDS = "stands"
+    ACTIVE = "active"
     EXPIRED = "expired"
     """Its day has come: its failures count again."""
     ENDED = "ended"
@@ -59,7 +59,7 @@ def state_of(quarantine: Quarantine, at: datetime) -> QuarantineState:
     """How it stood then."""
     if quarantine.ended_at is not None and quarantine.ended_at <= at:
         return QuarantineState.ENDED
-    return QuarantineState.EXPIRED if at >= quarantine.expires else QuarantineState.STANDS
+    return QuarantineState.EXPIRED if at >= quarantine.expires else QuarantineState.ACTIVE
 
 
 def is_about(quarantine: Quarantine, nodeid: str, platform: str) -> bool:

@@ -1,7 +1,7 @@
-"""Trials: a failed test runs again on the same machine, with at most one thing changed.
+"""Retests: a failed test runs again on the same machine, with at most one thing changed.
 
-A sitting is one start of the agent for trials; each time that it runs the tests is one trial.
-Which sitting comes next is decided here, from what is known so far.
+A retest session is one start of the agent for retests; each time it runs the tests is one retest.
+Which session comes next is decided here, from the results of the earlier ones.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from datetime import datetime
 from enum import StrEnum
 
 SURE = 4
-"""Trials of one kind that must all agree before anything is said; ADR 0014 has the sum."""
+"""Retests of one kind that must all agree before anything is said; ADR 0014 has the sum."""
 BACK = 2
-"""Trials with nothing changed, after those with something changed."""
+"""Retests with nothing changed, after those with something changed."""
 AMONG = 2
 """Whole jobs run again for tests that pass by themselves."""
 PASSED = "passed"
@@ -23,8 +23,8 @@ _MARK = "~"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialOrder:
-    """What is wanted of trials, and their bounds."""
+class RetestOptions:
+    """What is wanted of retests, and their bounds."""
 
     reruns: int = 0
     """How often a failed test is run again with nothing changed."""
@@ -37,10 +37,10 @@ class TrialOrder:
     tests: tuple[str, ...] = ()
     """Tests (`key_of`) that are run again where they passed, too."""
     await_minutes: float = 0.0
-    """How long a machine waits for trials that somebody asks for, after its own."""
+    """How long a machine waits for retests that somebody asks for, after its own."""
 
 
-class TrialKind(StrEnum):
+class RetestKind(StrEnum):
     """What differs from the attempt that failed."""
 
     RERUN = "rerun"
@@ -54,9 +54,9 @@ class TrialKind(StrEnum):
 
 
 class RetestSessionState(StrEnum):
-    """Where a sitting is."""
+    """Where a retest session is."""
 
-    ASKED = "asked"
+    REQUESTED = "requested"
     RUNNING = "running"
     ENDED = "ended"
 
@@ -66,10 +66,10 @@ Tests = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Retest:
     """The tests, run once more."""
 
-    kind: TrialKind
+    kind: RetestKind
     number: int
     """Within the attempt, from 1."""
     outcomes: Mapping[str, str] = field(default_factory=dict)
@@ -78,15 +78,15 @@ class Trial:
     """For a person: ``torchbridge 0.4.5``."""
     whole: bool = False
     """The whole jobs ran, not the failed tests alone."""
-    sitting: int = 0
+    retest_session: int = 0
     """Number of the start of the agent that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialAsk:
+class RetestPlan:
     """What is to be found out next."""
 
-    kind: TrialKind
+    kind: RetestKind
     tests: Tests
     times: int
     changed: str = ""
@@ -101,15 +101,15 @@ class TrialAsk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetestSession:
-    """One start of the agent for trials."""
+    """One start of the agent for retests."""
 
     id: str
     """Its folder on the machine."""
     attempt_id: str
     number: int
-    ask: TrialAsk
+    ask: RetestPlan
     asked_at: datetime
-    state: RetestSessionState = RetestSessionState.ASKED
+    state: RetestSessionState = RetestSessionState.REQUESTED
     started_at: datetime | None = None
     ended_at: datetime | None = None
     outcomes: tuple[Mapping[str, str], ...] = ()
@@ -122,7 +122,7 @@ class RetestSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a cell's trials can change."""
+    """What a cell's retests can change."""
 
     baseline: str = ""
     """The baseline subject, for a person; empty where there is none."""
@@ -131,7 +131,7 @@ class Options:
 
 
 def key_of(job: str, nodeid: str) -> str:
-    """How trials name a test; without a node id, a job that is one command."""
+    """How retests name a test; without a node id, a job that is one command."""
     return f"{job}::{nodeid}"
 
 
@@ -155,24 +155,24 @@ def job_in_session(job: str, time: int) -> str:
 
 
 def job_of_session(name: str) -> tuple[str, int]:
-    """The job and the time that a name in a sitting's evidence means."""
+    """The job and the time that a name in a retest session's evidence means."""
     job, _, time = name.rpartition(_MARK)
     return (job, int(time)) if job and time.isdecimal() else (name, 0)
 
 
-def trials_of(sittings: Iterable[RetestSession]) -> tuple[Trial, ...]:
+def retests_of(retest_sessions: Iterable[RetestSession]) -> tuple[Retest, ...]:
     """All of them, in order."""
-    found: list[Trial] = []
-    for sitting in sittings:
-        for outcomes in sitting.outcomes:
+    found: list[Retest] = []
+    for retest_session in retest_sessions:
+        for outcomes in retest_session.outcomes:
             found.append(
-                Trial(
-                    kind=sitting.ask.kind,
+                Retest(
+                    kind=retest_session.ask.kind,
                     number=len(found) + 1,
                     outcomes=outcomes,
-                    changed=sitting.ask.changed,
-                    whole=sitting.ask.whole,
-                    sitting=sitting.number,
+                    changed=retest_session.ask.changed,
+                    whole=retest_session.ask.whole,
+                    retest_session=retest_session.number,
                 )
             )
     return tuple(found)
@@ -180,7 +180,7 @@ def trials_of(sittings: Iterable[RetestSession]) -> tuple[Trial, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How one test went in some trials."""
+    """How one test went in some retests."""
 
     passed: int = 0
     failed: int = 0
@@ -188,29 +188,29 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """Trials in which it was asked for."""
+        """Retests in which it was asked for."""
         return self.passed + self.failed + self.other
 
     def always_failed(self, times: int) -> bool:
-        """In so many trials at least, and in each of them."""
+        """In so many retests at least, and in each of them."""
         return self.failed >= times and self.failed == self.total
 
     def always_passed(self, times: int) -> bool:
-        """In so many trials at least, and in each of them."""
+        """In so many retests at least, and in each of them."""
         return self.passed >= times and self.passed == self.total
 
 
 def tally(
-    trials: Iterable[Trial], key: str, kind: TrialKind, *, whole: bool = False, after: int = 0
+    retests: Iterable[Retest], key: str, kind: RetestKind, *, whole: bool = False, after: int = 0
 ) -> Tally:
-    """Count the outcomes of a test in trials of a kind, of sittings after a number."""
+    """Count the outcomes of a test in retests of a kind, of retest sessions after a number."""
     words = [
-        trial.outcomes[key]
-        for trial in trials
-        if trial.kind is kind
-        and trial.whole is whole
-        and trial.sitting > after
-        and key in trial.outcomes
+        retest.outcomes[key]
+        for retest in retests
+        if retest.kind is kind
+        and retest.whole is whole
+        and retest.retest_session > after
+        and key in retest.outcomes
     ]
     return tally_words(words)
 
@@ -222,66 +222,73 @@ def tally_words(words: Sequence[str]) -> Tally:
     return Tally(passed, failed, len(words) - passed - failed)
 
 
-def reruns_of(trials: Iterable[Trial], job: str, nodeid: str) -> tuple[str, ...]:
+def reruns_of(retests: Iterable[Retest], job: str, nodeid: str) -> tuple[str, ...]:
     """How a test went each time that it ran again with nothing changed."""
     key = key_of(job, nodeid)
-    again = (t for t in trials if t.kind is TrialKind.RERUN)
-    return tuple(trial.outcomes[key] for trial in again if key in trial.outcomes)
+    again = (t for t in retests if t.kind is RetestKind.RERUN)
+    return tuple(retest.outcomes[key] for retest in again if key in retest.outcomes)
 
 
-def last_session(trials: Iterable[Trial], kind: TrialKind) -> int:
-    """Number of the last sitting of a kind; 0 if there is none."""
-    return max((trial.sitting for trial in trials if trial.kind is kind), default=0)
+def last_session(retests: Iterable[Retest], kind: RetestKind) -> int:
+    """Number of the last retest session of a kind; 0 if there is none."""
+    return max((retest.retest_session for retest in retests if retest.kind is kind), default=0)
 
 
-def next_trial(
-    order: TrialOrder, failed: Sequence[str], sittings: Sequence[RetestSession], options: Options
-) -> TrialAsk | None:
+def next_retest(
+    order: RetestOptions,
+    failed: Sequence[str],
+    retest_sessions: Sequence[RetestSession],
+    options: Options,
+) -> RetestPlan | None:
     """What to try next; None as soon as nothing more would change the answer.
 
     Args:
         order: What is wanted.
         failed: Keys of the tests in question; only the first `order.max_tests` are looked into.
-        sittings: What was tried so far, in order.
+        retest_sessions: What was tried so far, in order.
         options: What can be changed.
     """
     keys = tuple(failed[: order.max_tests])
     times = max(order.reruns, SURE if order.diagnose or order.tests else 0)
     if not keys or not times:
         return None
-    if not any(sitting.ask.kind is TrialKind.RERUN for sitting in sittings):
-        return TrialAsk(kind=TrialKind.RERUN, tests=by_job(keys), times=times)
-    return _next_change(keys, sittings, options) if order.diagnose else None
+    if not any(retest_session.ask.kind is RetestKind.RERUN for retest_session in retest_sessions):
+        return RetestPlan(kind=RetestKind.RERUN, tests=by_job(keys), times=times)
+    return _next_change(keys, retest_sessions, options) if order.diagnose else None
 
 
 def _next_change(
-    keys: Sequence[str], sittings: Sequence[RetestSession], options: Options
-) -> TrialAsk | None:
-    trials = trials_of(sittings)
-    alone = [k for k in keys if tally(trials, k, TrialKind.RERUN).always_passed(1)]
-    if alone and not any(sitting.ask.whole for sitting in sittings):
+    keys: Sequence[str], retest_sessions: Sequence[RetestSession], options: Options
+) -> RetestPlan | None:
+    retests = retests_of(retest_sessions)
+    alone = [k for k in keys if tally(retests, k, RetestKind.RERUN).always_passed(1)]
+    if alone and not any(retest_session.ask.whole for retest_session in retest_sessions):
         jobs: Tests = {split_key(key)[0]: () for key in alone}
-        return TrialAsk(kind=TrialKind.RERUN, tests=jobs, times=AMONG, whole=True)
-    stuck = [k for k in keys if tally(trials, k, TrialKind.RERUN).always_failed(SURE)]
+        return RetestPlan(kind=RetestKind.RERUN, tests=jobs, times=AMONG, whole=True)
+    stuck = [k for k in keys if tally(retests, k, RetestKind.RERUN).always_failed(SURE)]
     changes = (
-        (TrialKind.BASELINE, options.baseline),
-        (TrialKind.LAST_GREEN, options.last_green),
+        (RetestKind.BASELINE, options.baseline),
+        (RetestKind.LAST_GREEN, options.last_green),
     )
     for kind, changed in changes:
         if not stuck or not changed:
             continue
-        asked = [sitting.number for sitting in sittings if sitting.ask.kind is kind]
+        asked = [
+            retest_session.number
+            for retest_session in retest_sessions
+            if retest_session.ask.kind is kind
+        ]
         if not asked:
-            return TrialAsk(kind=kind, tests=by_job(stuck), times=SURE, changed=changed)
-        other = [k for k in stuck if tally(trials, k, kind).passed]
-        if other and not _came_back(sittings, after=asked[-1]):
-            torn = any(tally(trials, k, kind).failed for k in other)
+            return RetestPlan(kind=kind, tests=by_job(stuck), times=SURE, changed=changed)
+        other = [k for k in stuck if tally(retests, k, kind).passed]
+        if other and not _came_back(retest_sessions, after=asked[-1]):
+            torn = any(tally(retests, k, kind).failed for k in other)
             times = SURE if torn else BACK
-            return TrialAsk(kind=TrialKind.RERUN, tests=by_job(other), times=times)
+            return RetestPlan(kind=RetestKind.RERUN, tests=by_job(other), times=times)
         stuck = [k for k in stuck if k not in other]
     return None
 
 
-def _came_back(sittings: Sequence[RetestSession], *, after: int) -> bool:
+def _came_back(retest_sessions: Sequence[RetestSession], *, after: int) -> bool:
     """Whether the tests have run with nothing changed since then."""
-    return any(s.number > after and s.ask.kind is TrialKind.RERUN for s in sittings)
+    return any(s.number > after and s.ask.kind is RetestKind.RERUN for s in retest_sessions)

@@ -19,7 +19,7 @@ from orchestrator.domain.cell import (
 )
 from orchestrator.domain.diagnosis import DiagnosedTest
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
-from orchestrator.domain.ingested import Ingested, Statement
+from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.known_issue import IssueUse
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_validated_test
@@ -177,9 +177,9 @@ class RunRecord:
     as_of: datetime
     hold_minutes: float = 0.0
     """How long the machine of a cell that did not pass is kept."""
-    statements: tuple[Statement, ...] = ()
+    annotations: tuple[RunAnnotation, ...] = ()
     """What people wrote for its reports."""
-    clusters: tuple[FailureGroup, ...] = ()
+    failure_groups: tuple[FailureGroup, ...] = ()
     """Its failures by signature, the largest first."""
     known_issues: tuple[IssueUse, ...] = ()
     """How the product's known issues stand to it; those out of its scope are not here."""

@@ -129,10 +129,10 @@ class FiringState(StrEnum):
     RESOLVED = "resolved"
     LAUNCHED = "launched"
     FINISHED = "finished"
-    SECOND_MACHINE = "second_machine"
+    CONFIRMING = "confirming"
     """A second machine is asked who broke it."""
-    JUDGED = "judged"
-    TOLD = "told"
+    EVALUATED = "evaluated"
+    NOTIFIED = "notified"
 
 
 _ORDER = {state: number for number, state in enumerate(FiringState)}
@@ -183,7 +183,7 @@ class Firing:
     retry_at: datetime | None = None
     resolved: Resolved | None = None
     run: str = ""
-    second_run: str = ""
+    confirmation_run: str = ""
     """Asks a second machine."""
     verdict: str = ""
     """Id of the verdict that counts."""
@@ -203,7 +203,7 @@ class Firing:
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to do."""
-        return self.state is FiringState.TOLD
+        return self.state is FiringState.NOTIFIED
 
     @property
     def has_begun(self) -> bool:

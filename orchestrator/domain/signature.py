@@ -68,7 +68,7 @@ class FailureGroup:
     """Node ids, each once."""
     jobs: tuple[str, ...] = ()
     cells: tuple[str, ...] = ()
-    """Names of cells: of one run, when the clusters are of one run."""
+    """Names of cells: of one run, when the failure groups are of one run."""
     platforms: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     """Of the subject."""
@@ -106,7 +106,7 @@ def make_signature(kind: FailureClass, exception: str, frame: str, message: str)
 def failure_groups(
     failures: Iterable[Failure], spans: Mapping[str, tuple[datetime, datetime]] | None = None
 ) -> tuple[FailureGroup, ...]:
-    """Gather failures by signature, the largest cluster first.
+    """Gather failures by signature, the largest group first.
 
     Args:
         failures: In any order; nothing depends on it.
@@ -115,11 +115,11 @@ def failure_groups(
     gathered: dict[str, list[Failure]] = {}
     for failure in failures:
         gathered.setdefault(failure.signature.id, []).append(failure)
-    made = [_cluster(some, (spans or {}).get(name)) for name, some in gathered.items()]
+    made = [_group(some, (spans or {}).get(name)) for name, some in gathered.items()]
     return tuple(sorted(made, key=lambda c: (-c.count, c.signature.id)))
 
 
-def _cluster(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> FailureGroup:
+def _group(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> FailureGroup:
     times = [failure.at for failure in some]
     first, last = span or (min(times), max(times))
     return FailureGroup(

@@ -51,7 +51,6 @@ TERMS = {
     "image_or_driver": Term("◇", "image or driver", "warn"),
     "machine": Term("◇", "the machine", "warn"),
     "applies": Term("✓*", "applies", "warn"),
-    "stands": Term("●", "stands", "warn"),
     "ended": Term("–", "ended", "quiet"),
     "gone": Term("●", "gone", "quiet"),
     "excepted": Term("✓*", "excepted", "warn"),

@@ -23,7 +23,7 @@ from orchestrator.store.tables import (
     AttemptRow,
     BenchmarkPointRow,
     BenchmarkRow,
-    CellMeasuredRow,
+    CellBenchmarkSummaryRow,
     CellRollupRow,
     CellRow,
     EnvironmentRow,
@@ -78,12 +78,14 @@ def write_points(session: Session, cell_pk: int) -> int:
         "environment": _environment(session, cell_pk),
         "packed": pack([point["benchmark"] for point in points], [p["value"] for p in points]),
     }
-    session.execute(insert_into(session, CellMeasuredRow).on_conflict_do_nothing(), looked_at)
+    session.execute(
+        insert_into(session, CellBenchmarkSummaryRow).on_conflict_do_nothing(), looked_at
+    )
     return len(points)
 
 
 def pack(benchmarks: Sequence[int], values: Sequence[float]) -> bytes:
-    """Benchmarks and their values, as `CellMeasuredRow` keeps them."""
+    """Benchmarks and their values, as `CellBenchmarkSummaryRow` keeps them."""
     return struct.pack(f"<{len(benchmarks)}i{len(values)}d", *benchmarks, *values)
 
 
@@ -98,8 +100,12 @@ def unmeasured(limit: int) -> Select[int]:
     """Cells that are done, and whose metrics nobody has looked at."""
     return (
         select(CellRollupRow.cell)
-        .join(CellMeasuredRow, CellMeasuredRow.cell == CellRollupRow.cell, isouter=True)
-        .where(CellMeasuredRow.cell.is_(None))
+        .join(
+            CellBenchmarkSummaryRow,
+            CellBenchmarkSummaryRow.cell == CellRollupRow.cell,
+            isouter=True,
+        )
+        .where(CellBenchmarkSummaryRow.cell.is_(None))
         .order_by(CellRollupRow.cell)
         .limit(limit)
     )

@@ -46,7 +46,7 @@ Probed = Mapping[int, Mapping[str, object]]
 """By the attempt's number."""
 
 
-class SeriesStore:
+class BenchmarkSeriesStore:
     """Metrics of many runs. Each method is one transaction."""
 
     def __init__(self, sessions: Sessions) -> None:

@@ -21,7 +21,7 @@ from orchestrator.store.tables import (
     AttemptRow,
     BenchmarkPointRow,
     BenchmarkRow,
-    CellMeasuredRow,
+    CellBenchmarkSummaryRow,
     CellRow,
     EnvironmentRow,
     IngestRow,
@@ -148,11 +148,13 @@ class BenchmarkStore:
         with self._sessions.read() as session:
             benchmarks = _read(session, _benchmarks(product, job=job, contains=contains))
             cells = _cells_of(session, _newest(product, runs))
-            query = select(CellMeasuredRow.cell, CellMeasuredRow.packed)
+            query = select(CellBenchmarkSummaryRow.cell, CellBenchmarkSummaryRow.packed)
             packed = {
                 cell: value
                 for some in slices(list(cells))
-                for cell, value in session.execute(query.where(CellMeasuredRow.cell.in_(some)))
+                for cell, value in session.execute(
+                    query.where(CellBenchmarkSummaryRow.cell.in_(some))
+                )
             }
         mine = {benchmark.number for benchmark in benchmarks}
         return Overview(benchmarks, cells, _series(cells, packed, mine))
@@ -321,10 +323,10 @@ def _measuring() -> Select[int, str, str, str, datetime, str, Ingested]:
     return (
         select(
             *(CellRow.pk, RunRow.id, CellRow.name, RunRow.subject_version, RunRow.created_at),
-            *(CellMeasuredRow.environment, IngestRow.document),
+            *(CellBenchmarkSummaryRow.environment, IngestRow.document),
         )
         .join(RunRow, RunRow.id == CellRow.run_id)
-        .join(CellMeasuredRow, CellMeasuredRow.cell == CellRow.pk)
+        .join(CellBenchmarkSummaryRow, CellBenchmarkSummaryRow.cell == CellRow.pk)
         .join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
         .order_by(RunRow.id, CellRow.position)
     )
@@ -333,9 +335,9 @@ def _measuring() -> Select[int, str, str, str, datetime, str, Ingested]:
 def _newest(product: str, runs: int) -> Select[int, str, str, str, datetime, str, Ingested]:
     """Of the newest so many runs in which a cell has points."""
     has_points = (
-        select(CellMeasuredRow.cell)
-        .join(CellRow, CellRow.pk == CellMeasuredRow.cell)
-        .where(CellRow.run_id == RunRow.id, CellMeasuredRow.points > 0)
+        select(CellBenchmarkSummaryRow.cell)
+        .join(CellRow, CellRow.pk == CellBenchmarkSummaryRow.cell)
+        .where(CellRow.run_id == RunRow.id, CellBenchmarkSummaryRow.points > 0)
     )
     newest = (
         select(RunRow.id)
@@ -343,7 +345,7 @@ def _newest(product: str, runs: int) -> Select[int, str, str, str, datetime, str
         .order_by(RunRow.id.desc())
         .limit(runs)
     )
-    return _measuring().where(CellRow.run_id.in_(newest), CellMeasuredRow.points > 0)
+    return _measuring().where(CellRow.run_id.in_(newest), CellBenchmarkSummaryRow.points > 0)
 
 
 def _cells_of(

@@ -164,7 +164,7 @@ class CellStore:
             _move(session, cell, CellState.PLACING, at=at, attempt=number)
             return True
 
-    def reach(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
+    def enter(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
         """Move to the state, with a transition row and a feed item; nothing when there or past."""
         with self._sessions.write() as session:
             row = cell_row(session, cell_id, lock=True)
@@ -292,7 +292,7 @@ def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transi
     query = select(CellRow.id, TransitionRow).join(TransitionRow, TransitionRow.cell == CellRow.pk)
     found: dict[str, list[Transition]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(TransitionRow.pk)):
-        step = Transition(row.at, row.attempt, row.origin, row.target, row.reason)
+        step = Transition(row.at, row.attempt, row.from_state, row.to_state, row.reason)
         found.setdefault(cell_id, []).append(step)
     return found
 
@@ -332,7 +332,7 @@ def _move(
     origin, moved = row.state, _cell(row).to(state, at=at)
     row.state, row.entered_at = moved.state, at
     session.flush()
-    step = {"at": at, "attempt": attempt, "origin": origin, "target": state, "reason": reason}
+    step = {"at": at, "attempt": attempt, "from_state": origin, "to_state": state, "reason": reason}
     session.execute(insert(TransitionRow).values(cell=row.pk, **step))
     data: dict[str, object] = {"state": state.value}
     if state is CellState.DONE and row.outcome is not None:

@@ -115,7 +115,7 @@ _FAKE = "fake"
 Number = ColumnElement[float]
 
 
-class BillStore:
+class CostStore:
     """Sums over the ledger."""
 
     def __init__(self, sessions: Sessions) -> None:
@@ -296,7 +296,7 @@ def _steps(session: Session, paid: CTE) -> CTE:
     return (
         select(
             *(paid.c.cell, paid.c.micro, paid.c.begin, paid.c.end),
-            TransitionRow.target.label("target"),
+            TransitionRow.to_state,
             at.label("step_begin"),
             following.label("step_end"),
         )
@@ -310,7 +310,7 @@ def _phases(session: Session, since: datetime, until: datetime) -> Select[Any]:
     until_end = func.coalesce(steps.step_end, steps.end)
     within = _earlier(until_end, steps.end) - _later(steps.step_begin, steps.begin)
     spent = _later(within, literal(0.0))
-    phase = case((steps.target.in_(_AFTER), CellState.RELEASING.value), else_=steps.target)
+    phase = case((steps.to_state.in_(_AFTER), CellState.RELEASING.value), else_=steps.to_state)
     return (
         select(
             CellRow.name.label("platform"),

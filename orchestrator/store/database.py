@@ -61,7 +61,7 @@ def open_database(url: str, *, migrate: bool = False, read_only: bool = False) -
     sessions = Sessions(engine)
     database = Database(sessions, stores_of(sessions), DbBlobs(sessions))
     if migrate:
-        while database.stores.failures.recluster(limit=_SIGNED_AT_ONCE):
+        while database.stores.failures.regroup(limit=_SIGNED_AT_ONCE):
             pass  # what another version of the algorithm has signed
         while database.stores.benchmarks.roll_up(limit=_SIGNED_AT_ONCE):
             pass  # what was measured before there were points

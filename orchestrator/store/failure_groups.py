@@ -140,7 +140,7 @@ _JUDGED = [
 ]
 
 
-class KindStore:
+class FailureGroupStore:
     """Failing results by their signatures, and tests that cannot make up their minds."""
 
     def __init__(self, sessions: Sessions) -> None:

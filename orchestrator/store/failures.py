@@ -22,8 +22,8 @@ from orchestrator.store.sql import insert_into, slices
 from orchestrator.store.tables import (
     CellRow,
     RunRow,
-    SignatureHeirRow,
     SignatureRow,
+    SignatureSuccessorRow,
     TestCaseRow,
     TestResultRow,
     TextRow,
@@ -98,7 +98,7 @@ class FailureStore:
             known = _heirs(session, set(signatures))
         return {name: found for name in signatures if (found := _followed(name, known))}
 
-    def recluster(self, *, limit: int) -> int:
+    def regroup(self, *, limit: int) -> int:
         """Sign so many failures anew that another version signed, or none; how many it did.
 
         0 means that all are signed by the present version. Any number of times, by anyone at once.
@@ -192,8 +192,8 @@ def _heirs(session: Session, ask: Collection[str]) -> Mapping[str, set[str]]:
     while ask:
         news: set[str] = set()
         for some in slices(sorted(ask)):
-            query = select(SignatureHeirRow.old, SignatureHeirRow.new)
-            for old, new in session.execute(query.where(SignatureHeirRow.old.in_(some))):
+            query = select(SignatureSuccessorRow.old, SignatureSuccessorRow.new)
+            for old, new in session.execute(query.where(SignatureSuccessorRow.old.in_(some))):
                 found.setdefault(old, set()).add(new)
                 news.add(new)
         ask = news - found.keys()
@@ -250,7 +250,7 @@ def _unsigned(limit: int) -> Select[int, int, str | None, int, str, str, bytes]:
 def _write_heirs(session: Session, pairs: Collection[tuple[str, str]]) -> None:
     rows = [{"old": old, "new": new} for old, new in sorted(pairs)]
     if rows:
-        session.execute(insert_into(session, SignatureHeirRow).on_conflict_do_nothing(), rows)
+        session.execute(insert_into(session, SignatureSuccessorRow).on_conflict_do_nothing(), rows)
 
 
 def _sign(session: Session, signed: Iterable[tuple[_Outdated, Signature]]) -> None:

@@ -10,9 +10,9 @@ from sqlalchemy import Select, func, insert, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import Cause, CellState, Run, RunSpec, RunState
-from orchestrator.domain.ingested import Ingested, Statement
+from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.matrix import CellPlan
-from orchestrator.store.annotations import keep_statements
+from orchestrator.store.annotations import keep_annotations
 from orchestrator.store.cell_results import Artifact
 from orchestrator.store.results import keep_artifacts
 from orchestrator.store.run_events import tell
@@ -72,7 +72,7 @@ class IngestStore:
         *,
         attempt_id: str,
         artifacts: Sequence[Artifact],
-        statements: Sequence[Statement],
+        annotations: Sequence[RunAnnotation],
         cause: Cause | None = None,
     ) -> Begun:
         """Store the cell with its open attempt, making the run or adding to a finished one.
@@ -100,7 +100,7 @@ class IngestStore:
                 if not changed(session, made):
                     raise _ElsewhereError
                 keep_artifacts(session, row.pk, artifacts)
-                keep_statements(session, run.id, statements)
+                keep_annotations(session, run.id, annotations)
                 said = {"state": CellState.COLLECTING.value}
                 tell(session, run.id, "cell", cell=row.name, data=said)
                 return Begun(run.id, row.id, attempt_id, finished=False)
@@ -226,7 +226,7 @@ def _add_cell(
     session.flush()
     session.add(CellPlanRow(cell=row.pk, plan=plan))
     session.execute(insert(AttemptRow).values({**opened, "cell": row.pk}))
-    step = {"attempt": 1, "origin": CellState.QUEUED, "target": CellState.COLLECTING}
+    step = {"attempt": 1, "from_state": CellState.QUEUED, "to_state": CellState.COLLECTING}
     session.execute(insert(TransitionRow).values(cell=row.pk, at=at, reason="ingested", **step))
     session.flush()
     return row

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease, LeaseState, PlacementDecision
-from orchestrator.domain.machine import Login, Reach
+from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.rollups import mend_cost
@@ -23,9 +23,9 @@ from orchestrator.store.tables import (
     AttemptRow,
     AttestationRow,
     CellRow,
-    DecisionRow,
-    LeaseLoginRow,
+    LeaseCredentialsRow,
     LeaseRow,
+    PlacementDecisionRow,
 )
 
 
@@ -145,10 +145,10 @@ class LeaseStore:
             if row.state in (LeaseState.RESERVED, LeaseState.LAUNCHING):
                 row.state = LeaseState.HELD
 
-    def reached(self, lease_id: str, reach: Reach) -> None:
+    def reached(self, lease_id: str, endpoint: Endpoint) -> None:
         """How the machine is reached is known."""
         with self._sessions.write() as session:
-            _locked(session, lease_id).reach = reach
+            _locked(session, lease_id).endpoint = endpoint
 
     def releasing(self, lease_id: str) -> None:
         """The provider was told to take it back."""
@@ -165,7 +165,7 @@ class LeaseStore:
                 return
             row.state, row.gone_at = LeaseState.GONE, at
             row.cost_usd, row.refusal = cost_usd, refusal
-            changed(session, delete(LeaseLoginRow).where(LeaseLoginRow.lease == row.pk))
+            changed(session, delete(LeaseCredentialsRow).where(LeaseCredentialsRow.lease == row.pk))
             session.flush()
             mend_cost(session, row.attempt)
 
@@ -211,16 +211,18 @@ class LeaseStore:
         """Store the keys; the first ones stand and are returned. A gone lease keeps none."""
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
-            kept = session.get(LeaseLoginRow, row.pk)
+            kept = session.get(LeaseCredentialsRow, row.pk)
             if kept is not None:
                 return kept.login
             if row.state is not LeaseState.GONE:
-                session.add(LeaseLoginRow(lease=row.pk, login=login))
+                session.add(LeaseCredentialsRow(lease=row.pk, login=login))
         return login
 
     def login(self, lease_id: str) -> Login | None:
         """Its keys; None when there are none, or it is gone."""
-        query = select(LeaseLoginRow.login).join(LeaseRow, LeaseRow.pk == LeaseLoginRow.lease)
+        query = select(LeaseCredentialsRow.login).join(
+            LeaseRow, LeaseRow.pk == LeaseCredentialsRow.lease
+        )
         with self._sessions.read() as session:
             return session.scalar(query.where(LeaseRow.id == lease_id))
 
@@ -291,7 +293,7 @@ def _values(lease: Lease) -> dict[str, object]:
         "price_usd_per_hour": lease.price_usd_per_hour,
         "reserved_at": lease.reserved_at,
         "machine_id": lease.machine_id,
-        "reach": lease.reach,
+        "endpoint": lease.endpoint,
         "launched_at": lease.launched_at,
         "gone_at": lease.gone_at,
         "cost_usd": lease.cost_usd,
@@ -314,7 +316,7 @@ def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
         price_usd_per_hour=row.price_usd_per_hour,
         reserved_at=row.reserved_at,
         machine_id=row.machine_id,
-        reach=row.reach,
+        endpoint=row.endpoint,
         launched_at=row.launched_at,
         gone_at=row.gone_at,
         cost_usd=row.cost_usd,
@@ -328,7 +330,9 @@ def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
 def add_decision(session: Session, attempt_id: str, decision: PlacementDecision) -> None:
     """Keep one line; what was said before is not said again."""
     attempt = attempt_row(session, attempt_id, lock=True)
-    last = select(func.max(DecisionRow.number)).where(DecisionRow.attempt == attempt.pk)
+    last = select(func.max(PlacementDecisionRow.number)).where(
+        PlacementDecisionRow.attempt == attempt.pk
+    )
     row = {
         "attempt": attempt.pk,
         "number": (session.scalar(last) or 0) + 1,
@@ -338,17 +342,17 @@ def add_decision(session: Session, attempt_id: str, decision: PlacementDecision)
         "reason": short(decision.reason),
         "detail": decision.detail,
     }
-    session.execute(insert_into(session, DecisionRow).values(row).on_conflict_do_nothing())
+    session.execute(insert_into(session, PlacementDecisionRow).values(row).on_conflict_do_nothing())
 
 
 def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecision]]:
     """By cell id; a cell without a line has an empty list."""
     query = (
-        select(CellRow.id, DecisionRow, AttemptRow.number)
+        select(CellRow.id, PlacementDecisionRow, AttemptRow.number)
         .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
-        .join(DecisionRow, DecisionRow.attempt == AttemptRow.pk, isouter=True)
+        .join(PlacementDecisionRow, PlacementDecisionRow.attempt == AttemptRow.pk, isouter=True)
         .where(CellRow.run_id == run_id)
-        .order_by(CellRow.position, AttemptRow.number, DecisionRow.number)
+        .order_by(CellRow.position, AttemptRow.number, PlacementDecisionRow.number)
     )
     found: dict[str, list[PlacementDecision]] = {}
     for cell_id, row, number in session.execute(query):
@@ -358,7 +362,7 @@ def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecis
     return found
 
 
-def _decision(row: DecisionRow, attempt: int) -> PlacementDecision:
+def _decision(row: PlacementDecisionRow, attempt: int) -> PlacementDecision:
     return PlacementDecision(
         at=row.at,
         place=row.place,

@@ -14,7 +14,14 @@ from orchestrator.store.column_types import short
 from orchestrator.store.leases import lease_of
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into, is_postgres
-from orchestrator.store.tables import AttemptRow, CellRow, LeaseRow, RunRow, RunSpecRow, SightingRow
+from orchestrator.store.tables import (
+    AttemptRow,
+    CellRow,
+    LeaseRow,
+    OrphanSightingRow,
+    RunRow,
+    RunSpecRow,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +44,7 @@ class Rented:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class Orphan:
     """Something that a cloud showed and nobody owned, when the janitor looked last."""
 
     provider: str
@@ -46,7 +53,7 @@ class Sighting:
     first_seen: datetime
 
 
-class RentedStore:
+class MachineStore:
     """Each method is one transaction."""
 
     def __init__(self, sessions: Sessions) -> None:
@@ -67,12 +74,14 @@ class RentedStore:
         with self._sessions.read() as session:
             return _rented(session, query.order_by(LeaseRow.gone_at.desc(), LeaseRow.pk.desc()))
 
-    def sightings(self) -> list[Sighting]:
+    def sightings(self) -> list[Orphan]:
         """What the janitor noted, oldest first."""
-        query = select(SightingRow).order_by(SightingRow.first_seen, SightingRow.machine_id)
+        query = select(OrphanSightingRow).order_by(
+            OrphanSightingRow.first_seen, OrphanSightingRow.machine_id
+        )
         with self._sessions.read() as session:
             rows = session.scalars(query)
-            return [Sighting(row.provider, row.machine_id, row.first_seen) for row in rows]
+            return [Orphan(row.provider, row.machine_id, row.first_seen) for row in rows]
 
 
 def _leases() -> Select[LeaseRow, AttemptRow, CellRow, str]:
@@ -112,7 +121,7 @@ _SIGHTINGS_LOCK = 732_841_726
 """First half of the advisory lock's number; the provider is the other."""
 
 
-class SightingStore:
+class OrphanStore:
     """What the janitor saw and knows no owner of: it kills nothing at first sight."""
 
     def __init__(self, sessions: Sessions) -> None:
@@ -129,7 +138,7 @@ class SightingStore:
             new = sorted(set(kept.values()) - known.keys())
             rows = [{"provider": provider, "machine_id": x, "first_seen": at} for x in new]
             if rows:
-                session.execute(insert_into(session, SightingRow), rows)
+                session.execute(insert_into(session, OrphanSightingRow), rows)
         first = known | dict.fromkeys(new, at)
         return {machine_id: first[key] for machine_id, key in kept.items()}
 
@@ -139,11 +148,11 @@ def _known(session: Session, provider: str) -> dict[str, datetime]:
     if is_postgres(session):
         turn = func.pg_advisory_xact_lock(_SIGHTINGS_LOCK, func.hashtext(provider))
         session.execute(select(turn))
-    query = select(SightingRow.machine_id, SightingRow.first_seen)
-    return dict(session.execute(query.where(SightingRow.provider == provider)).all())
+    query = select(OrphanSightingRow.machine_id, OrphanSightingRow.first_seen)
+    return dict(session.execute(query.where(OrphanSightingRow.provider == provider)).all())
 
 
 def _forget(session: Session, provider: str, machine_ids: Iterable[str]) -> None:
     for machine_id in machine_ids:
-        this = (SightingRow.provider == provider, SightingRow.machine_id == machine_id)
-        changed(session, delete(SightingRow).where(*this))
+        this = (OrphanSightingRow.provider == provider, OrphanSightingRow.machine_id == machine_id)
+        changed(session, delete(OrphanSightingRow).where(*this))

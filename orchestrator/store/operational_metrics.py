@@ -21,8 +21,8 @@ from orchestrator.store.tables import (
     DeliveryRow,
     FiringRow,
     LeaseRow,
+    OrphanSightingRow,
     RunRow,
-    SightingRow,
     VerdictRow,
 )
 
@@ -73,7 +73,7 @@ _MOST_GATES = 500
 Row = Select[str, str, str, float]
 
 
-class FigureStore:
+class OperationalMetricStore:
     """What goes on, in numbers."""
 
     def __init__(self, sessions: Sessions) -> None:
@@ -100,7 +100,7 @@ def _parts() -> Iterator[Row]:
     yield _sum(Figure.RESERVED_USD, _word(LeaseRow.provider), LeaseRow.reserved_usd).where(
         not_(is_gone), real
     )
-    yield _count(Figure.ORPHANS, _word(SightingRow.provider))
+    yield _count(Figure.ORPHANS, _word(OrphanSightingRow.provider))
     yield _count(Figure.DELIVERIES, _word(DeliveryRow.state))
     health = case(
         (ChannelRow.disabled_at.is_not(None), "disabled"),
@@ -136,6 +136,6 @@ def _grouped(
 
 def _late(session: Session, now: datetime) -> int:
     """Firings that are open after their deadline; few are open."""
-    query = select(FiringRow.document).where(FiringRow.state != FiringState.TOLD)
+    query = select(FiringRow.document).where(FiringRow.state != FiringState.NOTIFIED)
     deadlines = (firing.deadline_at for firing in session.scalars(query))
     return sum(1 for deadline in deadlines if deadline is not None and deadline < now)

@@ -33,7 +33,7 @@ from orchestrator.store.tables import (
     ChannelRow,
     DeliveryAttemptRow,
     DeliveryRow,
-    StandingRow,
+    LineageStateRow,
 )
 
 LEASE_S = 60.0
@@ -42,9 +42,9 @@ LEASE_S = 60.0
 
 _DONE = {
     DeliveryResult.TAKEN: DeliveryState.DELIVERED,
-    DeliveryResult.FAILED: DeliveryState.GIVEN_UP,
-    DeliveryResult.REFUSED: DeliveryState.GIVEN_UP,
-    DeliveryResult.GONE: DeliveryState.DROPPED,
+    DeliveryResult.FAILED: DeliveryState.FAILED,
+    DeliveryResult.REFUSED: DeliveryState.FAILED,
+    DeliveryResult.GONE: DeliveryState.DISCARDED,
 }
 
 
@@ -112,7 +112,7 @@ class OutboxStore:
             "name": channel.name,
             "channel": channel,
             "created_at": channel.created_at,
-            "disabled_why": "",
+            "disabled_reason": "",
         }
         with self._sessions.write() as session:
             new = insert_into(session, ChannelRow).values(values)
@@ -231,9 +231,9 @@ def _settle(session: Session, row: DeliveryRow, receipt: DeliveryAnswer, at: dat
             delivery=row.pk,
             number=row.attempts,
             at=at,
-            reception=receipt.reception,
+            result=receipt.result,
             status=receipt.status,
-            said=receipt.said,
+            response_excerpt=receipt.response_excerpt,
             seconds=receipt.seconds,
         )
     )
@@ -241,7 +241,7 @@ def _settle(session: Session, row: DeliveryRow, receipt: DeliveryAnswer, at: dat
         if look is not None and not row.is_test:
             row.due_at = look
         else:
-            row.state, row.done_at = _DONE[receipt.reception], at
+            row.state, row.done_at = _DONE[receipt.result], at
     session.flush()
 
 
@@ -255,18 +255,21 @@ def _judge(
     session: Session, channel: ChannelRow, receipt: DeliveryAnswer, at: datetime, *, was_test: bool
 ) -> None:
     """What the attempt says of the channel."""
-    if receipt.reception is DeliveryResult.TAKEN:
-        channel.failing_since, channel.last_ok_at = None, at
+    if receipt.result is DeliveryResult.TAKEN:
+        channel.failing_since, channel.last_success_at = None, at
         if was_test:
-            channel.disabled_at, channel.disabled_why = None, ""
+            channel.disabled_at, channel.disabled_reason = None, ""
         return
     channel.failing_since = channel.failing_since or at
-    if receipt.reception is not DeliveryResult.GONE:
+    if receipt.result is not DeliveryResult.GONE:
         return
-    channel.disabled_at, channel.disabled_why = channel.disabled_at or at, receipt.said
+    channel.disabled_at, channel.disabled_reason = (
+        channel.disabled_at or at,
+        receipt.response_excerpt,
+    )
     its = (DeliveryRow.channel == channel.id, DeliveryRow.state == DeliveryState.WAITING)
     dropped = update(DeliveryRow).where(*its)
-    changed(session, dropped.values(state=DeliveryState.DROPPED, done_at=at))
+    changed(session, dropped.values(state=DeliveryState.DISCARDED, done_at=at))
 
 
 def _delivery(row: DeliveryRow) -> Delivery:
@@ -286,9 +289,9 @@ def _delivery(row: DeliveryRow) -> Delivery:
 def _health(row: ChannelRow, waiting: int) -> ChannelHealth:
     return ChannelHealth(
         failing_since=row.failing_since,
-        last_ok_at=row.last_ok_at,
+        last_success_at=row.last_success_at,
         disabled_at=row.disabled_at,
-        disabled_why=row.disabled_why,
+        disabled_reason=row.disabled_reason,
         waiting=waiting,
     )
 
@@ -296,7 +299,10 @@ def _health(row: ChannelRow, waiting: int) -> ChannelHealth:
 def _logged(delivery_id: str, rows: list[DeliveryAttemptRow]) -> Iterator[DeliveryAttempt]:
     for row in rows:
         receipt = DeliveryAnswer(
-            reception=row.reception, said=row.said, status=row.status, seconds=row.seconds
+            result=row.result,
+            response_excerpt=row.response_excerpt,
+            status=row.status,
+            seconds=row.seconds,
         )
         yield DeliveryAttempt(delivery_id, row.number, row.at, receipt)
 
@@ -345,8 +351,8 @@ def _stand(
     """
     name = short(name)
     never = {"name": name, "state": "", "since": at}
-    session.execute(insert_into(session, StandingRow).values(never).on_conflict_do_nothing())
-    row = session.get_one(StandingRow, name, with_for_update=True)
+    session.execute(insert_into(session, LineageStateRow).values(never).on_conflict_do_nothing())
+    row = session.get_one(LineageStateRow, name, with_for_update=True)
     before = row.state
     if told.judged_at is not None:
         if row.judged_at is not None and told.judged_at < row.judged_at:

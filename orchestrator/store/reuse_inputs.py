@@ -15,7 +15,13 @@ from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, cell_row, insert_into
-from orchestrator.store.tables import AttemptRow, CellReuseRow, CellRow, PreparedRow, ProofRow
+from orchestrator.store.tables import (
+    AttemptEnvironmentRow,
+    AttemptRow,
+    CellReuseRow,
+    CellRow,
+    ReusableResultRow,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class Proof:
     prepared: Prepared
 
 
-class ProofStore:
+class ReusableResultStore:
     """Which jobs are proven by what, so that the unchanged is not run again.
 
     Each method is one transaction. Only what really ran is ever a proof: of a reused job the
@@ -44,7 +50,7 @@ class ProofStore:
     def prepare(self, attempt_id: str, prepared: Prepared) -> None:
         """Store or replace what an attempt was prepared with."""
         with self._sessions.write() as session:
-            insert = insert_into(session, PreparedRow)
+            insert = insert_into(session, AttemptEnvironmentRow)
             row = {"attempt": attempt_row(session, attempt_id).pk, "document": prepared}
             statement = insert.values(row).on_conflict_do_update(
                 index_elements=["attempt"], set_={"document": insert.excluded.document}
@@ -54,8 +60,8 @@ class ProofStore:
     def preparations(self, cell_id: str) -> list[Prepared]:
         """Of its attempts, in their order; those that were not prepared are left out."""
         query = (
-            select(PreparedRow.document)
-            .join(AttemptRow, AttemptRow.pk == PreparedRow.attempt)
+            select(AttemptEnvironmentRow.document)
+            .join(AttemptRow, AttemptRow.pk == AttemptEnvironmentRow.attempt)
             .join(CellRow, CellRow.pk == AttemptRow.cell)
             .where(CellRow.id == cell_id)
             .order_by(AttemptRow.number)
@@ -69,8 +75,8 @@ class ProofStore:
         They depend on what the cell's last attempt was prepared with.
         """
         last = (
-            select(PreparedRow)
-            .join(AttemptRow, AttemptRow.pk == PreparedRow.attempt)
+            select(AttemptEnvironmentRow)
+            .join(AttemptRow, AttemptRow.pk == AttemptEnvironmentRow.attempt)
             .join(CellRow, CellRow.pk == AttemptRow.cell)
             .where(CellRow.id == cell_id)
             .order_by(AttemptRow.number.desc())
@@ -90,20 +96,20 @@ class ProofStore:
                 "environment": short(made.environment),
             }
             rows = [row | {"job": short(job), "produced_at": at} for job, at in jobs.items()]
-            session.execute(insert_into(session, ProofRow).on_conflict_do_nothing(), rows)
+            session.execute(insert_into(session, ReusableResultRow).on_conflict_do_nothing(), rows)
 
     def find(self, asked: str, job: str, *, limit: int) -> list[Proof]:
         """Those of the same asked-for ingredients in cells that are done, newest first."""
-        mine = (ProofRow.asked == asked, ProofRow.job == short(job))
+        mine = (ReusableResultRow.asked == asked, ReusableResultRow.job == short(job))
         return self._read(_proofs().where(*mine).limit(limit))
 
     def newest(self, product: str, platform: str, environment: str, job: str) -> Proof | None:
         """The newest one of a job there, whatever it depends on."""
         mine = (
-            ProofRow.product == short(product),
-            ProofRow.platform == short(platform),
-            ProofRow.environment == short(environment),
-            ProofRow.job == short(job),
+            ReusableResultRow.product == short(product),
+            ReusableResultRow.platform == short(platform),
+            ReusableResultRow.environment == short(environment),
+            ReusableResultRow.job == short(job),
         )
         return next(iter(self._read(_proofs().where(*mine).limit(1))), None)
 
@@ -154,7 +160,7 @@ class ProofStore:
                 )
         return found
 
-    def _read(self, query: Select[ProofRow, str, str, Prepared]) -> list[Proof]:
+    def _read(self, query: Select[ReusableResultRow, str, str, Prepared]) -> list[Proof]:
         with self._sessions.read() as session:
             return [
                 Proof(run, cell, row.job, row.produced_at, prepared)
@@ -162,11 +168,11 @@ class ProofStore:
             ]
 
 
-def _proofs() -> Select[ProofRow, str, str, Prepared]:
+def _proofs() -> Select[ReusableResultRow, str, str, Prepared]:
     return (
-        select(ProofRow, CellRow.id, CellRow.run_id, PreparedRow.document)
-        .join(CellRow, CellRow.pk == ProofRow.cell)
-        .join(PreparedRow, PreparedRow.attempt == ProofRow.attempt)
+        select(ReusableResultRow, CellRow.id, CellRow.run_id, AttemptEnvironmentRow.document)
+        .join(CellRow, CellRow.pk == ReusableResultRow.cell)
+        .join(AttemptEnvironmentRow, AttemptEnvironmentRow.attempt == ReusableResultRow.attempt)
         .where(CellRow.state == CellState.DONE)
-        .order_by(ProofRow.produced_at.desc(), ProofRow.cell.desc())
+        .order_by(ReusableResultRow.produced_at.desc(), ReusableResultRow.cell.desc())
     )

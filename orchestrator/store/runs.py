@@ -19,7 +19,7 @@ from orchestrator.store.errors import KeyTakenError, UnknownIdError
 from orchestrator.store.run_events import tell
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into, run_row
-from orchestrator.store.tables import CellPlanRow, CellRow, KeyRow, RunRow, RunSpecRow
+from orchestrator.store.tables import CellPlanRow, CellRow, IdempotencyKeyRow, RunRow, RunSpecRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +73,19 @@ class RunStore:
         key = short(key)
         claim = {"key": key, "fingerprint": fingerprint, "claimed_at": at}
         with self._sessions.write() as session:
-            fresh = insert_into(session, KeyRow).values(claim).on_conflict_do_nothing()
+            fresh = insert_into(session, IdempotencyKeyRow).values(claim).on_conflict_do_nothing()
             if changed(session, fresh):
                 return Claim.NEW, None
-            row = session.scalars(select(KeyRow).where(KeyRow.key == key).with_for_update()).one()
+            row = session.scalars(
+                select(IdempotencyKeyRow).where(IdempotencyKeyRow.key == key).with_for_update()
+            ).one()
             return _claim_again(row, fingerprint, at=at, stale_before=stale_before)
 
     def drop_key(self, key: str) -> None:
         """Give a claimed key back after a refusal, unless it has a run."""
         with self._sessions.write() as session:
-            unbound = (KeyRow.key == short(key), KeyRow.run_id.is_(None))
-            session.execute(delete(KeyRow).where(*unbound))
+            unbound = (IdempotencyKeyRow.key == short(key), IdempotencyKeyRow.run_id.is_(None))
+            session.execute(delete(IdempotencyKeyRow).where(*unbound))
 
     def create(
         self, run: Run, spec: RunSpec, cells: Sequence[tuple[str, CellPlan]], *, key: str | None
@@ -205,7 +207,7 @@ def _asked(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
 
 
 def _claim_again(
-    row: KeyRow, fingerprint: str, *, at: datetime, stale_before: datetime
+    row: IdempotencyKeyRow, fingerprint: str, *, at: datetime, stale_before: datetime
 ) -> tuple[Claim, str | None]:
     if row.run_id is None and row.claimed_at < stale_before:
         row.fingerprint, row.claimed_at = fingerprint, at
@@ -216,8 +218,8 @@ def _claim_again(
 
 
 def _bind(session: Session, key: str, run_id: str) -> None:
-    unbound = (KeyRow.key == key, KeyRow.run_id.is_(None))
-    if not changed(session, update(KeyRow).where(*unbound).values(run_id=run_id)):
+    unbound = (IdempotencyKeyRow.key == key, IdempotencyKeyRow.run_id.is_(None))
+    if not changed(session, update(IdempotencyKeyRow).where(*unbound).values(run_id=run_id)):
         raise KeyTakenError(f"the idempotency key {key!r} is not this request's any more")
 
 
@@ -257,7 +259,7 @@ def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
         "finished_at": run.finished_at,
         "cancel_requested_at": run.cancel_requested_at,
         "rerun_of": run.rerun_of,
-        "feed_seq": 0,
+        "event_seq": 0,
     }
 
 

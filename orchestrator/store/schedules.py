@@ -152,7 +152,7 @@ class ScheduleStore:
 
     def open(self) -> builtins.list[Firing]:
         """Those of all schedules that are not over, the earliest first."""
-        query = select(FiringRow).where(FiringRow.state != FiringState.TOLD)
+        query = select(FiringRow).where(FiringRow.state != FiringState.NOTIFIED)
         with self._sessions.read() as session:
             rows = session.scalars(query.order_by(FiringRow.due_at, FiringRow.pk))
             return [_firing(row) for row in rows]
@@ -171,9 +171,9 @@ class ScheduleStore:
         """
         with self._sessions.write() as session:
             now_s = database_time_s(session)
-            free = or_(FiringRow.holder == _NOBODY, FiringRow.held_until_s <= now_s)
-            mine = (*_is(firing), FiringRow.state != FiringState.TOLD, free)
-            held = {"holder": holder, "held_until_s": now_s + lease_s}
+            free = or_(FiringRow.claimed_by == _NOBODY, FiringRow.claim_expires_s <= now_s)
+            mine = (*_is(firing), FiringRow.state != FiringState.NOTIFIED, free)
+            held = {"claimed_by": holder, "claim_expires_s": now_s + lease_s}
             if not changed(session, update(FiringRow).where(*mine).values(held)):
                 return None
             return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
@@ -181,9 +181,11 @@ class ScheduleStore:
     def renew(self, firing: Firing, holder: str, *, lease_s: float) -> bool:
         """Hold it for longer; False where it is somebody else's by now."""
         with self._sessions.write() as session:
-            mine = (*_is(firing), FiringRow.holder == holder)
+            mine = (*_is(firing), FiringRow.claimed_by == holder)
             until_s = database_time_s(session) + lease_s
-            return changed(session, update(FiringRow).where(*mine).values(held_until_s=until_s)) > 0
+            return (
+                changed(session, update(FiringRow).where(*mine).values(claim_expires_s=until_s)) > 0
+            )
 
     def save(self, firing: Firing, holder: str) -> bool:
         """Write it as it is now; False, and nothing is written, where it is not the holder's."""
@@ -203,8 +205,8 @@ class ScheduleStore:
     def give_back(self, firing: Firing, holder: str) -> None:
         """Hold it no longer; nothing happens where it is somebody else's."""
         with self._sessions.write() as session:
-            mine = (*_is(firing), FiringRow.holder == holder)
-            changed(session, update(FiringRow).where(*mine).values(holder=_NOBODY))
+            mine = (*_is(firing), FiringRow.claimed_by == holder)
+            changed(session, update(FiringRow).where(*mine).values(claimed_by=_NOBODY))
 
     def supersede(self, firing: Firing) -> None:
         """Ask for the end of every firing that goes before it."""
@@ -221,13 +223,13 @@ def _before(session: Session, firing: Firing) -> list[FiringRow]:
     """Those that go before it; none begins, and none ends, until the transaction is over."""
     # Its row first, as everywhere: two that meet are asked one after the other.
     session.get(ScheduleRow, firing.schedule, with_for_update=True)
-    still = FiringRow.schedule == firing.schedule, FiringRow.state != FiringState.TOLD
+    still = FiringRow.schedule == firing.schedule, FiringRow.state != FiringState.NOTIFIED
     query = select(FiringRow).where(*still).order_by(FiringRow.pk).with_for_update()
     return [row for row in session.scalars(query) if row.document.goes_before(firing)]
 
 
 def _save(session: Session, firing: Firing, holder: str) -> bool:
-    mine = (*_is(firing), FiringRow.holder == holder)
+    mine = (*_is(firing), FiringRow.claimed_by == holder)
     values = {"state": firing.state, "document": firing}
     return changed(session, update(FiringRow).where(*mine).values(values)) > 0
 
@@ -238,8 +240,8 @@ def _insert(session: Session, firing: Firing) -> None:
         "due_at": firing.due_at,
         "state": firing.state,
         "superseded": False,
-        "holder": _NOBODY,
-        "held_until_s": 0.0,
+        "claimed_by": _NOBODY,
+        "claim_expires_s": 0.0,
         "document": firing,
     }
     session.execute(insert_into(session, FiringRow).values(row).on_conflict_do_nothing())

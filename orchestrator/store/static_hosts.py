@@ -7,7 +7,7 @@ from sqlalchemy import delete, select
 from orchestrator.domain.machine import Machine
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into
-from orchestrator.store.tables import MachineRow
+from orchestrator.store.tables import StaticHostRow
 
 
 class StaticHostStore:
@@ -19,7 +19,7 @@ class StaticHostStore:
     def write(self, provider: str, machine: Machine) -> None:
         """Store or replace it."""
         with self._sessions.write() as session:
-            insert = insert_into(session, MachineRow)
+            insert = insert_into(session, StaticHostRow)
             row = {"provider": provider, "id": machine.id, "machine": machine}
             statement = insert.values(row).on_conflict_do_update(
                 index_elements=["provider", "id"], set_={"machine": insert.excluded.machine}
@@ -29,17 +29,21 @@ class StaticHostStore:
     def read(self, provider: str, machine_id: str) -> Machine | None:
         """The machine, or None."""
         with self._sessions.read() as session:
-            row = session.get(MachineRow, (provider, machine_id))
+            row = session.get(StaticHostRow, (provider, machine_id))
             return row.machine if row else None
 
     def erase(self, provider: str, machine_id: str) -> None:
         """Forget it; unknown is no error."""
-        mine = (MachineRow.provider == provider, MachineRow.id == machine_id)
+        mine = (StaticHostRow.provider == provider, StaticHostRow.id == machine_id)
         with self._sessions.write() as session:
-            changed(session, delete(MachineRow).where(*mine))
+            changed(session, delete(StaticHostRow).where(*mine))
 
     def pages(self, provider: str) -> tuple[Machine, ...]:
         """Every machine of the provider, by id."""
-        query = select(MachineRow).where(MachineRow.provider == provider).order_by(MachineRow.id)
+        query = (
+            select(StaticHostRow)
+            .where(StaticHostRow.provider == provider)
+            .order_by(StaticHostRow.id)
+        )
         with self._sessions.read() as session:
             return tuple(row.machine for row in session.scalars(query))

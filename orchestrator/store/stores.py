@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.store.aliases import AliasStore
-from orchestrator.store.annotations import StatementStore
-from orchestrator.store.benchmark_series import SeriesStore
+from orchestrator.store.annotations import AnnotationStore
+from orchestrator.store.benchmark_series import BenchmarkSeriesStore
 from orchestrator.store.benchmarks import BenchmarkStore
 from orchestrator.store.cells import CellStore
 from orchestrator.store.controllers import ControllerStore
-from orchestrator.store.cost_aggregates import BillStore
+from orchestrator.store.cost_aggregates import CostStore
 from orchestrator.store.differences import DifferenceStore
 from orchestrator.store.evidence import EvidenceStore
-from orchestrator.store.failure_groups import KindStore
+from orchestrator.store.failure_groups import FailureGroupStore
 from orchestrator.store.failures import FailureStore
 from orchestrator.store.gates import GateStore
 from orchestrator.store.grids import GridStore
@@ -21,17 +21,17 @@ from orchestrator.store.ingests import IngestStore
 from orchestrator.store.known_issues import KnownIssueStore
 from orchestrator.store.leases import LeaseStore
 from orchestrator.store.logs import LogStore
-from orchestrator.store.machine_list import RentedStore, SightingStore
-from orchestrator.store.operational_metrics import FigureStore
+from orchestrator.store.machine_list import MachineStore, OrphanStore
+from orchestrator.store.operational_metrics import OperationalMetricStore
 from orchestrator.store.outbox import OutboxStore
 from orchestrator.store.payloads import PayloadStore
 from orchestrator.store.prices import PriceStore
 from orchestrator.store.quarantines import QuarantineStore
 from orchestrator.store.release_board import ReleaseStore
 from orchestrator.store.results import ResultStore
-from orchestrator.store.retests import TrialStore
-from orchestrator.store.reuse_inputs import ProofStore
-from orchestrator.store.run_events import FeedStore
+from orchestrator.store.retests import RetestStore
+from orchestrator.store.reuse_inputs import ReusableResultStore
+from orchestrator.store.run_events import RunEventStore
 from orchestrator.store.runs import RunStore
 from orchestrator.store.schedules import ScheduleStore
 from orchestrator.store.sessions import Sessions
@@ -51,21 +51,21 @@ class Stores:
     runs: RunStore
     cells: CellStore
     leases: LeaseStore
-    bills: BillStore
-    rented: RentedStore
+    costs: CostStore
+    machines: MachineStore
     evidence: EvidenceStore
     logs: LogStore
     results: ResultStore
-    feed: FeedStore
+    run_events: RunEventStore
     payloads: PayloadStore
     tokens: TokenStore
     browser_sessions: BrowserSessionStore
     controllers: ControllerStore
-    machines: StaticHostStore
-    sightings: SightingStore
+    static_hosts: StaticHostStore
+    orphans: OrphanStore
     prices: PriceStore
     ingests: IngestStore
-    statements: StatementStore
+    annotations: AnnotationStore
     failures: FailureStore
     tests: TestStore
     aliases: AliasStore
@@ -73,12 +73,12 @@ class Stores:
     gates: GateStore
     schedules: ScheduleStore
     outbox: OutboxStore
-    figures: FigureStore
-    trials: TrialStore
-    proofs: ProofStore
+    operational_metrics: OperationalMetricStore
+    retests: RetestStore
+    reusable_results: ReusableResultStore
     quarantines: QuarantineStore
-    series: SeriesStore
-    kinds: KindStore
+    benchmark_series: BenchmarkSeriesStore
+    failure_groups: FailureGroupStore
     benchmarks: BenchmarkStore
     differences: DifferenceStore
     releases: ReleaseStore
@@ -91,21 +91,21 @@ def stores_of(sessions: Sessions) -> Stores:
         runs=RunStore(sessions),
         cells=CellStore(sessions),
         leases=LeaseStore(sessions),
-        bills=BillStore(sessions),
-        rented=RentedStore(sessions),
+        costs=CostStore(sessions),
+        machines=MachineStore(sessions),
         evidence=EvidenceStore(sessions),
         logs=LogStore(sessions),
         results=ResultStore(sessions),
-        feed=FeedStore(sessions),
+        run_events=RunEventStore(sessions),
         payloads=PayloadStore(sessions),
         tokens=TokenStore(sessions),
         browser_sessions=BrowserSessionStore(sessions),
         controllers=ControllerStore(sessions),
-        machines=StaticHostStore(sessions),
-        sightings=SightingStore(sessions),
+        static_hosts=StaticHostStore(sessions),
+        orphans=OrphanStore(sessions),
         prices=PriceStore(sessions),
         ingests=IngestStore(sessions),
-        statements=StatementStore(sessions),
+        annotations=AnnotationStore(sessions),
         failures=FailureStore(sessions),
         tests=TestStore(sessions),
         aliases=AliasStore(sessions),
@@ -113,12 +113,12 @@ def stores_of(sessions: Sessions) -> Stores:
         gates=GateStore(sessions),
         schedules=ScheduleStore(sessions),
         outbox=OutboxStore(sessions),
-        figures=FigureStore(sessions),
-        trials=TrialStore(sessions),
-        proofs=ProofStore(sessions),
+        operational_metrics=OperationalMetricStore(sessions),
+        retests=RetestStore(sessions),
+        reusable_results=ReusableResultStore(sessions),
         quarantines=QuarantineStore(sessions),
-        series=SeriesStore(sessions),
-        kinds=KindStore(sessions),
+        benchmark_series=BenchmarkSeriesStore(sessions),
+        failure_groups=FailureGroupStore(sessions),
         benchmarks=BenchmarkStore(sessions),
         differences=DifferenceStore(sessions),
         releases=ReleaseStore(sessions),

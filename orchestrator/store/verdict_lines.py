@@ -140,7 +140,7 @@ class VerdictLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class LineageHead:
     """The newest verdict of a line of a gate."""
 
     newest: VerdictLine
@@ -171,7 +171,7 @@ class VerdictLines:
         self._sessions = sessions
         self._read = ReadLines()
 
-    def standings(self, *, gate: str | None = None) -> list[Standing]:
+    def lineage_heads(self, *, gate: str | None = None) -> list[LineageHead]:
         """The newest verdict of every line, by gate and line."""
         newest = select(func.max(VerdictRow.pk)).group_by(VerdictRow.gate, VerdictRow.lineage)
         if gate is not None:
@@ -181,7 +181,7 @@ class VerdictLines:
             lines = self._lines(session, rows.order_by(VerdictRow.gate, VerdictRow.lineage))
             since = _since(session, [_number(line.id) for line in lines])
         return [
-            Standing(newest=line, first=_name(pk), since=at)
+            LineageHead(newest=line, first=_name(pk), since=at)
             for line in lines
             for pk, at in (since[_number(line.id)],)
         ]

@@ -10,7 +10,7 @@ from orchestrator.domain.lint_findings import Doubt
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """One statement: dated, signed, and never ours."""
+    """One annotation: dated, signed, and never ours."""
 
     kind: str
     """``narrative``, ``fix``, ``recommendation``, ``known-issue``, ``note`` or ``conclusion``."""

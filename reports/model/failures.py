@@ -9,7 +9,7 @@ from reports.model.values import Absent
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterRow:
+class FailureGroupRow:
     """Failing results of one signature."""
 
     id: str
@@ -31,7 +31,7 @@ class ClusterRow:
 class FailureTable:
     """Every failing result that has a name."""
 
-    rows: tuple[ClusterRow, ...]
+    rows: tuple[FailureGroupRow, ...]
     hidden: int
     """Results of signatures that are not listed."""
     failing: int

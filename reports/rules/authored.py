@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.ingested import Statement
+from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import ForeignDocument
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
@@ -40,7 +40,7 @@ _STOP = frozenset({"test", "tests", "demo", "demos", "suite", "benchm", "report"
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What a statement is about."""
+    """What an annotation is about."""
 
     cells: tuple[CellRecord, ...]
     everything: tuple[CellRecord, ...]
@@ -54,25 +54,25 @@ class _Scope:
         return sum((cell.counts for cell in self.cells), Counts())
 
 
-def check_statement(statement: Statement, evidence: Evidence) -> tuple[Finding, ...]:
-    """What the results say against a statement.
+def check_annotation(annotation: RunAnnotation, evidence: Evidence) -> tuple[Finding, ...]:
+    """What the results say against an annotation.
 
     An ``error`` is contradicted by results; a ``warning`` is backed by none. ``where`` is the
-    statement's cell, or ``run``; the message is one sentence of plain text.
+    annotation's cell, or ``run``; the message is one sentence of plain text.
     """
     cells = evidence.record.cells
-    chosen = tuple(cell for cell in cells if not statement.cell or cell.id == statement.cell)
+    chosen = tuple(cell for cell in cells if not annotation.cell or cell.id == annotation.cell)
     scope = _Scope(chosen, cells)
-    text = f"{statement.title}\n{statement.text}" if statement.title else statement.text
+    text = f"{annotation.title}\n{annotation.text}" if annotation.title else annotation.text
     said = [found for sentence in _sentences(text) for found in _judge(sentence, scope)]
     said += _facts(text)
-    where = statement.cell or "run"
+    where = annotation.cell or "run"
     unique = dict.fromkeys(said)
     return tuple(Finding(level, rule, where, message) for level, rule, message in unique)
 
 
 def _sentences(text: str) -> Iterator[str]:
-    document = read(ForeignDocument("statement", text))
+    document = read(ForeignDocument("annotation", text))
     for line in sorted(document.everything, key=lambda line: line.number):
         for part in re.split(r"(?<=[.!?])\s+(?=[A-Z\d])", line.text):
             if part.strip():
@@ -273,7 +273,7 @@ def _state(job: JobRecord) -> str:
 
 def _facts(text: str) -> Iterator[Said]:
     """What is true of boards and prices, whatever was measured."""
-    document = read(ForeignDocument("statement", text))
+    document = read(ForeignDocument("annotation", text))
     for rule, check in (
         ("architecture", check_architecture), ("fp8", check_fp8), ("price", check_prices),
     ):  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.domain.ingested import SourceState
 from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.model.compared import ComparedRow, Comparison
-from reports.model.failures import ClusterRow, FailureTable
+from reports.model.failures import FailureGroupRow, FailureTable
 from reports.model.metrics import MetricTable
 from reports.model.origin import Catalogued, Origin
 from reports.model.platform import PlatformReport
@@ -42,23 +42,23 @@ def catalogued_rule(part: Catalogued) -> Iterator[Said]:
     yield from differs("architecture", "the catalogue's architecture", part.architecture, found)
 
 
-def cluster_rule(part: ClusterRow) -> Iterator[Said]:
+def failure_group_rule(part: FailureGroupRow) -> Iterator[Said]:
     """Results are named or counted."""
     yield from differs(
-        "clusters", f"results of {part.id}", part.count, len(part.tests) + part.hidden
+        "failure_groups", f"results of {part.id}", part.count, len(part.tests) + part.hidden
     )
     if part.hidden < 0 or not part.count:
-        yield "error", "clusters", f"{part.id} names more tests than it counts"
+        yield "error", "failure_groups", f"{part.id} names more tests than it counts"
 
 
 def failures_rule(part: FailureTable) -> Iterator[Said]:
-    """The clusters come to the failing results."""
+    """The failure groups come to the failing results."""
     found = sum(row.count for row in part.rows) + part.hidden
-    yield from differs("clusters", "failing results", part.failing, found)
+    yield from differs("failure_groups", "failing results", part.failing, found)
     if part.hidden < 0 or part.signatures < len(part.rows):
-        yield "error", "clusters", "more is listed than there is"
+        yield "error", "failure_groups", "more is listed than there is"
     elif not part.hidden:
-        yield from differs("clusters", "signatures", part.signatures, len(part.rows))
+        yield from differs("failure_groups", "signatures", part.signatures, len(part.rows))
 
 
 def told_of_platform(report: PlatformReport) -> Iterator[Said]:
@@ -67,7 +67,7 @@ def told_of_platform(report: PlatformReport) -> Iterator[Said]:
     if report.failures is not None and not isinstance(total, Absent):
         bad = total.failed + total.error
         if report.failures.failing > bad:
-            yield "error", "clusters", f"{report.failures.failing} results fail, of {bad}"
+            yield "error", "failure_groups", f"{report.failures.failing} results fail, of {bad}"
     for comparison in report.comparisons:
         first = next(row for row in comparison.rows if row.cell == comparison.reference)
         for row in comparison.rows:
@@ -83,7 +83,7 @@ def told_of_summary(report: SummaryReport) -> Iterator[Said]:
     if report.failures is not None and not isinstance(report.total.tally, Absent):
         bad = report.total.tally.failed + report.total.tally.error
         if report.failures.failing > bad:
-            yield "error", "clusters", f"{report.failures.failing} results fail, of {bad}"
+            yield "error", "failure_groups", f"{report.failures.failing} results fail, of {bad}"
     for row in report.rows:
         if not isinstance(row.tally, Absent) and not 0 <= row.unnamed <= row.tally.collected:
             yield "error", "unnamed", f"{row.unnamed} of {row.tally.collected} have no name"
@@ -154,7 +154,7 @@ def told_evidence(report: PlatformReport | SummaryReport, evidence: Evidence) ->
         cells = [report.cell] if isinstance(report, PlatformReport) else list(evidence.tests)
         tests = [test for name in cells for test in evidence.tests.get(name, ())]
         found = sum(test.final and test.outcome.word in BAD for test in tests)
-        yield from differs("clusters", "failing results", report.failures.failing, found)
+        yield from differs("failure_groups", "failing results", report.failures.failing, found)
 
 
 def _as_stored(origin: Origin | None, cell: CellRecord) -> Iterator[Said]:
@@ -178,7 +178,7 @@ def _as_stored(origin: Origin | None, cell: CellRecord) -> Iterator[Said]:
 TOLD_PARTS: dict[type, Callable[[Any], Iterator[Said]]] = {
     Origin: origin_rule,
     Catalogued: catalogued_rule,
-    ClusterRow: cluster_rule,
+    FailureGroupRow: failure_group_rule,
     FailureTable: failures_rule,
 }
 """By the type of the part."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from orchestrator.domain.ingested import Statement
+from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import Doubt
 from orchestrator.domain.run_record import Evidence
 from reports.model.authored import Authored
-from reports.rules.authored import check_statement
+from reports.rules.authored import check_annotation
 
 
 def authored_of(evidence: Evidence, cell: str = "") -> tuple[Authored, ...]:
-    """The statements about one cell; about the run and every cell of it without a name."""
-    told = evidence.record.statements
+    """The annotations about one cell; about the run and every cell of it without a name."""
+    told = evidence.record.annotations
     return tuple(_checked(s, evidence) for s in told if not cell or s.cell == cell)
 
 
-def _checked(said: Statement, evidence: Evidence) -> Authored:
+def _checked(said: RunAnnotation, evidence: Evidence) -> Authored:
     return Authored(
         kind=said.kind,
         title=said.title,
@@ -32,6 +32,6 @@ def _checked(said: Statement, evidence: Evidence) -> Authored:
     )
 
 
-def doubts_of(said: Statement, evidence: Evidence) -> tuple[Doubt, ...]:
+def doubts_of(said: RunAnnotation, evidence: Evidence) -> tuple[Doubt, ...]:
     """What the results say against it."""
-    return tuple(Doubt(f.level, f.message) for f in check_statement(said, evidence))
+    return tuple(Doubt(f.level, f.message) for f in check_annotation(said, evidence))

@@ -139,7 +139,7 @@ def apart(one: float | Absent, other: float | Absent) -> float | Absent:
         return Absent("not measured")
     low, high = sorted((one, other))
     if low < 0 or not high:
-        return Absent("no ratio of such figures")
+        return Absent("not comparable as a ratio")
     return 100 * (1 - low / high)
 
 

@@ -86,7 +86,7 @@ def _line(key: RowKey, facts: list[MetricFact | None]) -> MetricLine:
 def metric_figure(fact: MetricFact) -> MetricFigure:
     """One metric with one set of parameters."""
     spread = spread_of(fact.samples)
-    none = Absent("no samples" if not fact.samples else "a sample is no finite number")
+    none = Absent("no samples" if not fact.samples else "a sample is not a finite number")
     return MetricFigure(
         name=fact.name,
         samples=fact.samples,

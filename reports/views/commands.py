@@ -14,8 +14,8 @@ from reports.views.suites import duration_of, rate
 CHECKS_SHOWN = 60
 """Checks that are listed of one job; failed ones first."""
 
-NO_CHECKS = Absent("it reported no checks: judged by its exit code")
-NO_CHECKS_TOLD = Absent("no file tells of a check")
+NO_CHECKS = Absent("no checks; judged by its exit code")
+NO_CHECKS_TOLD = Absent("no check in the ingested files")
 _ORDER = {"failed": 0, "skipped": 1, "passed": 2}
 
 

@@ -159,7 +159,7 @@ def _tests(base: Results, head: Results, renamed: Mapping[str, str]) -> Changes:
 
 def _difference(base: Decimal | Absent, head: Decimal | Absent) -> Decimal | Absent:
     if isinstance(base, Absent) or isinstance(head, Absent):
-        return Absent("one of both has no price")
+        return Absent("one of the two has no price")
     return head - base
 
 

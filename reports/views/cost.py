@@ -27,7 +27,7 @@ REFUSED_SHOWN = 40
 NONE_OF_THE_JOBS = ""
 """The name of what was spent on none of the jobs; no job has it."""
 
-_NOT_SPENT = Absent("nothing was spent on it there")
+_NOT_SPENT = Absent("nothing spent there")
 
 
 def cost_view(evidence: Evidence, _cell_id: str = "") -> CostReport:
@@ -58,7 +58,7 @@ def cost_view(evidence: Evidence, _cell_id: str = "") -> CostReport:
 def _cell(cell: CellRecord, record: RunRecord) -> CellCost:
     money = money_of(cell)
     ran = [job.duration_s for job in cell.jobs if job.duration_s is not None]
-    busy = sum(ran) if ran else Absent("no job says how long it ran")
+    busy = sum(ran) if ran else Absent("no job reported its duration")
     refused = [
         d for d in cell.decisions if d.verdict in (PlacementResult.REFUSED, PlacementResult.SKIPPED)
     ]

@@ -9,7 +9,7 @@ from orchestrator.domain.run_record import Evidence, RunRecord
 from orchestrator.domain.signature import FailureGroup, Signature, signature_of
 from reports.model.failures import (
     BlameRow,
-    ClusterRow,
+    FailureGroupRow,
     FailureTable,
     IssueRow,
     QuarantineRow,
@@ -17,7 +17,7 @@ from reports.model.failures import (
 )
 from reports.model.values import Absent
 
-CLUSTERS_SHOWN = 20
+GROUPS_SHOWN = 20
 TESTS_SHOWN = 5
 """Tests that are named of one signature."""
 
@@ -27,7 +27,7 @@ _Found = tuple[str, TestFact, Signature]
 def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
     """The failures of one cell, or of all; None where the record has no signatures."""
     record = evidence.record
-    if not record.clusters:
+    if not record.failure_groups:
         return None
     cells = [cell] if cell else [one.id for one in record.cells]
     gathered: dict[str, list[_Found]] = {}
@@ -36,20 +36,20 @@ def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
             signature = signature_of(fact) if fact.final else None
             if signature is not None:
                 gathered.setdefault(signature.id, []).append((name, fact, signature))
-    known = {cluster.signature.id: cluster for cluster in record.clusters}
+    known = {group.signature.id: group for group in record.failure_groups}
     ranked = sorted(gathered.items(), key=lambda item: (-len(item[1]), item[0]))
-    rows = tuple(_row(found, known) for _, found in ranked[:CLUSTERS_SHOWN])
+    rows = tuple(_row(found, known) for _, found in ranked[:GROUPS_SHOWN])
     failing = sum(len(found) for found in gathered.values())
     hidden = failing - sum(row.count for row in rows)
     return FailureTable(rows, hidden, failing, len(gathered))
 
 
-def _row(found: list[_Found], known: Mapping[str, FailureGroup]) -> ClusterRow:
+def _row(found: list[_Found], known: Mapping[str, FailureGroup]) -> FailureGroupRow:
     signature = found[0][2]
-    cluster = known.get(signature.id)
+    group = known.get(signature.id)
     tests = list(dict.fromkeys(fact.nodeid for _, fact, _ in found))[:TESTS_SHOWN]
-    seen = cluster.first_seen if cluster else None
-    return ClusterRow(
+    seen = group.first_seen if group else None
+    return FailureGroupRow(
         id=signature.id,
         kind=signature.kind.value,
         said=str(signature),
@@ -58,7 +58,7 @@ def _row(found: list[_Found], known: Mapping[str, FailureGroup]) -> ClusterRow:
         hidden=len(found) - len(tests),
         cells=tuple(dict.fromkeys(name for name, _, _ in found)),
         first_seen=seen or Absent("not on record"),
-        known_issues=cluster.known_issues if cluster else (),
+        known_issues=group.known_issues if group else (),
     )
 
 

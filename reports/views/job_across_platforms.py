@@ -25,8 +25,8 @@ SWEEP_FROM = 3
 BASELINE_PREFIX = "baseline_"
 """`moe/baseline_latency` is what `moe/latency` is set against."""
 
-LACKS_JOB = Absent("it was not to run this")
-NOT_TOLD = Absent("none of the files that were handed in tells of this job")
+LACKS_JOB = Absent("not assigned to this platform")
+NOT_TOLD = Absent("this job is not in the ingested files")
 NOT_MEASURED = Absent("not measured on this platform")
 
 Key = tuple[str, str, str, str, Params]
@@ -188,10 +188,10 @@ def _baseline(key: Key, facts: Sequence[Facts], keys: Sequence[Key]) -> Key | No
 
 def _speed_up(found: Facts, key: Key, baseline: Key) -> SpeedUp | Absent:
     if key not in found or baseline not in found:
-        return Absent("one of both was not measured")
+        return Absent("one of the two was not measured")
     own, base = metric_figure(found[key]), metric_figure(found[baseline])
     if isinstance(own.median, Absent) or isinstance(base.median, Absent):
-        return Absent("one of both is no finite number")
+        return Absent("one of the two is not a finite number")
     ratio = relative(own.median, base.median, key[2])
     return SpeedUp(ratio, _overlap(own, base), min(own.n, base.n))
 

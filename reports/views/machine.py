@@ -43,7 +43,7 @@ def place_of(cell: CellRecord) -> str | Absent:
     if held or stated:
         return (held or stated)[-1].place
     if cell.ingested is not None:
-        return Absent("nobody says where")
+        return Absent("location not given")
     tried = list(dict.fromkeys(lease.place for lease in cell.leases if lease.place))
     if tried:
         return Absent(f"no machine; tried {', '.join(tried)}")

@@ -80,13 +80,13 @@ def _delta(key: Key, old: MetricFact, new: MetricFact, titles: Mapping[str, str]
 
 def _percent(base: float | Absent, head: float | Absent) -> float | Absent:
     if isinstance(base, Absent) or isinstance(head, Absent):
-        return Absent("one of both is no finite number")
+        return Absent("one of the two is not a finite number")
     return 100 * (head / base - 1) if base else Absent("division by zero")
 
 
 def _relative(base: float | Absent, head: float | Absent, direction: str) -> float | Absent:
     if isinstance(base, Absent) or isinstance(head, Absent):
-        return Absent("one of both is no finite number")
+        return Absent("one of the two is not a finite number")
     return relative(head, base, direction)
 
 

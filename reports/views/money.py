@@ -66,9 +66,9 @@ def _without_machine(lease: LeaseRecord) -> Absent | None:
     if lease.machine_id or lease.seconds or lease.cost_usd:
         return None
     if lease.state == STATED:
-        return Absent("nobody says for how long, or at which price")
+        return Absent("no duration or price given")
     gone = lease.state == LeaseState.GONE.value
-    return Absent("no machine was given" if gone else "no machine yet")
+    return Absent("no machine was rented" if gone else "no machine yet")
 
 
 def _price(lease: LeaseRecord) -> Decimal | Absent:

@@ -21,8 +21,8 @@ DISPUTED_SHOWN = 40
 """Tests on which files disagree."""
 
 UNREAD = "kept unread"
-_NOT_KNOWN = Absent("the catalogue does not say")
-_NOT_SAID = Absent("it does not say")
+_NOT_KNOWN = Absent("not in the catalogue")
+_NOT_SAID = Absent("not stated")
 
 
 def origin_of(cell: CellRecord, *, subject: str, version: str) -> Origin | None:

@@ -35,7 +35,7 @@ def timeline_of(cell: CellRecord, *, as_of: datetime) -> tuple[TimelineRow, ...]
     rows = []
     for index, step in enumerate(cell.transitions):
         last = index + 1 == len(cell.transitions)
-        over = step.target == CellState.DONE.value
+        over = step.to_state == CellState.DONE.value
         ends = as_of if last else cell.transitions[index + 1].at
         until = Absent("the end") if last and over else ends
         rows.append(_row(step, until))
@@ -47,8 +47,8 @@ def _row(step: Transition, until: datetime | Absent) -> TimelineRow:
     return TimelineRow(
         at=step.at,
         attempt=step.attempt,
-        origin=step.origin,
-        target=step.target,
+        origin=step.from_state,
+        target=step.to_state,
         reason=step.reason,
         until=until,
         duration_s=spent,
@@ -82,7 +82,7 @@ def notices_of(cell: CellRecord) -> tuple[tuple[NoticeRow, ...], int]:
 
 def _moment(ts: float) -> datetime | Absent:
     if not 0 <= ts < _LAST_S:
-        return Absent("the machine's clock is not to be believed")
+        return Absent("the machine's clock is wrong")
     return _EPOCH + timedelta(seconds=ts)
 
 
@@ -131,7 +131,7 @@ def evidence_digest(cell: CellRecord) -> str | Absent:
     if cell.ingested is not None:
         return cell.ingested.fingerprint
     if sources := sources_of(cell):
-        return Absent(f"its evidence is that of run {', '.join(sources)}")
+        return Absent(f"its evidence is from run {', '.join(sources)}")
     return Absent("events.jsonl is not among the artifacts")
 
 
@@ -146,7 +146,7 @@ def run_digest(record: RunRecord, *, base: RunRecord | None = None) -> str | Abs
     told += [("base ", cell) for cell in base.cells] if base is not None else []
     digests = [evidence_digest(cell) for _, cell in told]
     if all(isinstance(digest, Absent) for digest in digests):
-        return Absent("no cell has brought its events home")
+        return Absent("no cell has delivered its events")
     lines = [
         f"{mark}{cell.id} {'-' if isinstance(digest, Absent) else digest}\n".encode()
         for (mark, cell), digest in zip(told, digests, strict=True)

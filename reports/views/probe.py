@@ -11,9 +11,9 @@ from reports.model.blocks import Device, Hardware
 from reports.model.values import Absent
 
 NOT_PROBED = Absent("the machine was never probed")
-NOT_REPORTED = Absent("the probe did not report it")
+NOT_REPORTED = Absent("not reported by the probe")
 NO_RUNTIME = Absent("this torch has none")
-NO_FILE_SAYS = Absent("no ingested file says it")
+NO_FILE_SAYS = Absent("not in the ingested files")
 _UNSAID = (NOT_PROBED, NOT_REPORTED, NO_RUNTIME)
 
 ARCHITECTURES = {
@@ -132,7 +132,7 @@ def architecture(capability: str | Absent) -> str | Absent:
     """The architecture that a compute capability belongs to."""
     if isinstance(capability, Absent):
         return capability
-    return ARCHITECTURES.get(capability, Absent("no architecture is on record for it"))
+    return ARCHITECTURES.get(capability, Absent("unknown architecture"))
 
 
 def accelerator_words(devices: tuple[Device, ...]) -> str:

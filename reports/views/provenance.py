@@ -46,7 +46,7 @@ def _is_plain(cell: CellRecord) -> bool:
 
 def _not_attested(cell: CellRecord) -> Absent:
     had = any(lease.machine_id for lease in cell.leases)
-    return Absent("the machine did not tell" if had else "there was no machine")
+    return Absent("not reported by the machine" if had else "there was no machine")
 
 
 def _attested(told: Attestation) -> Attested:
@@ -54,7 +54,7 @@ def _attested(told: Attestation) -> Attested:
     return Attested(
         facts=tuple(facts),
         devices=tuple(_device(device) for device in told.devices),
-        torch=told.torch or Absent("the environment was not asked yet"),
+        torch=told.torch or Absent("not probed yet"),
         mismatch=told.mismatch,
     )
 

@@ -80,8 +80,8 @@ def duration_of(job: JobRecord, cell: CellRecord) -> float | Absent:
     if job.duration_s is not None:
         return job.duration_s
     if cell.ingested is not None:
-        return Absent("no file says it")
-    return Absent("its end was never reported" if job.started_at else "not started")
+        return Absent("not in the ingested files")
+    return Absent("its end was not reported" if job.started_at else "not started")
 
 
 def settled(test: TestFact) -> TestOutcome:
@@ -127,7 +127,7 @@ def _problems(job: JobRecord, cell: CellRecord, tests: Sequence[TestFact]) -> Su
 
 def _no_log(job: JobRecord, cell: CellRecord) -> Absent:
     if cell.ingested is None:
-        return Absent("its log was not brought home")
+        return Absent("its log was not collected")
     told = "no file names them" if job.unnamed.bad else "they stand in the files"
     return Absent(told)
 

@@ -22,7 +22,7 @@ AT_A_TIME = 8
 _ENABLED = ["opt-in-not-required", "opted-in"]
 _VOLUMES: Mapping[str, MachineState] = {
     "deleting": MachineState.STOPPING,
-    "deleted": MachineState.GONE,
+    "deleted": MachineState.TERMINATED,
 }
 
 
@@ -72,7 +72,7 @@ class Inventory:
         for reservation in self._tagged(region, "describe_instances", "Reservations"):
             for found in reservation["Instances"]:
                 machine = machines.instance(found, region, simulated=simulated)
-                if machine.state is not MachineState.GONE:
+                if machine.state is not MachineState.TERMINATED:
                     included.update(_ending_with(found))
                     yield machine
         for resource in self._others(region):
@@ -91,7 +91,7 @@ class Inventory:
         for operation, key, read in _KINDS:
             for found in self._tagged(region, operation, key):
                 resource = read(found)
-                if resource.state is not MachineState.GONE:
+                if resource.state is not MachineState.TERMINATED:
                     yield resource
 
     def _tagged(self, region: str, operation: str, key: str) -> list[Answer]:
@@ -164,7 +164,7 @@ def spot_request(found: Answer) -> Resource:
         "spot-request",
         str(found["SpotInstanceRequestId"]),
         found,
-        state=MachineState.READY if state in open_states else MachineState.GONE,
+        state=MachineState.READY if state in open_states else MachineState.TERMINATED,
         detail=str(found.get("Status", {}).get("Code", state)),
     )
 

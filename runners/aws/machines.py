@@ -11,15 +11,15 @@ from runners.aws.sdk import Answer
 
 STATES: Mapping[str, MachineState] = {
     # EC2 may still refuse, and asks nothing for it until it runs.
-    "pending": MachineState.ORDERED,
+    "pending": MachineState.REQUESTED,
     "running": MachineState.READY,
     "shutting-down": MachineState.STOPPING,
     # Ours are never only stopped: whoever did it, the machine is to be terminated.
     "stopping": MachineState.STOPPING,
     "stopped": MachineState.STOPPING,
-    "terminated": MachineState.GONE,
+    "terminated": MachineState.TERMINATED,
 }
-_ENDING = frozenset({MachineState.STOPPING, MachineState.GONE})
+_ENDING = frozenset({MachineState.STOPPING, MachineState.TERMINATED})
 
 
 def machine_id(region: str, resource_id: str) -> str:
@@ -35,7 +35,7 @@ def split_id(machine_id: str) -> tuple[str, str]:
 
 def gone(machine_id: str, *, simulated: bool = False) -> Machine:
     """A machine that EC2 does not know."""
-    return Machine(id=machine_id, token="", state=MachineState.GONE, simulated=simulated)
+    return Machine(id=machine_id, token="", state=MachineState.TERMINATED, simulated=simulated)
 
 
 def instance(found: Answer, region: str, *, simulated: bool) -> Machine:
@@ -50,7 +50,7 @@ def instance(found: Answer, region: str, *, simulated: bool) -> Machine:
         id=machine_id(region, str(found["InstanceId"])),
         token=tags.get(tagging.TOKEN, ""),
         state=state,
-        reach=address if state is MachineState.READY else None,
+        endpoint=address if state is MachineState.READY else None,
         detail=_detail(found),
         ended=ended_by(reason) if state in _ENDING else "",
         tags=tagging.given(tags),

@@ -13,7 +13,7 @@ from orchestrator.domain.machine import (
     ConfigError,
     CredentialsError,
     Extent,
-    FakeReach,
+    FakeEndpoint,
     LaunchRequest,
     Machine,
     MachineState,
@@ -118,11 +118,11 @@ class FakeCloud:
 
     def live(self) -> tuple[Machine, ...]:
         """Every machine that still costs money."""
-        gone = MachineState.GONE
+        gone = MachineState.TERMINATED
         return tuple(one.machine for one in self._rented.values() if one.machine.state is not gone)
 
     def computer(self, machine_id: str) -> FakeComputer:
-        """What stands behind a machine's `FakeReach`. Raises KeyError for an unknown one."""
+        """What stands behind a machine's `FakeEndpoint`. Raises KeyError for an unknown one."""
         return self._rented[machine_id].computer
 
     def image(self, place: str) -> str:
@@ -152,16 +152,18 @@ class FakeCloud:
             self._verb("inspect")
             rented = self._rented.get(machine_id)
             if rented is None or self._is_hidden(rented):
-                return Machine(id=machine_id, token="", state=MachineState.GONE)
-            if rented.is_refused and rented.machine.state is not MachineState.GONE:
+                return Machine(id=machine_id, token="", state=MachineState.TERMINATED)
+            if rented.is_refused and rented.machine.state is not MachineState.TERMINATED:
                 self._remove(machine_id, "no capacity after all", ended="capacity")
-            elif rented.machine.state is MachineState.ORDERED:
+            elif rented.machine.state is MachineState.REQUESTED:
                 rented.machine = replace(rented.machine, state=MachineState.BOOTING)
             elif rented.looks_left > 0:
                 rented.looks_left -= 1
             elif rented.machine.state is MachineState.BOOTING:
-                reach = FakeReach(machine_id)
-                rented.machine = replace(rented.machine, state=MachineState.READY, reach=reach)
+                endpoint = FakeEndpoint(machine_id)
+                rented.machine = replace(
+                    rented.machine, state=MachineState.READY, endpoint=endpoint
+                )
             elif rented.machine.state is MachineState.STOPPING:
                 self._remove(machine_id, rented.machine.detail, ended=rented.machine.ended)
             return rented.machine
@@ -172,7 +174,7 @@ class FakeCloud:
             self._verb("terminate")
             self.terminates += 1
             rented = self._rented.get(machine_id)
-            over = {MachineState.STOPPING, MachineState.GONE}
+            over = {MachineState.STOPPING, MachineState.TERMINATED}
             if rented is None or rented.machine.state in over:
                 return
             rented.computer.kill()
@@ -191,7 +193,7 @@ class FakeCloud:
         machine = Machine(
             id=machine_id,
             token=request.token,
-            state=MachineState.ORDERED if self.is_ordered_first else MachineState.BOOTING,
+            state=MachineState.REQUESTED if self.is_ordered_first else MachineState.BOOTING,
             tags=request.tags,
             facts={
                 "instance_id": machine_id,
@@ -211,7 +213,7 @@ class FakeCloud:
         rented.computer.kill()
         rented.looks_left = 0
         rented.machine = replace(
-            rented.machine, state=MachineState.GONE, detail=detail, ended=ended
+            rented.machine, state=MachineState.TERMINATED, detail=detail, ended=ended
         )
 
     def _next_fault(self, place: str) -> Fault | None:

@@ -99,7 +99,7 @@ class GcpProvider:
         """How a machine, disk, address or firewall rule is now; GONE if there is none."""
         which = parse_id(machine_id)
         if which is None:
-            return Machine(id=machine_id, token="", state=MachineState.GONE)
+            return Machine(id=machine_id, token="", state=MachineState.TERMINATED)
         if which.kind == KIND:
             return self._firewall.inspect(machine_id)
         if which.collection == "instances":
@@ -108,7 +108,7 @@ class GcpProvider:
         return Machine(
             id=machine_id,
             token="",
-            state=MachineState.READY if is_left else MachineState.GONE,
+            state=MachineState.READY if is_left else MachineState.TERMINATED,
             kind=which.kind,
             simulated=self._clients.is_simulated,
         )
@@ -224,7 +224,7 @@ class GcpProvider:
         return Machine(
             id=str(_id_of(request)),
             token=request.token,
-            state=MachineState.ORDERED,
+            state=MachineState.REQUESTED,
             detail=f"operation {operation.name}",
             tags=dict(request.tags),
             facts={

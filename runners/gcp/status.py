@@ -25,8 +25,8 @@ from runners.google.responses import (
 )
 
 _STATES: Mapping[str, MachineState] = {
-    "PENDING": MachineState.ORDERED,
-    "PROVISIONING": MachineState.ORDERED,  # resources are still being looked for
+    "PENDING": MachineState.REQUESTED,
+    "PROVISIONING": MachineState.REQUESTED,  # resources are still being looked for
     "STAGING": MachineState.BOOTING,
     "RUNNING": MachineState.READY,
 }
@@ -84,15 +84,15 @@ class StatusReader:
             return _with(machine, ended=ended, detail=end.detail)
         if machine.state is not MachineState.READY:
             return machine
-        reach = self._reach(which, found)
-        if reach is None:
+        endpoint = self._reach(which, found)
+        if endpoint is None:
             waiting = "running; its host key is not published yet"
             return _with(machine, state=MachineState.BOOTING, detail=waiting)
-        return _with(machine, reach=reach)
+        return _with(machine, endpoint=endpoint)
 
     def _absent(self, which: ResourceId) -> Machine:
         end = self._end(which)
-        state = MachineState.ORDERED if end.is_pending else MachineState.GONE
+        state = MachineState.REQUESTED if end.is_pending else MachineState.TERMINATED
         return Machine(
             id=str(which),
             token="",
@@ -265,7 +265,7 @@ def _with(
     machine: Machine,
     *,
     state: MachineState | None = None,
-    reach: SshAddress | None = None,
+    endpoint: SshAddress | None = None,
     detail: str = "",
     ended: str = "",
 ) -> Machine:
@@ -273,7 +273,7 @@ def _with(
         id=machine.id,
         token=machine.token,
         state=state or machine.state,
-        reach=reach,
+        endpoint=endpoint,
         detail=detail or machine.detail,
         ended=ended,
         tags=machine.tags,

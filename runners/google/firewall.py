@@ -92,7 +92,7 @@ class Firewall:
         return Machine(
             id=machine_id,
             token="",
-            state=MachineState.READY if is_left else MachineState.GONE,
+            state=MachineState.READY if is_left else MachineState.TERMINATED,
             kind=KIND,
             simulated=self._clients.is_simulated,
         )

@@ -14,7 +14,7 @@ from orchestrator.domain.machine import (
     ConfigError,
     Extent,
     LaunchRequest,
-    LocalReach,
+    LocalEndpoint,
     Machine,
     MachineState,
     Place,
@@ -54,7 +54,7 @@ class LocalProvider:
             id=machine_id,
             token=request.token,
             state=MachineState.READY,
-            reach=LocalReach(hostname=socket.gethostname(), account=self._account),
+            endpoint=LocalEndpoint(hostname=socket.gethostname(), account=self._account),
         )
         self._book.write(TRAITS.name, machine)
         return machine
@@ -64,7 +64,7 @@ class LocalProvider:
         known = self._book.read(TRAITS.name, machine_id)
         # With its token: the book is never late, so nobody has to wait whether it appears.
         token = machine_id.removeprefix("local-")
-        return known or Machine(id=machine_id, token=token, state=MachineState.GONE)
+        return known or Machine(id=machine_id, token=token, state=MachineState.TERMINATED)
 
     def terminate(self, machine_id: str) -> None:
         """Cross the machine out."""

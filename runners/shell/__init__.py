@@ -7,11 +7,11 @@ from pathlib import Path
 
 from orchestrator.domain.machine import (
     AuthenticationError,
-    LocalReach,
-    Reach,
+    Endpoint,
+    LocalEndpoint,
     Shell,
     ShellError,
-    SshReach,
+    SshEndpoint,
 )
 from runners.shell.account import account_of
 from runners.shell.local import LocalShell
@@ -25,7 +25,7 @@ def no_private_key(lease: str) -> str | None:
 
 
 def open_shell(
-    reach: Reach,
+    endpoint: Endpoint,
     *,
     keys_dir: Path,
     private_key: Callable[[str], str | None] = no_private_key,
@@ -35,7 +35,7 @@ def open_shell(
     """A shell for a machine. Nothing is connected before the first command.
 
     Args:
-        reach: How the machine is reached.
+        endpoint: How the machine is reached.
         keys_dir: The only folder that private keys are taken from.
         private_key: Answers with the text of a lease's private key (ed25519, OpenSSH's format),
             None if there is none. Asked at every new connection of a reach that names a lease;
@@ -48,17 +48,17 @@ def open_shell(
         AccountError: This computer's account cannot be had.
         ShellError: The machine exists in memory only.
     """
-    match reach:
-        case LocalReach():
-            account = account_of(reach.account) if reach.account else None
+    match endpoint:
+        case LocalEndpoint():
+            account = account_of(endpoint.account) if endpoint.account else None
             return LocalShell(account, umask=local_umask)
-        case SshReach():
-            return _ssh_shell(reach, keys_dir, private_key, connect_timeout_s)
-    raise ShellError(f"machine {reach.machine_id} exists in memory only and has no shell")
+        case SshEndpoint():
+            return _ssh_shell(endpoint, keys_dir, private_key, connect_timeout_s)
+    raise ShellError(f"machine {endpoint.machine_id} exists in memory only and has no shell")
 
 
 def _ssh_shell(
-    reach: SshReach,
+    endpoint: SshEndpoint,
     keys_dir: Path,
     private_key: Callable[[str], str | None],
     connect_timeout_s: float,
@@ -67,15 +67,19 @@ def _ssh_shell(
     from runners.shell.ssh import SshShell  # noqa: PLC0415
     from runners.shell.user_key import KeyFile, LeaseKey  # noqa: PLC0415
 
-    key = LeaseKey(reach.lease, private_key) if reach.lease else KeyFile(_key_path(reach, keys_dir))
-    return SshShell(reach, key=key, connect_timeout_s=connect_timeout_s)
+    key = (
+        LeaseKey(endpoint.lease, private_key)
+        if endpoint.lease
+        else KeyFile(_key_path(endpoint, keys_dir))
+    )
+    return SshShell(endpoint, key=key, connect_timeout_s=connect_timeout_s)
 
 
-def _key_path(reach: SshReach, keys_dir: Path) -> Path:
-    name = reach.key_file
+def _key_path(endpoint: SshEndpoint, keys_dir: Path) -> Path:
+    name = endpoint.key_file
     if not name or name in {".", ".."} or Path(name).name != name:
         raise AuthenticationError(
-            f"key_file {name!r} of {reach.address} is not a file name; put the key into "
+            f"key_file {name!r} of {endpoint.address} is not a file name; put the key into "
             f"{keys_dir} and give its name alone"
         )
     return keys_dir / name

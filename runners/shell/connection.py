@@ -16,7 +16,7 @@ from paramiko.ssh_exception import (
 from orchestrator.domain.machine import (
     AuthenticationError,
     HostKeyError,
-    SshReach,
+    SshEndpoint,
     UnreachableError,
 )
 from runners.shell.command_limits import Deadline
@@ -39,12 +39,12 @@ UNACKNOWLEDGED_MS = 30_000
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
-def where(reach: SshReach) -> str:
+def where(endpoint: SshEndpoint) -> str:
     """``user@address:port``, for messages."""
-    return f"{reach.user}@{reach.address}:{reach.port}"
+    return f"{endpoint.user}@{endpoint.address}:{endpoint.port}"
 
 
-def connect(reach: SshReach, *, key: UserKey, timeout_s: float) -> paramiko.Transport:
+def connect(endpoint: SshEndpoint, *, key: UserKey, timeout_s: float) -> paramiko.Transport:
     """Open, verify and authenticate a connection.
 
     Raises:
@@ -52,12 +52,12 @@ def connect(reach: SshReach, *, key: UserKey, timeout_s: float) -> paramiko.Tran
         HostKeyError: The pinned key is not what the machine proved; nothing was sent.
         AuthenticationError: The key cannot be used, or the machine does not accept it.
     """
-    pinned = HostKey.parse(reach.host_key, where=where(reach))
+    pinned = HostKey.parse(endpoint.host_key, where=where(endpoint))
     user_key = key.load()
     deadline = Deadline(timeout_s)
-    transport = _verified(reach, pinned, deadline)
+    transport = _verified(endpoint, pinned, deadline)
     try:
-        _authenticate(transport, reach, user_key, name=key.name, deadline=deadline)
+        _authenticate(transport, endpoint, user_key, name=key.name, deadline=deadline)
     except BaseException:
         transport.close()
         raise
@@ -65,38 +65,38 @@ def connect(reach: SshReach, *, key: UserKey, timeout_s: float) -> paramiko.Tran
     return transport
 
 
-def _verified(reach: SshReach, pinned: HostKey, deadline: Deadline) -> paramiko.Transport:
+def _verified(endpoint: SshEndpoint, pinned: HostKey, deadline: Deadline) -> paramiko.Transport:
     """A transport to a machine that proved the pinned key."""
     try:
-        transport, presented = _negotiate(reach, pinned.algorithms, deadline)
+        transport, presented = _negotiate(endpoint, pinned.algorithms, deadline)
     except IncompatiblePeer as error:
-        raise _no_common_ground(reach, pinned, deadline, error) from error
+        raise _no_common_ground(endpoint, pinned, deadline, error) from error
     if presented != pinned:
         transport.close()
-        raise mismatch(where(reach), expected=pinned, presented=presented)
+        raise mismatch(where(endpoint), expected=pinned, presented=presented)
     return transport
 
 
 def _no_common_ground(
-    reach: SshReach, pinned: HostKey, deadline: Deadline, error: IncompatiblePeer
+    endpoint: SshEndpoint, pinned: HostKey, deadline: Deadline, error: IncompatiblePeer
 ) -> HostKeyError | UnreachableError:
     """Tell a machine without a key of the pinned type from one that speaks too old an SSH."""
     every = tuple(name for names in ALGORITHMS.values() for name in names)
     try:
-        transport, presented = _negotiate(reach, every, deadline)
+        transport, presented = _negotiate(endpoint, every, deadline)
     except IncompatiblePeer:
         return UnreachableError(
-            f"{where(reach)}: no algorithm in common with its SSH server ({error}); update it"
+            f"{where(endpoint)}: no algorithm in common with its SSH server ({error}); update it"
         )
     transport.close()
-    return mismatch(where(reach), expected=pinned, presented=presented)
+    return mismatch(where(endpoint), expected=pinned, presented=presented)
 
 
 def _negotiate(
-    reach: SshReach, algorithms: tuple[str, ...], deadline: Deadline
+    endpoint: SshEndpoint, algorithms: tuple[str, ...], deadline: Deadline
 ) -> tuple[paramiko.Transport, HostKey]:
     """Agree on keys; answers with what the machine proved. Raises IncompatiblePeer."""
-    stream = _tcp(reach, deadline)
+    stream = _tcp(endpoint, deadline)
     transport = paramiko.Transport(stream, default_window_size=WINDOW_BYTES)
     options = transport.get_security_options()
     options.key_types = algorithms
@@ -111,19 +111,21 @@ def _negotiate(
     except (SSHException, EOFError, OSError) as error:
         transport.close()
         raise UnreachableError(
-            f"{where(reach)}: something accepts connections there but does not answer as an SSH "
+            f"{where(endpoint)}: something accepts connections there but does not answer as an SSH "
             f"server within {deadline.timeout_s:g} s ({_words(error)}); it may still be booting"
         ) from error
     return transport, HostKey(key.get_name(), key.asbytes())
 
 
-def _tcp(reach: SshReach, deadline: Deadline) -> socket.socket:
+def _tcp(endpoint: SshEndpoint, deadline: Deadline) -> socket.socket:
     try:
-        stream = socket.create_connection((reach.address, reach.port), timeout=deadline.left_s())
+        stream = socket.create_connection(
+            (endpoint.address, endpoint.port), timeout=deadline.left_s()
+        )
     except (OSError, UnicodeError) as error:
         raise UnreachableError(
-            f"{where(reach)}: no connection ({_words(error)}); check that the machine is up, its "
-            "address and port, and that port's firewall"
+            f"{where(endpoint)}: no connection ({_words(error)}); check that the machine is up, "
+            "its address and port, and that port's firewall"
         ) from error
     # Without it every short command waits for the peer's delayed acknowledgement.
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -136,7 +138,7 @@ def _tcp(reach: SshReach, deadline: Deadline) -> socket.socket:
 
 def _authenticate(
     transport: paramiko.Transport,
-    reach: SshReach,
+    endpoint: SshEndpoint,
     user_key: paramiko.PKey,
     *,
     name: str,
@@ -144,30 +146,30 @@ def _authenticate(
 ) -> None:
     transport.auth_timeout = max(0.1, deadline.left_s())
     try:
-        more = transport.auth_publickey(reach.user, user_key)
+        more = transport.auth_publickey(endpoint.user, user_key)
     except BadAuthenticationType as error:
         detail = f"it takes only {', '.join(error.allowed_types)}"
-        raise _refused(reach, name, detail) from error
+        raise _refused(endpoint, name, detail) from error
     except AuthenticationException as error:
         if not transport.is_active() or deadline.passed():
-            raise _gone(reach, error) from error
-        raise _refused(reach, name, "") from error
+            raise _gone(endpoint, error) from error
+        raise _refused(endpoint, name, "") from error
     except (SSHException, EOFError, OSError) as error:
-        raise _gone(reach, error) from error
+        raise _gone(endpoint, error) from error
     if more:
-        raise _refused(reach, name, f"beside the key it wants {', '.join(more)}")
+        raise _refused(endpoint, name, f"beside the key it wants {', '.join(more)}")
 
 
-def _refused(reach: SshReach, name: str, detail: str) -> AuthenticationError:
+def _refused(endpoint: SshEndpoint, name: str, detail: str) -> AuthenticationError:
     return AuthenticationError(
-        f"{where(reach)}: the machine does not accept the key {name} for user "
-        f"{reach.user}{': ' + detail if detail else ''}; add its public half to that user's "
+        f"{where(endpoint)}: the machine does not accept the key {name} for user "
+        f"{endpoint.user}{': ' + detail if detail else ''}; add its public half to that user's "
         "authorized_keys, or name another user or key_file"
     )
 
 
-def _gone(reach: SshReach, error: Exception) -> UnreachableError:
-    return UnreachableError(f"{where(reach)}: the connection ended while signing in: {error}")
+def _gone(endpoint: SshEndpoint, error: Exception) -> UnreachableError:
+    return UnreachableError(f"{where(endpoint)}: the connection ended while signing in: {error}")
 
 
 def _words(error: Exception) -> str:

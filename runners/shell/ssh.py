@@ -15,7 +15,7 @@ from orchestrator.domain.machine import (
     CommandResult,
     ConnectionLostError,
     ShellError,
-    SshReach,
+    SshEndpoint,
     UnreachableError,
 )
 from runners.shell.command_limits import Deadline, Output
@@ -47,7 +47,7 @@ class SshShell:
 
     def __init__(
         self,
-        reach: SshReach,
+        endpoint: SshEndpoint,
         *,
         key: UserKey,
         connect_timeout_s: float = 15.0,
@@ -56,17 +56,17 @@ class SshShell:
         """Keep how to connect; no connection is made yet.
 
         Args:
-            reach: The machine and its pinned host key.
+            endpoint: The machine and its pinned host key.
             key: The only private key that is offered.
             connect_timeout_s: For connecting, verifying and signing in together.
             silence_s: After so long without a sign of life during a command, the machine is
                 asked for one; without an answer the connection is given up.
         """
-        self._reach = reach
+        self._reach = endpoint
         self._key = key
         self._connect_timeout_s = connect_timeout_s
         self._silence_s = silence_s
-        self._where = where(reach)
+        self._where = where(endpoint)
         self._lock = threading.Lock()
         self._channels = threading.BoundedSemaphore(CHANNELS)
         self._transport: paramiko.Transport | None = None

@@ -17,7 +17,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Host, Platform
 from runners import ProviderContext
-from runners.static.hosts import checked_hosts, host_name, reach_of
+from runners.static.hosts import checked_hosts, endpoint_of, host_name
 
 TRAITS = ProviderTraits(
     name="static", keys=frozenset({"hosts"}), required=frozenset({"hosts"}), rented=False
@@ -57,7 +57,7 @@ class StaticProvider:
             id=f"{host_name(host)}~{request.token}",
             token=request.token,
             state=MachineState.READY,
-            reach=reach_of(host),
+            endpoint=endpoint_of(host),
         )
         self._refuse_if_held(host, machine)
         self._book.write(TRAITS.name, machine)
@@ -68,7 +68,7 @@ class StaticProvider:
         known = self._book.read(TRAITS.name, machine_id)
         # With its token: the book is never late, so nobody has to wait whether it appears.
         token = machine_id.rpartition("~")[2]
-        return known or Machine(id=machine_id, token=token, state=MachineState.GONE)
+        return known or Machine(id=machine_id, token=token, state=MachineState.TERMINATED)
 
     def terminate(self, machine_id: str) -> None:
         """Give the host back to the pool; the host itself goes on running."""

@@ -7,7 +7,7 @@ import binascii
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from orchestrator.domain.machine import ConfigError, SshReach
+from orchestrator.domain.machine import ConfigError, SshEndpoint
 from orchestrator.domain.matrix import Host, Platform
 
 
@@ -17,9 +17,9 @@ def host_name(host: Host) -> str:
     return f"{shown}:{host.port}"
 
 
-def reach_of(host: Host) -> SshReach:
+def endpoint_of(host: Host) -> SshEndpoint:
     """Return how to connect to the host."""
-    return SshReach(
+    return SshEndpoint(
         address=host.address,
         user=host.user,
         host_key=host.host_key,

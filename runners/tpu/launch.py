@@ -163,7 +163,7 @@ class Launcher:
         return Machine(
             id=machine.id,
             token=machine.token,
-            state=MachineState.ORDERED,
+            state=MachineState.REQUESTED,
             detail="asked for",
             kind=machine.kind,
             tags=machine.tags,

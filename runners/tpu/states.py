@@ -60,7 +60,7 @@ def machine_of(seen: ListedTpu) -> Machine:
         id=seen.handle.machine_id,
         token=carried.get("seatrial-token", ""),
         state=state,
-        reach=address_of(seen) if state is MachineState.READY else None,
+        endpoint=address_of(seen) if state is MachineState.READY else None,
         detail=detail,
         ended=ended,
         kind="machine" if seen.queued is None or seen.node is not None else "queued-resource",
@@ -100,14 +100,18 @@ def spec_of(seen: ListedTpu) -> tpu_v2.Node | None:
 def _judge(seen: ListedTpu, carried: Mapping[str, str]) -> tuple[MachineState, str, str]:
     queued, node = seen.queued, seen.node
     if queued is None and node is None:
-        return MachineState.GONE, "", "neither a node nor a queued resource of this id is there"
+        return (
+            MachineState.TERMINATED,
+            "",
+            "neither a node nor a queued resource of this id is there",
+        )
     if queued is not None and queued.state.state in _ENDING:
         return MachineState.STOPPING, _queue_ended(queued, node), _queue_detail(queued)
     if node is not None:
         return _judge_node(seen, node, carried)
     assert queued is not None  # noqa: S101 - the first line
     if queued.state.state in _WAITING or queued.state.state == _Queue.PROVISIONING:
-        return MachineState.ORDERED, "", _queue_detail(queued)
+        return MachineState.REQUESTED, "", _queue_detail(queued)
     return MachineState.BOOTING, "", f"{_queue_detail(queued)}; its node is not to be seen"
 
 
@@ -118,7 +122,7 @@ def _judge_node(
     if node.state in _NODE_ENDED:
         return MachineState.STOPPING, _node_ended(seen, node, carried), detail
     if node.state == _Node.CREATING:
-        return MachineState.ORDERED, "", detail
+        return MachineState.REQUESTED, "", detail
     if node.state != _Node.READY:
         return MachineState.BOOTING, "", detail
     if address_of(seen) is None:

@@ -37,12 +37,14 @@ class StatusReader:
         """The machine as it is now; GONE where neither its node nor its queue entry is left."""
         handle = parse(machine_id)
         if handle is None:
-            return Machine(machine_id, "", MachineState.GONE, detail="no id of a TPU")
+            return Machine(machine_id, "", MachineState.TERMINATED, detail="no id of a TPU")
         queued = self.queued(handle) if handle.collection == QUEUED else None
         node = self.node(node_handle(queued) if queued else handle.beside(NODES))
         machine = machine_of(self._seen(handle, queued, node))
         return (
-            machine if machine.state is not MachineState.GONE else self._why_gone(machine, handle)
+            machine
+            if machine.state is not MachineState.TERMINATED
+            else self._why_gone(machine, handle)
         )
 
     def inventory(self) -> Iterator[Machine]:
@@ -138,7 +140,7 @@ class StatusReader:
             )
         if found in (Outcome.UNDER_WAY, Outcome.JUST_DONE):
             said = f"its creation is {found.value}, and it is not to be seen yet"
-            return replace(machine, state=MachineState.ORDERED, token="", detail=said)
+            return replace(machine, state=MachineState.REQUESTED, token="", detail=said)
         if isinstance(found, Outcome):
             return machine
         return replace(machine, ended=found.ended, detail=found.detail)

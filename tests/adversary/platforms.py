@@ -108,7 +108,7 @@ LIES = (
     Lie(
         "a policy in which no platform blocks",
         _informing,
-        {"platforms": [{"id": "here", "level": "informing"}]},
+        {"platforms": [{"id": "here", "level": "advisory"}]},
         places=LOCAL,
     ),
 )

@@ -40,10 +40,11 @@ def a_stage(place: str, folder: Path) -> Iterator[Stage]:
             keys = home.path / "keys"
             keys.mkdir(parents=True, mode=0o700)
             shutil.copy(host.keys_dir / f"{host.name}_key", keys)
-            reach = host.reach()
+            endpoint = host.endpoint()
             row = (
                 "  - id: here\n    provider: static\n    hosts:\n"
-                f"      - {{address: {reach.address}, port: {reach.port}, user: {reach.user}, "
-                f"key_file: {reach.key_file}, host_key: {reach.host_key}}}\n"
+                f"      - {{address: {endpoint.address}, port: {endpoint.port}, "
+                f"user: {endpoint.user}, key_file: {endpoint.key_file}, "
+                f"host_key: {endpoint.host_key}}}\n"
             )
             yield Stage(home, place, row, HOST_PYTHON)

@@ -55,7 +55,7 @@ def add_oddities(parts: Parts, filled: Filled, now: datetime, *, hostile: bool) 
     """All of them, each later than the newest night."""
     odd = _Oddities(parts, filled, now, hostile)
     orphan = f"us-east-1/i-0dead{harmful(2) if hostile else 'beef'}"
-    parts.database.stores.sightings.see("aws", [orphan], at=now - timedelta(days=3))
+    parts.database.stores.orphans.see("aws", [orphan], at=now - timedelta(days=3))
     return Odd(odd.rerun(), odd.ingested(), odd.reusing(), odd.cancelled(), orphan)
 
 
@@ -141,7 +141,7 @@ class _Oddities:
         stores, at = self.parts.database.stores, self.now - timedelta(minutes=55)
         assert stores.cells.admit(cell_id, f"{cell_id}-1", max_parallel=1, at=at)
         for state in (CellState.BOOTING, CellState.PREPARING, CellState.RUNNING):
-            stores.cells.reach(cell_id, state, at=at)
+            stores.cells.enter(cell_id, state, at=at)
         agent = Agent(stores, f"{cell_id}-1")
         names = [nodeid for _, nodeid in self.filled.flaky[:tests]]
         agent.send(
@@ -151,6 +151,6 @@ class _Oddities:
             agent.line("phase", "unit", name="finished", exit_code=0, duration_s=2.0),
         )
         for state in (CellState.COLLECTING, CellState.RELEASING):
-            stores.cells.reach(cell_id, state, at=at + timedelta(minutes=3))
+            stores.cells.enter(cell_id, state, at=at + timedelta(minutes=3))
         stores.cells.conclude(cell_id, Cause(Outcome.PASSED, ""), at=at + timedelta(minutes=3))
         assert stores.runs.finish(run_id, Outcome.PASSED, at=at + timedelta(minutes=3))

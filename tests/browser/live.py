@@ -20,7 +20,7 @@ from orchestrator.domain.matrix import expand
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.database import Database, open_database
-from tests.databases import Agent
+from tests.databases import Agent, write_log
 
 LIVE_LINES = 400
 _UNTIL_RUNNING = (CellState.BOOTING, CellState.PREPARING, CellState.RUNNING)
@@ -41,9 +41,7 @@ class Live:
     def log(self, text: str) -> None:
         """The running cell's machine writes something."""
         with _opened(self.url) as database:
-            evidence = database.stores.evidence
-            offset = evidence.position(self.attempt_id).log_bytes
-            assert evidence.append_log(self.attempt_id, offset=offset, chunk=text.encode())
+            assert write_log(database.stores, self.attempt_id, text.encode())
 
     def test(self, nodeid: str, outcome: str = "passed", **more: object) -> None:
         """It reports a test."""
@@ -57,7 +55,7 @@ class Live:
             found = database.stores.cells.of_run(self.run)
             cell_id = next(one.id for one in found if one.name == cell)
             for state in states:
-                database.stores.cells.reach(cell_id, state, at=SystemClock().now())
+                database.stores.cells.enter(cell_id, state, at=SystemClock().now())
 
     def finish(self, outcome: Outcome = Outcome.PASSED) -> None:
         """Everything comes to its end."""
@@ -115,7 +113,7 @@ def _begin(database: Database, cell_id: str, run_id: str, at: datetime, *, until
     stores.leases.launching(lease.id, at=at + timedelta(seconds=2))
     stores.leases.held(lease.id, f"us-east-1a/{cell_id[-8:]}", at=at + timedelta(seconds=4))
     for number, state in enumerate(_UNTIL_RUNNING, 1):
-        stores.cells.reach(cell_id, state, at=at + timedelta(seconds=50 * number))
+        stores.cells.enter(cell_id, state, at=at + timedelta(seconds=50 * number))
         if state is until:
             break
     return attempt_id
@@ -126,7 +124,7 @@ def _refuse(database: Database, cell_id: str, at: datetime) -> None:
     cells, cause = database.stores.cells, Cause(Outcome.NOT_AVAILABLE, "capacity", "none is left")
     assert cells.admit(cell_id, f"{cell_id}-1", max_parallel=9, at=at)
     cells.blame(f"{cell_id}-1", cause)
-    cells.reach(cell_id, CellState.RELEASING, at=at + timedelta(seconds=20))
+    cells.enter(cell_id, CellState.RELEASING, at=at + timedelta(seconds=20))
     cells.conclude(cell_id, cause, at=at + timedelta(seconds=21))
 
 
@@ -137,8 +135,8 @@ def _end(database: Database, cell_id: str, outcome: Cause, at: datetime) -> None
         stores.cells.conclude(cell_id, Cause(Outcome.CANCELLED, "cancelled"), at=at)
         return
     if cell.state is CellState.RUNNING:
-        stores.cells.reach(cell_id, CellState.COLLECTING, at=at)
-    stores.cells.reach(cell_id, CellState.RELEASING, at=at)
+        stores.cells.enter(cell_id, CellState.COLLECTING, at=at)
+    stores.cells.enter(cell_id, CellState.RELEASING, at=at)
     for lease in stores.leases.of_attempt(f"{cell_id}-1"):
         stores.leases.releasing(lease.id)
         stores.leases.gone(lease.id, at=at, cost_usd=machine_cost(lease, at))
@@ -161,9 +159,7 @@ def _say_something(database: Database, live: Live, begun: datetime, *, hostile: 
     ]
     assert agent.send(*lines)
     words = log_lines(LIVE_LINES, begun, hostile=hostile)
-    assert database.stores.evidence.append_log(
-        live.attempt_id, offset=0, chunk="".join(words).encode()
-    )
+    assert write_log(database.stores, live.attempt_id, "".join(words).encode())
 
 
 def _agent(database: Database, attempt_id: str) -> Agent:

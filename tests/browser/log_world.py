@@ -14,7 +14,7 @@ from orchestrator.domain.cell import Cause, CellState, Run, RunSpec
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.database import Database, open_database
-from tests.databases import MANIFEST, matrix
+from tests.databases import MANIFEST, matrix, write_log
 
 _RUN = "01jlogsoftheviewer00000000"
 _CELL = "p0"
@@ -41,8 +41,7 @@ class Writer:
         data = text.encode() if isinstance(text, str) else text
         for begin in range(0, len(data), _CHUNK_BYTES):
             chunk = data[begin : begin + _CHUNK_BYTES]
-            evidence = self.database.stores.evidence
-            assert evidence.append_log(self.attempt_id, offset=self.written, chunk=chunk)
+            assert write_log(self.database.stores, self.attempt_id, chunk, offset=self.written)
             self.written += len(chunk)
 
     def number(self, first: int, last: int) -> None:
@@ -53,7 +52,7 @@ class Writer:
         """The attempt is lost; the next one begins."""
         cells, at = self.database.stores.cells, datetime.now(UTC)
         for state in (CellState.COLLECTING, CellState.RELEASING):
-            cells.reach(self.cell_id, state, at=at)
+            cells.enter(self.cell_id, state, at=at)
         cells.requeue(self.attempt_id, Cause(Outcome.ERRORED, "lost", "it went"), at=at)
         self.attempt_id, self.written = f"{self.cell_id}-2", 0
         self._begin()
@@ -62,7 +61,7 @@ class Writer:
         """The cell ends, and its run."""
         stores, at = self.database.stores, datetime.now(UTC)
         for state in (CellState.COLLECTING, CellState.RELEASING):
-            stores.cells.reach(self.cell_id, state, at=at)
+            stores.cells.enter(self.cell_id, state, at=at)
         stores.cells.conclude(self.cell_id, Cause(Outcome.PASSED, ""), at=at)
         assert stores.runs.finish(_RUN, Outcome.PASSED, at=at)
 
@@ -70,7 +69,7 @@ class Writer:
         cells, at = self.database.stores.cells, datetime.now(UTC)
         assert cells.admit(self.cell_id, self.attempt_id, max_parallel=9, at=at)
         for state in _STEPS:
-            cells.reach(self.cell_id, state, at=at)
+            cells.enter(self.cell_id, state, at=at)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def abandon(cloud: str, *, minutes: float) -> Abandoned | Check:
         except (CapacityError, QuotaError) as error:
             refused.append(f"{place.name}: {error.code or error}")
             continue
-        if machine.ended in _REFUSED or machine.state is MachineState.GONE:
+        if machine.ended in _REFUSED or machine.state is MachineState.TERMINATED:
             refused.append(f"{place.name}: {machine.ended or machine.detail}")
             continue
         assert request.expires_at
@@ -70,7 +70,7 @@ def abandon(cloud: str, *, minutes: float) -> Abandoned | Check:
 def outlived(one: Abandoned, *, grace_s: float = GRACE_S) -> Check:
     """Watch it until it is gone, or has outlived its time by the grace."""
     for machine in _looks(one.provider, one.machine, until=one.expires_at, more_s=grace_s):
-        if machine.state is MachineState.GONE:
+        if machine.state is MachineState.TERMINATED:
             late = (datetime.now(UTC) - one.expires_at).total_seconds()
             early = " EARLY" if late < -30 else ""
             verdict = "FAILED" if early else "ok"
@@ -111,10 +111,10 @@ def _granted(rents: Provider, machine: Machine) -> Machine:
     limit = datetime.now(UTC) + timedelta(seconds=GRANT_S)
     for seen in _looks(rents, machine, until=limit):
         # Gone without a reason, so early, is only not visible yet.
-        if seen.state is MachineState.GONE and not seen.ended:
+        if seen.state is MachineState.TERMINATED and not seen.ended:
             continue
         machine = seen
-        if machine.state is not MachineState.ORDERED:
+        if machine.state is not MachineState.REQUESTED:
             break
     return machine
 

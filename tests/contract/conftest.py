@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.machine import LocalReach, Shell, SshReach
+from orchestrator.domain.machine import LocalEndpoint, Shell, SshEndpoint
 from runners.archives import Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
 from runners.shell import open_shell
@@ -43,12 +43,12 @@ def new_host(tmp_path: Path) -> Iterator[Callable[..., SshHost]]:
 @pytest.fixture(params=["local", SSH])
 def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
     """Each kind of shell, to a machine that works."""
-    reach: LocalReach | SshReach = LocalReach("here")
+    endpoint: LocalEndpoint | SshEndpoint = LocalEndpoint("here")
     keys_dir = tmp_path
     if request.param == "ssh":
         host: SshHost = request.getfixturevalue("ssh_host")
-        reach, keys_dir = host.reach(), host.keys_dir
-    opened = open_shell(reach, keys_dir=keys_dir)
+        endpoint, keys_dir = host.endpoint(), host.keys_dir
+    opened = open_shell(endpoint, keys_dir=keys_dir)
     yield opened
     opened.close()
 
@@ -81,9 +81,9 @@ def workspace(
         yield FakeWorkspace(FakeComputer())
         return
     if request.param == "local":
-        shell = open_shell(LocalReach("here"), keys_dir=tmp_path)
+        shell = open_shell(LocalEndpoint("here"), keys_dir=tmp_path)
     else:
         host: SshHost = request.getfixturevalue("ssh_host")
-        shell = open_shell(host.reach(), keys_dir=host.keys_dir)
+        shell = open_shell(host.endpoint(), keys_dir=host.keys_dir)
     yield Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
     shell.close()

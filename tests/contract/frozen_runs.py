@@ -63,7 +63,7 @@ def at_work(stores, cell_id, run_id, attestation=REAL, **lease_facts):
 
 def done(stores, cell_id, outcome=Outcome.PASSED):
     for state in (CellState.COLLECTING, CellState.RELEASING):
-        stores.cells.reach(cell_id, state, at=NOW)
+        stores.cells.enter(cell_id, state, at=NOW)
     stores.evidence.settle(cell_id, [])
     stores.leases.gone(f"lease-{cell_id}", at=after(60), cost_usd=Decimal("0.25"))
     stores.cells.conclude(cell_id, Cause(outcome, ""), at=after(60))

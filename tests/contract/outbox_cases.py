@@ -65,9 +65,10 @@ def channel(number: int = 1, kind: ChannelKind = ChannelKind.WEBHOOK, **more: ob
     )
 
 
-def receipt(reception: str, **more: object) -> DeliveryAnswer:
+def receipt(result: str, **more: object) -> DeliveryAnswer:
     return replace(
-        DeliveryAnswer(reception=DeliveryResult(reception), said="HTTP 500", status=500), **more
+        DeliveryAnswer(result=DeliveryResult(result), response_excerpt="HTTP 500", status=500),
+        **more,
     )
 
 

@@ -16,7 +16,7 @@ from orchestrator.domain.machine import (
     CommandTimeoutError,
     ConnectionLostError,
     HostKeyError,
-    SshReach,
+    SshEndpoint,
     UnreachableError,
 )
 from runners.shell import open_shell
@@ -50,9 +50,9 @@ def relay(host: SshHost) -> Iterator[Relay]:
         yield made
 
 
-def shell_to(host: SshHost, reach: SshReach | None = None, **options: float) -> SshShell:
-    reach = reach or host.reach()
-    return SshShell(reach, key=KeyFile(host.keys_dir / reach.key_file), **options)
+def shell_to(host: SshHost, endpoint: SshEndpoint | None = None, **options: float) -> SshShell:
+    endpoint = endpoint or host.endpoint()
+    return SshShell(endpoint, key=KeyFile(host.keys_dir / endpoint.key_file), **options)
 
 
 def until(condition: Callable[[], bool], within_s: float = 30.0) -> None:
@@ -70,7 +70,7 @@ def test_another_host_key_is_refused_before_anything_is_sent(
 ) -> None:
     host = new_host(options=("LogLevel DEBUG1",))
     expected = " ".join(make_key(tmp_path / "other").with_suffix(".pub").read_text().split()[:2])
-    shell = shell_to(host, host.reach(host_key=expected))
+    shell = shell_to(host, host.endpoint(host_key=expected))
     with pytest.raises(HostKeyError) as caught:
         shell.run("true")
     words = str(caught.value)
@@ -91,7 +91,7 @@ def test_the_same_server_with_the_right_key_is_asked(new_host: NewHost) -> None:
 
 def test_a_key_that_differs_in_one_bit_is_another_key(host: SshHost) -> None:
     with pytest.raises(HostKeyError):
-        shell_to(host, host.reach(host_key=another_key(host.host_key()))).run("true")
+        shell_to(host, host.endpoint(host_key=another_key(host.host_key()))).run("true")
     assert SIGNED_IN not in host.log
 
 
@@ -99,7 +99,7 @@ def test_any_one_of_several_host_keys_can_be_pinned(new_host: NewHost) -> None:
     kinds = ("rsa", "ecdsa", "ed25519")
     host = new_host(host_key_kinds=kinds)
     for kind in kinds:
-        shell = shell_to(host, host.reach(host_key=host.host_key(kind)))
+        shell = shell_to(host, host.endpoint(host_key=host.host_key(kind)))
         assert shell.run("echo hi").stdout == b"hi\n", kind
 
 
@@ -108,7 +108,7 @@ def test_a_machine_without_a_key_of_the_pinned_type_is_another_machine(
 ) -> None:
     other = new_host("other", host_key_kinds=("rsa",))
     with pytest.raises(HostKeyError) as caught:
-        shell_to(other, other.reach(host_key=host.host_key())).run("true")
+        shell_to(other, other.endpoint(host_key=host.host_key())).run("true")
     assert fingerprint(host.host_key()) in str(caught.value)
     assert fingerprint(other.host_key()) in str(caught.value)
     assert SIGNED_IN not in other.log
@@ -134,7 +134,7 @@ def test_a_key_that_does_not_open_the_machine_is_named(
     path.parent.mkdir()
     make(path)
     with pytest.raises(AuthenticationError, match=words):
-        SshShell(ssh_host.reach(), key=KeyFile(path)).run("true")
+        SshShell(ssh_host.endpoint(), key=KeyFile(path)).run("true")
 
 
 def test_only_the_given_key_is_offered(new_host: NewHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,31 +143,31 @@ def test_only_the_given_key_is_offered(new_host: NewHost, monkeypatch: pytest.Mo
     monkeypatch.setenv("HOME", str(ssh_folder.parent))
     make_key(host.keys_dir / "stranger")
     with pytest.raises(AuthenticationError):
-        shell_to(host, replace(host.reach(), key_file="stranger")).run("true")
+        shell_to(host, replace(host.endpoint(), key_file="stranger")).run("true")
     until(lambda: "Connection closed by" in host.log or "Connection reset by" in host.log)
     assert host.log.count("Failed publickey") == 1
 
 
 @pytest.mark.parametrize("name", ["../keys/own_key", "/etc/passwd", "..", ""])
 def test_keys_come_from_the_keys_folder_only(tmp_path: Path, name: str) -> None:
-    reach = SshReach(LOOPBACK, "me", "ssh-ed25519 AAAA", name)
+    endpoint = SshEndpoint(LOOPBACK, "me", "ssh-ed25519 AAAA", name)
     with pytest.raises(AuthenticationError, match="not a file name"):
-        open_shell(reach, keys_dir=tmp_path)
+        open_shell(endpoint, keys_dir=tmp_path)
 
 
 # reaching
 
 
 def test_a_closed_port_is_unreachable(ssh_host: SshHost) -> None:
-    reach = replace(ssh_host.reach(), port=free_port())
+    endpoint = replace(ssh_host.endpoint(), port=free_port())
     with pytest.raises(UnreachableError, match=r"no connection.*check that the machine is up"):
-        shell_to(ssh_host, reach).run("true")
+        shell_to(ssh_host, endpoint).run("true")
 
 
 def test_a_port_without_ssh_behind_it_is_unreachable_in_time(host: SshHost, relay: Relay) -> None:
     relay.stall()
     began = time.monotonic()
-    shell = shell_to(host, host.reach(port=relay.port), connect_timeout_s=1.0)
+    shell = shell_to(host, host.endpoint(port=relay.port), connect_timeout_s=1.0)
     with pytest.raises(UnreachableError, match="within 1 s"):
         shell.run("true")
     assert time.monotonic() - began < 12
@@ -237,7 +237,7 @@ def test_an_idle_connection_that_was_lost_is_made_again_unnoticed(host: SshHost)
 
 
 def test_a_cut_link_is_lost_then_unreachable_then_healed(host: SshHost, relay: Relay) -> None:
-    shell = shell_to(host, host.reach(port=relay.port), connect_timeout_s=2.0)
+    shell = shell_to(host, host.endpoint(port=relay.port), connect_timeout_s=2.0)
     threading.Timer(0.5, relay.cut).start()
     with pytest.raises(ConnectionLostError):
         shell.run("sleep 20", timeout_s=30)
@@ -250,7 +250,7 @@ def test_a_cut_link_is_lost_then_unreachable_then_healed(host: SshHost, relay: R
 
 
 def test_a_cut_during_an_upload_is_lost(host: SshHost, relay: Relay) -> None:
-    shell = shell_to(host, host.reach(port=relay.port))
+    shell = shell_to(host, host.endpoint(port=relay.port))
 
     def feed() -> Iterator[bytes]:
         for number in range(200):
@@ -263,7 +263,7 @@ def test_a_cut_during_an_upload_is_lost(host: SshHost, relay: Relay) -> None:
 
 
 def test_a_silence_shorter_than_the_bound_loses_nothing(host: SshHost, relay: Relay) -> None:
-    shell = shell_to(host, host.reach(port=relay.port), silence_s=10.0)
+    shell = shell_to(host, host.endpoint(port=relay.port), silence_s=10.0)
     threading.Timer(0.3, relay.stall).start()
     threading.Timer(2.0, relay.heal).start()
     done = shell.run("for n in 1 2 3 4 5 6; do echo $n; sleep 0.2; done", timeout_s=30)
@@ -273,7 +273,7 @@ def test_a_silence_shorter_than_the_bound_loses_nothing(host: SshHost, relay: Re
 def test_a_silent_peer_is_noticed_long_before_the_commands_own_bound(
     host: SshHost, relay: Relay
 ) -> None:
-    shell = shell_to(host, host.reach(port=relay.port), silence_s=1.0)
+    shell = shell_to(host, host.endpoint(port=relay.port), silence_s=1.0)
     threading.Timer(0.5, relay.stall).start()
     began = time.monotonic()
     with pytest.raises(ConnectionLostError, match="fell silent"):
@@ -287,7 +287,7 @@ def test_a_quiet_command_on_a_living_machine_is_not_a_silence(host: SshHost) -> 
 
 
 def test_a_silent_peer_during_an_upload_is_noticed(host: SshHost, relay: Relay) -> None:
-    shell = shell_to(host, host.reach(port=relay.port), silence_s=1.0)
+    shell = shell_to(host, host.endpoint(port=relay.port), silence_s=1.0)
     threading.Timer(0.5, relay.stall).start()
     began = time.monotonic()
     with pytest.raises(ConnectionLostError):
@@ -296,7 +296,7 @@ def test_a_silent_peer_during_an_upload_is_noticed(host: SshHost, relay: Relay) 
 
 
 def test_a_silent_peer_never_outlasts_the_commands_bound(host: SshHost, relay: Relay) -> None:
-    shell = shell_to(host, host.reach(port=relay.port))
+    shell = shell_to(host, host.endpoint(port=relay.port))
     assert shell.run("true").status == 0
     relay.stall()
     began = time.monotonic()
@@ -361,7 +361,7 @@ def test_two_hosts_are_two_machines(new_host: NewHost) -> None:
     homes = [shell_to(host).run('printf %s "$HOME"').stdout.decode() for host in (one, two)]
     assert homes == [str(one.home), str(two.home)]
     with pytest.raises(HostKeyError):
-        shell_to(one, replace(one.reach(), port=two.port)).run("true")
+        shell_to(one, replace(one.endpoint(), port=two.port)).run("true")
 
 
 def test_no_descriptor_is_left_behind(host: SshHost) -> None:

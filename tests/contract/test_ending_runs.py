@@ -86,7 +86,7 @@ class Controller:
             ),
             attempt_id=f"run-1-{platform}-1",
             artifacts=[Artifact("events.jsonl", digest, size)],
-            statements=[],
+            annotations=[],
         )
 
 
@@ -135,7 +135,7 @@ def test_a_late_end_counts_a_cell_that_was_added_and_judged_meanwhile(controller
     def ended_and_judged():
         finish_ingestion(quick, first)
         second = quick.begin("two", "failed")
-        stores.cells.reach(second.cell_id, CellState.RELEASING, at=after(90))
+        stores.cells.enter(second.cell_id, CellState.RELEASING, at=after(90))
         stores.cells.conclude(second.cell_id, Cause(Outcome.FAILED, ""), at=after(91))
 
     late.meanwhile.append(ended_and_judged)
@@ -175,7 +175,7 @@ def test_cells_that_end_together_publish_once(controllers, stores):
     looks = [lambda cell=cell: poll_finish(controller, cell) for cell in cells]
     assert together(looks) == ["finished"] * 4
     assert len(controller.published) == 1
-    assert [item.data for item in stores.feed.after("run-1", 0) if item.kind == "report"] == [
+    assert [item.data for item in stores.run_events.after("run-1", 0) if item.kind == "report"] == [
         {"published": True}
     ]
 
@@ -193,7 +193,7 @@ def test_what_is_stated_while_the_last_cell_publishes_is_in_the_reports(controll
     controller.meanwhile.append(stated)
     poll_finish(controller, cell_id)
     person.join(10)
-    assert [one.text for one in controller.published[-1].statements] == ["as expected"]
+    assert [one.text for one in controller.published[-1].annotations] == ["as expected"]
 
 
 @pytest.mark.parametrize("judged", [0, 1, 3])

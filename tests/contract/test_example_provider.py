@@ -92,8 +92,8 @@ def test_an_order_may_be_refused_late(
 ) -> None:
     cloud.faults.append(f"late:{code}")
     ordered = provider.launch(ask(provider, "acme"))
-    assert ordered.state is MachineState.ORDERED
-    assert until(provider, ordered, MachineState.GONE).ended == ended
+    assert ordered.state is MachineState.REQUESTED
+    assert until(provider, ordered, MachineState.TERMINATED).ended == ended
     assert list(provider.inventory()) == []
 
 

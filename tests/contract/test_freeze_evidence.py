@@ -19,7 +19,7 @@ from orchestrator.domain.gate.snapshot import Approval, MachineEvidence, Quarant
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.retests import TrialAsk, TrialKind
+from orchestrator.domain.retests import RetestKind, RetestPlan
 from orchestrator.store.gates import StoredWaiver
 from tests.contract.frozen_runs import (
     FELL,
@@ -190,11 +190,11 @@ def test_reruns_and_who_broke_it_stand_beside_a_failure(context, stores) -> None
     agent = at_work(stores, cell_id, "run-1")
     agent.send(fails("a")(agent), fails("b")(agent))
     advance(stores, cell_id, CellState.DIAGNOSING)
-    ask = TrialAsk(kind=TrialKind.RERUN, tests={"unit": ("a", "b")}, times=2)
-    sitting = stores.trials.ask("run-1.p0-1", ask, at=NOW)
-    stores.trials.begin(sitting.id, at=NOW)
+    ask = RetestPlan(kind=RetestKind.RERUN, tests={"unit": ("a", "b")}, times=2)
+    retest_session = stores.retests.ask("run-1.p0-1", ask, at=NOW)
+    stores.retests.begin(retest_session.id, at=NOW)
     outcomes = [{"unit::a": "failed", "unit::b": "failed"}, {"unit::a": "passed"}]
-    stores.trials.end(sitting.id, at=NOW, outcomes=outcomes)
+    stores.retests.end(retest_session.id, at=NOW, outcomes=outcomes)
     done(stores, cell_id, Outcome.FAILED)
     stores.runs.finish("run-1", Outcome.FAILED, at=after(60))
     cell = only_cell(context, "run-1")

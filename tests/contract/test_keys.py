@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.machine import AuthenticationError, HostKeyError, SshReach
+from orchestrator.domain.machine import AuthenticationError, HostKeyError, SshEndpoint
 from runners.shell import open_shell
 from tests.ssh_hosts import SshHost, make_key
 
 pytestmark = pytest.mark.needs_sshd
 
 
-def leased(host: SshHost) -> SshReach:
-    return replace(host.reach(), key_file="", lease="l-7")
+def leased(host: SshHost) -> SshEndpoint:
+    return replace(host.endpoint(), key_file="", lease="l-7")
 
 
 def test_a_leases_key_opens_its_machine(ssh_host: SshHost, tmp_path: Path) -> None:
-    text = (ssh_host.keys_dir / ssh_host.reach().key_file).read_text()
+    text = (ssh_host.keys_dir / ssh_host.endpoint().key_file).read_text()
     asked: list[str] = []
 
     def private_key(lease: str) -> str:
@@ -57,7 +57,7 @@ def damaged(text: str) -> str:
 def test_a_key_that_cannot_be_read_is_not_repeated(
     ssh_host: SshHost, spoil: Callable[[str], str]
 ) -> None:
-    text = spoil((ssh_host.keys_dir / ssh_host.reach().key_file).read_text())
+    text = spoil((ssh_host.keys_dir / ssh_host.endpoint().key_file).read_text())
     shell = open_shell(leased(ssh_host), keys_dir=ssh_host.keys_dir, private_key=lambda _: text)
     with pytest.raises(AuthenticationError, match="lease l-7 is no ed25519 key") as caught:
         shell.run("true")
@@ -91,7 +91,7 @@ def test_a_host_key_that_is_none_is_refused_before_connecting(
     nonsense += ["ssh-dss AAAAB3NzaC1kc3M=", key.replace("ssh-ed25519", "ssh-rsa")]
     for none in (*nonsense, short(key), long(key)):
         with pytest.raises(HostKeyError):
-            open_shell(replace(host.reach(), host_key=none), keys_dir=host.keys_dir).run("true")
+            open_shell(replace(host.endpoint(), host_key=none), keys_dir=host.keys_dir).run("true")
     assert host.log.count("Connection from") == connections
-    open_shell(host.reach(), keys_dir=host.keys_dir).run("true")
+    open_shell(host.endpoint(), keys_dir=host.keys_dir).run("true")
     assert host.log.count("Connection from") == connections + 1

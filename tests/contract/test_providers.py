@@ -13,7 +13,7 @@ from orchestrator.domain.machine import (
     Credentialed,
     CredentialsError,
     LaunchRequest,
-    LocalReach,
+    LocalEndpoint,
     Machine,
     MachineState,
     NotOfferedError,
@@ -23,7 +23,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
     QuotaError,
-    SshReach,
+    SshEndpoint,
 )
 from runners import ProviderContext, registry
 from runners.fake import FakeCloud, FakeProvider, Fault, MemoryBook
@@ -115,7 +115,7 @@ def test_another_controller_finds_and_ends_what_one_has_left(case: Case, name: s
     assert found.simulated
     assert dict(request.tags).items() <= dict(found.tags).items()
     other.terminate(found.id)
-    until(other, found, MachineState.GONE)
+    until(other, found, MachineState.TERMINATED)
     assert machines_of(case.provider) == []
     eventually(lambda: not case.left())
 
@@ -123,13 +123,13 @@ def test_another_controller_finds_and_ends_what_one_has_left(case: Case, name: s
 def test_a_machine_is_reached_given_back_and_had_again(provider: Provider, name: str) -> None:
     launched = provider.launch(ask(provider, name))
     machine = until(provider, launched, MachineState.READY)
-    assert machine.reach is not None
+    assert machine.endpoint is not None
     assert (machine.id, machine.token) == (launched.id, "t-1")
     for _ in range(2):
         provider.terminate(machine.id)
-    until(provider, machine, MachineState.GONE)
+    until(provider, machine, MachineState.TERMINATED)
     provider.terminate(machine.id)
-    assert provider.inspect(machine.id).state is MachineState.GONE
+    assert provider.inspect(machine.id).state is MachineState.TERMINATED
     assert machines_of(provider) == []
     again = provider.launch(ask(provider, name, token="t-2"))
     assert again.id != machine.id
@@ -138,7 +138,7 @@ def test_a_machine_is_reached_given_back_and_had_again(provider: Provider, name:
 
 def test_an_unknown_machine_is_gone_and_terminating_it_is_no_error(provider: Provider) -> None:
     provider.terminate("nobody-knows-it")
-    assert provider.inspect("nobody-knows-it").state is MachineState.GONE
+    assert provider.inspect("nobody-knows-it").state is MachineState.TERMINATED
 
 
 def test_traits_name_the_provider_and_its_keys(name: str) -> None:
@@ -162,7 +162,7 @@ def test_machines_are_remembered_by_the_book_alone(name: str) -> None:
     after.terminate(machine.id)
     gone = before.inspect(machine.id)
     # A machine without its token might only not be shown yet: a cell would wait a minute for it.
-    assert (gone.state, gone.token) == (MachineState.GONE, machine.token)
+    assert (gone.state, gone.token) == (MachineState.TERMINATED, machine.token)
 
 
 # local
@@ -175,7 +175,7 @@ def test_local_is_free_shared_and_ready_at_once() -> None:
     assert request.place.price_usd_per_hour == 0
     machine = provider.launch(request)
     assert machine.state is MachineState.READY
-    assert isinstance(machine.reach, LocalReach)
+    assert isinstance(machine.endpoint, LocalEndpoint)
     assert not registry.traits("local").rented
 
 
@@ -188,7 +188,7 @@ def test_a_pool_offers_every_host_to_one_cell_at_a_time() -> None:
     assert [place.name for place in places] == ["10.0.0.5:22", "10.0.0.6:22"]
     assert all(place.exclusive and place.price_usd_per_hour == 0 for place in places)
     machine = provider.launch(ask(provider, "static", place=1))
-    assert machine.reach == SshReach("10.0.0.6", "ubuntu", HOST_KEY, "id_ed25519", 22)
+    assert machine.endpoint == SshEndpoint("10.0.0.6", "ubuntu", HOST_KEY, "id_ed25519", 22)
 
 
 def test_a_host_that_is_handed_out_is_refused_to_another_token() -> None:
@@ -206,8 +206,8 @@ def test_a_host_by_ipv6_has_an_unambiguous_name() -> None:
     (place,) = provider.places(as_platform(platform))
     assert place.name == "[fd00::5]:2222"
     machine = provider.launch(LaunchRequest("t", place, as_platform(platform), {}))
-    assert isinstance(machine.reach, SshReach)
-    assert (machine.reach.address, machine.reach.port) == ("fd00::5", 2222)
+    assert isinstance(machine.endpoint, SshEndpoint)
+    assert (machine.endpoint.address, machine.endpoint.port) == ("fd00::5", 2222)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_booting_and_stopping_take_the_scripted_number_of_looks(
     cloud.terminate(machine.id)
     assert len(cloud.live()) == 1
     states = [cloud.inspect(machine.id).state for _ in range(2)]
-    assert states == [MachineState.STOPPING, MachineState.GONE]
+    assert states == [MachineState.STOPPING, MachineState.TERMINATED]
     assert cloud.live() == ()
 
 
@@ -324,7 +324,7 @@ def test_a_preempted_machine_is_gone_with_its_computer(
     machine = rent()
     cloud.preempt(machine.id)
     seen = cloud.inspect(machine.id)
-    assert (seen.state, seen.detail) == (MachineState.GONE, "preempted")
+    assert (seen.state, seen.detail) == (MachineState.TERMINATED, "preempted")
     assert cloud.computer(machine.id).dead
 
 

@@ -133,8 +133,8 @@ def test_failures_in_quarantine_stay_failures_and_are_marked(days):
     record = days.record(days.ran("failed", "failed"))
     assert record.counts == Counts(failed=2)
     assert [(q.quarantine.id, q.cell, q.state) for q in record.quarantined] == [
-        ("Q-0001", "p0", QuarantineState.STANDS),
-        ("Q-0001", "p1", QuarantineState.STANDS),
+        ("Q-0001", "p0", QuarantineState.ACTIVE),
+        ("Q-0001", "p1", QuarantineState.ACTIVE),
     ]
     days.day += 20
     late = days.record(days.ran("failed"))

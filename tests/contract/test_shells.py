@@ -15,7 +15,7 @@ import pytest
 from orchestrator.domain.machine import (
     CommandTimeoutError,
     ConnectionLostError,
-    FakeReach,
+    FakeEndpoint,
     Shell,
     ShellError,
 )
@@ -163,7 +163,7 @@ def test_closing_twice_is_harmless_and_a_later_command_works(shell: Shell) -> No
 
 def test_a_machine_in_memory_has_no_shell(tmp_path: Path) -> None:
     with pytest.raises(ShellError, match="m-1 exists in memory only"):
-        open_shell(FakeReach("m-1"), keys_dir=tmp_path)
+        open_shell(FakeEndpoint("m-1"), keys_dir=tmp_path)
 
 
 class _Endless:

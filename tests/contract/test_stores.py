@@ -13,7 +13,7 @@ from orchestrator.domain.cell import RunSpec, RunState
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
-from orchestrator.store.run_events import FeedItem
+from orchestrator.store.run_events import RunEvent
 from orchestrator.store.runs import Claim
 from tests.databases import MANIFEST, NOW, a_run, after, create, matrix, together
 
@@ -53,7 +53,7 @@ def test_what_is_not_there_is_none_or_an_error_that_names_it(stores):
     with pytest.raises(UnknownIdError, match="no run 'nothing'"):
         stores.runs.finish("nothing", Outcome.PASSED, at=NOW)
     with pytest.raises(UnknownIdError, match="no run 'nothing'"):
-        stores.feed.add("nothing", "report", {})
+        stores.run_events.add("nothing", "report", {})
 
 
 def test_runs_are_found_by_the_beginning_of_their_id(stores):
@@ -90,7 +90,7 @@ def test_cancelling_is_written_once_and_told_once(stores):
     stores.runs.request_cancel("run-1", at=after(1))
     stores.runs.request_cancel("run-1", at=after(2))
     assert stores.runs.get("run-1").cancel_requested_at == after(1)
-    assert [item.data for item in stores.feed.after("run-1", 0)] == [{"cancel": True}]
+    assert [item.data for item in stores.run_events.after("run-1", 0)] == [{"cancel": True}]
 
 
 def test_a_run_is_finished_once(stores):
@@ -107,8 +107,8 @@ def test_a_run_is_finished_once(stores):
     assert stores.runs.unfinished() == ()
     stores.runs.request_cancel("run-1", at=after(11))
     assert stores.runs.get("run-1").cancel_requested_at is None
-    last = stores.feed.after("run-1", 0)[-1]
-    assert last == FeedItem(1, "run", "", {"state": "finished", "outcome": "failed"})
+    last = stores.run_events.after("run-1", 0)[-1]
+    assert last == RunEvent(1, "run", "", {"state": "finished", "outcome": "failed"})
 
 
 def test_exactly_one_of_many_finishes_a_run(stores):
@@ -165,11 +165,11 @@ def test_the_feed_is_numbered_without_a_gap_whoever_writes(stores):
     create(stores, "run-2")
 
     def say(number: int) -> None:
-        stores.feed.add("run-1" if number % 2 else "run-2", "report", {"n": number})
+        stores.run_events.add("run-1" if number % 2 else "run-2", "report", {"n": number})
 
     together([partial(say, number) for number in range(20)])
     for run in ("run-1", "run-2"):
-        items = stores.feed.after(run, 0)
+        items = stores.run_events.after(run, 0)
         assert [item.number for item in items] == list(range(1, 11))
     assert len({item.data["n"] for item in items}) == 10
 
@@ -180,12 +180,12 @@ def test_a_watcher_who_reads_while_others_write_misses_nothing(stores):
 
     def follow() -> None:
         while len(seen) < 60:
-            items = stores.feed.after("run-1", seen[-1] if seen else 0, limit=7)
+            items = stores.run_events.after("run-1", seen[-1] if seen else 0, limit=7)
             seen.extend(item.number for item in items)
 
     def write() -> None:
         for _ in range(20):
-            stores.feed.add("run-1", "report", {})
+            stores.run_events.add("run-1", "report", {})
 
     together([follow, write, write, write])
     assert seen == list(range(1, 61))
@@ -194,10 +194,10 @@ def test_a_watcher_who_reads_while_others_write_misses_nothing(stores):
 def test_the_feed_is_read_from_a_number_on(stores):
     create(stores)
     for number in range(5):
-        stores.feed.add("run-1", "report", {"n": number})
-    assert [item.number for item in stores.feed.after("run-1", 2)] == [3, 4, 5]
-    assert [item.number for item in stores.feed.after("run-1", 2, limit=2)] == [3, 4]
-    assert stores.feed.after("run-1", 5) == []
+        stores.run_events.add("run-1", "report", {"n": number})
+    assert [item.number for item in stores.run_events.after("run-1", 2)] == [3, 4, 5]
+    assert [item.number for item in stores.run_events.after("run-1", 2, limit=2)] == [3, 4]
+    assert stores.run_events.after("run-1", 5) == []
 
 
 json_values = st.recursive(
@@ -213,7 +213,7 @@ json_values = st.recursive(
 @given(data=st.dictionaries(st.text(max_size=8), json_values, max_size=4))
 def test_any_document_without_nul_comes_back(stores, data):
     create(stores)
-    stores.feed.add("run-1", "report", data)
-    items = stores.feed.after("run-1", 0, limit=100_000)
+    stores.run_events.add("run-1", "report", data)
+    items = stores.run_events.after("run-1", 0, limit=100_000)
     if "\\u0000" not in repr(data) and "\\x00" not in repr(data):
         assert items[-1].data == data

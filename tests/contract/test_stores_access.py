@@ -8,7 +8,13 @@ from functools import partial
 import pytest
 from sqlalchemy import update
 
-from orchestrator.domain.machine import FakeReach, LocalReach, Machine, MachineState, SshReach
+from orchestrator.domain.machine import (
+    FakeEndpoint,
+    LocalEndpoint,
+    Machine,
+    MachineState,
+    SshEndpoint,
+)
 from orchestrator.domain.person import Scope
 from orchestrator.store.database import open_database
 from orchestrator.store.payloads import StoredPayload
@@ -130,9 +136,9 @@ def test_a_controller_that_was_never_heard_of_is_dead(stores):
     "machine",
     [
         Machine("m", "token", MachineState.BOOTING, None, "on its way"),
-        Machine("m", "token", MachineState.READY, LocalReach("here")),
-        Machine("m", "token", MachineState.READY, SshReach("::1", "u", "ssh-ed25519 A", "k")),
-        Machine("m", "token", MachineState.READY, FakeReach("m")),
+        Machine("m", "token", MachineState.READY, LocalEndpoint("here")),
+        Machine("m", "token", MachineState.READY, SshEndpoint("::1", "u", "ssh-ed25519 A", "k")),
+        Machine("m", "token", MachineState.READY, FakeEndpoint("m")),
         Machine(
             "us-east-1/i-1",
             "token",
@@ -147,28 +153,28 @@ def test_a_controller_that_was_never_heard_of_is_dead(stores):
 )
 @ON_SQLITE
 def test_a_machine_comes_back(stores, machine):
-    stores.machines.write("fake", machine)
-    assert stores.machines.read("fake", machine.id) == machine
-    assert stores.machines.read("static", machine.id) is None
+    stores.static_hosts.write("fake", machine)
+    assert stores.static_hosts.read("fake", machine.id) == machine
+    assert stores.static_hosts.read("static", machine.id) is None
 
 
 def test_a_machine_that_an_older_version_stored_comes_back(database, stores):
-    older = '{"id":"m","token":"t","state":"ready","reach":null,"detail":"","ended":""}'
+    older = '{"id":"m","token":"t","state":"ready","endpoint":null,"detail":"","ended":""}'
     with database.sessions.write() as session:
         session.connection().exec_driver_sql(
-            f"INSERT INTO machine (provider, id, machine) VALUES ('fake', 'm', '{older}')"
+            f"INSERT INTO static_host (provider, id, machine) VALUES ('fake', 'm', '{older}')"
         )
-    assert stores.machines.read("fake", "m") == Machine("m", "t", MachineState.READY)
+    assert stores.static_hosts.read("fake", "m") == Machine("m", "t", MachineState.READY)
 
 
 def test_machines_are_replaced_listed_and_erased(stores):
     machine = Machine("m", "token", MachineState.BOOTING)
     other = Machine("a", "token", MachineState.READY)
     for one in (machine, other, replace(machine, state=MachineState.READY)):
-        stores.machines.write("fake", one)
-    stores.machines.write("static", machine)
-    assert stores.machines.pages("fake") == (other, replace(machine, state=MachineState.READY))
+        stores.static_hosts.write("fake", one)
+    stores.static_hosts.write("static", machine)
+    assert stores.static_hosts.pages("fake") == (other, replace(machine, state=MachineState.READY))
     for _ in range(2):
-        stores.machines.erase("fake", "m")
-    assert stores.machines.pages("fake") == (other,)
-    assert stores.machines.pages("static") == (machine,)
+        stores.static_hosts.erase("fake", "m")
+    assert stores.static_hosts.pages("fake") == (other,)
+    assert stores.static_hosts.pages("static") == (machine,)

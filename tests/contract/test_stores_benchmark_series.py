@@ -23,7 +23,7 @@ def ran(stores, run_id: str, *samples: float, cell: int = 0, **more: object) -> 
 
 
 def found(stores, *, job: str = "moe", metric: str = "tokens_per_s", product=None, runs: int = 10):
-    return stores.series.of_benchmark(job, metric, product=product, runs=runs)
+    return stores.benchmark_series.of_benchmark(job, metric, product=product, runs=runs)
 
 
 def test_each_run_s_metric_is_found_in_the_order_of_the_runs(stores):
@@ -52,7 +52,7 @@ def test_other_jobs_and_other_metrics_are_not_meant(stores):
 
 def test_of_a_job_that_was_tried_again_the_last_attempt_counts(stores):
     cell_id = ran(stores, "run-1", 1.0)
-    stores.cells.reach(cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.enter(cell_id, CellState.RELEASING, at=NOW)
     stores.cells.requeue(f"{cell_id}-1", Cause(Outcome.ERRORED, "lost"), at=NOW)
     again = Agent(stores, attempt(stores, cell_id, 2))
     assert again.send(again.line("phase", "moe", name="started"), measures(again, 2.0))

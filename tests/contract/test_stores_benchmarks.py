@@ -7,7 +7,7 @@ from sqlalchemy import delete
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.tables import BenchmarkPointRow, CellMeasuredRow
+from orchestrator.store.tables import BenchmarkPointRow, CellBenchmarkSummaryRow
 from tests.databases import NOW, Agent, after, attempt, create, lease
 
 PRODUCT = "proof"
@@ -21,9 +21,9 @@ def measures(agent: Agent, *samples: float, name: str = "speed", **more: object)
 
 def conclude(stores, cell_id: str) -> None:
     for state in (CellState.BOOTING, CellState.PREPARING, CellState.RUNNING):
-        stores.cells.reach(cell_id, state, at=NOW)
+        stores.cells.enter(cell_id, state, at=NOW)
     for state in (CellState.COLLECTING, CellState.RELEASING):
-        stores.cells.reach(cell_id, state, at=NOW)
+        stores.cells.enter(cell_id, state, at=NOW)
     stores.cells.conclude(cell_id, Cause(Outcome.PASSED, ""), at=NOW)
 
 
@@ -121,7 +121,7 @@ def test_of_a_job_that_was_tried_again_the_last_attempt_counts(stores):
     cell_id = create(stores, "run-1")[0]
     first = Agent(stores, attempt(stores, cell_id))
     assert first.send(measures(first, 1.0))
-    stores.cells.reach(cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.enter(cell_id, CellState.RELEASING, at=NOW)
     stores.cells.requeue(f"{cell_id}-1", Cause(Outcome.ERRORED, "lost"), at=NOW)
     again = Agent(stores, attempt(stores, cell_id, 2))
     assert again.send(again.line("phase", "moe", name="started"), measures(again, 2.0))
@@ -188,7 +188,7 @@ def test_two_cells_are_set_beside_each_other(stores):
 def test_what_was_stored_before_there_were_points_is_rolled_up_later(stores, database):
     ran(stores, "run-1", 1.0)
     with database.sessions.write() as session:
-        for table in (CellMeasuredRow, BenchmarkPointRow):
+        for table in (CellBenchmarkSummaryRow, BenchmarkPointRow):
             session.execute(delete(table))
     assert overview(stores).series == {}
     assert stores.benchmarks.roll_up(limit=10) == 1

@@ -49,7 +49,7 @@ def test_admitting_opens_an_attempt(stores):
     assert stores.cells.get(cell_id).state is CellState.PLACING
     assert stores.cells.attempts(cell_id) == [Attempt("a1", cell_id, 1, after(1))]
     assert stores.cells.transitions(cell_id) == [Transition(after(1), 1, "queued", "placing")]
-    assert [i.data for i in stores.feed.after("run-1", 0)] == [{"state": "placing"}]
+    assert [i.data for i in stores.run_events.after("run-1", 0)] == [{"state": "placing"}]
 
 
 def test_a_look_begins_with_everything_that_is_stored(stores):
@@ -77,7 +77,7 @@ def test_admitting_the_same_attempt_again_changes_nothing(stores):
     for _ in range(2):
         assert stores.cells.admit(cell_id, "a1", max_parallel=1, at=NOW)
     assert len(stores.cells.attempts(cell_id)) == 1
-    assert len(stores.feed.after("run-1", 0)) == 1
+    assert len(stores.run_events.after("run-1", 0)) == 1
 
 
 def test_a_cell_at_work_gets_no_second_attempt(stores):
@@ -91,7 +91,7 @@ def test_a_cell_between_placing_and_releasing_takes_a_place(stores):
     first, second = create(stores)
     attempt(stores, first)
     for state in STATES[1:-1]:
-        assert stores.cells.reach(first, state, at=NOW).state is state
+        assert stores.cells.enter(first, state, at=NOW).state is state
         assert stores.cells.admit(second, "b", max_parallel=1, at=NOW) is False, state
     assert stores.cells.admit(second, "b", max_parallel=2, at=NOW) is True
 
@@ -110,26 +110,26 @@ def test_a_state_is_reached_once(stores):
     cell_id, _ = create(stores)
     attempt(stores, cell_id)
     for second in (1, 2):
-        cell = stores.cells.reach(cell_id, CellState.BOOTING, at=after(second), reason="a place")
+        cell = stores.cells.enter(cell_id, CellState.BOOTING, at=after(second), reason="a place")
     assert (cell.state, cell.entered_at) == (CellState.BOOTING, after(1))
     assert stores.cells.transitions(cell_id)[1:] == [
         Transition(after(1), 1, "placing", "booting", "a place")
     ]
-    assert len(stores.feed.after("run-1", 0)) == 2
+    assert len(stores.run_events.after("run-1", 0)) == 2
 
 
 def test_a_state_that_is_past_stays_past(stores):
     cell_id, _ = create(stores)
     attempt(stores, cell_id)
     advance(stores, cell_id, CellState.COLLECTING)
-    assert stores.cells.reach(cell_id, CellState.BOOTING, at=NOW).state is CellState.COLLECTING
+    assert stores.cells.enter(cell_id, CellState.BOOTING, at=NOW).state is CellState.COLLECTING
 
 
 def test_a_step_that_the_table_does_not_have_changes_nothing(stores):
     cell_id, _ = create(stores)
     attempt(stores, cell_id)
     with pytest.raises(IllegalTransitionError):
-        stores.cells.reach(cell_id, CellState.RUNNING, at=NOW)
+        stores.cells.enter(cell_id, CellState.RUNNING, at=NOW)
     assert stores.cells.get(cell_id).state is CellState.PLACING
     assert len(stores.cells.transitions(cell_id)) == 1
 
@@ -137,7 +137,7 @@ def test_a_step_that_the_table_does_not_have_changes_nothing(stores):
 def test_many_who_reach_a_state_at_once_make_one_transition(stores):
     cell_id, _ = create(stores)
     attempt(stores, cell_id)
-    together([partial(stores.cells.reach, cell_id, CellState.BOOTING, at=NOW)] * 6)
+    together([partial(stores.cells.enter, cell_id, CellState.BOOTING, at=NOW)] * 6)
     assert len(stores.cells.transitions(cell_id)) == 2
 
 
@@ -145,7 +145,7 @@ def test_a_requeued_cell_waits_for_its_next_attempt(stores):
     cell_id, _ = create(stores)
     first = attempt(stores, cell_id)
     stores.cells.blame(first, LOST)
-    stores.cells.reach(cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.enter(cell_id, CellState.RELEASING, at=NOW)
     for _ in range(2):
         stores.cells.requeue(first, LOST, at=after(5))
     cell = stores.cells.get(cell_id)
@@ -155,7 +155,7 @@ def test_a_requeued_cell_waits_for_its_next_attempt(stores):
     assert stores.cells.admit(cell_id, first, max_parallel=9, at=NOW) is False
     assert stores.cells.admit(cell_id, "next", max_parallel=9, at=NOW) is True
     assert [a.number for a in stores.cells.attempts(cell_id)] == [1, 2]
-    steps = [(t.attempt, t.origin, t.target) for t in stores.cells.transitions(cell_id)]
+    steps = [(t.attempt, t.from_state, t.to_state) for t in stores.cells.transitions(cell_id)]
     assert steps[-2:] == [(1, "releasing", "queued"), (2, "queued", "placing")]
 
 
@@ -170,7 +170,7 @@ def test_requeueing_needs_the_machine_to_be_gone(stores):
 def test_a_cell_is_concluded_once(stores):
     cell_id, other = create(stores)
     first = attempt(stores, cell_id)
-    stores.cells.reach(cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.enter(cell_id, CellState.RELEASING, at=NOW)
     stores.cells.conclude(cell_id, LOST, at=after(7))
     stores.cells.conclude(cell_id, PASSED, at=after(8))
     cell = stores.cells.get(cell_id)
@@ -185,7 +185,7 @@ def test_a_cell_is_concluded_once(stores):
         after(7),
     )
     assert stores.cells.attempt(first).cause is None
-    assert stores.feed.after("run-1", 0)[-1].data == {"state": "done", "outcome": "errored"}
+    assert stores.run_events.after("run-1", 0)[-1].data == {"state": "done", "outcome": "errored"}
     assert stores.cells.unfinished() == (other,)
 
 
@@ -219,7 +219,7 @@ def test_a_cell_with_a_machine_is_not_concluded(stores):
 def test_many_who_conclude_at_once_conclude_once(stores):
     cell_id, _ = create(stores)
     attempt(stores, cell_id)
-    stores.cells.reach(cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.enter(cell_id, CellState.RELEASING, at=NOW)
     together([partial(stores.cells.conclude, cell_id, PASSED, at=NOW)] * 6)
     assert len(stores.cells.transitions(cell_id)) == 3
 
@@ -257,7 +257,7 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(database, platform
         partial(stores.runs.page, limit=50, before=None),
         partial(stores.results.tally, cells[0]),
         partial(stores.results.tests, cells[0]),
-        partial(stores.feed.after, "run-1", 0),
+        partial(stores.run_events.after, "run-1", 0),
     ):
         asked.clear()
         assert ask()

@@ -19,12 +19,12 @@ SPAN = (NOW - timedelta(days=1), NOW + timedelta(days=9))
 
 
 def test_an_empty_ledger_came_to_nothing(stores):
-    assert stores.bills.accounts(*SPAN) == []
-    assert stores.bills.runs(*SPAN, limit=5) == []
-    assert stores.bills.phases(*SPAN) == []
-    assert stores.bills.refusals(*SPAN, limit=5) == []
-    assert stores.bills.of_runs(["run-1"]) == {}
-    assert stores.bills.simulated_usd(*SPAN) == 0
+    assert stores.costs.accounts(*SPAN) == []
+    assert stores.costs.runs(*SPAN, limit=5) == []
+    assert stores.costs.phases(*SPAN) == []
+    assert stores.costs.refusals(*SPAN, limit=5) == []
+    assert stores.costs.of_runs(["run-1"]) == {}
+    assert stores.costs.simulated_usd(*SPAN) == 0
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_money_is_summed_exactly(stores):
         (Dimension.PLATFORM, [("p0", 3, "4.0003")]),
         (Dimension.VERSION, [("lib 1.10", 3, "4.0003")]),
     ):
-        sums = _by(by, stores.bills.accounts(*SPAN))
+        sums = _by(by, stores.costs.accounts(*SPAN))
         assert [(key, one.machines, str(one.usd)) for key, one in sums] == found
         for _, one in sums:
             assert one.seconds == pytest.approx(1000 * one.machines, abs=0.01)
@@ -52,7 +52,7 @@ def test_money_is_summed_exactly(stores):
 
 @pytest.mark.usefixtures("three")
 def test_a_span_begins_and_ends(stores):
-    (one,) = stores.bills.accounts(NOW, NOW + timedelta(days=2))
+    (one,) = stores.costs.accounts(NOW, NOW + timedelta(days=2))
     assert (one.day, one.platform, one.provider, one.version) == (
         "2026-03-01",
         "p0",
@@ -63,14 +63,14 @@ def test_a_span_begins_and_ends(stores):
 
 @pytest.mark.usefixtures("three")
 def test_runs_come_dearest_first_and_page_by_page(stores):
-    found = stores.bills.runs(*SPAN, limit=2)
+    found = stores.costs.runs(*SPAN, limit=2)
     assert [(one.run, str(one.sum.usd)) for one in found] == [("run-3", "3"), ("run-1", "1.0001")]
     first = found[0]
     assert (first.matrix, first.subject, first.version) == ("nightly", "lib", "1.10")
     assert (first.state, first.outcome) == (RunState.RUNNING, None)
     assert first.sum.seconds == pytest.approx(1000, abs=0.01)
-    assert [one.run for one in stores.bills.runs(*SPAN, limit=2, skip=2)] == ["run-2"]
-    assert stores.bills.of_runs(["run-1", "run-3", "nope"]) == {
+    assert [one.run for one in stores.costs.runs(*SPAN, limit=2, skip=2)] == ["run-2"]
+    assert stores.costs.of_runs(["run-1", "run-3", "nope"]) == {
         "run-1": Decimal("1.0001"),
         "run-3": Decimal(3),
     }
@@ -90,14 +90,14 @@ def test_what_is_not_settled_refused_or_not_real_does_not_count(stores):
     live(stores, simulated, "simulated")
     stores.leases.note("simulated", {}, simulated=True)
     settle(stores, "simulated", "7", at=after(1050))
-    (one,) = stores.bills.accounts(*SPAN)
+    (one,) = stores.costs.accounts(*SPAN)
     assert (one.provider, one.sum.machines, one.sum.usd) == ("static", 1, 0)
-    assert stores.bills.runs(*SPAN, limit=9) == []
-    assert stores.bills.simulated_usd(*SPAN) == 7
+    assert stores.costs.runs(*SPAN, limit=9) == []
+    assert stores.costs.simulated_usd(*SPAN) == 7
 
 
 def phases(stores):
-    found = stores.bills.phases(*SPAN)
+    found = stores.costs.phases(*SPAN)
     assert {one.platform for one in found} == {"p0"}
     return {one.phase: (round(one.seconds), one.usd) for one in found if one.seconds}
 
@@ -125,7 +125,7 @@ def test_waiting_for_an_order_is_not_paid(stores):
     stores.leases.note("l-1", {"ordered_at": after(200).isoformat()}, simulated=False)
     live(stores, cell, "l-1")
     settle(stores, "l-1", "1", at=after(1200))
-    (one,) = stores.bills.accounts(*SPAN)
+    (one,) = stores.costs.accounts(*SPAN)
     assert one.sum.seconds == pytest.approx(1000, abs=0.01)
     found = phases(stores)
     assert found[CellState.BOOTING][0] == 100
@@ -151,13 +151,13 @@ def test_refusals_are_counted_by_place_and_reason(stores):
     for number, (cell, words) in enumerate(zip(cells, said, strict=True)):
         rent(stores, cell, f"l-{number}")
         settle(stores, f"l-{number}", "0", at=after(60 + number), refusal=words)
-    found = stores.bills.refusals(*SPAN, limit=2)
+    found = stores.costs.refusals(*SPAN, limit=2)
     place = ("aws", "us-east-1/us-east-1a")
     assert found[0] == Refusals(*place, "capacity", 2, after(61), "capacity: none at all")
-    assert [one.reason for one in stores.bills.refusals(*SPAN, limit=9)] == [
+    assert [one.reason for one in stores.costs.refusals(*SPAN, limit=9)] == [
         "capacity",
         "quota",
         "broken",
     ]
     assert len(found) == 2
-    assert stores.bills.refusals(after(900), after(901), limit=9) == []
+    assert stores.costs.refusals(after(900), after(901), limit=9) == []

@@ -195,7 +195,7 @@ def test_reused_evidence_is_compared_where_it_is(stores):
     stores.leases.note("l1", {"image_id": "ami-1"}, simulated=False)
     again = create(stores, "run-2")[0]
     reuse = Reuse(job="unit", why="the same", run="run-1", cell=first, at=NOW)
-    stores.proofs.decide(again, [reuse], at=NOW)
+    stores.reusable_results.decide(again, [reuse], at=NOW)
     assert told(stores, (first, again)) == {(0, "same"): 2}
 
 
@@ -224,7 +224,7 @@ def test_evidence_of_a_job_that_is_reused_on_one_side_only_stands_beside_the_oth
     first = went(stores, "run-1", a="passed", b="failed")
     again = create(stores, "run-2")[0]
     reuse = Reuse(job="unit", why="the same", run="run-1", cell=first, at=NOW)
-    stores.proofs.decide(again, [reuse], at=NOW)
+    stores.reusable_results.decide(again, [reuse], at=NOW)
     now = went(stores, "run-3", a="failed", b="passed")
     assert told(stores, (again, now)) == {(0, "new_failure"): 1, (0, "fixed"): 1}
     assert told(stores, (now, again), (first, now)) == {
@@ -238,5 +238,5 @@ def test_evidence_of_a_job_that_is_reused_on_one_side_only_stands_beside_the_oth
 def test_a_cell_without_results_has_lost_them_all(stores):
     pair = went(stores, "run-1", a="passed"), create(stores, "run-2")[0]
     stores.cells.admit(pair[1], "x", max_parallel=9, at=NOW)
-    stores.cells.reach(pair[1], CellState.RELEASING, at=NOW)
+    stores.cells.enter(pair[1], CellState.RELEASING, at=NOW)
     assert told(stores, pair) == {(0, "gone"): 1}

@@ -70,7 +70,7 @@ def test_failures_of_many_runs_are_gathered_where_they_are_stored(world, context
         world.run({"a": SHAPES, "b": SHAPES, "c": ""}, {"a": DISK})
     review = reviewed(context, runs=2)
     (big, small) = review.kinds
-    assert (big.count, big.platforms, big.standing) == (4, ("p0",), TriageStatus.NEW)
+    assert (big.count, big.platforms, big.status) == (4, ("p0",), TriageStatus.NEW)
     assert (small.count, small.platforms, small.jobs) == (2, ("p1",), ("unit",))
     assert (review.runs, review.platforms, review.versions) == (2, ("p0", "p1"), ("1.10",))
     assert sorted(big.tests.values()) == [2, 2]
@@ -97,19 +97,19 @@ def test_the_beginning_is_known_beyond_what_is_looked_at(world, context, stores)
     context.clock.at = after(20 * DAY)
     (kind,) = reviewed(context, runs=1).kinds
     assert (kind.runs, kind.first_seen, kind.last_seen) == (1, NOW, after(2 * DAY))
-    assert kind.standing is TriageStatus.UNOWNED, "it has been there for longer than a week"
+    assert kind.status is TriageStatus.UNOWNED, "it has been there for longer than a week"
     name = kind.signature.id
     assert stores.failures.spans([name, "s1-none"]) == {name: (NOW, after(2 * DAY))}
     assert stores.failures.spans([]) == {}
-    assert stores.kinds.named([name, "s1-none"]) == {name: kind.signature}
+    assert stores.failure_groups.named([name, "s1-none"]) == {name: kind.signature}
 
 
 def test_nothing_of_nothing(stores):
-    assert stores.kinds.window([]) == Window(groups=[])
-    assert stores.kinds.failing([]) == []
-    assert stores.kinds.judged([], []) == []
-    assert stores.kinds.places("s1-none", limit=5).items == []
-    assert stores.kinds.tests([10**6]) == {}
+    assert stores.failure_groups.window([]) == Window(groups=[])
+    assert stores.failure_groups.failing([]) == []
+    assert stores.failure_groups.judged([], []) == []
+    assert stores.failure_groups.places("s1-none", limit=5).items == []
+    assert stores.failure_groups.tests([10**6]) == {}
 
 
 @ON_SQLITE
@@ -151,27 +151,25 @@ def test_known_issues_explain_and_lapse(world, context):
     world.run({"a": SHAPES}, {"a": SHAPES})
     here = issue(context, scope=IssueScope(platforms=("p0",)))
     (kind,) = reviewed(context).kinds
-    assert (kind.standing, kind.answering.tolerated) == (TriageStatus.NEW, 1), (
-        "in one of two places"
-    )
+    assert (kind.status, kind.answering.tolerated) == (TriageStatus.NEW, 1), "in one of two places"
     there = issue(context, scope=IssueScope(platforms=("p1",)))
     (kind,) = reviewed(context).kinds
-    assert (kind.standing, kind.answering.issues) == (TriageStatus.KNOWN, (here, there))
+    assert (kind.status, kind.answering.issues) == (TriageStatus.KNOWN, (here, there))
     assert kind.answering.owners == ("ops-team",)
     context.clock.at = NOW + timedelta(days=60)
     (kind,) = reviewed(context).kinds
-    assert (kind.standing, kind.answering.over) == (TriageStatus.LAPSED, (here, there))
+    assert (kind.status, kind.answering.over) == (TriageStatus.LAPSED, (here, there))
 
 
 def test_an_issue_that_asks_for_a_package_explains_only_where_it_is(world, context):
     asks = IssueScope(requires_package="transformer_engine>=2")
     issue(context, scope=asks)
     world.run({"a": SHAPES}, packages={"transformer-engine": "1.9"})
-    assert reviewed(context).kinds[0].standing is TriageStatus.NEW
+    assert reviewed(context).kinds[0].status is TriageStatus.NEW
     (shown,) = list_issues(context, "proof", runs=20).issues
-    assert shown.standing is IssueStatus.UNTRIED
+    assert shown.status is IssueStatus.UNTRIED
     world.run({"a": SHAPES}, packages={"transformer-engine": "2.1"})
-    assert reviewed(context, runs=1).kinds[0].standing is TriageStatus.KNOWN
+    assert reviewed(context, runs=1).kinds[0].status is TriageStatus.KNOWN
 
 
 @ON_SQLITE
@@ -186,10 +184,10 @@ def test_a_quarantine_answers_where_it_covers_every_place(world, context):
         "author": Person("me", "t-1"),
     }
     first = add_quarantine(context, NewQuarantine(**new, platforms=("p0",)))
-    assert reviewed(context).kinds[0].standing is TriageStatus.NEW
+    assert reviewed(context).kinds[0].status is TriageStatus.NEW
     other = add_quarantine(context, NewQuarantine(**new, platforms=("p1",)))
     (kind,) = reviewed(context).kinds
-    assert (kind.standing, kind.answering.quarantines) == (TriageStatus.QUARANTINED, (first, other))
+    assert (kind.status, kind.answering.quarantines) == (TriageStatus.QUARANTINED, (first, other))
 
 
 @ON_SQLITE
@@ -206,7 +204,7 @@ def test_known_issues_are_held_against_the_newest_runs(world, context):
     }
     context.stores.known_issues.end(known["ended"].id, at=NOW, by="me")
     shown = {one.issue.id: one for one in list_issues(context, "proof", runs=20).issues}
-    assert {word: shown[one.id].standing for word, one in known.items()} == {
+    assert {word: shown[one.id].status for word, one in known.items()} == {
         word: IssueStatus(word) for word in known
     }
     active = shown[known["active"].id]
@@ -220,7 +218,7 @@ def test_an_issue_of_a_job_that_did_not_run_is_not_stale(world, context):
     world.run({"a": ""})
     issue(context, scope=IssueScope(jobs=("demo",)))
     issue(context, scope=IssueScope(jobs=("unit",)))
-    standings = {one.standing for one in list_issues(context, "proof", runs=20).issues}
+    standings = {one.status for one in list_issues(context, "proof", runs=20).issues}
     assert standings == {IssueStatus.UNTRIED, IssueStatus.STALE}
 
 
@@ -292,7 +290,7 @@ def test_quarantines_tell_what_they_excuse_and_who_may_return(world, context):
         world.run({"a": raised})
     context.clock.at = after(4 * DAY)
     (shown,) = list_flaky(context, "proof", runs=20).quarantines
-    assert (shown.quarantine, shown.state, shown.excused, shown.passes) == (held, "stands", 1, 2)
+    assert (shown.quarantine, shown.state, shown.excused, shown.passes) == (held, "active", 1, 2)
     context.stores.quarantines.end(held.id, at=after(4 * DAY), by="me")
     (shown,) = list_flaky(context, "proof", runs=20).quarantines
     assert (shown.state, shown.excused) == ("ended", 1)
@@ -301,17 +299,17 @@ def test_quarantines_tell_what_they_excuse_and_who_may_return(world, context):
 def test_where_tests_passed_and_failed_is_told_in_few_rows(world, stores):
     world.run({"a": "", "b": RETRIED}, {"a": SHAPES})
     world.run({"a": ""}, {"a": ""})
-    cells = stores.kinds.cells("proof", runs=9).cells
-    (a, b) = stores.kinds.find_tests("proof", ["a", "b", "none"])
-    judged = stores.kinds.judged([a.id, b.id], cells)
+    cells = stores.failure_groups.cells("proof", runs=9).cells
+    (a, b) = stores.failure_groups.find_tests("proof", ["a", "b", "none"])
+    judged = stores.failure_groups.judged([a.id, b.id], cells)
     told = {(one.test_id, one.outcome): len(one.cells) for one in judged}
     assert told == {
         (a.id, TestOutcome.PASSED): 3,
         (a.id, TestOutcome.FAILED): 1,
         (b.id, TestOutcome.PASSED): 1,
     }
-    (tried,) = stores.kinds.tried(cells)
+    (tried,) = stores.failure_groups.tried(cells)
     assert (tried.test_id, tried.earlier) == (b.id, (TestOutcome.FAILED,))
-    suites = stores.kinds.suites(cells)
+    suites = stores.failure_groups.suites(cells)
     assert set(suites.values()) == {frozenset({"unit"})}
-    assert stores.kinds.find_tests("other", ["a"]) == []
+    assert stores.failure_groups.find_tests("other", ["a"]) == []

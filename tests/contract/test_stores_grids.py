@@ -45,13 +45,13 @@ def nights(stores, *of_nights, version="1.{}", **more):
         done(stores, cells[0], *lines)
 
 
-def grid(stores, *, limit=50, after=None, standing=None, cells=30, **wanted):
-    asked = GridFilter(tests=TestsWanted(**wanted), limit=limit, after=after, standing=standing)
+def grid(stores, *, limit=50, after=None, group=None, cells=30, **wanted):
+    asked = GridFilter(tests=TestsWanted(**wanted), limit=limit, after=after, group=group)
     return grid_of_cells(stores, "proof", "p0", asked, cells=cells)
 
 
 def told(found):
-    return [(row.test.nodeid, row.standing.value) for row in found.rows]
+    return [(row.test.nodeid, row.group.value) for row in found.rows]
 
 
 def test_what_fails_now_comes_first_then_what_is_flaky_then_the_rest_by_name(stores):
@@ -70,7 +70,7 @@ def test_what_fails_now_comes_first_then_what_is_flaky_then_the_rest_by_name(sto
         ("t.py::z", "steady"),
     ]
     assert [cell.run for cell in found.cells] == ["run-2", "run-1", "run-0"]
-    assert found.standings == {GridGroup.FAILING: 1, GridGroup.FLAKY: 1}
+    assert found.groups == {GridGroup.FAILING: 1, GridGroup.FLAKY: 1}
     marks = found.rows[1].marks
     assert [marks[cell.number].outcome.word for cell in found.cells] == [
         "passed",
@@ -103,8 +103,8 @@ def test_only_what_is_asked_for_is_shown(stores):
         "t.py::linear_a"
     ]
     assert [name for name, _ in told(grid(stores, words=["0%_"]))] == ["t.py::50%_a"]
-    assert told(grid(stores, standing=GridGroup.FAILING)) == [("t.py::conv_a", "failing")]
-    assert len(told(grid(stores, standing=GridGroup.STEADY))) == 3
+    assert told(grid(stores, group=GridGroup.FAILING)) == [("t.py::conv_a", "failing")]
+    assert len(told(grid(stores, group=GridGroup.STEADY))) == 3
     assert told(grid(stores, job="other")) == []
     assert stores.grids.jobs("proof") == ["unit"]
 
@@ -126,7 +126,7 @@ def test_a_live_cell_is_the_first_column_and_its_failures_are_now(stores):
     found = grid(stores)
     assert [cell.is_done for cell in found.cells] == [False, True]
     assert told(found)[0] == ("t.py::b", "failing")
-    assert found.standings == {GridGroup.FAILING: 1}
+    assert found.groups == {GridGroup.FAILING: 1}
 
 
 def test_failures_of_one_signature_share_a_letter(stores):

@@ -86,14 +86,14 @@ def test_ten_failures_of_one_kind_are_one_cluster(stores, context):
     ran(stores, *TEN, passes("tests/test_a.py::fine"))
     ran(stores, fails("a", TPU_TRAINING), fails("b", TPU_DEVICE), cell=1)
     record = describe_run(stores, "run-1", at=NOW)
-    assert [cluster.count for cluster in record.clusters] == [10, 1, 1]
-    first = record.clusters[0]
+    assert [group.count for group in record.failure_groups] == [10, 1, 1]
+    first = record.failure_groups[0]
     assert first.signature.frame == "fp8_training_engine.to_te_recipe"
     assert (first.platforms, first.cells, first.versions) == (("p0",), ("p0",), ("1.10",))
     assert len(first.tests) == 10
     assert (first.first_seen, first.last_seen) == (NOW, NOW)
     assert record.counts.failed == 12
-    assert [one.count for one in review_run(context, "run-1").clusters] == [10, 1, 1]
+    assert [one.count for one in review_run(context, "run-1").failure_groups] == [10, 1, 1]
     assert stores.failures.get(first.signature.id) == first.signature
     assert stores.failures.get("s0-none") is None
 
@@ -102,14 +102,14 @@ def test_a_product_is_looked_at_over_its_newest_runs(stores, context):
     for number in (1, 2, 3):
         ran(stores, fails("a", TPU_TRAINING), run_id=f"run-{number}")
     review = review_failures(context, product="proof", runs=2)
-    (cluster,) = review.clusters
-    assert (review.runs, cluster.count, cluster.runs) == (2, 2, 2)
-    assert (review.is_cut, review_failures(context, product="other", runs=9).clusters) == (
+    (group,) = review.failure_groups
+    assert (review.runs, group.count, group.runs) == (2, 2, 2)
+    assert (review.is_cut, review_failures(context, product="other", runs=9).failure_groups) == (
         False,
         (),
     )
-    spans = stores.failures.spans([cluster.signature.id, "s1-none"])
-    assert spans == {cluster.signature.id: (NOW, NOW)}
+    spans = stores.failures.spans([group.signature.id, "s1-none"])
+    assert spans == {group.signature.id: (NOW, NOW)}
 
 
 def test_only_what_is_final_and_failed_is_gathered(stores):
@@ -120,7 +120,7 @@ def test_only_what_is_final_and_failed_is_gathered(stores):
         ),
         passes("b"),
     )
-    assert describe_run(stores, "run-1", at=NOW).clusters == ()
+    assert describe_run(stores, "run-1", at=NOW).failure_groups == ()
     stores.evidence.settle(cell_id, ())
     assert stores.failures.of_run("run-1") == []
 
@@ -142,14 +142,14 @@ def test_the_signature_goes_with_the_words_that_stand(stores):
 
 def test_signatures_of_another_version_are_made_anew(stores, database):
     ran(stores, *TEN, fails("x", TPU_DEVICE), passes("y"))
-    (big, small) = describe_run(stores, "run-1", at=NOW).clusters
+    (big, small) = describe_run(stores, "run-1", at=NOW).failure_groups
     with database.sessions.write() as session:
         session.execute(text("INSERT INTO signature VALUES ('s0-a', 0, 'unknown', '', '', '')"))
         session.execute(text("UPDATE test_result SET signature = 's0-a' WHERE outcome = 6"))
         last = "(SELECT max(id) FROM test_case WHERE nodeid = 'x')"
         session.execute(text(f"UPDATE test_result SET signature = NULL WHERE test_id = {last}"))
-    assert [stores.failures.recluster(limit=4) for _ in range(4)] == [4, 4, 3, 0]
-    assert describe_run(stores, "run-1", at=NOW).clusters == (big, small)
+    assert [stores.failures.regroup(limit=4) for _ in range(4)] == [4, 4, 3, 0]
+    assert describe_run(stores, "run-1", at=NOW).failure_groups == (big, small)
     assert stores.failures.heirs(["s0-a", "s1-b"]) == {"s0-a": frozenset({big.signature.id})}
 
 
@@ -157,9 +157,9 @@ def test_many_may_recluster_at_once(stores, database):
     ran(stores, *TEN)
     with database.sessions.write() as session:
         session.execute(text("UPDATE test_result SET signature = NULL"))
-    together([lambda: stores.failures.recluster(limit=100)] * 3)
-    assert stores.failures.recluster(limit=100) == 0
-    assert [cluster.count for cluster in describe_run(stores, "run-1", at=NOW).clusters] == [10]
+    together([lambda: stores.failures.regroup(limit=100)] * 3)
+    assert stores.failures.regroup(limit=100) == 0
+    assert [group.count for group in describe_run(stores, "run-1", at=NOW).failure_groups] == [10]
 
 
 def test_two_who_meet_the_same_failure_at_once_do_not_wait_in_a_circle(stores):
@@ -172,8 +172,8 @@ def test_two_who_meet_the_same_failure_at_once_do_not_wait_in_a_circle(stores):
 
     orders = [texts, texts[::-1], texts, texts[::-1]]
     assert together([send(*pair) for pair in zip(agents, orders, strict=True)]) == [True] * 4
-    clusters = describe_run(stores, "run-1", at=NOW).clusters
-    assert [cluster.count for cluster in clusters] == [4] * 20
+    failure_groups = describe_run(stores, "run-1", at=NOW).failure_groups
+    assert [group.count for group in failure_groups] == [4] * 20
 
 
 # Tries before the last one
@@ -206,7 +206,7 @@ def test_tries_of_an_attempt_that_was_replaced_do_not_count(stores):
 
 def attempt_again(stores, cell_id):
     (first,) = stores.cells.attempts(cell_id)
-    stores.cells.reach(cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.enter(cell_id, CellState.RELEASING, at=NOW)
     stores.cells.requeue(first.id, Cause(Outcome.ERRORED, "lost", ""), at=NOW)
     return attempt(stores, cell_id, 2)
 
@@ -281,11 +281,11 @@ def test_decisions_that_contradict_each_other_are_refused(stores, context, two_r
 def test_failures_of_a_test_under_two_names_are_one_test(stores, context):
     ran(stores, fails(OLD[1], TPU_DEVICE), run_id="run-1")
     ran(stores, fails(NEW[1], TPU_DEVICE), run_id="run-2")
-    assert len(review_failures(context, product=None, runs=9).clusters[0].tests) == 2
+    assert len(review_failures(context, product=None, runs=9).failure_groups[0].tests) == 2
     (alias,) = suggest_aliases(context, "run-1", "run-2").suggestions
     decide_alias(context, alias.id, AliasState.CONFIRMED, by="me")
-    (cluster,) = review_failures(context, product=None, runs=9).clusters
-    assert (cluster.tests, cluster.count) == ((NEW[1],), 2)
+    (group,) = review_failures(context, product=None, runs=9).failure_groups
+    assert (group.tests, group.count) == ((NEW[1],), 2)
 
 
 def test_tests_are_paged_and_filtered(stores, two_runs):
@@ -316,7 +316,7 @@ def test_a_known_issue_explains_failures_and_changes_no_count(stores):
     issue = stores.known_issues.add(ISSUE)
     assert issue.id == "KI-0001"
     record = describe_run(stores, "run-1", at=NOW)
-    assert [(c.count, c.tolerated, c.known_issues) for c in record.clusters] == [
+    assert [(c.count, c.tolerated, c.known_issues) for c in record.failure_groups] == [
         (10, 10, ("KI-0001",)),
         (1, 0, ()),
     ]
@@ -325,7 +325,7 @@ def test_a_known_issue_explains_failures_and_changes_no_count(stores):
     ]
     assert record.counts.failed == 11
     late = describe_run(stores, "run-1", at=NOW + timedelta(days=2))
-    assert late.clusters[0].known_issues == ()
+    assert late.failure_groups[0].known_issues == ()
     assert [(u.state, u.count, u.expired_days) for u in late.known_issues] == [
         (IssueState.EXPIRED, 10, 2)
     ]
@@ -360,9 +360,9 @@ def test_a_signature_that_was_made_anew_still_has_its_known_issue(stores, databa
     with database.sessions.write() as session:
         session.execute(text("INSERT INTO signature VALUES ('s0-a', 0, 'unknown', '', '', '')"))
         session.execute(text("UPDATE test_result SET signature = 's0-a'"))
-    stores.failures.recluster(limit=100)
-    (cluster,) = describe_run(stores, "run-1", at=NOW).clusters
-    assert cluster.known_issues == ("KI-0001",)
+    stores.failures.regroup(limit=100)
+    (group,) = describe_run(stores, "run-1", at=NOW).failure_groups
+    assert group.known_issues == ("KI-0001",)
 
 
 def test_times_are_aware(stores):

@@ -10,7 +10,7 @@ from threading import Barrier
 import pytest
 
 from orchestrator.domain.cell import Cause, CellState, Run, RunSpec, RunState
-from orchestrator.domain.ingested import Ingested, Source, Statement
+from orchestrator.domain.ingested import Ingested, RunAnnotation, Source
 from orchestrator.domain.manifest import Job, Manifest
 from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Platform, Subject
 from orchestrator.domain.outcome import Outcome
@@ -22,7 +22,7 @@ from orchestrator.store.ingests import Begun, CellTakenError, RunBusyError
 from tests.databases import NOW, create
 
 ARTIFACTS = (Artifact("events.jsonl", "e" * 64, 7), Artifact("a.txt", "a" * 64, 3))
-STATEMENT = Statement(kind="note", text="so it was", author="me", at=NOW, cell="gcp-l4")
+ANNOTATION = RunAnnotation(kind="note", text="so it was", author="me", at=NOW, cell="gcp-l4")
 
 
 def ingested(fingerprint: str = "f1") -> Ingested:
@@ -65,13 +65,13 @@ def begin(
         ingested(fingerprint),
         attempt_id=f"{cell_id}-1",
         artifacts=ARTIFACTS,
-        statements=(STATEMENT,),
+        annotations=(ANNOTATION,),
         cause=cause,
     )
 
 
 def finish(stores, begun: Begun) -> None:
-    stores.cells.reach(begun.cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.enter(begun.cell_id, CellState.RELEASING, at=NOW)
     stores.cells.conclude(begun.cell_id, Cause(Outcome.PASSED, ""), at=NOW)
     stores.runs.finish(begun.run_id, Outcome.PASSED, at=NOW)
 
@@ -88,9 +88,9 @@ def test_what_is_begun_is_all_there(stores):
     assert attempt.closed_at is None
     assert stores.ingests.of_run("run-1") == {cell.id: ingested()}
     assert {one.name for one in stores.results.artifacts(cell.id)} == {"events.jsonl", "a.txt"}
-    assert stores.statements.of_run("run-1") == (STATEMENT,)
+    assert stores.annotations.of_run("run-1") == (ANNOTATION,)
     [step] = stores.cells.transitions(cell.id)
-    assert (step.target, step.reason) == ("collecting", "ingested")
+    assert (step.to_state, step.reason) == ("collecting", "ingested")
 
 
 def test_no_controller_takes_it_for_one_of_its_own(stores):
@@ -98,7 +98,7 @@ def test_no_controller_takes_it_for_one_of_its_own(stores):
     assert stores.cells.unfinished() == ()
     assert stores.cells.untold() == ()
     assert stores.runs.unfinished() == ("run-1",)
-    stores.cells.reach(begun.cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.enter(begun.cell_id, CellState.RELEASING, at=NOW)
     stores.cells.conclude(begun.cell_id, Cause(Outcome.PASSED, ""), at=NOW)
     assert stores.cells.untold() == ()
     stores.runs.request_cancel("run-1", at=NOW)
@@ -176,7 +176,7 @@ def test_a_cell_is_added_to_a_finished_run_which_learns_its_jobs(stores):
         ingested("f3"),
         attempt_id="cell-2-1",
         artifacts=(),
-        statements=(),
+        annotations=(),
     )
     jobs = stores.runs.spec("run-1").manifest.job
     assert [(job.id, job.title) for job in jobs] == [("moe", ""), ("demo", "")]
@@ -200,7 +200,7 @@ def test_a_running_run_gets_no_cell(stores):
 def test_what_was_cut_off_is_found_until_the_run_is_finished(stores):
     begun = begin(stores)
     assert stores.ingests.unfinished() == ((begun, ingested()),)
-    stores.cells.reach(begun.cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.enter(begun.cell_id, CellState.RELEASING, at=NOW)
     stores.cells.conclude(begun.cell_id, Cause(Outcome.PASSED, ""), at=NOW)
     assert stores.ingests.unfinished() == ((begun, ingested()),)
     stores.runs.finish("run-1", Outcome.PASSED, at=NOW)
@@ -210,7 +210,7 @@ def test_what_was_cut_off_is_found_until_the_run_is_finished(stores):
 def test_watchers_are_told(stores):
     begun = begin(stores)
     finish(stores, begun)
-    said = [(item.kind, item.data.get("state")) for item in stores.feed.after("run-1", 0)]
+    said = [(item.kind, item.data.get("state")) for item in stores.run_events.after("run-1", 0)]
     assert said == [
         ("cell", "collecting"),
         ("cell", "releasing"),

@@ -85,7 +85,7 @@ def test_keys_are_erased_when_the_machine_is_gone_and_never_come_back(database, 
     assert stores.leases.keep_login("l1", LOGIN) == LOGIN
     assert stores.leases.login("l1") is None
     assert stores.leases.login("l2") == OTHER
-    assert len(rows(database, "lease_login")) == 1
+    assert len(rows(database, "lease_credentials")) == 1
 
 
 def test_no_key_is_left_in_the_file_of_a_database(sqlite_url):
@@ -111,8 +111,10 @@ def test_keys_stand_in_no_log_no_feed_and_no_error(database, stores, opened, cap
     stores.leases.keep_login("l1", LOGIN)
     assert "secret" not in repr(stores.leases.login("l1"))
     assert "secret" not in repr(stores.leases.get("l1"))
-    assert "secret" not in repr(rows(database, "feed"))
-    run_sql(database, "UPDATE lease_login SET login = replace(login, 'host_public_key', 'lost')")
+    assert "secret" not in repr(rows(database, "run_event"))
+    run_sql(
+        database, "UPDATE lease_credentials SET login = replace(login, 'host_public_key', 'lost')"
+    )
     with pytest.raises(DamagedError, match="a stored Login cannot be read back: host_pub") as bad:
         stores.leases.login("l1")
     assert "secret" not in f"{bad.value!r} {bad.value.__context__!r} {bad.value.__cause__!r}"
@@ -275,31 +277,31 @@ def test_what_is_unknown_is_an_error_that_names_it(stores, opened):
 
 
 def test_what_is_seen_again_keeps_the_time_it_was_first_seen(stores):
-    assert stores.sightings.see("aws", ["i-1", "i-2"], at=NOW) == {"i-1": NOW, "i-2": NOW}
-    seen = stores.sightings.see("aws", ["i-2", "i-3", "i-3"], at=after(60))
+    assert stores.orphans.see("aws", ["i-1", "i-2"], at=NOW) == {"i-1": NOW, "i-2": NOW}
+    seen = stores.orphans.see("aws", ["i-2", "i-3", "i-3"], at=after(60))
     assert seen == {"i-2": NOW, "i-3": after(60)}
 
 
 def test_what_is_not_seen_is_forgotten_and_new_when_it_comes_back(stores):
-    stores.sightings.see("aws", ["i-1", "i-2"], at=NOW)
-    stores.sightings.see("gcp", ["i-1"], at=NOW)
-    assert stores.sightings.see("aws", ["i-2"], at=after(1)) == {"i-2": NOW}
-    assert stores.sightings.see("aws", ["i-1"], at=after(2)) == {"i-1": after(2)}
-    assert stores.sightings.see("aws", [], at=after(3)) == {}
-    assert stores.sightings.see("aws", ["i-1"], at=after(4)) == {"i-1": after(4)}
-    assert stores.sightings.see("gcp", ["i-1"], at=after(5)) == {"i-1": NOW}
+    stores.orphans.see("aws", ["i-1", "i-2"], at=NOW)
+    stores.orphans.see("gcp", ["i-1"], at=NOW)
+    assert stores.orphans.see("aws", ["i-2"], at=after(1)) == {"i-2": NOW}
+    assert stores.orphans.see("aws", ["i-1"], at=after(2)) == {"i-1": after(2)}
+    assert stores.orphans.see("aws", [], at=after(3)) == {}
+    assert stores.orphans.see("aws", ["i-1"], at=after(4)) == {"i-1": after(4)}
+    assert stores.orphans.see("gcp", ["i-1"], at=after(5)) == {"i-1": NOW}
 
 
 def test_names_that_only_differ_at_their_end_are_two(stores):
     one, two = "x" * 5_000 + "1", "x" * 5_000 + "2"
-    stores.sightings.see("aws", [one], at=NOW)
-    assert stores.sightings.see("aws", [one, two], at=after(1)) == {one: NOW, two: after(1)}
+    stores.orphans.see("aws", [one], at=NOW)
+    assert stores.orphans.see("aws", [one, two], at=after(1)) == {one: NOW, two: after(1)}
 
 
 def test_janitors_that_look_at_once_agree(stores):
     machines = [f"i-{n:03}" for n in range(40)]
     parts = [machines[n::7] for n in range(7)] + [machines, machines[::-1], []]
-    looks = [partial(stores.sightings.see, "aws", part, at=NOW) for part in parts]
+    looks = [partial(stores.orphans.see, "aws", part, at=NOW) for part in parts]
     assert together(looks) == [dict.fromkeys(part, NOW) for part in parts]
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from orchestrator.domain.cell import LeaseState
-from orchestrator.domain.machine import FakeReach, LocalReach, Place, SshReach
+from orchestrator.domain.machine import FakeEndpoint, LocalEndpoint, Place, SshEndpoint
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.leases import Reservation
 from tests.databases import NOW, ON_SQLITE, after, attempt, create, lease, together
@@ -43,14 +43,14 @@ def test_a_lease_that_exists_is_reserved(stores, opened):
 @ON_SQLITE
 def test_the_ways_to_a_machine_come_back(stores, opened):
     reserve(stores, lease("l1", opened[0]))
-    for reach in (
-        LocalReach("here"),
-        SshReach("10.0.0.5", "ubuntu", "ssh-ed25519 AAAA", "id_ed25519", 2222),
-        SshReach("10.0.0.5", "ubuntu", "ssh-ed25519 AAAA", lease="l1"),
-        FakeReach("m-1"),
+    for endpoint in (
+        LocalEndpoint("here"),
+        SshEndpoint("10.0.0.5", "ubuntu", "ssh-ed25519 AAAA", "id_ed25519", 2222),
+        SshEndpoint("10.0.0.5", "ubuntu", "ssh-ed25519 AAAA", lease="l1"),
+        FakeEndpoint("m-1"),
     ):
-        stores.leases.reached("l1", reach)
-        assert stores.leases.get("l1").reach == reach
+        stores.leases.reached("l1", endpoint)
+        assert stores.leases.get("l1").endpoint == endpoint
 
 
 def test_the_life_of_a_lease(stores, opened):

@@ -69,12 +69,12 @@ def test_totals_have_the_tests_of_reused_jobs(stores):
     conclude(stores, first)
     [second] = create(stores, "run-2", platforms=1)
     reused = Reuse(job="unit", why="same", run="run-1", cell=first, at=NOW)
-    stores.proofs.decide(second, [reused, Reuse(job="demo", why="new")], at=NOW)
+    stores.reusable_results.decide(second, [reused, Reuse(job="demo", why="new")], at=NOW)
     both = {"run-1": Counts(passed=2), "run-2": Counts(passed=2)}
     assert stores.results.totals(["run-1", "run-2"]) == both
     stores.cells.conclude(second, Cause(Outcome.PASSED, "reused"), at=NOW)
     assert stores.results.totals(["run-1", "run-2"]) == both
-    assert stores.proofs.decisions([first, second]) == {
+    assert stores.reusable_results.decisions([first, second]) == {
         second: {"demo": Reuse(job="demo", why="new"), "unit": reused}
     }
 
@@ -247,7 +247,7 @@ def test_tests_of_reused_jobs_are_read_where_they_are(stores):
     conclude(stores, first)
     [second] = create(stores, "run-2", platforms=1)
     reused = Reuse(job="unit", why="same", run="run-1", cell=first, at=NOW)
-    stores.proofs.decide(second, [reused], at=NOW)
+    stores.reusable_results.decide(second, [reused], at=NOW)
     lines = stores.results.worst_first(second, {first: ("unit",)}, EVERY, limit=9, after="")
     assert sorted(names(lines)) == [("0", "passed"), ("1", "failed")]
     assert len(told_tests(stores, second)) == 2

@@ -35,19 +35,19 @@ def other(database_url: str):
 
 
 def meanwhile(database: Database, words: str, do: Callable[[], object]) -> list[str]:
-    """Do it once, before the first statement with these words; the list tells that it was done."""
+    """Do it once, before the first annotation with these words; the list tells that it was done."""
     done: list[str] = []
 
     @event.listens_for(database.sessions.engine, "before_cursor_execute")
-    def _(_connection, _cursor, statement, *_):
-        if not done and words in statement:
-            done.append(statement)
+    def _(_connection, _cursor, annotation, *_):
+        if not done and words in annotation:
+            done.append(annotation)
             do()
 
     return done
 
 
-def test_a_cell_that_ends_between_two_statements_is_counted_once(database, other):
+def test_a_cell_that_ends_between_two_annotations_is_counted_once(database, other):
     cell, *_ = create(database.stores, platforms=1)
     agent = Agent(database.stores, attempt(database.stores, cell))
     agent.send(agent.manifest("t::a", "t::b"), agent.test("t::a"), agent.test("t::b", "skipped"))
@@ -62,7 +62,7 @@ def test_a_cell_that_ends_between_two_statements_is_counted_once(database, other
     assert done
 
 
-def test_a_verdict_of_another_kind_between_two_statements_breaks_no_line(database, other):
+def test_a_verdict_of_another_kind_between_two_annotations_breaks_no_line(database, other):
     def decide(stores, decision, at):
         verdict = replace(VERDICT, decision=decision, at=at)
         digest = digest_of(verdict_document(verdict))
@@ -74,7 +74,7 @@ def test_a_verdict_of_another_kind_between_two_statements_breaks_no_line(databas
     decide(database.stores, Decision.PASS, NOW)
     done = meanwhile(database, "min(verdict", lambda: decide(other, Decision.FAIL, after(5)))
     seen = [
-        [(line.newest.id, line.first) for line in database.stores.gates.standings()]
+        [(line.newest.id, line.first) for line in database.stores.gates.lineage_heads()]
         for _ in range(2)
     ]
     assert seen == [[("V-0001", "V-0001")], [("V-0002", "V-0002")]]
@@ -148,7 +148,7 @@ def test_a_cell_that_is_handed_in_meanwhile_is_told_whole_or_not_at_all(stores, 
             ),
             attempt_id="run-1.mi300-1",
             artifacts=[],
-            statements=[],
+            annotations=[],
         )
         return spec
 

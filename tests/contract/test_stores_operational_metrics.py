@@ -14,7 +14,7 @@ from tests.databases import NOW, advance, after, attempt, create, lease
 
 
 def test_an_empty_database_has_figures(stores: Stores) -> None:
-    found = stores.figures.snapshot(NOW)
+    found = stores.operational_metrics.snapshot(NOW)
     assert all(found.of(figure) == {} for figure in Figure)
     assert (found.oldest_waiting_at, found.late_firings) == (None, 0)
 
@@ -30,8 +30,8 @@ def test_runs_cells_leases_and_money(stores: Stores) -> None:
     advance(stores, cells[0], CellState.RELEASING)
     stores.leases.gone("lease-0", at=NOW, cost_usd=Decimal("0.123456"))
     stores.cells.conclude(cells[0], Cause(Outcome.PASSED, ""), at=NOW)
-    stores.sightings.see("aws", ["i-1", "i-2"], at=NOW)
-    found = stores.figures.snapshot(NOW)
+    stores.orphans.see("aws", ["i-1", "i-2"], at=NOW)
+    found = stores.operational_metrics.snapshot(NOW)
     assert found.of(Figure.RUNS) == {("running", ""): 1}
     assert found.of(Figure.CELLS) == {
         ("done", "passed"): 1,
@@ -49,7 +49,7 @@ def test_money_of_machines_that_are_not_real_is_no_money(stores: Stores) -> None
     one = lease("lease-1", attempt(stores, cell))
     stores.leases.reserve(one, run_id="run-1", exclusive=False, max_usd=None)
     stores.leases.note("lease-1", {}, simulated=True)
-    found = stores.figures.snapshot(NOW)
+    found = stores.operational_metrics.snapshot(NOW)
     assert found.of(Figure.LEASES) == {("fake", "reserved"): 1}
     assert found.of(Figure.RESERVED_USD) == {}
 
@@ -63,7 +63,7 @@ def test_what_waits_to_be_told(stores: Stores) -> None:
     taken = stores.outbox.claim(at=after(10))
     assert taken is not None
     stores.outbox.settle(taken[1].id, receipt("gone"), at=after(10))
-    found = stores.figures.snapshot(after(20))
-    assert found.of(Figure.DELIVERIES) == {("waiting", ""): 2, ("dropped", ""): 2}
+    found = stores.operational_metrics.snapshot(after(20))
+    assert found.of(Figure.DELIVERIES) == {("waiting", ""): 2, ("discarded", ""): 2}
     assert found.of(Figure.CHANNELS) == {("ok", ""): 1, ("disabled", ""): 1}
     assert found.oldest_waiting_at == after(5)

@@ -92,7 +92,7 @@ def test_it_is_given_up_after_days_and_the_channel_shown_as_failing(stores: Stor
         if waiting.state is not DeliveryState.WAITING:
             break
     [(given_up, attempts)] = stores.outbox.log("c-1", limit=9)
-    assert given_up.state is DeliveryState.GIVEN_UP
+    assert given_up.state is DeliveryState.FAILED
     assert [one.number for one in attempts] == list(range(1, looks + 1))
     assert GIVE_UP_AFTER <= at - NOW < GIVE_UP_AFTER + timedelta(hours=8)
     assert 15 <= looks <= 25
@@ -101,7 +101,7 @@ def test_it_is_given_up_after_days_and_the_channel_shown_as_failing(stores: Stor
     put("pass", "k-2")
     assert sent(stores) == ["k-2"]
     [(_, health)] = stores.outbox.channels()
-    assert (health.state, health.last_ok_at) == ("ok", LAST)
+    assert (health.state, health.last_success_at) == ("ok", LAST)
 
 
 def test_who_is_gone_is_told_nothing_more_until_a_test_gets_through(stores: Stores, put) -> None:
@@ -110,10 +110,10 @@ def test_who_is_gone_is_told_nothing_more_until_a_test_gets_through(stores: Stor
     put("fail", "k-2", lineage="else")
     gone = claimed(stores)
     assert gone is not None
-    stores.outbox.settle(gone.id, receipt("gone", said="HTTP 410"), at=after(5))
+    stores.outbox.settle(gone.id, receipt("gone", response_excerpt="HTTP 410"), at=after(5))
     [(_, health)] = stores.outbox.channels()
-    assert (health.state, health.disabled_why, health.waiting) == ("disabled", "HTTP 410", 0)
-    assert {one.state for one, _ in stores.outbox.log("c-1", limit=9)} == {DeliveryState.DROPPED}
+    assert (health.state, health.disabled_reason, health.waiting) == ("disabled", "HTTP 410", 0)
+    assert {one.state for one, _ in stores.outbox.log("c-1", limit=9)} == {DeliveryState.DISCARDED}
     assert put("pass", "k-3")
     assert claimed(stores) is None
     test = replace(gone, id="test-1", is_test=True)

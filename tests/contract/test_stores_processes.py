@@ -41,7 +41,7 @@ for number in range(10):
     position = stores.evidence.position(attempt_id)
     if position.seq == number:
         done["stored"] += deliver(stores, attempt_id, lines, offset=position.events_bytes)
-    stores.feed.add("work", "report", {"from": me})
+    stores.run_events.add("work", "report", {"from": me})
 done["finished"] += stores.runs.finish("work", Outcome.PASSED, at=NOW)
 done["claimed"] += stores.controllers.claim("dead", grace_s=60.0)
 database.close()
@@ -91,7 +91,7 @@ def test_controllers_on_one_database_decide_everything_once(database_url):
     assert (done["finished"], done["claimed"]) == (1, 1)
     (fact,) = stores.results.tests("work.p0")
     assert fact.duration_s == done["stored"] == stores.evidence.position(attempt_id).seq
-    numbers = [item.number for item in stores.feed.after("work", 0, limit=1000)]
+    numbers = [item.number for item in stores.run_events.after("work", 0, limit=1000)]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) == 1 + done["stored"] + 10 * PROCESSES + 1
     database.close()

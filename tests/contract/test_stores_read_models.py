@@ -12,7 +12,7 @@ from orchestrator.application.describe_run import describe_cell, describe_run
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import Cause, CellState, PlacementDecision, PlacementResult
-from orchestrator.domain.machine import Place, SshReach
+from orchestrator.domain.machine import Place, SshEndpoint
 from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts, Outcome
 from tests.databases import NOW, ON_SQLITE, Agent, after, attempt, create, lease
@@ -60,11 +60,11 @@ def told(stores):
     reserve(stores, a_lease("l2", of))
     stores.leases.note("l2", FACTS, simulated=False)
     stores.leases.held("l2", "us-east-1/i-1", at=after(6))
-    stores.leases.reached("l2", SshReach("203.0.113.7", "ubuntu", "k", lease="l2"))
+    stores.leases.reached("l2", SshEndpoint("203.0.113.7", "ubuntu", "k", lease="l2"))
     stores.leases.attest("l2", SEEN)
     way = ((10, "booting"), (30, "preparing"), (40, "running"), (80, "collecting"))
     for seconds, state in (*way, (90, "releasing")):
-        stores.cells.reach(cell_id, CellState(state), at=after(seconds))
+        stores.cells.enter(cell_id, CellState(state), at=after(seconds))
     stores.leases.gone("l2", at=after(100), cost_usd=Decimal("0.1110"))
     return describe_run(stores, "run-1", at=after(500)).cells[0]
 

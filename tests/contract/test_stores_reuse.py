@@ -52,75 +52,77 @@ def done(stores, cell_id: str, number: int = 1) -> None:
 def proven(stores, run_id: str = "run-1", *, prepared: Prepared = PREPARED, at=NOW) -> str:
     """A cell that is done, with a proof of its job `unit`."""
     cell = create(stores, run_id, platforms=1)[0]
-    stores.proofs.prepare(attempt(stores, cell), prepared)
-    stores.proofs.prove(cell, {"unit": at})
+    stores.reusable_results.prepare(attempt(stores, cell), prepared)
+    stores.reusable_results.prove(cell, {"unit": at})
     done(stores, cell)
     return cell
 
 
 def test_a_proof_is_found_by_what_was_asked_for(stores):
     cell = proven(stores)
-    [found] = stores.proofs.find(MADE.asked, "unit", limit=9)
+    [found] = stores.reusable_results.find(MADE.asked, "unit", limit=9)
     assert (found.run, found.cell, found.job, found.at) == ("run-1", cell, "unit", NOW)
     assert found.prepared == PREPARED
-    assert stores.proofs.find(MADE.asked, "demo", limit=9) == []
-    assert stores.proofs.find(replace(MADE, payload="f" * 64).asked, "unit", limit=9) == []
-    assert stores.proofs.newest("proof", "p0", "image", "unit") == found
-    assert stores.proofs.newest("proof", "p1", "image", "unit") is None
+    assert stores.reusable_results.find(MADE.asked, "demo", limit=9) == []
+    assert (
+        stores.reusable_results.find(replace(MADE, payload="f" * 64).asked, "unit", limit=9) == []
+    )
+    assert stores.reusable_results.newest("proof", "p0", "image", "unit") == found
+    assert stores.reusable_results.newest("proof", "p1", "image", "unit") is None
 
 
 def test_the_newest_evidence_comes_first_and_the_limit_counts(stores):
     for number in range(4):
         proven(stores, f"run-{number}", at=after(number))
-    found = stores.proofs.find(MADE.asked, "unit", limit=2)
+    found = stores.reusable_results.find(MADE.asked, "unit", limit=2)
     assert [one.run for one in found] == ["run-3", "run-2"]
 
 
 def test_a_cell_that_is_not_done_proves_nothing_yet(stores):
     cell = create(stores)[0]
-    stores.proofs.prepare(attempt(stores, cell), PREPARED)
-    stores.proofs.prove(cell, {"unit": NOW})
-    assert stores.proofs.find(MADE.asked, "unit", limit=9) == []
+    stores.reusable_results.prepare(attempt(stores, cell), PREPARED)
+    stores.reusable_results.prove(cell, {"unit": NOW})
+    assert stores.reusable_results.find(MADE.asked, "unit", limit=9) == []
     done(stores, cell)
-    assert len(stores.proofs.find(MADE.asked, "unit", limit=9)) == 1
+    assert len(stores.reusable_results.find(MADE.asked, "unit", limit=9)) == 1
 
 
 def test_proving_again_changes_nothing(stores):
     cell = proven(stores)
-    stores.proofs.prove(cell, {"unit": after(99), "demo": after(99)})
-    assert stores.proofs.find(MADE.asked, "unit", limit=9)[0].at == NOW
-    assert stores.proofs.find(MADE.asked, "demo", limit=9)[0].at == after(99)
+    stores.reusable_results.prove(cell, {"unit": after(99), "demo": after(99)})
+    assert stores.reusable_results.find(MADE.asked, "unit", limit=9)[0].at == NOW
+    assert stores.reusable_results.find(MADE.asked, "demo", limit=9)[0].at == after(99)
 
 
 def test_without_a_preparation_nothing_is_proven(stores):
     cell = create(stores)[0]
     attempt(stores, cell)
-    stores.proofs.prove(cell, {"unit": NOW})
-    assert stores.proofs.preparations(cell) == []
+    stores.reusable_results.prove(cell, {"unit": NOW})
+    assert stores.reusable_results.preparations(cell) == []
 
 
 def test_an_attempt_is_prepared_anew(stores):
     cell = create(stores)[0]
     first = attempt(stores, cell)
-    stores.proofs.prepare(first, PREPARED)
+    stores.reusable_results.prepare(first, PREPARED)
     other = Prepared(replace(MADE, image="ami-2"), PYTHON, "south")
-    stores.proofs.prepare(first, other)
-    assert stores.proofs.preparations(cell) == [other]
+    stores.reusable_results.prepare(first, other)
+    assert stores.reusable_results.preparations(cell) == [other]
     advance(stores, cell, CellState.RELEASING)
     stores.cells.requeue(first, Cause(Outcome.ERRORED, "lost"), at=NOW)
-    stores.proofs.prepare(attempt(stores, cell, 2), PREPARED)
-    assert stores.proofs.preparations(cell) == [other, PREPARED]
+    stores.reusable_results.prepare(attempt(stores, cell, 2), PREPARED)
+    assert stores.reusable_results.preparations(cell) == [other, PREPARED]
 
 
 def test_the_first_decision_stands(stores):
     source = proven(stores)
     cell = create(stores, "run-2", platforms=1)[0]
-    assert stores.proofs.decided(cell) == {}
+    assert stores.reusable_results.decided(cell) == {}
     reused = Reuse(job="unit", why="proven", run="run-1", cell=source, at=NOW)
     run = Reuse(job="demo", why="image changed: ami-1 → ami-2")
-    stores.proofs.decide(cell, [reused, run], at=NOW)
-    stores.proofs.decide(cell, [replace(run, job="unit"), run], at=after(5))
-    assert stores.proofs.decided(cell) == {"unit": reused, "demo": run}
+    stores.reusable_results.decide(cell, [reused, run], at=NOW)
+    stores.reusable_results.decide(cell, [replace(run, job="unit"), run], at=after(5))
+    assert stores.reusable_results.decided(cell) == {"unit": reused, "demo": run}
     assert [one.is_reused for one in (reused, run)] == [True, False]
 
 
@@ -129,10 +131,12 @@ def test_of_many_who_decide_at_once_one_is_heard(stores):
 
     def decide(number: int):
         reuse = Reuse(job="unit", why=str(number))
-        return lambda: stores.proofs.decide(cell, [reuse, replace(reuse, job="demo")], at=NOW)
+        return lambda: stores.reusable_results.decide(
+            cell, [reuse, replace(reuse, job="demo")], at=NOW
+        )
 
     together([decide(number) for number in range(6)])
-    decided = stores.proofs.decided(cell)
+    decided = stores.reusable_results.decided(cell)
     assert len({one.why for one in decided.values()}) == 1
     assert set(decided) == {"unit", "demo"}
 
@@ -140,8 +144,8 @@ def test_of_many_who_decide_at_once_one_is_heard(stores):
 def test_an_unknown_source_is_refused_whole(stores):
     cell = create(stores)[0]
     with pytest.raises(StoreError, match="nowhere"):
-        stores.proofs.decide(cell, [Reuse(job="unit", why="", cell="nowhere")], at=NOW)
-    assert stores.proofs.decided(cell) == {}
+        stores.reusable_results.decide(cell, [Reuse(job="unit", why="", cell="nowhere")], at=NOW)
+    assert stores.reusable_results.decided(cell) == {}
 
 
 def test_quarantines_are_numbered_listed_and_ended_once(stores):

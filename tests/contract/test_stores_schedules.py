@@ -122,7 +122,7 @@ def test_a_dead_holder_loses_it_and_can_write_no_more(kept: Stores) -> None:
     moved = firing(state=FiringState.RESOLVED, resolved=resolved, deadline_at=AT + DAY, tries=2)
     assert kept.schedules.save(moved, "alive")
     assert kept.schedules.firing("nightly", AT) == moved
-    over = replace(moved, state=FiringState.TOLD, ended_at=AT)
+    over = replace(moved, state=FiringState.NOTIFIED, ended_at=AT)
     assert kept.schedules.save(over, "alive")
     kept.schedules.give_back(over, "alive")
     assert kept.schedules.open() == []
@@ -139,7 +139,7 @@ def test_the_same_second_is_one_firing(kept: Stores) -> None:
 
 def test_the_earlier_ones_are_asked_to_end_even_while_they_are_held(kept: Stores) -> None:
     days = [AT + n * DAY for n in range(4)]
-    over = firing(days[0], state=FiringState.TOLD)
+    over = firing(days[0], state=FiringState.NOTIFIED)
     claimed(kept, over, *(firing(day) for day in days[1:]))
     kept.schedules.take(firing(days[1]), "holder", lease_s=60)
     kept.schedules.supersede(firing(days[3]))
@@ -165,7 +165,7 @@ def test_of_two_that_meet_only_one_begins(kept: Stores) -> None:
     begins = [partial(begin, resolved(one), "holder") for one in (earlier, later)]
     assert together(begins * 3) == [True, False] * 3
     assert kept.schedules.open() == [resolved(earlier), later]
-    over = replace(earlier, state=FiringState.TOLD)
+    over = replace(earlier, state=FiringState.NOTIFIED)
     assert kept.schedules.save(over, "holder")
     assert begin(resolved(later), "holder")
 
@@ -185,14 +185,14 @@ def test_what_has_begun_goes_before_one_that_was_due_earlier(
     kept.schedules.supersede(earlier)
     assert [one.due_at for one in kept.schedules.open() if one.superseded] == [begun.due_at]
     kept.schedules.take(begun, "holder", lease_s=60)
-    assert kept.schedules.save(replace(begun, state=FiringState.TOLD), "holder")
+    assert kept.schedules.save(replace(begun, state=FiringState.NOTIFIED), "holder")
     assert kept.schedules.begin(resolved(earlier), "holder")
 
 
 @ON_SQLITE
 def test_what_came_to_its_end_without_a_run_holds_nothing_up(kept: Stores) -> None:
     earlier, later = firing(), firing(AT + timedelta(seconds=1), by="ada")
-    claimed(kept, earlier, replace(later, state=FiringState.JUDGED, outcome=SKIPPED))
+    claimed(kept, earlier, replace(later, state=FiringState.EVALUATED, outcome=SKIPPED))
     kept.schedules.take(earlier, "holder", lease_s=60)
     assert kept.schedules.begin(resolved(earlier), "holder")
 

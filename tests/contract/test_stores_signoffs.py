@@ -9,7 +9,7 @@ import pytest
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.retests import TrialOrder
+from orchestrator.domain.retests import RetestOptions
 from tests.contract.frozen_runs import at_work, done
 from tests.contract.test_freeze_evidence import STORED_POLICY, passed
 from tests.databases import MANIFEST, a_run, after, matrix
@@ -17,8 +17,8 @@ from tests.databases import MANIFEST, a_run, after, matrix
 SOME = {"p0": ["unit"]}
 FOLLOW_UPS = {
     "rerun": {"only": SOME},
-    "second-machine": {"only": SOME, "trials": TrialOrder(reruns=5)},
-    "bisection": {"only": SOME, "trials": TrialOrder(await_minutes=30)},
+    "confirmation": {"only": SOME, "retests": RetestOptions(reruns=5)},
+    "bisection": {"only": SOME, "retests": RetestOptions(await_minutes=30)},
 }
 
 

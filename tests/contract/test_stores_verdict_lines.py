@@ -93,22 +93,22 @@ def test_lines_are_paged_both_ways(gates: GateStore) -> None:
 
 
 def test_a_line_of_verdicts_stands_since_it_last_changed(gates: GateStore) -> None:
-    assert gates.standings() == []
+    assert gates.lineage_heads() == []
     for number, decision in enumerate([Decision.PASS, Decision.FAIL, Decision.PASS, Decision.PASS]):
         decided(gates, decision, after(number))
     decided(gates, Decision.FAIL, after(9), lineage="branch")
     decided(gates, Decision.FAIL, after(20), gate="other")
     found = [
         (one.newest.gate, one.newest.lineage, one.newest.id, one.first, one.since)
-        for one in gates.standings()
+        for one in gates.lineage_heads()
     ]
     assert found == [
         ("other", "nightly", "V-0006", "V-0006", after(20)),
         ("release", "branch", "V-0005", "V-0005", after(9)),
         ("release", "nightly", "V-0004", "V-0003", after(2)),
     ]
-    assert [one.newest.id for one in gates.standings(gate="other")] == ["V-0006"]
-    assert gates.standings(gate="nope") == []
+    assert [one.newest.id for one in gates.lineage_heads(gate="other")] == ["V-0006"]
+    assert gates.lineage_heads(gate="nope") == []
 
 
 def test_a_document_is_read_once_and_few_are_remembered(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.machine import SshReach, UnreachableError
+from orchestrator.domain.machine import SshEndpoint, UnreachableError
 from runners.shell.ssh import SshShell
 from runners.shell.user_key import KeyFile
 from tests.ssh_hosts import LOOPBACK, make_key
@@ -46,15 +46,15 @@ def test_whatever_else_answers_there_is_unreachable(
     key = make_key(tmp_path / "key")
     pinned = " ".join(key.with_suffix(".pub").read_text().split()[:2])
     with answering(said, hang_up=hang_up) as port:
-        reach = SshReach(LOOPBACK, "me", pinned, key_file="key", port=port)
+        endpoint = SshEndpoint(LOOPBACK, "me", pinned, key_file="key", port=port)
         with pytest.raises(UnreachableError, match=f"me@{LOOPBACK}:{port}"):
-            SshShell(reach, key=KeyFile(key), connect_timeout_s=0.5).run("true")
+            SshShell(endpoint, key=KeyFile(key), connect_timeout_s=0.5).run("true")
 
 
 @pytest.mark.parametrize("address", ["no-such-host.invalid", "a" * 70, "255.255.255.255", ""])
 def test_an_address_that_leads_nowhere_is_unreachable(tmp_path: Path, address: str) -> None:
     key = make_key(tmp_path / "key")
     pinned = " ".join(key.with_suffix(".pub").read_text().split()[:2])
-    reach = SshReach(address, "me", pinned, key_file="key", port=1)
+    endpoint = SshEndpoint(address, "me", pinned, key_file="key", port=1)
     with pytest.raises(UnreachableError, match="no connection"):
-        SshShell(reach, key=KeyFile(key), connect_timeout_s=0.5).run("true")
+        SshShell(endpoint, key=KeyFile(key), connect_timeout_s=0.5).run("true")

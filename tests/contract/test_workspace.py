@@ -274,7 +274,7 @@ def test_a_reason_is_one_word_whatever_it_holds(real: Workspace, base: Path) -> 
 
 
 def test_the_default_base_is_in_the_machines_home(ssh_host: SshHost, stub: Archive) -> None:
-    shell = open_shell(ssh_host.reach(), keys_dir=ssh_host.keys_dir)
+    shell = open_shell(ssh_host.endpoint(), keys_dir=ssh_host.keys_dir)
     workspace = Workspace(shell, candidates=[sys.executable], agent=stub)
     assert workspace.base() == f"{ssh_host.home}/.seatrial"
     workspace.start("a-7", PLAN)
@@ -287,9 +287,9 @@ def test_an_attempt_outlives_a_cut_and_is_found_again(
     ssh_host: SshHost, base: Path, stub: Archive
 ) -> None:
     with Relay(ssh_host.port) as relay:
-        key_path = ssh_host.keys_dir / ssh_host.reach().key_file
+        key_path = ssh_host.keys_dir / ssh_host.endpoint().key_file
         shell = SshShell(
-            ssh_host.reach(port=relay.port), key=KeyFile(key_path), connect_timeout_s=2.0
+            ssh_host.endpoint(port=relay.port), key=KeyFile(key_path), connect_timeout_s=2.0
         )
         workspace = Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
         workspace.start("a-1", PLAN)

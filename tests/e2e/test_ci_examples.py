@@ -173,14 +173,14 @@ def test_the_shell_example_lets_a_good_release_pass_and_stops_a_bad_one(ci: Ci) 
     script = str(EXAMPLES / "gate.sh")
     with receiver() as hook:
         words = ("--lineage", "shell", "--allow-private")
-        added = ci.bash("-euc", f"seatrial notify add room {hook.url} {' '.join(words)}", expect=0)
+        added = ci.bash("-euc", f"seatrial channel add room {hook.url} {' '.join(words)}", expect=0)
         done = ci.bash(script, expect=0, MATRIX=ci.matrix("good", good=True), POLICY=policy)
         assert "VERIFIED shell: PASS" in done.stdout
         done = ci.bash(script, expect=1, MATRIX=ci.matrix("bad", good=False), POLICY=policy)
         assert "VERIFIED shell: FAIL" in done.stdout
         ci.bash("-euc", f"seatrial gate check {policy}", expect=1)
         eventually(lambda: len(hook.received) == 2)
-        ci.bash("-euc", "seatrial notify test room && seatrial notify remove room", expect=0)
+        ci.bash("-euc", "seatrial channel test room && seatrial channel remove room", expect=0)
     told = [one.verified(added.stdout.strip()) for one in hook.received]
     assert [one["type"] for one in told] == ["gate.state_changed"] * 2 + ["test"]
     assert [one["data"]["change"] for one in told[:2]] == ["first", "broken"]

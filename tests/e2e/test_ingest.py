@@ -185,7 +185,7 @@ def test_notes_beside_the_logs_say_the_rest(home, tmp_path):
         'subject: {name: torchbridge, version: "0.4.6"}\ndate: 2026-01-19\n'
         'suites: [{id: moe-tests, title: MoE Tests, match: "tests/test_moe.py"}]\n'
         'machine: {place: us-west1-a, seconds: 300, usd_per_hour: "0.7068", priced: a bill}\n'
-        "statements: [{kind: conclusion, text: Ship it., author: R. Eader}]\n"
+        "annotations: [{kind: conclusion, text: Ship it., author: R. Eader}]\n"
     )
     run, _ = ingest(home, folder)
     [cell] = home.json("show", run)["cells"]
@@ -199,11 +199,11 @@ def test_what_a_person_writes_later_stands_in_the_published_reports(home, handed
     run, _ = handed_in
     notes = tmp_path / "notes.yaml"
     notes.write_text(
-        "apiVersion: seatrial/v1\nkind: Statements\nauthor: R. Eader\nstatements:\n"
+        "apiVersion: seatrial/v1\nkind: Annotations\nauthor: R. Eader\nstatements:\n"
         "  - {kind: fix, title: The mask moved, files: [a.py], cell: gcp-l4, at: 2026-01-18}\n"
         "  - {kind: conclusion, text: All 186 tests pass.}\n"
     )
-    words = home.command("note", run, str(notes))
+    words = home.command("annotate", run, str(notes))
     for _ in range(2):
         done = subprocess.run(words, env=home.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -212,7 +212,7 @@ def test_what_a_person_writes_later_stands_in_the_published_reports(home, handed
     assert (report / "gcp-l4" / "SUMMARY.md").read_text().count("The mask moved") == 1
     assert "All 186 tests pass." in (report / "SUMMARY.md").read_text()
     words = ("--kind", "note", "--text", "It rained.", "--author", "W. Riter", "--cell", "gcp-l4")
-    home.seatrial("note", run, *words)
+    home.seatrial("annotate", run, *words)
     assert "It rained." in (report / "gcp-l4" / "SUMMARY.md").read_text()
-    kept = home.get(f"/runs/{run}/statements")["items"]
+    kept = home.get(f"/runs/{run}/annotations")["items"]
     assert [one["author"] for one in kept] == ["R. Eader", "R. Eader", "W. Riter"]

@@ -158,7 +158,7 @@ def test_what_was_begun_alone_comes_home_and_nothing_more_begins(tmp_path: Path)
             cells = home.json("show", run)["cells"]
             begun, later = sorted(cells, key=lambda cell: cell["outcome"], reverse=True)
             home.seatrial("schedule", "trigger", "night")
-            eventually(lambda: home.get("/schedules/night")["firings"][0]["state"] == "told")
+            eventually(lambda: home.get("/schedules/night")["firings"][0]["state"] == "notified")
             [firing] = home.get("/schedules/night")["firings"]
     assert (begun["outcome"], later["outcome"], later["reason"]) == ("passed", "errored", "config")
     assert later["detail"].startswith("provider: local runs its jobs on the computer of the cont")

@@ -149,7 +149,7 @@ def firing(home: Home) -> dict[str, Any]:
 
 def listen(home: Home, people: Receiver) -> str:
     """Add the channel; what its messages are signed with."""
-    words = ("notify", "add", "people", people.url, "--allow-private")
+    words = ("channel", "add", "people", people.url, "--allow-private")
     return home.seatrial(*words).strip()
 
 
@@ -198,7 +198,7 @@ def test_a_night_on_this_computer(tmp_path: Path) -> None:
         secret = listen(home, people)
         add(home, project)
         home.seatrial("schedule", "trigger", "night")
-        eventually(lambda: firing(home)["state"] == "told")
+        eventually(lambda: firing(home)["state"] == "notified")
         [remark] = firing(home)["remarks"]
         assert f"on the controller's computer, as the account {ACCOUNT}, from" in remark
         check_night(home, project, people, secret)
@@ -226,6 +226,6 @@ def test_a_night_with_two_controllers_of_which_one_is_killed(
         os.kill(controllers[dead].pid, signal.SIGKILL)
         controllers[dead].wait(timeout=30)
         project.let_go()
-        eventually(lambda: firing(homes[living])["state"] == "told", deadline_s=240)
+        eventually(lambda: firing(homes[living])["state"] == "notified", deadline_s=240)
         assert ledgers[living].read_text() == "begun\n"
         check_night(homes[living], project, people, secret)

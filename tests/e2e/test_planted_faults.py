@@ -82,7 +82,7 @@ def test_a_payload_is_tried_against_the_one_before_it(tmp_path):
     matrix.write_text(MATRIX)
     with a_home(tmp_path / "home") as home:
         red = run(home, str(matrix), "--diagnose")
-        found = home.get(f"/runs/{red['id']}/cells/here/trials")
+        found = home.get(f"/runs/{red['id']}/cells/here/retests")
         shown = " ".join(home.seatrial("show", red["id"]).split())
         report = (home.path / "runs" / red["id"] / "report" / "SUMMARY.md").read_text()
     answers = {one["nodeid"].rpartition("::")[2]: one for one in found["blame"]}

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs_sshd
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    with a_home(tmp_path_factory.mktemp("ssh") / "home", SEATRIAL_LOST_AFTER_S="8") as home:
+    with a_home(tmp_path_factory.mktemp("ssh") / "home", SEATRIAL_CONTACT_TIMEOUT_S="8") as home:
         yield home
 
 
@@ -34,11 +34,11 @@ def hosts(tmp_path, home):
 
 def platform(host: SshHost, *, port: int | None = None, host_key: str | None = None) -> str:
     """The matrix's row for a host."""
-    reach = host.reach(port=port, host_key=host_key)
+    endpoint = host.endpoint(port=port, host_key=host_key)
     return (
         f"  - id: {host.name}\n    provider: static\n    hosts:\n"
-        f"      - {{address: {reach.address}, port: {reach.port}, user: {reach.user}, "
-        f"key_file: {reach.key_file}, host_key: {reach.host_key}}}\n"
+        f"      - {{address: {endpoint.address}, port: {endpoint.port}, user: {endpoint.user}, "
+        f"key_file: {endpoint.key_file}, host_key: {endpoint.host_key}}}\n"
     )
 
 

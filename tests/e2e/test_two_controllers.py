@@ -227,14 +227,14 @@ def test_prometheus_reaches_them_by_their_names(two: list[Controller]) -> None:
 
 
 def waiting(controller: Controller, name: str) -> int:
-    hooks = controller.ask("GET", "/api/v1/webhooks").json()["items"]
+    hooks = controller.ask("GET", "/api/v1/channels").json()["items"]
     return next(int(hook["waiting"]) for hook in hooks if hook["name"] == name)
 
 
 def test_two_deliver_each_message_once(two: list[Controller], folder: Path) -> None:
     with receiver(Reply()) as hook:
         body = {"name": "once", "target": hook.url, "allow_private": True}
-        made = two[0].ask("POST", "/api/v1/webhooks", json=body)
+        made = two[0].ask("POST", "/api/v1/channels", json=body)
         assert made.status_code == 201, made.text
         announced(folder, [f"once-{n}" for n in range(30)], "fail")
         eventually(lambda: len(hook.received) >= 30)
@@ -243,7 +243,7 @@ def test_two_deliver_each_message_once(two: list[Controller], folder: Path) -> N
         assert len(ids(hook)) == len(set(ids(hook))) == 30
         for one in hook.received:
             one.verified(made.json()["secret"])
-        assert two[1].ask("DELETE", "/api/v1/webhooks/once").status_code == 204
+        assert two[1].ask("DELETE", "/api/v1/channels/once").status_code == 204
 
 
 def test_one_is_killed_while_it_sends_and_nothing_is_lost(
@@ -260,12 +260,12 @@ def test_one_is_killed_while_it_sends_and_nothing_is_lost(
 
     with receiver(Reply(before=kill)) as hook:
         body = {"name": "all", "target": hook.url, "allow_private": True}
-        assert second.ask("POST", "/api/v1/webhooks", json=body).status_code == 201
+        assert second.ask("POST", "/api/v1/channels", json=body).status_code == 201
         announced(folder, [f"all-{n}" for n in range(40)], "fail")
         eventually(lambda: len(set(ids(hook))) == 40)
         assert killed
         eventually(lambda: not alive(first.process.pid))
-        waiting = lambda: second.ask("GET", "/api/v1/webhooks").json()["items"][0]["waiting"]  # noqa: E731
+        waiting = lambda: second.ask("GET", "/api/v1/channels").json()["items"][0]["waiting"]  # noqa: E731
         eventually(lambda: waiting() == 0)
         assert len(hook.received) <= 41
     assert second.is_healthy()

@@ -24,7 +24,7 @@ class NoResults(_Nothing):
     tests = checks = metrics = notices = artifacts = _Nothing._empty
 
 
-class NoProofs(_Nothing):
+class NoReusableResults(_Nothing):
     """Nothing is proven, and nobody asks."""
 
     prepare = prove = decide = newest = _Nothing._none

@@ -16,7 +16,7 @@ from orchestrator.domain.machine import (
     Login,
     Place,
     ProviderUnavailableError,
-    SshReach,
+    SshEndpoint,
 )
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import lease_bill
@@ -119,8 +119,8 @@ class Clouds:
         leases.keep_login(lease_id, LOGIN)
         leases.launching(lease_id, at=at)
         leases.held(lease_id, f"fake-{lease_id}", at=at)
-        reach = SshReach("203.0.113.7", "ubuntu", "ssh-ed25519 HOST", lease=lease_id)
-        leases.reached(lease_id, reach)
+        endpoint = SshEndpoint("203.0.113.7", "ubuntu", "ssh-ed25519 HOST", lease=lease_id)
+        leases.reached(lease_id, endpoint)
         return leases.get(lease_id)
 
     def settle(self, lease_id: str) -> Decimal:
@@ -135,7 +135,7 @@ def clouds(desk: Desk) -> Clouds:
     """Put the cloud behind the interface."""
     cloud = FakeCloud()
     stores = desk.context.stores
-    provider = CostlyProvider(ProviderContext(stores.machines, prices=stores.prices), cloud)
+    provider = CostlyProvider(ProviderContext(stores.static_hosts, prices=stores.prices), cloud)
     traits = {"fake": desk.context.traits["fake"]}
     janitor = replace(desk.context.janitor, provider=lambda _: provider, traits=traits)
     context = replace(desk.context, janitor=janitor, traits=traits, provider=lambda _: provider)

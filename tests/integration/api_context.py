@@ -170,7 +170,7 @@ class Desk:
         attempt_id = f"{cell_id}-1"
         assert cells.admit(cell_id, attempt_id, max_parallel=9, at=self.clock.now())
         for state in (CellState.BOOTING, CellState.PREPARING, CellState.RUNNING):
-            cells.reach(cell_id, state, at=self.clock.now())
+            cells.enter(cell_id, state, at=self.clock.now())
         return Agent(self.database.stores, attempt_id)
 
     def finish(self, run_id: str, *cells: str, outcome: Outcome = Outcome.PASSED) -> None:
@@ -179,7 +179,7 @@ class Desk:
         for cell in cells:
             cell_id = self.cell_id(run_id, cell)
             for state in (CellState.COLLECTING, CellState.RELEASING):
-                stores.cells.reach(cell_id, state, at=at)
+                stores.cells.enter(cell_id, state, at=at)
             stores.evidence.settle(cell_id, [])
             stores.cells.conclude(cell_id, Cause(outcome, ""), at=at)
         assert stores.runs.finish(run_id, outcome, at=at)
@@ -264,7 +264,7 @@ def make_context(
     archives = FilePayloadArchives(documents)
     blobs = FileBlobs(home / "blobs")
     names = provider_registry.names()
-    places = ProviderContext(book=database.stores.machines)
+    places = ProviderContext(book=database.stores.static_hosts)
     providers = {name: provider_registry.load(name, places) for name in names}
     traits = {name: provider_registry.traits(name) for name in names}
     return Context(

@@ -133,7 +133,7 @@ def gone(aws: AwsProvider, machine_id: str) -> Machine:
     """The machine, once the cloud says that it is gone."""
     for _ in range(100):
         machine = aws.inspect(machine_id)
-        if machine.state is MachineState.GONE:
+        if machine.state is MachineState.TERMINATED:
             return machine
         time.sleep(0.05)
     raise AssertionError(f"{machine} is never gone")

@@ -18,7 +18,7 @@ from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.describe_run import describe_run
 from orchestrator.domain.cell import Run, RunSpec
-from orchestrator.domain.machine import FakeReach
+from orchestrator.domain.machine import FakeEndpoint
 from orchestrator.domain.manifest import Job, Manifest
 from orchestrator.domain.matrix import (
     Baseline,
@@ -30,7 +30,7 @@ from orchestrator.domain.matrix import (
     Subject,
     expand,
 )
-from orchestrator.domain.retests import TrialOrder
+from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.run_record import Evidence, RunRecord
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.payloads import StoredPayload
@@ -70,7 +70,7 @@ class FakeWorld:
     published: list[Evidence] = field(default_factory=list)
     locations: tuple[str, ...] = ("north", "south")
     limits: Limits = field(default_factory=lambda: Limits(max_usd=Decimal(10)))
-    trials: TrialOrder | None = None
+    retests: RetestOptions | None = None
     baseline: Baseline | None = None
     provider: str = "fake"
     """How its platform calls it: a gate looks past what is simulated."""
@@ -90,7 +90,7 @@ class FakeWorld:
             act(self)
 
     def _world(self) -> FlowDeps:
-        provider = FakeProvider(ProviderContext(self.database.stores.machines), self.cloud)
+        provider = FakeProvider(ProviderContext(self.database.stores.static_hosts), self.cloud)
 
         def publish(evidence: Evidence) -> Path:
             self.published.append(evidence)
@@ -114,9 +114,9 @@ class FakeWorld:
             timings=Timings(never_made_after_s=5),
         )
 
-    def _workspace(self, reach: object) -> FakeWorkspace:
-        assert isinstance(reach, FakeReach)
-        return FakeWorkspace(self.cloud.computer(reach.machine_id))
+    def _workspace(self, endpoint: object) -> FakeWorkspace:
+        assert isinstance(endpoint, FakeEndpoint)
+        return FakeWorkspace(self.cloud.computer(endpoint.machine_id))
 
     def launch(self, run_id: str = "run") -> list[str]:
         """Store a run of one cell; return the ids of its cells."""
@@ -134,7 +134,7 @@ class FakeWorld:
         )
         cells = [(f"{run_id}-{n}", p) for n, p in enumerate(expand(matrix, payload))]
         run = Run(run_id, "steps", "steps", "1", digest, self.clock.now())
-        spec = RunSpec(matrix, payload, trials=self.trials)
+        spec = RunSpec(matrix, payload, retests=self.retests)
         stores.runs.create(run, spec, cells, key=None)
         return [cell_id for cell_id, _ in cells]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.domain.machine import (
-    FakeReach,
+    FakeEndpoint,
     LaunchRequest,
     Machine,
     MachineState,
@@ -123,9 +123,12 @@ class ClumsyCloud:
         """As far as it is known."""
         thing, now = self.things.get(machine_id), self.clock.seconds
         if thing is None or now < thing.shown_at or now > thing.gone_at() + REMEMBERED_S:
-            return Machine(machine_id, "", MachineState.GONE)
+            return Machine(machine_id, "", MachineState.TERMINATED)
         state, ended = thing.state(now)
-        if state is MachineState.GONE and now < thing.gone_at() + self.script.nature.shows_gone_s:
+        if (
+            state is MachineState.TERMINATED
+            and now < thing.gone_at() + self.script.nature.shows_gone_s
+        ):
             state = MachineState.STOPPING
         return self._told(thing, state, ended)
 
@@ -137,7 +140,7 @@ class ClumsyCloud:
             if not thing.listed_at <= now < thing.gone_at() + lag_s:
                 continue
             state, ended = thing.state(now)
-            if state is MachineState.GONE:
+            if state is MachineState.TERMINATED:
                 self.marks["inventory: gone, and listed"] += 1
                 state, ended = MachineState.READY, ""
             listed.append(self._told(thing, state, ended))
@@ -151,7 +154,7 @@ class ClumsyCloud:
             id=thing.id,
             token=thing.token,
             state=state,
-            reach=FakeReach(thing.id) if state is MachineState.READY else None,
+            endpoint=FakeEndpoint(thing.id) if state is MachineState.READY else None,
             detail=f"it is {state}",
             ended=ended,
             kind=kind,
@@ -203,7 +206,7 @@ class ClumsyCloud:
         match self.script.nature.flavour:
             case Flavour.PLAIN:
                 return f"{place.region}/i-{number}"
-            case Flavour.ORDERED:
+            case Flavour.REQUESTED:
                 return f"{place.zone}/instances/{token}"
         return f"{place.zone}/queuedResources/{token}"
 

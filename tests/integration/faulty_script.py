@@ -46,7 +46,7 @@ class Flavour(StrEnum):
 
     PLAIN = "plain"
     """The answer is a machine that is billed, as EC2's."""
-    ORDERED = "ordered"
+    REQUESTED = "requested"
     """The answer is an order, which may be refused later, as GCE's."""
     QUEUED = "queued"
     """The order is a resource of its own, which lingers until it is deleted, as a TPU's."""
@@ -221,11 +221,11 @@ class Thing:
         """How it is, and why it ended by itself."""
         why = self.why if self.ends_at <= min(self.told_at, now) else ""
         if now >= self.gone_at():
-            return MachineState.GONE, why
+            return MachineState.TERMINATED, why
         if now >= min(self.ends_at, self.told_at):
             return MachineState.STOPPING, why
         if not self.is_machine:
             return MachineState.READY, ""
         if now < self.granted_at and not self.is_plain:
-            return MachineState.ORDERED, ""
+            return MachineState.REQUESTED, ""
         return MachineState.READY if now >= self.ready_at else MachineState.BOOTING, ""

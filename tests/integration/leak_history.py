@@ -21,7 +21,7 @@ from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, billed_minutes
 from orchestrator.application.janitor import EXPIRED_GRACE, Janitor
 from orchestrator.domain.cell import Lease, LeaseState, Run, RunSpec, RunState
-from orchestrator.domain.machine import FakeReach, Machine, MachineState
+from orchestrator.domain.machine import FakeEndpoint, Machine, MachineState
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.money import machine_seconds
 from orchestrator.store.leases import Reservation
@@ -265,14 +265,14 @@ class History:
         if not forsaken:
             self._janitor.sweep()
 
-    def _workspace(self, reach: object) -> FakeWorkspace:
-        assert isinstance(reach, FakeReach)
-        computer = self._computers.get(reach.machine_id)
+    def _workspace(self, endpoint: object) -> FakeWorkspace:
+        assert isinstance(endpoint, FakeEndpoint)
+        computer = self._computers.get(endpoint.machine_id)
         if computer is None:
             works = self.plot.works_for
             computer = FakeComputer(script=lambda plan: work(works), lines_per_look=1)
-            self._computers[reach.machine_id] = computer
-        state, _ = self.cloud.things[reach.machine_id].state(self.clock.seconds)
+            self._computers[endpoint.machine_id] = computer
+        state, _ = self.cloud.things[endpoint.machine_id].state(self.clock.seconds)
         if state is not MachineState.READY:
             computer.kill()
         return FakeWorkspace(computer)
@@ -283,10 +283,14 @@ class History:
         lease = thing and self._lease_of(thing)
         if thing is None or lease is None:
             return
-        if machine.state is MachineState.ORDERED:
+        if machine.state is MachineState.REQUESTED:
             self._told_ordered[lease.id] = self.clock.seconds
         is_true = self.clock.seconds >= thing.gone_at()
-        if machine.state is MachineState.GONE and is_true and lease.state is LeaseState.RELEASING:
+        if (
+            machine.state is MachineState.TERMINATED
+            and is_true
+            and lease.state is LeaseState.RELEASING
+        ):
             self._told_gone.setdefault(lease.id, self.clock.seconds)
 
     def _lease_of(self, thing: Thing) -> Lease | None:

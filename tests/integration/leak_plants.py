@@ -127,7 +127,7 @@ class Trusting(Through):
 
     def inspect(self, machine_id: str) -> Machine:
         if machine_id in self.told:
-            return Machine(machine_id, "said", MachineState.GONE)
+            return Machine(machine_id, "said", MachineState.TERMINATED)
         return self.line.inspect(machine_id)
 
 

@@ -47,8 +47,8 @@ WRITES = {
             "decide",
         ]
     ),
-    "cells": frozenset(["admit", "reach", "requeue", "conclude", "blame"]),
-    "sightings": frozenset(["see"]),
+    "cells": frozenset(["admit", "enter", "requeue", "conclude", "blame"]),
+    "orphans": frozenset(["see"]),
 }
 """Store calls before and after which a controller may die."""
 

@@ -25,14 +25,14 @@ from orchestrator.domain.cell import (
     Transition,
 )
 from orchestrator.domain.facts import Facts
-from orchestrator.domain.machine import Login, Reach
+from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.cells import AttemptState, CellLife
 from orchestrator.store.evidence import Position
 from orchestrator.store.leases import Reservation
 from orchestrator.store.stores import Stores
-from tests.integration.absent_stores import NoProofs, NoQuarantines, NoResults
+from tests.integration.absent_stores import NoQuarantines, NoResults, NoReusableResults
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ class MemoryCells:
         self._move(cell, CellState.PLACING, at=at)
         return True
 
-    def reach(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
+    def enter(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
         cell = self.get(cell_id)
         return cell if cell.has_reached(state) else self._move(cell, state, at=at, reason=reason)
 
@@ -256,8 +256,8 @@ class MemoryLeases:
             state=LeaseState.HELD if early else lease.state,
         )
 
-    def reached(self, lease_id: str, reach: Reach) -> None:
-        self._set(lease_id, reach=reach)
+    def reached(self, lease_id: str, endpoint: Endpoint) -> None:
+        self._set(lease_id, endpoint=endpoint)
 
     def releasing(self, lease_id: str) -> None:
         if self.get(lease_id).state is not LeaseState.GONE:
@@ -346,26 +346,27 @@ class MemoryEvidence:
         return self.tables.positions.get(attempt_id, Position())
 
     def append(
-        self, attempt_id: str, *, offset: int, chunk: bytes, facts: Facts, at: datetime
-    ) -> bool:
+        self,
+        attempt_id: str,
+        have: Position,
+        *,
+        at: datetime,
+        events: bytes,
+        facts: Facts,
+        log: bytes,
+    ) -> Position | None:
         known = self.position(attempt_id)
-        if offset != known.events_bytes:
-            return False
-        self.tables.positions[attempt_id] = replace(
+        if (have.events_bytes, have.log_bytes) != (known.events_bytes, known.log_bytes):
+            return None
+        now = self.tables.positions[attempt_id] = replace(
             known,
-            seq=facts.last_seq,
-            events_bytes=offset + len(chunk),
-            last_event_at=at,
+            seq=max(have.seq, facts.last_seq),
+            events_bytes=have.events_bytes + len(events),
+            log_bytes=have.log_bytes + len(log),
+            last_event_at=at if events else known.last_event_at,
             end=facts.end or known.end,
         )
-        return True
-
-    def append_log(self, attempt_id: str, *, offset: int, chunk: bytes) -> bool:
-        known = self.position(attempt_id)
-        if offset != known.log_bytes:
-            return False
-        self.tables.positions[attempt_id] = replace(known, log_bytes=offset + len(chunk))
-        return True
+        return now
 
     def raw_events(self, attempt_id: str) -> Iterable[bytes]:
         return iter(())
@@ -374,7 +375,7 @@ class MemoryEvidence:
         """There are no tests."""
 
 
-class NoFeed:
+class NoRunEvents:
     """Nobody watches."""
 
     def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
@@ -382,7 +383,7 @@ class NoFeed:
 
 
 @dataclass(slots=True)
-class MemorySightings:
+class MemoryOrphans:
     """What the janitor saw."""
 
     tables: Tables
@@ -397,10 +398,11 @@ class MemorySightings:
 
 
 ABSENT = (
-    *("payloads", "tokens", "browser_sessions", "controllers", "machines", "prices", "ingests"),
-    *("statements", "failures", "tests", "aliases", "known_issues", "gates", "schedules"),
-    *("outbox", "figures", "trials", "series", "kinds", "benchmarks", "differences", "releases"),
-    *("grids", "logs", "bills", "rented"),
+    *("payloads", "tokens", "browser_sessions", "controllers", "static_hosts", "prices", "ingests"),
+    *("annotations", "failures", "tests", "aliases", "known_issues", "gates", "schedules"),
+    *("outbox", "operational_metrics", "retests", "benchmark_series", "failure_groups"),
+    *("benchmarks", "differences", "releases"),
+    *("grids", "logs", "costs", "machines"),
 )
 
 
@@ -413,9 +415,9 @@ def memory_stores() -> Stores:
         leases=MemoryLeases(tables),
         evidence=MemoryEvidence(tables),
         results=NoResults(),
-        feed=NoFeed(),
-        sightings=MemorySightings(tables),
-        proofs=NoProofs(),
+        run_events=NoRunEvents(),
+        orphans=MemoryOrphans(tables),
+        reusable_results=NoReusableResults(),
         quarantines=NoQuarantines(),
         **dict.fromkeys(ABSENT, SimpleNamespace()),
     )

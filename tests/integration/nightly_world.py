@@ -20,7 +20,7 @@ from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState
 from orchestrator.domain.channel import ChannelKind
 from orchestrator.domain.outcome import Outcome, worst
 from orchestrator.domain.person import Person
-from orchestrator.domain.retests import TrialAsk, TrialKind, key_of
+from orchestrator.domain.retests import RetestKind, RetestPlan, key_of
 from orchestrator.domain.schedule import Firing, Schedule
 from tests.databases import Agent, together
 from tests.integration.api_context import Desk
@@ -94,7 +94,7 @@ class Machines:
         attempt_id = f"{cell_id}-1"
         assert stores.cells.admit(cell_id, attempt_id, max_parallel=9, at=at)
         cause = Cause(*WENT[story]) if story in WENT else self._ran(cell_id, attempt_id, story)
-        stores.cells.reach(cell_id, CellState.RELEASING, at=at)
+        stores.cells.enter(cell_id, CellState.RELEASING, at=at)
         stores.cells.conclude(cell_id, cause, at=at)
         return cause
 
@@ -103,7 +103,7 @@ class Machines:
         self._lease(attempt_id, attested=story != "unattested")
         way = (CellState.BOOTING, CellState.PREPARING, CellState.RUNNING, CellState.COLLECTING)
         for state in way:
-            stores.cells.reach(cell_id, state, at=at)
+            stores.cells.enter(cell_id, state, at=at)
         self._tell(attempt_id, story)
         stores.evidence.settle(cell_id, [])
         is_bad = story in ("failed", "flaky", "missing")
@@ -127,12 +127,12 @@ class Machines:
     def _again(self, attempt_id: str, outcome: str) -> None:
         """The failed test, once more on its machine."""
         stores, at = self.desk.database.stores, self.desk.clock.now()
-        stores.cells.reach(attempt_id.removesuffix("-1"), CellState.DIAGNOSING, at=at)
-        trials = stores.trials
-        ask = TrialAsk(kind=TrialKind.RERUN, tests={"unit": (TESTS[1],)}, times=1)
-        sitting = trials.ask(attempt_id, ask, at=at)
-        trials.begin(sitting.id, at=at)
-        trials.end(sitting.id, at=at, outcomes=[{key_of("unit", TESTS[1]): outcome}])
+        stores.cells.enter(attempt_id.removesuffix("-1"), CellState.DIAGNOSING, at=at)
+        retests = stores.retests
+        ask = RetestPlan(kind=RetestKind.RERUN, tests={"unit": (TESTS[1],)}, times=1)
+        retest_session = retests.ask(attempt_id, ask, at=at)
+        retests.begin(retest_session.id, at=at)
+        retests.end(retest_session.id, at=at, outcomes=[{key_of("unit", TESTS[1]): outcome}])
 
     def _lease(self, attempt_id: str, *, attested: bool) -> None:
         leases, at = self.desk.database.stores.leases, self.desk.clock.now()

@@ -12,7 +12,7 @@ from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
 from orchestrator.domain.retests import job_of_session
 from orchestrator.domain.reuse_inputs import Interpreter
-from orchestrator.store.retests import TrialStore
+from orchestrator.store.retests import RetestStore
 from runners.fake import FakeWorkspace
 from runners.fake.computer import _event, _finished, _report, ended
 from tests.integration.fake_world import FakeWorld
@@ -49,13 +49,13 @@ class NoWheels:
 
 
 @dataclass(slots=True)
-class TrialWorld(FakeWorld):
+class RetestWorld(FakeWorld):
     """`FakeWorld` whose machines run a script of failures."""
 
     word: Word = lambda job, plan: "failed"
     refused: set[str] = field(default_factory=set)
-    spoil: Callable[[TrialStore], TrialStore] | None = None
-    """Puts something between the flow and its trials' store."""
+    spoil: Callable[[RetestStore], RetestStore] | None = None
+    """Puts something between the flow and its retests' store."""
     environment: Mapping[str, object] = field(default_factory=dict)
     """What machines say they are."""
     plans: list[Mapping[str, object]] = field(default_factory=list)
@@ -65,17 +65,17 @@ class TrialWorld(FakeWorld):
         wheels = NoWheels(self.refused)
         stores = self.database.stores
         if self.spoil is not None:
-            stores = replace(stores, trials=self.spoil(stores.trials))
+            stores = replace(stores, retests=self.spoil(stores.retests))
         return replace(world, stores=stores, wheels=wheels, open_workspace=self._scripted)
 
-    def _scripted(self, reach: object) -> FakeWorkspace:
-        workspace = FakeWorld._workspace(self, reach)
+    def _scripted(self, endpoint: object) -> FakeWorkspace:
+        workspace = FakeWorld._workspace(self, endpoint)
         workspace.computer.script = partial(told, self)
         workspace.computer.lines_per_look = 6
         return workspace
 
 
-def told(world: TrialWorld, plan: Mapping[str, object]) -> Iterator[dict[str, object]]:
+def told(world: RetestWorld, plan: Mapping[str, object]) -> Iterator[dict[str, object]]:
     """What an agent writes: each job has one test."""
     world.plans.append(plan)
     jobs = plan["jobs"]

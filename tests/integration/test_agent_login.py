@@ -54,7 +54,7 @@ def host(tmp_path: Path) -> Iterator[Callable[..., LoginHost]]:
 
 
 def workspace_on(host: LoginHost) -> Workspace:
-    return Workspace(open_shell(host.reach(), keys_dir=host.keys_dir))
+    return Workspace(open_shell(host.endpoint(), keys_dir=host.keys_dir))
 
 
 def begin(workspace: Workspace, script: str, attempt: str = "a-1", **more: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.application.cell.retest_session import outcomes_of
-from orchestrator.domain.retests import TrialAsk, TrialKind, by_job, job_in_session
+from orchestrator.domain.retests import RetestKind, RetestPlan, by_job, job_in_session
 from tests.integration.agent_machine import Evidence, machine_at
 
 SUITE = """
@@ -32,7 +32,7 @@ def test_dies():
 
 
 KEYS = ["suite::test_it.py::test_sometimes", "suite::test_it.py::gone"]
-ASK = TrialAsk(kind=TrialKind.RERUN, tests=by_job(KEYS), times=3)
+ASK = RetestPlan(kind=RetestKind.RERUN, tests=by_job(KEYS), times=3)
 SOME = ["test_it.py::test_many[1]", "test_it.py::test_many[2]", "test_it.py::gone"]
 
 
@@ -72,7 +72,7 @@ def test_a_test_that_kills_its_process_does_not_take_the_others_along(
     assert evidence.finished("dies")["restarts"] == 0, "it was the last one"
 
 
-def test_a_sitting_of_three_times_is_three_outcomes(ran: tuple[Evidence, bytes]) -> None:
+def test_a_session_of_three_times_is_three_outcomes(ran: tuple[Evidence, bytes]) -> None:
     _, raw = ran
     outcomes, trouble = outcomes_of(raw, ASK, KEYS)
     assert trouble == ""

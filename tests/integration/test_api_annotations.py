@@ -1,4 +1,4 @@
-"""Statements over REST: kept once, checked against the results, and in the reports again."""
+"""Annotations over REST: kept once, checked against the results, and in the reports again."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def untouched(shared_api):
     return ingested(shared_api)
 
 
-def post(api, run: str, *statements: object, status: int = 201):
-    answer = api.client.post(f"/api/v1/runs/{run}/statements", json={"statements": statements})
+def post(api, run: str, *annotations: object, status: int = 201):
+    answer = api.client.post(f"/api/v1/runs/{run}/annotations", json={"annotations": annotations})
     assert answer.status_code == status, answer.text
     return answer
 
 
 def listed(api, run: str):
-    return api.client.get(f"/api/v1/runs/{run}/statements").json()["items"]
+    return api.client.get(f"/api/v1/runs/{run}/annotations").json()["items"]
 
 
 def published(tmp_path: Path, run: str, cell: str = "") -> str:
@@ -58,7 +58,7 @@ def test_a_finished_run_is_published_again_with_what_was_written(api, run, tmp_p
     assert "The mask is where" not in published(tmp_path, run, "gcp-l4")
     answer = post(api, "latest", FIX, FALSE)
     fix, false = answer.json()["items"]
-    assert answer.headers["Location"] == f"/api/v1/runs/{run}/statements"
+    assert answer.headers["Location"] == f"/api/v1/runs/{run}/annotations"
     assert fix == FIX | {"at": "2026-01-18T00:00:00Z", "text": "", "doubts": []}
     assert (false["at"], false["cell"]) == ("2026-03-01T12:00:00Z", "")
     assert [doubt["level"] for doubt in false["doubts"]] == ["error"]
@@ -95,17 +95,17 @@ def test_a_run_that_is_not_over_takes_them_too(api, tmp_path):
 @pytest.mark.parametrize(
     ("change", "pointer"),
     [
-        ({"cell": "gcp-l5"}, "/statements/1/cell"),
-        ({"author": ""}, "/statements/1/author"),
-        ({"kind": "fxi"}, "/statements/1/kind"),
-        ({"at": "soon"}, "/statements/1/at"),
-        ({"text": "x" * 70_000}, "/statements/1/text"),
-        ({"text": "a\x00b"}, "/statements/1/text"),
-        ({"files": ["a", "b\nc"]}, "/statements/1/files/1"),
-        ({"wrong": 1}, "/statements/1/wrong"),
+        ({"cell": "gcp-l5"}, "/annotations/1/cell"),
+        ({"author": ""}, "/annotations/1/author"),
+        ({"kind": "fxi"}, "/annotations/1/kind"),
+        ({"at": "soon"}, "/annotations/1/at"),
+        ({"text": "x" * 70_000}, "/annotations/1/text"),
+        ({"text": "a\x00b"}, "/annotations/1/text"),
+        ({"files": ["a", "b\nc"]}, "/annotations/1/files/1"),
+        ({"wrong": 1}, "/annotations/1/wrong"),
     ],
 )
-def test_one_bad_statement_refuses_all(shared_api, untouched, change, pointer):
+def test_one_bad_annotation_refuses_all(shared_api, untouched, change, pointer):
     answer = post(shared_api, untouched, FIX, FALSE | change, status=422)
     assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
     assert listed(shared_api, untouched) == []
@@ -116,7 +116,7 @@ def test_there_is_an_end_to_them(api, run, monkeypatch):
     many = [FALSE | {"text": f"Note {number}."} for number in range(4)]
     post(api, run, *many[:2])
     post(api, run, many[2])
-    assert "3 statements" in post(api, run, many[3], status=409).json()["detail"]
+    assert "3 annotations" in post(api, run, many[3], status=409).json()["detail"]
     assert len(listed(api, run)) == 3
     post(api, run, many[2], status=200)
 
@@ -127,6 +127,6 @@ def test_reports_that_cannot_be_written_do_not_lose_what_was_said(api, run):
 
     app = create_app(replace(api.context, publish=full), guard=None)
     client = api.speak(app)
-    path = f"/api/v1/runs/{run}/statements"
-    assert client.post(path, json={"statements": [FIX]}).status_code == 201
+    path = f"/api/v1/runs/{run}/annotations"
+    assert client.post(path, json={"annotations": [FIX]}).status_code == 201
     assert len(listed(api, run)) == 1

@@ -12,7 +12,7 @@ from orchestrator.domain.announcement import Announcement, LineageState
 from tests.integration.api_context import Desk
 from tests.integration.webhook_receiver import Receiver, Reply, receiver
 
-API = "/api/v1/webhooks"
+API = "/api/v1/channels"
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_channel_is_added_tested_renewed_and_removed(api: Desk, hook: Receiver
     assert shown == {key: value for key, value in channel.items() if key != "secret"}
     assert (shown["state"], shown["target"]) == ("ok", f"http://127.0.0.1:{hook.port}/…")
     tried = api.client.post(f"{API}/room/test")
-    assert (tried.status_code, tried.json()["reception"]) == (200, "taken")
+    assert (tried.status_code, tried.json()["result"]) == (200, "taken")
     renewed = api.client.post(f"{API}/{channel['id']}/rotate", json={"overlap_hours": 1}).json()
     assert renewed["secret"] not in (secret, None)
     assert renewed["old_until"] == "2026-03-01T13:00:00Z"
@@ -76,7 +76,8 @@ def test_the_log_tells_of_every_attempt(api: Desk, hook: Receiver) -> None:
     deliver(api.context)
     (done,) = api.client.get(f"{API}/room/deliveries").json()["items"]
     assert (done["state"], done["due_at"]) == ("delivered", None)
-    assert [(one["number"], one["status"], one["said"]) for one in done["attempts"]] == [
+    keys = ("number", "status", "response_excerpt")
+    assert [tuple(one[key] for key in keys) for one in done["attempts"]] == [
         (1, 503, "HTTP 503: <html>later"), (2, 200, "HTTP 200"),
     ]  # fmt: skip
     tell(api, "pass", "k-2")
@@ -131,8 +132,8 @@ def test_a_receiver_inside_is_refused_by_name_when_it_is_told(api: Desk, hook: R
     body = {"name": "sneaky", "target": f"https://localhost:{hook.port}/"}
     assert api.client.post(API, json=body).status_code == 201
     said = api.client.post(f"{API}/sneaky/test").json()
-    assert said["reception"] == "failed"
-    assert "--allow-private" in said["said"]
+    assert said["result"] == "failed"
+    assert "--allow-private" in said["response_excerpt"]
     assert hook.received == []
 
 

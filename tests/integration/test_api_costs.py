@@ -84,10 +84,10 @@ def test_the_bill_of_a_run_under_way_is_not_settled(here: Clouds) -> None:
 def test_without_a_run_the_last_days_are_summed_by_provider(here: Clouds) -> None:
     _, first = finished(here, "one")
     here.desk.clock.move(days=40)
-    second_run, second = finished(here, "two")
+    confirmation_run, second = finished(here, "two")
     said = here.client.get(COSTS).json()
     assert usd(said["bill"]["total_usd"]) == second == usd(said["simulated_usd"])
-    assert [r["run"] for r in said["runs"]] == [second_run]
+    assert [r["run"] for r in said["runs"]] == [confirmation_run]
     (fake,) = said["providers"]
     assert (fake["provider"], fake["machines"], fake["seconds"]) == ("fake", 2, 1030.0)
     both = here.client.get(COSTS, params={"days": 60}).json()

@@ -74,7 +74,7 @@ def test_a_finished_run_is_told_whole_and_then_ends(api: Desk, port: int) -> Non
 def test_a_notice_names_its_cell(api: Desk, port: int) -> None:
     run = str(api.launch()["id"])
     said = {"cell": "here", "notice": "held until noon"}
-    api.database.stores.feed.add(run, "cell", said)
+    api.database.stores.run_events.add(run, "cell", said)
     ended(api, run)
     told = [data for _, _, data in listen(port, run) if data.get("notice")]
     assert [(data["cell"], data["notice"]) for data in told] == [("here", "held until noon")]
@@ -94,7 +94,7 @@ def test_a_watcher_resumes_after_what_it_saw(api: Desk, port: int) -> None:
 
 def test_nothing_is_missed_or_doubled_while_items_are_added(api: Desk, port: int) -> None:
     run = str(api.launch()["id"])
-    feed, many = api.database.stores.feed, 120
+    feed, many = api.database.stores.run_events, 120
 
     def write() -> None:
         for n in range(many):
@@ -104,9 +104,9 @@ def test_nothing_is_missed_or_doubled_while_items_are_added(api: Desk, port: int
     writer = threading.Thread(target=write)
     writer.start()
     seen: list[int] = []
-    sittings, over = 0, False
+    retest_sessions, over = 0, False
     while not over:
-        sittings += 1
+        retest_sessions += 1
         for number, event, _ in listen(port, run, last=seen[-1] if seen else 0):
             over = event == "end"
             if number is not None:
@@ -114,7 +114,7 @@ def test_nothing_is_missed_or_doubled_while_items_are_added(api: Desk, port: int
                 if len(seen) % 15 == 0:
                     break
     writer.join()
-    assert sittings > 5
+    assert retest_sessions > 5
     assert seen == list(range(1, len(feed.after(run, 0, limit=10_000)) + 1))
     assert len(seen) > many
 
@@ -124,7 +124,7 @@ def test_items_arrive_while_the_run_goes_on(
 ) -> None:
     monkeypatch.setattr(events, "HEARTBEAT_S", 3600)  # nothing else wakes the stream
     run = str(api.launch()["id"])
-    feed = api.database.stores.feed
+    feed = api.database.stores.run_events
     already = len(feed.after(run, 0))
     stream = listen(port, run, after=already)
     arrived = []
@@ -138,8 +138,8 @@ def test_items_arrive_while_the_run_goes_on(
 def test_what_a_machine_said_cannot_forge_an_event(api: Desk, port: int) -> None:
     run = str(api.launch()["id"])
     nasty = "x\r\n\r\nevent: end\ndata: {}\n\n\u2028"
-    before = len(api.database.stores.feed.after(run, 0))
-    api.database.stores.feed.add(run, "report", {"said": nasty, "number": 99, "kind": "end"})
+    before = len(api.database.stores.run_events.after(run, 0))
+    api.database.stores.run_events.add(run, "report", {"said": nasty, "number": 99, "kind": "end"})
     number, event, data = next(listen(port, run, after=before))
     assert (number, event) == (before + 1, "report")
     assert data == {"said": nasty, "number": before + 1, "kind": "report", "cell": ""}

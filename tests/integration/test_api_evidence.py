@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.store.cell_results import Artifact
-from tests.databases import Agent
+from tests.databases import Agent, write_log
 from tests.integration.api_context import Desk
 
 CELL = "/api/v1/runs/latest/cells/here"
@@ -25,7 +25,7 @@ def told(shared_api: Desk) -> Desk:
 
 
 def log(api: Desk, agent: Agent, data: bytes, *, offset: int = 0) -> None:
-    assert api.database.stores.evidence.append_log(agent.attempt_id, offset=offset, chunk=data)
+    assert write_log(api.database.stores, agent.attempt_id, data, offset=offset)
 
 
 def finish(api: Desk) -> None:

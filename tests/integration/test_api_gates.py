@@ -9,8 +9,8 @@ from orchestrator.adapters.signing.verifier import verify_bundle
 from tests.integration.api_context import Desk
 from tests.integration.gate_world import API, POLICY, begun, check, put, ran
 
-OTHER = POLICY.replace("- {id: here}", "- {id: here, level: informing}\n    - {id: there}")
-LAX = POLICY.replace("on: [here]}", "on: [here], level: informing}")
+OTHER = POLICY.replace("- {id: here}", "- {id: here, level: advisory}\n    - {id: there}")
+LAX = POLICY.replace("on: [here]}", "on: [here], level: advisory}")
 FAILS = {"tests/test_a.py::one": "failed", "tests/test_a.py::two": "passed"}
 
 

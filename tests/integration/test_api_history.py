@@ -52,7 +52,7 @@ def test_a_run_shows_its_failures_by_signature_and_its_known_issues(api: Desk) -
     run = ran(api, "a", TEN | {"t.py::other": TPU_DEVICE, "t.py::fine": ""})
     assert post(api, "/known-issues", ISSUE, 201)["id"] == "KI-0001"
     shown = get(api, f"/runs/{run}")
-    first, second = shown["clusters"]
+    first, second = shown["failure_groups"]
     assert (first["count"], first["known_issues"], first["tolerated"]) == (10, ["KI-0001"], 10)
     assert first["signature"]["frame"] == "fp8_training_engine.to_te_recipe"
     assert (second["count"], second["known_issues"]) == (1, [])
@@ -62,11 +62,11 @@ def test_a_run_shows_its_failures_by_signature_and_its_known_issues(api: Desk) -
     assert shown["counts"]["failed"] == 11
     assert shown["cells"][0]["fingerprint"] == ""
     for query in ({"run": run}, {"product": "proof"}, {"run": "latest"}):
-        listed = get(api, "/signatures", **query)
+        listed = get(api, "/failure-groups", **query)
         assert [item["count"] for item in listed["items"]] == [10, 1]
         assert (listed["runs"], listed["is_cut"]) == (1, False)
-    assert get(api, "/signatures", product="other")["items"] == []
-    assert api.client.get(f"{API}/signatures", params={"run": "nope"}).status_code == 404
+    assert get(api, "/failure-groups", product="other")["items"] == []
+    assert api.client.get(f"{API}/failure-groups", params={"run": "nope"}).status_code == 404
 
 
 def test_aliases_are_suggested_decided_and_followed(api: Desk) -> None:

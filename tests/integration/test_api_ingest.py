@@ -25,6 +25,7 @@ from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import fold
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.evidence import Position
 from tests.integration.api_context import desk
 
 LOGS = Path(__file__).parents[1] / "golden" / "logs" / "gcp_l4_v046"
@@ -191,7 +192,7 @@ def test_a_platform_without_results(api):
     said = NOTES + (
         "platform: aws-mi300x\nsubject: {name: torchbridge, version: '0.4.6'}\ndate: 2026-01-19\n"
         "outcome: {word: not_available, reason: not_offered, detail: AWS sells none}\n"
-        "statements: [{kind: note, text: 'see the plan'}]\n"
+        "annotations: [{kind: note, text: 'see the plan'}]\n"
     )
     told = post(api, tar_of(ingest_yaml=said), "/api/v1/ingest")
     assert (told["outcome"], told["cell"]) == ("not_available", "aws-mi300x")
@@ -199,7 +200,7 @@ def test_a_platform_without_results(api):
     run = show(api, told["run"])
     [cell] = run["cells"]
     assert (cell["reason"], cell["detail"]) == ("not_offered", "AWS sells none")
-    [statement] = api.database.stores.statements.of_run(told["run"])
+    [statement] = api.database.stores.annotations.of_run(told["run"])
     assert (statement.cell, statement.author) == ("aws-mi300x", "ingest.yaml")
 
 
@@ -333,7 +334,7 @@ def test_an_ingestion_goes_on_from_where_its_evidence_stops(api, tmp_path):
     events, used = read_events(half, after_seq=0)
     assert used == len(half)
     facts, at = fold(events), api.clock.now()
-    assert stores.evidence.append(begun.attempt_id, offset=0, chunk=half, facts=facts, at=at)
+    assert stores.evidence.append(begun.attempt_id, Position(), at=at, events=half, facts=facts)
     finish_ingestion(api.context, begun)
     assert b"".join(stores.evidence.raw_events(begun.attempt_id)) == whole
     assert show(api, begun.run_id)["counts"]["passed"] == 2

@@ -29,7 +29,7 @@ def test_everything_that_a_cloud_shows_is_listed_with_whose_it_is(here: Clouds) 
     survey = here.client.get(MACHINES).json()
     assert survey["unread"] == {}
     found = {item["id"]: item for item in survey["items"]}
-    assert {name: item["standing"] for name, item in found.items()} == {
+    assert {name: item["ownership"] for name, item in found.items()} == {
         mine: "orphan",
         "fake-others": "foreign",
     }
@@ -48,8 +48,8 @@ def test_a_tag_that_is_no_time_takes_no_other_machine_along(here: Clouds) -> Non
     for number, said in enumerate(("9" * 20, "9" * 12, "\u00b2", "-1e3", "tomorrow", "")):
         here.rent(f"others-{number}", **others, **{"seatrial-expires-at": said})
     items = {item["id"]: item for item in here.client.get(MACHINES).json()["items"]}
-    assert items.pop(mine)["standing"] == "orphan"
-    found = [(item["standing"], item["expires_at"]) for item in items.values()]
+    assert items.pop(mine)["ownership"] == "orphan"
+    found = [(item["ownership"], item["expires_at"]) for item in items.values()]
     assert found == [("foreign", None)] * 6
 
 
@@ -83,7 +83,7 @@ def test_a_leased_machine_is_not_ended_and_its_run_is_named(here: Clouds) -> Non
     here.lease(run, "here", "lease-1")
     name = here.rent("lease-1", **{"seatrial-run": run, "seatrial-cell": "an-id"})
     (item,) = here.client.get(MACHINES).json()["items"]
-    assert (item["standing"], item["cell"]) == ("leased", "here")
+    assert (item["ownership"], item["cell"]) == ("leased", "here")
     answer = end(here, name)
     assert answer.status_code == 409
     assert answer.json()["type"] == "urn:seatrial:problem:machine-in-use"
@@ -111,7 +111,7 @@ def test_rules_stay_while_a_lease_is_open_though_no_machine_is_seen_yet(
     here.desk.begin(run, "here")
     here.lease(run, "here", "lease-1")
     (item,) = here.client.get(MACHINES, params={"orphans": "true"}).json()["items"]
-    assert (item["id"], item["standing"]) == ("rule", "idle")
+    assert (item["id"], item["ownership"]) == ("rule", "idle")
     answer = end(here, "rule")
     assert answer.status_code == 409
     assert answer.json()["type"] == "urn:seatrial:problem:machine-stays"
@@ -174,7 +174,7 @@ def test_a_machine_that_is_kept_is_told_in_the_run(here: Clouds) -> None:
     for cell in ("here", "there"):
         cell_id = here.desk.cell_id(run, cell)
         for state in (CellState.COLLECTING, CellState.RELEASING):
-            stores.cells.reach(cell_id, state, at=at)
+            stores.cells.enter(cell_id, state, at=at)
     assert set(shown(here, run)) == {"2026-03-01T12:30:00Z"}
     stores.runs.request_cancel(run, at=at)
     assert shown(here, run) == [None, None]

@@ -22,7 +22,7 @@ BODY = {
 def test_a_quarantine_is_added_listed_and_ended_once(api: Desk) -> None:
     ran(api, "one", {TEST: BOOM})
     added = post(api, "/quarantines", BODY, 201)
-    assert (added["id"], added["state"], added["returns_after"]) == ("Q-0001", "stands", 20)
+    assert (added["id"], added["state"], added["returns_after"]) == ("Q-0001", "active", 20)
     assert get(api, "/quarantines", product="proof")["items"] == [added]
     assert get(api, "/quarantines", product="other")["items"] == []
     assert (added["author"], added["author_token"]) == ("operator", "socket")
@@ -54,7 +54,7 @@ def test_a_run_marks_its_failures_in_quarantine_and_counts_them(api: Desk) -> No
     run = ran(api, "two", {TEST: BOOM, "t.py::test_other": BOOM})
     shown = get(api, f"/runs/{run}")
     [marked] = shown["quarantined"]
-    assert (marked["id"], marked["nodeid"], marked["state"]) == ("Q-0001", TEST, "stands")
+    assert (marked["id"], marked["nodeid"], marked["state"]) == ("Q-0001", TEST, "active")
     assert shown["counts"]["failed"] == 2
     report = api.client.get(f"{API}/runs/{run}/reports/summary.md").text
     assert "Failing tests in quarantine" in report
@@ -64,7 +64,7 @@ def test_a_run_marks_its_failures_in_quarantine_and_counts_them(api: Desk) -> No
 def test_flaky_tests_are_suggested(api: Desk) -> None:
     for number, text in enumerate(("", BOOM, "", BOOM, "")):
         ran(api, f"run-{number}", {TEST: text, "t.py::test_fine": ""})
-    [found] = get(api, "/quarantines/candidates", product="proof")["items"]
+    [found] = get(api, "/quarantines/suggestions", product="proof")["items"]
     assert (found["nodeid"], found["flaky"]["failures"], found["quarantine"]) == (TEST, 2, "")
 
 
@@ -92,10 +92,12 @@ def test_reused_results_are_shown_and_marked(api: Desk) -> None:
     first = ran(api, "one", {TEST: "", "t.py::test_b": ""})
     second = launched(api, "two", reuse_hours=36)["id"]
     source, cell = stores.cells.of_run(first)[0], stores.cells.of_run(second)[0]
-    stores.cells.reach(source.id, CellState.RELEASING, at=BEGIN)
+    stores.cells.enter(source.id, CellState.RELEASING, at=BEGIN)
     stores.cells.conclude(source.id, Cause(Outcome.PASSED, ""), at=BEGIN)
     unit = Reuse(job="unit", why="proven by run x", run=first, cell=source.id, at=BEGIN)
-    stores.proofs.decide(cell.id, [unit, Reuse(job="demo", why="image changed: a → b")], at=BEGIN)
+    stores.reusable_results.decide(
+        cell.id, [unit, Reuse(job="demo", why="image changed: a → b")], at=BEGIN
+    )
     told = get(api, f"/runs/{second}")["cells"][0]["jobs"]
     jobs = {job["id"]: job for job in told}
     assert (jobs["unit"]["reused_from"], jobs["unit"]["reason"]) == (first, "reused")

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.application.confirmation_run import elsewhere
 from orchestrator.domain.cell import CellState, Lease, LeaseState
 from orchestrator.domain.matrix import Host, Platform
-from orchestrator.domain.retests import SURE, TrialAsk, TrialKind
+from orchestrator.domain.retests import SURE, RetestKind, RetestPlan
 from tests.databases import Agent
 from tests.integration.api_context import MATRIX, Desk
 
@@ -70,80 +70,80 @@ def lease(at: Desk, agent: Agent, place: str = "north") -> None:
 def diagnosing(at: Desk, run: str) -> None:
     cell = at.cell_id(run, "there")
     for state in (CellState.COLLECTING, CellState.DIAGNOSING):
-        at.database.stores.cells.reach(cell, state, at=at.clock.now())
+        at.database.stores.cells.enter(cell, state, at=at.clock.now())
 
 
 def ask(at: Desk, run: str, key: str = "k", **body: object):
     shown = {"subject": wheel(at), **body}
-    path = f"{API}/runs/{run}/cells/there/trials"
+    path = f"{API}/runs/{run}/cells/there/retests"
     return at.client.post(path, json=shown, headers={"Idempotency-Key": key})
 
 
 def test_what_a_run_is_to_find_out_is_stored_with_it(at):
-    run = at.launch(trials={"reruns": 2, "diagnose": True, "max_tests": 5})
-    order = at.database.stores.runs.spec(str(run["id"])).trials
+    run = at.launch(retests={"reruns": 2, "diagnose": True, "max_tests": 5})
+    order = at.database.stores.runs.spec(str(run["id"])).retests
     assert (order.reruns, order.diagnose, order.max_tests) == (2, True, 5)
 
 
-def test_trials_are_asked_for_while_the_machine_waits(at):
-    run = failed(at, trials={"await_minutes": 30})
+def test_retests_are_asked_for_while_the_machine_waits(at):
+    run = failed(at, retests={"await_minutes": 30})
     assert ask(at, run).status_code == 409, "its jobs run"
     diagnosing(at, run)
     first = ask(at, run, changed="revision 1a2b3c4")
     assert first.status_code == 202, first.text
     assert first.json()["tests"] == {"unit": [NODE]}
     assert ask(at, run, changed="revision 1a2b3c4").json()["id"] == first.json()["id"]
-    shown = at.client.get(f"{API}/runs/{run}/cells/there/trials").json()
-    assert [(one["kind"], one["state"]) for one in shown["items"]] == [("bisect", "asked")]
-    assert at.client.delete(f"{API}/runs/{run}/cells/there/trials").status_code == 204
+    shown = at.client.get(f"{API}/runs/{run}/cells/there/retests").json()
+    assert [(one["kind"], one["state"]) for one in shown["items"]] == [("bisect", "requested")]
+    assert at.client.delete(f"{API}/runs/{run}/cells/there/retests").status_code == 204
     assert ask(at, run, "k2").status_code == 409, "nobody asks any more"
 
 
-def test_a_machine_that_does_not_wait_takes_no_trials(at):
+def test_a_machine_that_does_not_wait_takes_no_retests(at):
     run = failed(at)
     diagnosing(at, run)
     answer = ask(at, run)
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:seatrial:problem:no-trials")
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:seatrial:problem:no-retests")
 
 
-def test_a_machine_that_leaves_while_a_trial_is_asked_for_takes_none(at, monkeypatch):
-    run = failed(at, trials={"await_minutes": 30})
+def test_a_machine_that_leaves_while_a_retest_is_asked_for_takes_none(at, monkeypatch):
+    run = failed(at, retests={"await_minutes": 30})
     diagnosing(at, run)
     stores, cell = at.database.stores, at.cell_id(run, "there")
     tests = stores.results.tests
 
     def let_go(cell_id):
-        stores.cells.reach(cell, CellState.RELEASING, at=at.clock.now())
+        stores.cells.enter(cell, CellState.RELEASING, at=at.clock.now())
         return tests(cell_id)
 
     monkeypatch.setattr(stores.results, "tests", let_go)
     answer = ask(at, run)
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:seatrial:problem:no-trials")
-    assert "cell there is releasing: its machine takes no trials" in answer.json()["detail"]
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:seatrial:problem:no-retests")
+    assert "cell there is releasing: its machine takes no retests" in answer.json()["detail"]
     assert "`seatrial gate bisect RUN` begins a search" in answer.json()["detail"]
-    assert stores.trials.of_attempt(f"{cell}-1") == ()
+    assert stores.retests.of_attempt(f"{cell}-1") == ()
 
 
 def test_a_wheel_that_was_not_uploaded(at):
-    run = failed(at, trials={"await_minutes": 30})
+    run = failed(at, retests={"await_minutes": 30})
     diagnosing(at, run)
     assert ask(at, run, subject="0" * 64).status_code in (404, 422)
 
 
-def test_who_broke_it_stands_beside_the_trials(at):
+def test_who_broke_it_stands_beside_the_retests(at):
     run = failed(at)
     stores, attempt = at.database.stores, f"{at.cell_id(run, 'there')}-1"
-    assert at.client.get(f"{API}/runs/{run}/cells/there/trials").json() == {
+    assert at.client.get(f"{API}/runs/{run}/cells/there/retests").json() == {
         "items": [],
         "blame": [],
     }
     diagnosing(at, run)
-    asked = TrialAsk(kind=TrialKind.RERUN, tests={"unit": (NODE,)}, times=2, key="1")
-    sitting = stores.trials.ask(attempt, asked, at=at.clock.now())
+    asked = RetestPlan(kind=RetestKind.RERUN, tests={"unit": (NODE,)}, times=2, key="1")
+    retest_session = stores.retests.ask(attempt, asked, at=at.clock.now())
     key = f"unit::{NODE}"
     outcomes = ({key: "passed"}, {key: "failed"})
-    stores.trials.end(sitting.id, at=at.clock.now(), outcomes=outcomes)
-    [blame] = at.client.get(f"{API}/runs/{run}/cells/there/trials").json()["blame"]
+    stores.retests.end(retest_session.id, at=at.clock.now(), outcomes=outcomes)
+    [blame] = at.client.get(f"{API}/runs/{run}/cells/there/retests").json()["blame"]
     assert (blame["nodeid"], blame["answer"]) == (NODE, "flaky")
 
 
@@ -171,7 +171,7 @@ def test_a_search_is_a_run_of_the_failing_jobs_whose_machine_waits(at):
     spec = at.database.stores.runs.spec(begun.json()["id"])
     assert [platform.id for platform in spec.matrix.platforms] == ["there"]
     assert spec.only == {"there": ["unit"]}
-    assert (spec.trials.await_minutes, spec.trials.diagnose) == (30, False)
+    assert (spec.retests.await_minutes, spec.retests.diagnose) == (30, False)
     assert spec.matrix.limits.max_minutes == 90, "the machine's time is planned and reserved"
     again = at.client.post(path, json={"minutes": 30}, headers={"Idempotency-Key": "b"})
     assert again.json()["id"] == begun.json()["id"]
@@ -186,7 +186,7 @@ def test_only_a_subject_from_git_can_be_searched(at):
 
 
 def second(at: Desk, run: str, usd: str = "5"):
-    answer = at.client.post(f"{API}/runs/{run}/second-machine", json={"max_usd": usd})
+    answer = at.client.post(f"{API}/runs/{run}/confirmation-run", json={"max_usd": usd})
     assert answer.status_code == 200, answer.text
     return answer.json()["run"]
 
@@ -198,7 +198,7 @@ def test_the_second_machine_runs_what_failed_in_another_zone_first(at):
     [platform] = spec.matrix.platforms
     assert (platform.id, platform.locations) == ("there", ("south", "north"))
     assert spec.only == {"there": ["unit"]}
-    assert (spec.trials.reruns, spec.trials.tests) == (SURE, (f"unit::{NODE}",))
+    assert (spec.retests.reruns, spec.retests.tests) == (SURE, (f"unit::{NODE}",))
     assert at.database.stores.runs.get(follow_up).rerun_of == run
     assert second(at, run) == follow_up, "asking again launches nothing"
 

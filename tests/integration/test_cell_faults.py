@@ -111,7 +111,7 @@ def test_a_stored_cause_stops_the_attempt_though_its_step_was_never_recorded(her
     here.database.stores.cells.blame(attempt.id, cause)
     here.engine.run(cell)
     check_invariants(here)
-    states = [str(step.target) for step in here.record().cells[0].transitions]
+    states = [str(step.to_state) for step in here.record().cells[0].transitions]
     assert "running" not in states
     assert here.record().cells[0].reason == "boot"
 
@@ -125,7 +125,7 @@ def test_a_full_disk_while_collecting_is_waited_for_within_bounds(here, looks, k
     shown = here.record().cells[0]
     assert (shown.outcome, shown.counts) == (Outcome.PASSED, Counts(passed=2))
     assert ("events.jsonl" in [artifact.name for artifact in shown.artifacts]) is kept
-    told = [str(item.data) for item in here.database.stores.feed.after("run", 0)]
+    told = [str(item.data) for item in here.database.stores.run_events.after("run", 0)]
     assert any("No space left" in text for text in told) is not kept
 
 

@@ -55,7 +55,7 @@ def test_a_passing_cell(here):
     cell = here.record().cells[0]
     assert (cell.outcome, cell.reason) == (Outcome.PASSED, "")
     assert cell.counts == Counts(passed=2)
-    assert [str(t.target) for t in cell.transitions] == [
+    assert [str(t.to_state) for t in cell.transitions] == [
         "placing",
         "booting",
         "preparing",
@@ -96,7 +96,7 @@ def test_a_crash_at_every_step_changes_nothing(here, when):
     assert record.counts == Counts(passed=2)
     assert here.cloud.made == 1
     assert len(record.cells[0].attempts) == 1
-    numbers = [item.number for item in here.database.stores.feed.after("run", 0)]
+    numbers = [item.number for item in here.database.stores.run_events.after("run", 0)]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
@@ -244,7 +244,7 @@ def test_an_error_of_our_own_releases_the_machine(here, script, is_collected):
     cell = here.record().cells[0]
     assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "controller")
     assert "a bug" in cell.detail
-    assert ("collecting" in [str(step.target) for step in cell.transitions]) is is_collected
+    assert ("collecting" in [str(step.to_state) for step in cell.transitions]) is is_collected
 
 
 @pytest.mark.parametrize("reason", ["environment", "wrong_subject"])

@@ -109,7 +109,7 @@ def test_throttling_is_answered_with_the_same_token_and_ever_longer_waits(here):
     assert (len(tokens), len(here.cloud.requests)) == (1, 7)
     assert lines(here)[0] == ("north", "again", "unavailable")
     began = here.record().cells[0].transitions[0].at
-    granted = next(t.at for t in here.record().cells[0].transitions if t.target == "booting")
+    granted = next(t.at for t in here.record().cells[0].transitions if t.to_state == "booting")
     assert (granted - began).total_seconds() > 20
 
 
@@ -136,7 +136,7 @@ def test_an_order_that_is_never_granted_is_withdrawn_in_time(here):
     finish_with_leftovers(here)
     cell = here.record().cells[0]
     assert (cell.outcome, cell.state) == (Outcome.ERRORED, CellState.DONE)
-    assert cell.transitions[-1].target == "done"
+    assert cell.transitions[-1].to_state == "done"
 
 
 def finish_with_leftovers(world: FakeWorld) -> None:

@@ -11,10 +11,16 @@ from orchestrator.application.blame_run import blame_run
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.matrix import Baseline, Limits
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.retests import SURE, RetestSessionState, TrialAsk, TrialKind, TrialOrder
+from orchestrator.domain.retests import (
+    SURE,
+    RetestKind,
+    RetestOptions,
+    RetestPlan,
+    RetestSessionState,
+)
 from orchestrator.store.errors import StoreError
 from tests.integration.fake_world import FakeWorld
-from tests.integration.retest_world import TrialWorld, subject_version
+from tests.integration.retest_world import RetestWorld, subject_version
 from tests.integration.test_cell_flow import check_invariants, crash_at_every_step
 
 BASELINE = Baseline(package="steps==0.9")
@@ -28,29 +34,29 @@ def ours_is_one(job: str, plan) -> str:
 
 @pytest.fixture
 def here(tmp_path):
-    world = TrialWorld(
-        tmp_path, trials=TrialOrder(diagnose=True), baseline=BASELINE, word=ours_is_one
+    world = RetestWorld(
+        tmp_path, retests=RetestOptions(diagnose=True), baseline=BASELINE, word=ours_is_one
     )
     yield world
     world.close()
 
 
-def finish(here: TrialWorld) -> None:
+def finish(here: RetestWorld) -> None:
     [cell] = here.launch()
     here.engine.run(cell)
     check_invariants(here)
 
 
-def states(here: TrialWorld) -> list[str]:
-    return [str(step.target) for step in here.record().cells[0].transitions]
+def states(here: RetestWorld) -> list[str]:
+    return [str(step.to_state) for step in here.record().cells[0].transitions]
 
 
-def sittings(here: TrialWorld):
-    return here.database.stores.trials.of_attempt("run-0-1")
+def retest_sessions(here: RetestWorld):
+    return here.database.stores.retests.of_attempt("run-0-1")
 
 
-def notices(here: TrialWorld) -> list[str]:
-    items = here.database.stores.feed.after("run", 0)
+def notices(here: RetestWorld) -> list[str]:
+    items = here.database.stores.run_events.after("run", 0)
     return [str(item.data["notice"]) for item in items if "notice" in item.data]
 
 
@@ -69,7 +75,7 @@ def when_diagnosing(act):
 def test_who_broke_it_is_found_out_before_the_machine_goes_home(here):
     finish(here)
     assert states(here)[-4:] == ["collecting", "diagnosing", "releasing", "done"]
-    asked = [(s.ask.kind.value, s.ask.times, s.state.value) for s in sittings(here)]
+    asked = [(s.ask.kind.value, s.ask.times, s.state.value) for s in retest_sessions(here)]
     assert asked == [
         ("rerun", 4, "ended"),
         ("baseline", 4, "ended"),
@@ -108,44 +114,44 @@ def test_folders_go_and_evidence_is_kept(here):
     finish(here)
     assert {"run-0-1", "run-0-1-t1"} in left
     assert max(map(len, left)) == 2, "the attempt's own, and one sitting's"
-    assert [s.evidence != "" for s in sittings(here)] == [True] * 3
-    assert here.world.blobs.has(sittings(here)[0].evidence)
+    assert [s.evidence != "" for s in retest_sessions(here)] == [True] * 3
+    assert here.world.blobs.has(retest_sessions(here)[0].evidence)
 
 
-def test_a_cell_that_passes_needs_no_trials(here):
+def test_a_cell_that_passes_needs_no_retests(here):
     here.word = lambda job, plan: "passed"
     finish(here)
     assert "diagnosing" not in states(here)
-    assert sittings(here) == ()
+    assert retest_sessions(here) == ()
 
 
 def test_a_run_that_asks_for_none_has_none(here):
-    here.trials = None
+    here.retests = None
     finish(here)
     assert "diagnosing" not in states(here)
 
 
 def test_reruns_alone(here):
-    here.trials = TrialOrder(reruns=2)
+    here.retests = RetestOptions(reruns=2)
     finish(here)
-    assert [(s.ask.kind, s.ask.times) for s in sittings(here)] == [(TrialKind.RERUN, 2)]
-    trials = here.database.stores.trials.of_run("run")["cloudy"]
-    assert [trial.outcomes for trial in trials] == [{ONE: "failed"}, {ONE: "failed"}]
+    assert [(s.ask.kind, s.ask.times) for s in retest_sessions(here)] == [(RetestKind.RERUN, 2)]
+    retests = here.database.stores.retests.of_run("run")["cloudy"]
+    assert [retest.outcomes for retest in retests] == [{ONE: "failed"}, {ONE: "failed"}]
 
 
-def test_a_flaky_test_needs_one_sitting(here):
+def test_a_flaky_test_needs_one_session(here):
     words = iter(["failed", "passed", "failed", "passed", "passed"])
     here.word = lambda job, plan: next(words) if job == "one" else "passed"
     finish(here)
     [found] = blame_run(here.database.stores, "run")["cloudy"]
     assert found.answer == "flaky"
-    assert len(sittings(here)) == 1
+    assert len(retest_sessions(here)) == 1
 
 
 def test_a_baseline_that_cannot_be_had_is_told_and_passed_over(here):
     here.refused.add("steps==0.9")
     finish(here)
-    assert [s.trouble for s in sittings(here)] == ["", "no index has steps==0.9"]
+    assert [s.trouble for s in retest_sessions(here)] == ["", "no index has steps==0.9"]
     [found] = blame_run(here.database.stores, "run")["cloudy"]
     assert found.answer == "unknown"
 
@@ -158,16 +164,16 @@ def test_cancelled_while_diagnosing(here):
     )
     finish(here)
     assert here.record().cells[0].outcome is Outcome.FAILED, "its jobs had all run"
-    assert {s.state for s in sittings(here)} <= {RetestSessionState.ENDED}
+    assert {s.state for s in retest_sessions(here)} <= {RetestSessionState.ENDED}
     assert any("cancelled by a person" in said for said in notices(here))
 
 
 def test_the_orders_time_is_kept(here):
-    here.trials = TrialOrder(diagnose=True, max_minutes=0.1)
+    here.retests = RetestOptions(diagnose=True, max_minutes=0.1)
     finish(here)
     assert any("the time for it is over" in said for said in notices(here))
-    spent = [step for step in here.record().cells[0].transitions if step.target == "releasing"]
-    began = [step for step in here.record().cells[0].transitions if step.target == "diagnosing"]
+    spent = [step for step in here.record().cells[0].transitions if step.to_state == "releasing"]
+    began = [step for step in here.record().cells[0].transitions if step.to_state == "diagnosing"]
     assert (spent[0].at - began[0].at).total_seconds() <= 10
 
 
@@ -196,11 +202,11 @@ def test_a_machine_that_is_taken_away_meanwhile(here):
     assert here.cloud.made == 1, "its jobs had all run: nothing is tried again"
 
 
-def test_a_machine_waits_for_trials_that_are_asked_for(here):
-    here.trials = TrialOrder(await_minutes=10)
-    store = here.database.stores.trials
+def test_a_machine_waits_for_retests_that_are_asked_for(here):
+    here.retests = RetestOptions(await_minutes=10)
+    store = here.database.stores.retests
     tests = {"one": ("one.py::test_one",)}
-    ask = TrialAsk(kind=TrialKind.BISECT, tests=tests, times=SURE, key="k")
+    ask = RetestPlan(kind=RetestKind.BISECT, tests=tests, times=SURE, key="k")
 
     def act(world: FakeWorld) -> None:
         if world.database.stores.cells.get("run-0").state is not CellState.DIAGNOSING:
@@ -214,14 +220,14 @@ def test_a_machine_waits_for_trials_that_are_asked_for(here):
 
     here.on_tick.append(act)
     finish(here)
-    [sitting] = sittings(here)
-    assert sitting.trouble.startswith("the subject is the payload")
+    [retest_session] = retest_sessions(here)
+    assert retest_session.trouble.startswith("the subject is the payload")
 
 
 def test_a_machine_that_nobody_asks_anything_goes_home(here):
-    here.trials = TrialOrder(await_minutes=1, max_minutes=1)
+    here.retests = RetestOptions(await_minutes=1, max_minutes=1)
     finish(here)
-    assert any("waits for trials" in said for said in notices(here))
+    assert any("waits for retests" in said for said in notices(here))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -232,10 +238,10 @@ def test_a_crash_at_every_step_changes_nothing(here, when):
     check_diagnosed(here)
 
 
-def check_diagnosed(here: TrialWorld) -> None:
+def check_diagnosed(here: RetestWorld) -> None:
     [found] = blame_run(here.database.stores, "run")["cloudy"]
     assert found.answer == "ours"
-    assert [s.number for s in sittings(here)] == [1, 2, 3]
+    assert [s.number for s in retest_sessions(here)] == [1, 2, 3]
     assert len(here.plans) == 4, "no agent was started twice"
     assert here.cloud.made == 1
 
@@ -276,9 +282,9 @@ def test_a_crash_at_every_write_changes_nothing(tmp_path, after, error):
         dying.append(Dying(store, after=after, error=error))
         return dying[0]
 
-    here = TrialWorld(
+    here = RetestWorld(
         tmp_path,
-        trials=TrialOrder(diagnose=True),
+        retests=RetestOptions(diagnose=True),
         baseline=BASELINE,
         word=ours_is_one,
         spoil=spoil,

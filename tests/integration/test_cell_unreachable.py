@@ -47,13 +47,13 @@ def shut(here: FakeWorld, error: Exception, *, since: CellState, rented: bool, *
     """How the only attempt of a cell ends whose machine does not answer from a phase on."""
     here.limits = Limits(max_usd=Decimal(10), infra_retries=0, **limits)
 
-    def workspace(reach):
-        return Shut(here, here.cloud.computer(reach.machine_id), error, since)
+    def workspace(endpoint):
+        return Shut(here, here.cloud.computer(endpoint.machine_id), error, since)
 
     def traits(name: str):
         return replace(registry.traits(name), rented=rented)
 
-    timings = Timings(boot_s=60, own_boot_s=20, prepare_s=60, lost_after_s=30)
+    timings = Timings(boot_s=60, own_boot_s=20, prepare_s=60, contact_timeout_s=30)
     here.world = replace(here.world, open_workspace=workspace, traits=traits, timings=timings)
     here.engine._flow = partial(run_cell, here.world)
     [cell] = here.launch()
@@ -103,7 +103,7 @@ def test_whoever_waits_is_told_why(here):
     here.on_tick.append(look)
     shut(here, UnreachableError(SAID), since=CellState.BOOTING, rented=False)
     assert (CellState.BOOTING, f"its machine does not answer: {SAID}") in told
-    feed = [str(item.data) for item in here.database.stores.feed.after("run", 0)]
+    feed = [str(item.data) for item in here.database.stores.run_events.after("run", 0)]
     assert sum(SAID in data for data in feed) == 1
 
 
@@ -116,7 +116,7 @@ def test_a_machine_that_answers_again_is_no_longer_said_to_be_silent(here):
     [cell] = here.launch()
     here.engine.run(cell)
     assert here.record().cells[0].detail == ""
-    feed = [str(item.data) for item in here.database.stores.feed.after("run", 0)]
+    feed = [str(item.data) for item in here.database.stores.run_events.after("run", 0)]
     assert any("no answer" in data for data in feed)
     assert any("answers now" in data for data in feed)
 

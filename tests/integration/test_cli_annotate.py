@@ -11,24 +11,24 @@ from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import ID, SHOWN, Cli
 
 cli, controller = in_process.cli, in_process.controller  # the fixtures
-HEAD = "apiVersion: seatrial/v1\nkind: Statements\nauthor: R. Eader\nstatements:\n"
+HEAD = "apiVersion: seatrial/v1\nkind: Annotations\nauthor: R. Eader\nannotations:\n"
 
 
 @pytest.fixture
 def kept(controller: FakeController) -> FakeController:
     def keep(request: Request) -> Answer:
         doubt = {"level": "error", "message": "51 of 53 passed"}
-        items = [one | {"doubts": [doubt]} for one in request.json["statements"]]
+        items = [one | {"doubts": [doubt]} for one in request.json["annotations"]]
         return Answer.of({"items": items}, 201)
 
-    controller.answers["POST", f"{SHOWN}/statements"] = keep
+    controller.answers["POST", f"{SHOWN}/annotations"] = keep
     return controller
 
 
 def sent(controller: FakeController) -> list[dict[str, object]]:
-    [request] = controller.sent("POST", f"{SHOWN}/statements")
-    statements: list[dict[str, object]] = request.json["statements"]
-    return statements
+    [request] = controller.sent("POST", f"{SHOWN}/annotations")
+    annotations: list[dict[str, object]] = request.json["annotations"]
+    return annotations
 
 
 def file(cli: Cli, text: str) -> str:
@@ -43,7 +43,7 @@ def test_a_file_is_read_here_and_contradictions_are_told(cli: Cli, kept: FakeCon
         "  - {kind: conclusion, text: All tests pass., cell: local-cpu}\n"
         "  - {kind: fix, title: Mended, files: [a.py], at: 2026-01-18}\n",
     )
-    assert cli("note", ID, path) == 0
+    assert cli("annotate", ID, path) == 0
     first, second = sent(kept)
     assert (first["text"], first["cell"], first["author"]) == (
         "All tests pass.",
@@ -52,13 +52,13 @@ def test_a_file_is_read_here_and_contradictions_are_told(cli: Cli, kept: FakeCon
     )
     assert (second["at"], second["files"]) == ("2026-01-18", ["a.py"])
     assert "conclusion 'All tests pass.': CONTRADICTED: 51 of 53 passed" in cli.err
-    assert "2 statements of run" in cli.err
+    assert "2 annotations of run" in cli.err
     assert cli.out == ""
 
 
-def test_one_statement_needs_no_file(cli: Cli, kept: FakeController) -> None:
+def test_one_annotation_needs_no_file(cli: Cli, kept: FakeController) -> None:
     words = ("--kind", "fix", "--title", "Mended", "--text", "*So*", "--author", "R. Eader")
-    assert cli("note", ID, *words, "--json") == 0
+    assert cli("annotate", ID, *words, "--json") == 0
     assert sent(kept) == [
         {"kind": "fix", "title": "Mended", "text": "*So*", "author": "R. Eader"},
     ]
@@ -67,17 +67,17 @@ def test_one_statement_needs_no_file(cli: Cli, kept: FakeController) -> None:
 
 def test_what_is_wrong_in_a_file_is_said_with_its_line(cli: Cli, kept: FakeController) -> None:
     path = file(cli, "  - {kind: note, text: a, cell: gcp-l5}\n")
-    assert cli("note", ID, path) == 2
-    assert "notes.yaml: line 5, column 33: statements.0.cell" in cli.err
+    assert cli("annotate", ID, path) == 2
+    assert "notes.yaml: line 5, column 33: annotations.0.cell" in cli.err
     assert "did you mean 'gcp-l4'?" in cli.err
-    assert kept.sent("POST", f"{SHOWN}/statements") == []
+    assert kept.sent("POST", f"{SHOWN}/annotations") == []
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "name a file of statements, or say --kind"),
-        (("FILE", "--kind", "fix"), "--kind is for a single statement"),
+        ((), "name a file of annotations, or say --kind"),
+        (("FILE", "--kind", "fix"), "--kind is for a single annotation"),
         (("nowhere.yaml",), "nowhere.yaml: No such file"),
     ],
 )
@@ -85,16 +85,16 @@ def test_what_makes_no_sense_is_a_sentence(
     cli: Cli, kept: FakeController, words: tuple[str, ...], said: str
 ) -> None:
     path = file(cli, "  - {kind: note, text: a}\n")
-    assert cli("note", ID, *[path if word == "FILE" else word for word in words]) == 2
+    assert cli("annotate", ID, *[path if word == "FILE" else word for word in words]) == 2
     assert said in cli.err
-    assert kept.sent("POST", f"{SHOWN}/statements") == []
+    assert kept.sent("POST", f"{SHOWN}/annotations") == []
 
 
-def test_a_refusal_of_the_controller_names_the_statement(
+def test_a_refusal_of_the_controller_names_the_annotation(
     cli: Cli, controller: FakeController
 ) -> None:
-    fault = {"pointer": "/statements/0/author", "detail": "is missing: say who wrote it"}
-    refusal = Answer.problem(422, "the statements: ...", errors=[fault])
-    controller.answers["POST", f"{SHOWN}/statements"] = refusal
-    assert cli("note", ID, "--kind", "note", "--text", "a") == 2
-    assert "statements.0.author: is missing" in cli.err
+    fault = {"pointer": "/annotations/0/author", "detail": "is missing: say who wrote it"}
+    refusal = Answer.problem(422, "the annotations: ...", errors=[fault])
+    controller.answers["POST", f"{SHOWN}/annotations"] = refusal
+    assert cli("annotate", ID, "--kind", "note", "--text", "a") == 2
+    assert "annotations.0.author: is missing" in cli.err

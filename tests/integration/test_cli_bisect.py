@@ -19,7 +19,7 @@ cli, controller = in_process.cli, in_process.controller  # the fixtures
 CELL = f"{SHOWN}/cells/gcp-l4"
 BEGUN = "01jq8x5w3e7t9r2k4m6n8p0bis"
 THERE = f"/api/v1/runs/{BEGUN}"
-TRIALS = f"{THERE}/cells/gcp-l4/trials"
+TRIALS = f"{THERE}/cells/gcp-l4/retests"
 COMMITS = ("a" * 40, "b" * 40, "c" * 40)
 
 
@@ -48,11 +48,11 @@ def search(cli: Cli, controller: FakeController, monkeypatch: pytest.MonkeyPatch
         ("GET", f"{CELL}/bisect"): Answer.of(known),
         ("POST", f"{CELL}/bisect/plan"): Answer.of(plan()),
         ("POST", f"{CELL}/bisect"): Answer.of({"id": BEGUN}, 202),
-        ("POST", TRIALS): Answer.of({"id": "t1", "state": "asked"}, 202),
+        ("POST", TRIALS): Answer.of({"id": "t1", "state": "requested"}, 202),
         ("DELETE", TRIALS): Answer(204),
     }
     states(controller)
-    sittings(controller)
+    retest_sessions(controller)
     revisions = lambda url, scratch: MadeUpRevisions(scratch)  # noqa: E731
     monkeypatch.setattr(cli.wiring, "revisions", revisions, raising=False)
     return controller
@@ -68,7 +68,7 @@ def states(controller: FakeController, *then: str) -> None:
     controller.answers["GET", THERE] = look
 
 
-def sittings(controller: FakeController, *rows: dict[str, object]) -> None:
+def retest_sessions(controller: FakeController, *rows: dict[str, object]) -> None:
     controller.answers["GET", TRIALS] = Answer.of({"items": rows, "blame": []})
 
 
@@ -76,7 +76,7 @@ def test_a_search_whose_machine_leaves_says_so_and_what_to_do(
     cli: Cli, search: FakeController
 ) -> None:
     states(search, "diagnosing", "releasing")
-    sittings(search, {"id": "t1", "state": "asked"})
+    retest_sessions(search, {"id": "t1", "state": "requested"})
     assert cli("gate", "bisect", ID, "-y") == FAILED
     assert f"undecided: cell gcp-l4 of run {BEGUN} is releasing" in cli.out
     assert f"no answer came of revision {'a' * 12}" in cli.out
@@ -89,17 +89,17 @@ def test_an_answer_that_came_before_the_machine_left_counts(
     cli: Cli, search: FakeController
 ) -> None:
     states(search, "releasing")
-    sittings(search, {"id": "t1", "state": "ended", "outcomes": [{"moe::test_a": "failed"}]})
+    retest_sessions(search, {"id": "t1", "state": "ended", "outcomes": [{"moe::test_a": "failed"}]})
     assert cli("gate", "bisect", ID, "-y", "--json") == FAILED
     told = json.loads(cli.out)
     assert [(step["commit"], step["answer"]) for step in told["steps"]] == [(COMMITS[0], "bad")]
     assert told["undecided"].startswith("the first revision fails here too")
 
 
-def test_a_machine_that_takes_no_trial_any_more_ends_the_search(
+def test_a_machine_that_takes_no_retest_any_more_ends_the_search(
     cli: Cli, search: FakeController
 ) -> None:
-    why = "cell gcp-l4 is releasing: its machine takes no trials"
+    why = "cell gcp-l4 is releasing: its machine takes no retests"
     search.answers["POST", TRIALS] = Answer.problem(409, why)
     assert cli("gate", "bisect", ID, "-y", "--json") == FAILED
     told = json.loads(cli.out)

@@ -10,7 +10,7 @@ from tests.unit.cli.in_process import Cli
 
 cli, controller = in_process.cli, in_process.controller  # the fixtures
 
-API = "/api/v1/webhooks"
+API = "/api/v1/channels"
 CHANNEL = {
     "id": "01jc",
     "name": "room",
@@ -18,7 +18,7 @@ CHANNEL = {
     "target": "https://hooks.slack.com/…",
     "lineages": ["nightly*"],
     "state": "disabled",
-    "disabled_why": "HTTP 410\x1b[31m",
+    "disabled_reason": "HTTP 410\x1b[31m",
     "waiting": 2,
     "secret": "whsec_c2VjcmV0",
 }
@@ -27,7 +27,7 @@ CHANNEL = {
 def test_a_channel_is_added_with_all_that_was_said(cli: Cli, controller: FakeController) -> None:
     controller.answers["POST", API] = Answer.of(CHANNEL, 201)
     more = ("--lineage", "nightly*", "--lineage", "main", "--allow-private")
-    assert cli("notify", "add", "room", "https://x.example/", "--kind", "slack", *more) == 0
+    assert cli("channel", "add", "room", "https://x.example/", "--kind", "slack", *more) == 0
     assert cli.out == "whsec_c2VjcmV0\n"
     assert "Keep it" in cli.err
     (request,) = controller.sent("POST", API)
@@ -39,13 +39,13 @@ def test_a_channel_is_added_with_all_that_was_said(cli: Cli, controller: FakeCon
         "allow_private": True,
         "token_from": "",
     }
-    assert cli("notify", "add", "room", "x", "--kind", "mail") == 2
+    assert cli("channel", "add", "room", "x", "--kind", "mail") == 2
 
 
 def test_githubs_needs_no_secret_of_ours(cli: Cli, controller: FakeController) -> None:
     controller.answers["POST", API] = Answer.of(CHANNEL | {"secret": None}, 201)
     words = ("--kind", "github", "--token-from", "env:GITHUB_TOKEN", "--api-base", "https://gh/api")
-    assert cli("notify", "add", "commits", "acme/lib", *words) == 0
+    assert cli("channel", "add", "commits", "acme/lib", *words) == 0
     assert cli.out == ""
     (request,) = controller.sent("POST", API)
     assert (request.json["token_from"], request.json["api_base"]) == (
@@ -56,49 +56,52 @@ def test_githubs_needs_no_secret_of_ours(cli: Cli, controller: FakeController) -
 
 def test_channels_and_what_was_sent_are_listed(cli: Cli, controller: FakeController) -> None:
     controller.answers["GET", API] = Answer.of({"items": [CHANNEL]})
-    assert cli("notify", "list") == 0
+    assert cli("channel", "list") == 0
     assert "disabled: HTTP 410" in cli.out
     assert "\x1b" not in cli.out
-    assert cli("notify", "list", "--json") == 0
+    assert cli("channel", "list", "--json") == 0
     assert json.loads(cli.out) == [CHANNEL]
     log = {
         "state": "waiting",
         "title": "FAIL\nof <b>",
         "created_at": "2026-03-01T03:00:00Z",
-        "attempts": [{"said": "HTTP 500"}, {"said": "no answer within 10 s"}],
+        "attempts": [
+            {"response_excerpt": "HTTP 500"},
+            {"response_excerpt": "no answer within 10 s"},
+        ],
     }
     controller.answers["GET", f"{API}/room/deliveries"] = Answer.of({"items": [log]})
-    assert cli("notify", "log", "room") == 0
+    assert cli("channel", "log", "room") == 0
     (line,) = cli.out.splitlines()[1:]
     assert line.split("  ")[0] == "2026-03-01T03:00:00Z"
     assert " ".join(line.split()[1:]) == "waiting 2 no answer within 10 s FAIL↵of <b>"
     controller.answers["GET", API] = Answer.of({"items": []})
-    assert cli("notify", "list") == 0
-    assert "notify add" in cli.err
+    assert cli("channel", "list") == 0
+    assert "channel add" in cli.err
 
 
 def test_a_test_that_does_not_get_through_is_a_failure(
     cli: Cli, controller: FakeController
 ) -> None:
-    said = {"reception": "taken", "said": "HTTP 204", "status": 204, "seconds": 0.1}
+    said = {"result": "taken", "response_excerpt": "HTTP 204", "status": 204, "seconds": 0.1}
     controller.answers["POST", f"{API}/room/test"] = Answer.of(said)
-    assert cli("notify", "test", "room", "--commit", "a" * 40) == 0
+    assert cli("channel", "test", "room", "--commit", "a" * 40) == 0
     assert cli.out == "taken: HTTP 204\n"
     (request,) = controller.sent("POST", f"{API}/room/test")
     assert request.json == {"git_sha": "a" * 40}
-    failed = said | {"reception": "failed", "said": "HTTP 404\x1b[2J"}
+    failed = said | {"result": "failed", "response_excerpt": "HTTP 404\x1b[2J"}
     controller.answers["POST", f"{API}/room/test"] = Answer.of(failed)
-    assert cli("notify", "test", "room") == 1
+    assert cli("channel", "test", "room") == 1
     assert cli.out == "failed: HTTP 404\n"
 
 
 def test_a_secret_is_renewed_and_a_channel_forgotten(cli: Cli, controller: FakeController) -> None:
     answer = {"secret": "whsec_bmV3", "old_until": "2026-03-02T00:00:00Z"}
     controller.answers["POST", f"{API}/room/rotate"] = Answer.of(answer)
-    assert cli("notify", "rotate", "room", "--overlap-hours", "1.5") == 0
+    assert cli("channel", "rotate", "room", "--overlap-hours", "1.5") == 0
     assert cli.out == "whsec_bmV3\n"
     (request,) = controller.sent("POST", f"{API}/room/rotate")
     assert request.json == {"overlap_hours": 1.5}
     controller.answers["DELETE", f"{API}/a%2Fb"] = Answer(204)
-    assert cli("notify", "remove", "a/b") == 0
+    assert cli("channel", "remove", "a/b") == 0
     assert "forgotten" in cli.err

@@ -44,7 +44,7 @@ def ended(controller: FakeController) -> list[str]:
 
 
 def test_machines_are_listed(cli: Cli, controller: FakeController) -> None:
-    shows(controller, rented.sight("us-east-1/i-0abc"), rented.sight(EVIL, standing="leased"))
+    shows(controller, rented.sight("us-east-1/i-0abc"), rented.sight(EVIL, ownership="leased"))
     assert cli("machines") == 0
     assert "us-east-1/i-0abc" in cli.out
     assert "orphan" in cli.out
@@ -52,7 +52,7 @@ def test_machines_are_listed(cli: Cli, controller: FakeController) -> None:
     assert "\x1b" not in cli.out
     assert "\u202e" not in cli.out
     assert cli("machines", "--orphans", "--json") == 0
-    assert [item["standing"] for item in json.loads(cli.out)["items"]] == ["orphan", "leased"]
+    assert [item["ownership"] for item in json.loads(cli.out)["items"]] == ["orphan", "leased"]
     assert controller.requests[-1].query == {"orphans": ["true"]}
 
 

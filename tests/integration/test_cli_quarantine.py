@@ -19,7 +19,7 @@ ONE = {
     "expires": "2026-02-03T00:00:00Z",
     "ended_at": None,
     "ended_by": "",
-    "state": "stands",
+    "state": "active",
 }
 WORDS = ("--product", "p", "--reason", "no seed", "--owner", "me")
 
@@ -52,7 +52,7 @@ def test_quarantines_are_listed_and_ended(cli: Cli, controller: FakeController) 
     controller.answers["GET", f"{API}/quarantines"] = Answer.of({"items": items})
     assert cli("quarantine", "list") == 0
     lines = cli.out.splitlines()[1:]
-    assert "stands" in lines[0]
+    assert "active" in lines[0]
     assert "expired" in lines[1]
     assert "ended 2026-01-30: me" in lines[2]
     assert "\x1b[31m" not in cli.out
@@ -70,7 +70,7 @@ def test_quarantines_are_listed_and_ended(cli: Cli, controller: FakeController) 
 def test_candidates_are_shown(cli: Cli, controller: FakeController) -> None:
     flaky = {"passed_on_retry": 2, "likely": 0.25}
     found = {"job": "unit", "nodeid": "t::a", "platforms": ["l4"], "flaky": flaky}
-    path = f"{API}/quarantines/candidates"
+    path = f"{API}/quarantines/suggestions"
     controller.answers["GET", path] = Answer.of({"items": [found | {"quarantine": "Q-0001"}]})
     assert cli("quarantine", "suggest", "--product", "p") == 0
     [line] = cli.out.splitlines()[1:]

@@ -15,7 +15,7 @@ cli, controller = in_process.cli, in_process.controller  # the fixtures
 PATH = "/api/v1/schedules"
 FIRING = {
     "due_at": "2026-10-25T00:00:00Z",
-    "state": "told",
+    "state": "notified",
     "outcome": "errored",
     "reason": "https://git.example/x has no branch 'main' (any more)",
     "by": "",

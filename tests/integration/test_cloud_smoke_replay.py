@@ -82,7 +82,7 @@ def test_a_refusal_in_an_operation_is_one_again(transcript: Path) -> None:
         gcp = load("gcp", {"gcp_compute_endpoint": cloud.endpoint_url})
         seen = gcp.launch(ask(gcp, "gcp"))
         end = time.monotonic() + 10
-        while seen.state is not MachineState.GONE and time.monotonic() < end:
+        while seen.state is not MachineState.TERMINATED and time.monotonic() < end:
             seen = gcp.inspect(seen.id)
         assert seen.ended == "capacity"
         assert cloud.faults.unused == 0
@@ -111,7 +111,7 @@ def test_compute_engine_tells_by_its_operations(compute: ComputeCloud) -> None:
     gcp = provider("gcp")
     machine = until(gcp, gcp.launch(ask(gcp, "gcp")), MachineState.READY)
     gcp.terminate(machine.id)
-    until(gcp, machine, MachineState.GONE)
+    until(gcp, machine, MachineState.TERMINATED)
     told = times("gcp", machine.id)
     assert told.began is not None, told
     assert told.ended is not None, told

@@ -118,7 +118,7 @@ def everything_can_be_read(parts: Parts, made: Filled) -> None:
     """Whatever stands in a document is a value of the domain."""
     stores = parts.database.stores
     newest = made.runs[-1]
-    states = [item.data.get("state") for item in stores.feed.after(newest, 0)]
+    states = [item.data.get("state") for item in stores.run_events.after(newest, 0)]
     assert states.count("done") == 5
     assert "finished" in states
     assert stores.leases.attestations(newest)

@@ -26,7 +26,7 @@ from tests.databases import together
 from tests.integration.api_context import desk
 from tests.integration.schedule_world import BRANCH, COMMITS, DiedError, Watch, watch_of
 
-TOLD, LAUNCHED, CLAIMED = "told", "launched", "claimed"
+TOLD, LAUNCHED, CLAIMED = "notified", "launched", "claimed"
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_hold_is_renewed_for_as_long_as_a_build_takes(watch: Watch, tmp_path: 
     def until_renewed() -> None:
         with closing(sqlite3.connect(tmp_path / "app.db")) as database:
             for _ in range(1000):
-                seen.extend(database.execute("SELECT held_until_s FROM firing").fetchone())
+                seen.extend(database.execute("SELECT claim_expires_s FROM firing").fetchone())
                 if len(set(seen)) == 3:
                     return
                 threading.Event().wait(0.05)

@@ -14,7 +14,7 @@ from orchestrator.store.verdict_lines import StoredVerdict
 from tests.integration.api_context import desk
 from tests.integration.schedule_world import BRANCH, COMMITS, DiedError, Watch, watch_of
 
-TOLD = "told"
+TOLD = "notified"
 POLICY = """\
 apiVersion: seatrial/v1
 kind: ReleaseGate
@@ -22,7 +22,7 @@ metadata: {{name: release, product: proof, owner: release team}}
 spec:
   platforms:
     - {{id: here}}
-  diagnosis: {{second_machine_usd: {usd}}}
+  diagnosis: {{confirmation_usd: {usd}}}
 """
 
 
@@ -84,8 +84,8 @@ def test_a_second_machine_is_asked_where_that_can_tell_and_is_paid_for(
     watch.api.finish(run, *cells, outcome=Outcome.FAILED)
     watch.look()
     [firing] = watch.firings()
-    assert firing.state.value == ("second_machine" if asked else TOLD)
-    assert firing.second_run == (second if asked else "")
+    assert firing.state.value == ("confirming" if asked else TOLD)
+    assert firing.confirmation_run == (second if asked else "")
     assert watch.bench.states == ([] if asked else ["fail"])
     watch.end_runs()
     key = "schedule:nightly:2026-10-21T00:00:00Z"

@@ -161,7 +161,7 @@ def test_a_day_later_the_evidence_is_stale(handed_in):
 
 def test_where_attestation_is_required_none_of_it_counts(handed_in):
     api, run = handed_in
-    strict = text_of("3-all-excused").replace("unattested_allowed", "required")
+    strict = text_of("3-all-excused").replace("optional", "required")
     assert dry_run(api.context, strict, [run], NOW).decision is Decision.INCONCLUSIVE
 
 

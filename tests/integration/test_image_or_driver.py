@@ -8,8 +8,8 @@ from orchestrator.application.blame_run import blame_run
 from orchestrator.domain.blame import Attribution
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.retests import SURE, TrialOrder
-from tests.integration.retest_world import TrialWorld, subject_version
+from orchestrator.domain.retests import SURE, RetestOptions
+from tests.integration.retest_world import RetestWorld, subject_version
 
 ONE = "one::one.py::test_one"
 
@@ -26,29 +26,29 @@ def machine(driver: str, **packages: str) -> dict[str, object]:
 
 @pytest.fixture
 def here(tmp_path):
-    world = TrialWorld(tmp_path, provider="local", baseline=Baseline(package="steps==0.9"))
+    world = RetestWorld(tmp_path, provider="local", baseline=Baseline(package="steps==0.9"))
     yield world
     world.close()
 
 
-def finish(here: TrialWorld, run_id: str) -> Outcome | None:
+def finish(here: RetestWorld, run_id: str) -> Outcome | None:
     [cell] = here.launch(run_id)
     here.engine.run(cell)
     return here.record(run_id).cells[0].outcome
 
 
-def a_red_run_after_a_green_one(here: TrialWorld, *, second: str = "failed") -> Attribution:
+def a_red_run_after_a_green_one(here: RetestWorld, *, second: str = "failed") -> Attribution:
     """Green with the old driver, red with the new one, and the same on a second machine."""
     here.environment, here.word = machine("550.54"), lambda job, plan: "passed"
     assert finish(here, "run-1") is Outcome.PASSED
     here.environment = machine("570.86")
     here.word = lambda job, plan: "failed" if job == "one" else "passed"
-    here.trials = TrialOrder(diagnose=True)
+    here.retests = RetestOptions(diagnose=True)
     assert finish(here, "run-2") is Outcome.FAILED
     here.word = lambda job, plan: second if job == "one" else "passed"
-    here.trials = TrialOrder(reruns=SURE, tests=(ONE,))
+    here.retests = RetestOptions(reruns=SURE, tests=(ONE,))
     finish(here, "run-3")
-    here.database.stores.trials.add_second("run-2", "run-3")
+    here.database.stores.retests.add_confirmation("run-2", "run-3")
     [found] = blame_run(here.database.stores, "run-2")["cloudy"]
     return found
 
@@ -74,7 +74,7 @@ def test_nothing_is_said_while_no_second_machine_has_answered(here):
     here.environment, here.word = machine("550.54"), lambda job, plan: "passed"
     finish(here, "run-1")
     here.environment, here.word = machine("570.86"), lambda job, plan: "failed"
-    here.trials = TrialOrder(diagnose=True)
+    here.retests = RetestOptions(diagnose=True)
     finish(here, "run-2")
     answers = {one.answer for one in blame_run(here.database.stores, "run-2")["cloudy"]}
     assert answers == {"unknown"}
@@ -86,11 +86,11 @@ def test_a_package_that_differs_is_tried_before_the_driver_is_blamed(here):
     finish(here, "run-1")
     here.environment = machine("570.86", dep="2.0")
     here.word = lambda job, plan: "failed" if job == "one" else "passed"
-    here.trials = TrialOrder(diagnose=True)
+    here.retests = RetestOptions(diagnose=True)
     finish(here, "run-2")
-    here.trials = TrialOrder(reruns=SURE, tests=(ONE,))
+    here.retests = RetestOptions(reruns=SURE, tests=(ONE,))
     finish(here, "run-3")
-    here.database.stores.trials.add_second("run-2", "run-3")
+    here.database.stores.retests.add_confirmation("run-2", "run-3")
     [found] = blame_run(here.database.stores, "run-2")["cloudy"]
     assert found.answer == "image_or_driver", found
     assert "With the packages of the last green run run-1 it failed 4 of 4 times." in found.evidence
@@ -103,7 +103,7 @@ def test_the_baseline_that_passes_says_it_is_ours_whatever_the_driver(here):
     here.word = lambda job, plan: (
         "failed" if job == "one" and subject_version(plan) != "0.9" else "passed"
     )
-    here.trials = TrialOrder(diagnose=True)
+    here.retests = RetestOptions(diagnose=True)
     finish(here, "run-2")
     [found] = blame_run(here.database.stores, "run-2")["cloudy"]
     assert found.answer == "ours"

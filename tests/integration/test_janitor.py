@@ -68,7 +68,7 @@ def rent(here: FakeWorld, token: str, **tags: str) -> str:
 
 
 def standings(janitor: Janitor) -> list[Ownership]:
-    return [sight.standing for sight in janitor.survey(["fake"]).sights]
+    return [sight.ownership for sight in janitor.survey(["fake"]).sights]
 
 
 def sweep_after(here: FakeWorld, janitor: Janitor, wait: timedelta) -> list[str]:
@@ -194,7 +194,7 @@ def reserve(stores: Stores, lease_id: str, provider: str) -> None:
 
 def test_rules_that_served_machines_of_which_none_is_left_are_ended(sweeper, here, ruled):
     reserve(here.database.stores, "elsewhere", "another cloud")
-    assert [sight.standing for sight in sweeper.sweep()] == [Ownership.IDLE]
+    assert [sight.ownership for sight in sweeper.sweep()] == [Ownership.IDLE]
     assert ruled.ended == ["rule"]
 
 

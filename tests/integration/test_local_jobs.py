@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs
 from orchestrator.bootstrap.workspaces import WorkspacePool
-from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalReach, Place
+from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalEndpoint, Place
 from runners import ProviderContext
 from runners.fake.provider import MemoryBook
 from runners.local import LocalProvider
@@ -47,7 +47,7 @@ def test_where_no_job_may_begin_what_was_begun_is_still_ended(tmp_path: Path) ->
         local=LocalJobs(refusal=NOT_HERE),
     )
     hostname = subprocess.run(["hostname"], capture_output=True, text=True, check=True).stdout
-    workspace = pool.open(LocalReach(hostname.strip()))
+    workspace = pool.open(LocalEndpoint(hostname.strip()))
     for begin in (lambda: workspace.start("a-1", {"v": 1}), workspace.probe):
         with pytest.raises(ConfigError, match="others can reach this one"):
             begin()

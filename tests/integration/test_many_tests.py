@@ -34,8 +34,8 @@ def told(api, run):
     """What a run's tests came to, without how they were written down."""
     evidence = evidence_of(api.context.stores, run, at=api.clock.now())
     tests = sorted((t.job, t.nodeid, t.outcome) for t in evidence.tests["gcp-l4"])
-    clusters = sorted((c.signature.message, c.count) for c in evidence.record.clusters)
-    return tests, clusters
+    failure_groups = sorted((c.signature.message, c.count) for c in evidence.record.failure_groups)
+    return tests, failure_groups
 
 
 def test_every_format_tells_the_same_tests_and_ways_to_fail(api, tmp_path):
@@ -53,9 +53,9 @@ def test_every_format_tells_the_same_tests_and_ways_to_fail(api, tmp_path):
         assert (source.state, source.named, source.remarks) == (SourceState.READ, 1_000, ())
         counts = {word: n for word, n in cell.counts.as_dict().items() if n}
         assert counts == many.counts()
-    tests, clusters = told(api, runs[0])
-    assert [count for _, count in clusters] == [many.failed // KINDS] * KINDS
-    assert told(api, runs[1]) == told(api, runs[2]) == (tests, clusters)
+    tests, failure_groups = told(api, runs[0])
+    assert [count for _, count in failure_groups] == [many.failed // KINDS] * KINDS
+    assert told(api, runs[1]) == told(api, runs[2]) == (tests, failure_groups)
 
 
 def test_a_log_of_a_hundred_thousand_lines_is_taken_in_with_little_memory(tmp_path):

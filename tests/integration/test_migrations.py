@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,16 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect
 
-from orchestrator.application.describe_run import describe_run
-from orchestrator.domain.machine import SshReach
 from orchestrator.store import sessions
 from orchestrator.store.database import open_database, revisions_of
 from orchestrator.store.errors import DatabaseNewerError, DatabaseOutdatedError, StoreError
-from orchestrator.store.leases import Reservation
 from orchestrator.store.schema_revisions import Revisions, migrate, unmigrate
 from orchestrator.store.sessions import Access, connect
 from orchestrator.store.tables import Table
-from tests.databases import NOW, Agent, attempt, create, lease
+from tests.databases import create
 
 ROOT = Path(__file__).parents[2]
-HEAD = "0016"
+HEAD = "0001"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs_postgres)])
@@ -95,62 +91,6 @@ def test_up_down_and_up_again(empty_url):
     database = open_database(empty_url, migrate=True)
     assert database.check() == Revisions(HEAD, HEAD)
     assert database.stores.runs.find("latest") == ("run-1",), "migrating again changes nothing"
-    database.close()
-
-
-def holding(url, word):
-    """How many specs have the word."""
-    engine = connect(url, Access.READ)
-    with engine.connect() as connection:
-        specs = connection.exec_driver_sql("SELECT spec FROM run_spec").scalars().all()
-    engine.dispose()
-    return sum(word in spec for spec in specs)
-
-
-def test_what_was_stored_before_machines_were_rented_still_reads(empty_url):
-    database = open_database(empty_url, migrate=True)
-    (cell_id, _) = create(database.stores)
-    one = lease("l1", attempt(database.stores, cell_id))
-    database.stores.leases.reserve(one, run_id="run-1", exclusive=True, max_usd=None)
-    database.stores.leases.reached("l1", SshReach("h", "u", "ssh-ed25519 AAAA", "id"))
-    database.close()
-    unmigrate(empty_url, "0001")
-    assert "decision" not in names(empty_url)
-    older = """replace(spec, ', "hold_minutes": 0.0', '')"""
-    shorter = """replace(reach, ', "lease": ""', '')"""
-    run_sql(
-        empty_url,
-        f"UPDATE run_spec SET spec = {older}",
-        f"UPDATE lease SET reach = {shorter}",
-    )
-    assert holding(empty_url, "hold_minutes") == 0
-    database = open_database(empty_url, migrate=True)
-    stores = database.stores
-    assert stores.runs.spec("run-1").hold_minutes == 0
-    assert stores.leases.get("l1") == replace(
-        one, reach=SshReach("h", "u", "ssh-ed25519 AAAA", "id")
-    )
-    assert (one.offer, one.facts, one.simulated) == (None, {}, False)
-    assert stores.leases.decisions("run-1") == {cell_id: [], "run-1.p1": []}
-    assert stores.leases.attestations("run-1") == {}
-    again = stores.leases.reserve(
-        lease("l2", f"{cell_id}-1"), run_id="run-1", exclusive=True, max_usd=None
-    )
-    assert again is Reservation.BUSY
-    database.close()
-
-
-def test_failures_that_were_stored_before_there_were_signatures_get_theirs(empty_url):
-    database = open_database(empty_url, migrate=True)
-    agent = Agent(database.stores, attempt(database.stores, create(database.stores)[0]))
-    tests = [f"t.py::test_{n}" for n in range(7)]
-    agent.send(*(agent.test(n, "failed", longrepr=f"E   ValueError: at 0x{n}") for n in tests))
-    signed = describe_run(database.stores, "run-1", at=NOW).clusters
-    assert sum(cluster.count for cluster in signed) == len(tests)
-    database.close()
-    unmigrate(empty_url, "0003")
-    database = open_database(empty_url, migrate=True)
-    assert describe_run(database.stores, "run-1", at=NOW).clusters == signed
     database.close()
 
 

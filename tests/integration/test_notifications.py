@@ -110,7 +110,7 @@ def later(context: Context, **by: float) -> None:
 
 def log(context: Context, channel: Channel) -> list[tuple[str, list[str]]]:
     found = context.stores.outbox.log(channel.id, limit=50)
-    return [(one.state.value, [a.receipt.reception.value for a in tried]) for one, tried in found]
+    return [(one.state.value, [a.receipt.result.value for a in tried]) for one, tried in found]
 
 
 def test_a_receiver_can_prove_who_told_it(context: Context, hook: Receiver) -> None:
@@ -143,7 +143,7 @@ def test_it_is_tried_again_with_the_same_id(context: Context, hook: Receiver) ->
     assert len({one.headers["webhook-id"] for one in hook.received}) == 1
     assert log(context, channel) == [("delivered", ["failed", "failed", "taken"])]
     [(_, tried)] = context.stores.outbox.log(channel.id, limit=1)
-    assert [one.receipt.said for one in tried] == [
+    assert [one.receipt.response_excerpt for one in tried] == [
         "HTTP 500: \ufffd[31mdown",
         "HTTP 429",
         "HTTP 200",
@@ -162,8 +162,8 @@ def test_410_disables_until_a_test_gets_through(context: Context, hook: Receiver
     deliver(context)
     assert len(hook.received) == 1
     [(_, health)] = context.stores.outbox.channels()
-    assert (health.state, health.disabled_why) == ("disabled", "HTTP 410")
-    assert call_channel(context, channel).reception is DeliveryResult.TAKEN
+    assert (health.state, health.disabled_reason) == ("disabled", "HTTP 410")
+    assert call_channel(context, channel).result is DeliveryResult.TAKEN
     assert hook.received[-1].json["type"] == "test"
     tell(context, "fail", "k-3")
     deliver(context)
@@ -180,13 +180,13 @@ def test_redirects_are_not_followed(context: Context, hook: Receiver) -> None:
         deliver(context)
         assert other.received == []
     [(_, [tried])] = context.stores.outbox.log(channel.id, limit=1)
-    assert "redirects are not followed" in tried.receipt.said
+    assert "redirects are not followed" in tried.receipt.response_excerpt
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(context: Context, hook: Receiver) -> None:
     hook.replies = [Reply(500, body=b"x" * 5_000_000)]
     channel, _ = add(context, hook.url)
-    assert len(call_channel(context, channel).said) < 300
+    assert len(call_channel(context, channel).response_excerpt) < 300
 
 
 def test_a_name_that_nobody_knows_and_a_port_that_nobody_holds(context: Context) -> None:
@@ -194,10 +194,10 @@ def test_a_name_that_nobody_knows_and_a_port_that_nobody_holds(context: Context)
         port = server.getsockname()[1]
     channel, _ = add(context, f"http://127.0.0.1:{port}/")
     receipt = call_channel(context, channel)
-    assert receipt.reception is DeliveryResult.FAILED
-    assert receipt.said.startswith("no answer")
+    assert receipt.result is DeliveryResult.FAILED
+    assert receipt.response_excerpt.startswith("no answer")
     other, _ = add(context, "https://nowhere.invalid/x", name="other")
-    assert "cannot be resolved" in call_channel(context, other).said
+    assert "cannot be resolved" in call_channel(context, other).response_excerpt
 
 
 def test_a_dead_receiver_does_not_keep_the_others_waiting(context: Context, hook: Receiver) -> None:
@@ -243,8 +243,8 @@ def test_commits_get_their_statuses(context: Context, hook: Receiver, tmp_path: 
     hook.replies = [Reply(422, body=b'{"message": "No commit found for SHA"}'), Reply()]
     tell(context, "fail", "k-9", git_sha="d" * 40)
     deliver(context)
-    assert log(context, channel)[0] == ("given_up", ["refused"])
-    assert call_channel(context, channel).reception is DeliveryResult.TAKEN
+    assert log(context, channel)[0] == ("failed", ["refused"])
+    assert call_channel(context, channel).result is DeliveryResult.TAKEN
     assert (hook.received[-1].method, hook.received[-1].path) == ("GET", "/api/v3/repos/acme/lib")
     call_channel(context, channel, git_sha=SHA)
     assert hook.received[-1].json["context"] == "seatrial/test"
@@ -255,14 +255,14 @@ def test_a_token_is_read_where_it_is_kept_each_time(
 ) -> None:
     base = f"http://127.0.0.1:{hook.port}"
     channel, _ = add(context, "acme/lib", "github", token_from="file:gh", api_base=base)
-    assert "no usable token in file:gh" in call_channel(context, channel).said
+    assert "no usable token in file:gh" in call_channel(context, channel).response_excerpt
     for token in ("one\n", "two"):
         (tmp_path / "gh").write_text(token)
         assert call_channel(context, channel).status == 200
     sent = [one.headers["authorization"] for one in hook.received]
     assert sent == ["Bearer one", "Bearer two"]
     (tmp_path / "gh").write_text("-----BEGIN KEY-----\nlines\n")
-    assert call_channel(context, channel).reception is DeliveryResult.FAILED
+    assert call_channel(context, channel).result is DeliveryResult.FAILED
     kept = str(context.stores.outbox.channels()) + str(
         context.stores.outbox.log(channel.id, limit=9)
     )
@@ -347,4 +347,6 @@ def test_a_bug_of_ours_is_a_failed_attempt_and_no_end(context: Context) -> None:
     deliver(other)
     [(one, [tried])] = context.stores.outbox.log(channel.id, limit=1)
     assert one.state is DeliveryState.WAITING
-    assert tried.receipt.said == "the controller failed (RuntimeError); its log says more"
+    assert (
+        tried.receipt.response_excerpt == "the controller failed (RuntimeError); its log says more"
+    )

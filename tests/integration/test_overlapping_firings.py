@@ -16,7 +16,7 @@ from tests.databases import ON_SQLITE, together
 from tests.integration.api_context import desk
 from tests.integration.schedule_world import BRANCH, Watch, watch_of
 
-TOLD, LAUNCHED, CLAIMED = "told", "launched", "claimed"
+TOLD, LAUNCHED, CLAIMED = "notified", "launched", "claimed"
 DUE, A_SECOND_LATER = "10-21 00:00:00", "10-21 00:00:01"
 LEASE_S = 60.0
 

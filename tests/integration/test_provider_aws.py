@@ -68,7 +68,7 @@ def test_it_has_all_the_verbs_and_extras(aws: AwsProvider) -> None:
 
 def test_a_launch_is_tagged_encrypted_and_ends_by_itself(aws: AwsProvider, cloud: AwsCloud) -> None:
     machine = aws.launch(ask(aws))
-    assert (machine.token, machine.state) == ("a-1-1", MachineState.ORDERED)
+    assert (machine.token, machine.state) == ("a-1-1", MachineState.REQUESTED)
     assert machine.simulated
     found = ec2(cloud).describe_instances()["Reservations"][0]["Instances"][0]
     assert machine.id == f"us-east-1/{found['InstanceId']}"
@@ -107,8 +107,12 @@ def test_every_kind_of_resource_carries_every_tag(aws: AwsProvider, cloud: AwsCl
 def test_what_is_ready_says_where_and_what_it_is(aws: AwsProvider, cloud: AwsCloud) -> None:
     machine = running(aws, cloud)
     assert machine.state is MachineState.READY
-    assert isinstance(machine.reach, SshAddress)
-    assert (machine.reach.user, machine.reach.port, machine.reach.host_key) == ("ubuntu", 22, "")
+    assert isinstance(machine.endpoint, SshAddress)
+    assert (machine.endpoint.user, machine.endpoint.port, machine.endpoint.host_key) == (
+        "ubuntu",
+        22,
+        "",
+    )
     assert machine.tags == {**TAGS, "seatrial-token": "a-1-1"}
     facts = machine.facts
     assert (facts["instance_type"], facts["zone"], facts["market"]) == (
@@ -255,7 +259,7 @@ def test_a_throttled_launch_goes_through_with_the_same_token(
 def test_expired_credentials_are_read_again_once(aws: AwsProvider, cloud: AwsCloud) -> None:
     request = ask(aws)
     cloud.refuse("RunInstances", "ExpiredToken")
-    assert aws.launch(request).state is MachineState.ORDERED
+    assert aws.launch(request).state is MachineState.REQUESTED
     assert calls(cloud, "RunInstances") == ["ExpiredToken", "ok"]
 
 

@@ -73,9 +73,9 @@ def test_a_private_machine_is_reached_by_its_private_address(cloud: AwsCloud) ->
     private = {**PLATFORM, "connect": "private"}
     assert aws.places(as_platform(private))[0].address_usd_per_hour == 0
     machine = running(aws, cloud, platform=private)
-    assert isinstance(machine.reach, SshAddress)
+    assert isinstance(machine.endpoint, SshAddress)
     found = ec2(cloud).describe_instances()["Reservations"][0]["Instances"][0]
-    assert machine.reach.address == found["PrivateIpAddress"]
+    assert machine.endpoint.address == found["PrivateIpAddress"]
     assert not found.get("PublicIpAddress")
     (vpc,) = ec2(cloud).describe_vpcs()["Vpcs"]
     (rule,) = groups(cloud)[0]["IpPermissions"]
@@ -112,7 +112,7 @@ def test_a_group_that_was_swept_is_made_again(aws: AwsProvider, cloud: AwsCloud)
     request = ask(aws, token="a-2-1")
     with pytest.raises(ProviderUnavailableError, match="made again"):
         aws.launch(request)
-    assert aws.launch(request).state is MachineState.ORDERED
+    assert aws.launch(request).state is MachineState.REQUESTED
 
 
 def test_a_group_in_use_is_ended_later(aws: AwsProvider, cloud: AwsCloud) -> None:
@@ -206,8 +206,8 @@ def test_an_image_of_ones_own_and_its_user(aws: AwsProvider, cloud: AwsCloud) ->
     own = {**PLATFORM, "image": {"ami": ("ami-0gone", known), "user": "tester"}}
     machine = running(aws, cloud, platform=own, token="a-2-1")
     assert machine.facts["image_id"] == known
-    assert isinstance(machine.reach, SshAddress)
-    assert machine.reach.user == "tester"
+    assert isinstance(machine.endpoint, SshAddress)
+    assert machine.endpoint.user == "tester"
 
 
 def test_amazon_linux_lets_in_its_own_user_on_its_own_device(
@@ -218,8 +218,8 @@ def test_amazon_linux_lets_in_its_own_user_on_its_own_device(
         "/latest/ami-id"
     )
     machine = running(aws, cloud, platform={**PLATFORM, "image": {"ssm": name}})
-    assert isinstance(machine.reach, SshAddress)
-    assert machine.reach.user == "ec2-user"
+    assert isinstance(machine.endpoint, SshAddress)
+    assert machine.endpoint.user == "ec2-user"
     sent = next(call.details for call in cloud.calls if call.name == "RunInstances")
     assert sent["BlockDeviceMapping.1.DeviceName"] == "/dev/xvda"
 

@@ -48,7 +48,7 @@ def test_a_machine_boots_before_it_can_be_reached(cloud: AwsCloud) -> None:
     machines.boot_delay_s = 3600
     aws = AwsProvider(context())
     machine = running(aws, cloud)
-    assert (machine.state, machine.reach) == (MachineState.ORDERED, None)
+    assert (machine.state, machine.endpoint) == (MachineState.REQUESTED, None)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_unknown_is_gone_and_may_be_terminated(aws: AwsProvider) -> None:
         "us-east-1/eipalloc-0123456789abcdef0",
         "us-east-1/x-1",
     ):
-        assert aws.inspect(machine_id).state is MachineState.GONE, machine_id
+        assert aws.inspect(machine_id).state is MachineState.TERMINATED, machine_id
         aws.terminate(machine_id)
 
 
@@ -143,7 +143,7 @@ def test_a_new_instance_may_not_be_there_yet(aws: AwsProvider, cloud: AwsCloud) 
     cloud.invisible_for_looks = 2
     machine = aws.launch(ask(aws))
     missing = aws.inspect(machine.id)
-    assert (missing.state, missing.ended) == (MachineState.GONE, "")
+    assert (missing.state, missing.ended) == (MachineState.TERMINATED, "")
     for _ in range(3):
         found = aws.inspect(machine.id)
     assert found.state is MachineState.READY
@@ -187,7 +187,7 @@ def test_every_kind_of_leftover_is_listed_and_can_be_ended(
         assert aws.inspect(one.id).state is MachineState.READY
         aws.terminate(one.id)
         aws.terminate(one.id)
-        assert aws.inspect(one.id).state is MachineState.GONE
+        assert aws.inspect(one.id).state is MachineState.TERMINATED
     assert not tuple(aws.inventory())
 
 

@@ -80,13 +80,17 @@ def test_a_machine_from_order_to_end(
 ) -> None:
     ordered = provider.launch(ask(provider, clock))
     assert ordered.id == f"{ZONE}/instances/seatrial-t-1"
-    assert (ordered.state, ordered.token, ordered.simulated) == (MachineState.ORDERED, "t-1", True)
+    assert (ordered.state, ordered.token, ordered.simulated) == (
+        MachineState.REQUESTED,
+        "t-1",
+        True,
+    )
     assert ordered.facts["image_name"] == "pytorch-2-9-cu129-ubuntu-2404-nvidia-580-v20260626"
     ready = settled(provider, ordered.id, MachineState.READY)
-    assert isinstance(ready.reach, SshAddress)
-    assert ready.reach.address.startswith("203.0.113.")
-    assert ready.reach.user == "ubuntu"
-    assert ready.reach.host_key == f"ssh-ed25519 {NO_MACHINE_HOST_KEY}"
+    assert isinstance(ready.endpoint, SshAddress)
+    assert ready.endpoint.address.startswith("203.0.113.")
+    assert ready.endpoint.user == "ubuntu"
+    assert ready.endpoint.host_key == f"ssh-ed25519 {NO_MACHINE_HOST_KEY}"
     assert dict(ready.facts) == {**ordered.facts, "instance_id": ready.facts["instance_id"]}
     assert ready.facts["instance_id"].isdigit()
     assert ready.tags["seatrial-cell"] != "gcp-l4.image"  # no label may have a dot
@@ -94,7 +98,7 @@ def test_a_machine_from_order_to_end(
     assert provider.console(ordered.id)
     provider.terminate(ordered.id)
     provider.terminate(ordered.id)
-    gone = settled(provider, ordered.id, MachineState.GONE)
+    gone = settled(provider, ordered.id, MachineState.TERMINATED)
     assert gone.ended == ""
     provider.terminate(ordered.id)
     swept(provider, cloud)
@@ -218,7 +222,7 @@ def test_a_machine_that_is_not_shown_yet_is_not_gone(
     cloud.invisible_for_looks = 3
     machine = provider.launch(ask(provider, clock))
     looks = [provider.inspect(machine.id).state for _ in range(3)]
-    assert MachineState.GONE not in looks
+    assert MachineState.TERMINATED not in looks
     settled(provider, machine.id, MachineState.READY)
 
 
@@ -231,7 +235,7 @@ def test_ready_only_once_the_host_key_is_known(
         "instances.getGuestAttributes", [Fault("notFound", "nothing published", 404)]
     )
     booting = provider.inspect(machine.id)
-    assert (booting.state, booting.reach) == (MachineState.BOOTING, None)
+    assert (booting.state, booting.endpoint) == (MachineState.BOOTING, None)
     assert "host key" in booting.detail
     assert provider.inspect(machine.id).state is MachineState.READY
 
@@ -242,8 +246,8 @@ def test_a_private_machine_has_no_outer_address_and_needs_no_rule(
     provider = make(ingress_cidr="")
     machine = provider.launch(ask(provider, clock, platform={**PLATFORM, "connect": "private"}))
     ready = settled(provider, machine.id, MachineState.READY)
-    assert isinstance(ready.reach, SshAddress)
-    assert ready.reach.address.startswith("10.")
+    assert isinstance(ready.endpoint, SshAddress)
+    assert ready.endpoint.address.startswith("10.")
     assert called(cloud, RULE) == 0
     with pytest.raises(ConfigError, match="SEATRIAL_INGRESS_CIDR"):
         provider.launch(ask(provider, clock, token="t-2"))
@@ -260,7 +264,7 @@ def test_an_unknown_machine_is_gone_and_ending_it_is_no_error(provider: GcpProvi
         "a/b/c/d",
     )
     for stranger in strangers:
-        assert provider.inspect(stranger).state is MachineState.GONE
+        assert provider.inspect(stranger).state is MachineState.TERMINATED
         provider.terminate(stranger)
         assert provider.console(stranger) == ""
 
@@ -349,9 +353,9 @@ def test_a_refusal_in_the_operation_is_found_by_looking(
 ) -> None:
     cloud.refuse(INSERT, code, where=ZONE)
     machine = provider.launch(ask(provider, clock))
-    assert machine.state is MachineState.ORDERED
+    assert machine.state is MachineState.REQUESTED
     # Another process, that never saw the answer to the call, sees the same.
-    gone = settled(make(), machine.id, MachineState.GONE)
+    gone = settled(make(), machine.id, MachineState.TERMINATED)
     assert gone.ended == ended
     assert ("QUOTA_EXCEEDED" if code == "GPUS_ALL_REGIONS" else code) in gone.detail
     assert not [m for m in provider.inventory() if m.kind == "machine"]
@@ -362,7 +366,7 @@ def test_a_refusal_that_is_known_at_the_repeated_call_is_raised(
 ) -> None:
     cloud.dry.add(ZONE)
     request = ask(provider, clock)
-    assert provider.launch(request).state is MachineState.ORDERED
+    assert provider.launch(request).state is MachineState.REQUESTED
     with pytest.raises(CapacityError, match="not have enough resources") as caught:
         provider.launch(request)  # the same request id: the same operation, which is over
     assert caught.value.code == "ZONE_RESOURCE_POOL_EXHAUSTED"
@@ -375,9 +379,9 @@ def test_asking_again_cannot_mend_an_operation_that_failed(
     request = ask(provider, clock)
     provider.launch(request)
     again = provider.launch(request)
-    assert again.state is MachineState.ORDERED
+    assert again.state is MachineState.REQUESTED
     gone = provider.inspect(again.id)
-    assert (gone.state, gone.ended) == (MachineState.GONE, "failed")
+    assert (gone.state, gone.ended) == (MachineState.TERMINATED, "failed")
 
 
 def test_what_cannot_be_deleted_yet_is_not_taken_for_gone(
@@ -386,8 +390,8 @@ def test_what_cannot_be_deleted_yet_is_not_taken_for_gone(
     cloud.lag_s, cloud.hides_from_changes = 20, True
     machine = provider.launch(ask(provider, clock))
     provider.terminate(machine.id)  # 404, and it lives on
-    assert provider.inspect(machine.id).state is MachineState.ORDERED
+    assert provider.inspect(machine.id).state is MachineState.REQUESTED
     clock.ahead += timedelta(seconds=21)
     provider.terminate(machine.id)
-    assert settled(provider, machine.id, MachineState.GONE).ended == ""
+    assert settled(provider, machine.id, MachineState.TERMINATED).ended == ""
     swept(provider, cloud)

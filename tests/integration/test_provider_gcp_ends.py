@@ -61,7 +61,7 @@ def test_a_preempted_machine_says_so_while_it_goes_and_after(
     going = provider.inspect(machine.id)
     assert (going.state, going.ended) == (MachineState.STOPPING, "preempted")
     clock.ahead += timedelta(seconds=31)
-    gone = settled(provider, machine.id, MachineState.GONE)
+    gone = settled(provider, machine.id, MachineState.TERMINATED)
     assert gone.ended == "preempted"
     assert "compute.instances.preempted" in gone.detail
     provider.terminate(machine.id)
@@ -76,7 +76,7 @@ def test_a_machine_that_is_ended_while_it_is_taken_away_was_preempted(
     cloud.preempt("seatrial-t-1", notice_s=30)
     provider.terminate(machine.id)  # our own delete is the newer operation
     clock.ahead += timedelta(seconds=31)
-    assert settled(provider, machine.id, MachineState.GONE).ended == "preempted"
+    assert settled(provider, machine.id, MachineState.TERMINATED).ended == "preempted"
 
 
 def test_the_run_duration_ends_it_without_anybody(
@@ -85,7 +85,7 @@ def test_the_run_duration_ends_it_without_anybody(
     machine = provider.launch(ask(provider, clock, minutes=30))
     settled(provider, machine.id, MachineState.READY)
     clock.ahead += timedelta(minutes=30, seconds=1)
-    gone = settled(provider, machine.id, MachineState.GONE)
+    gone = settled(provider, machine.id, MachineState.TERMINATED)
     assert gone.ended == "deadline"
     assert [kind for kind, _ in cloud.alive()] == ["firewall", "firewall"]
 
@@ -107,7 +107,7 @@ def test_a_machine_that_powered_itself_off_is_on_its_way_out_until_it_is_deleted
     assert off.ended == ended
     assert machine.id in [m.id for m in provider.inventory()]  # its disk still costs
     provider.terminate(machine.id)
-    settled(provider, machine.id, MachineState.GONE)
+    settled(provider, machine.id, MachineState.TERMINATED)
     swept(provider, cloud)
 
 
@@ -116,7 +116,7 @@ def test_a_machine_that_dies_before_it_runs(
 ) -> None:
     cloud.die_in_staging("compute.instances.hostError")
     machine = provider.launch(ask(provider, clock))
-    assert settled(provider, machine.id, MachineState.GONE).ended == "failed"
+    assert settled(provider, machine.id, MachineState.TERMINATED).ended == "failed"
 
 
 def test_a_launch_that_is_called_back_has_no_fault_to_tell(
@@ -124,10 +124,10 @@ def test_a_launch_that_is_called_back_has_no_fault_to_tell(
 ) -> None:
     cloud.fleet.operation_s = 3600
     machine = provider.launch(ask(provider, clock))
-    assert provider.inspect(machine.id).state is MachineState.ORDERED
+    assert provider.inspect(machine.id).state is MachineState.REQUESTED
     provider.terminate(machine.id)
     gone = provider.inspect(machine.id)
-    assert (gone.state, gone.ended) == (MachineState.GONE, "")
+    assert (gone.state, gone.ended) == (MachineState.TERMINATED, "")
 
 
 def test_an_end_that_fails_is_told_and_can_be_asked_for_again(
@@ -143,7 +143,7 @@ def test_an_end_that_fails_is_told_and_can_be_asked_for_again(
     provider.terminate(machine.id)
     assert provider.inspect(machine.id).state is MachineState.READY
     provider.terminate(machine.id)
-    settled(provider, machine.id, MachineState.GONE)
+    settled(provider, machine.id, MachineState.TERMINATED)
 
 
 # what looking does when the cloud does not answer
@@ -184,7 +184,7 @@ def insert_disk_left_behind(cloud: ComputeCloud, provider: GcpProvider, clock: C
     (disk,) = cloud._state.disks.known.values()
     object.__setattr__(disk.order, "auto_delete", False)
     provider.terminate(machine.id)
-    settled(provider, machine.id, MachineState.GONE)
+    settled(provider, machine.id, MachineState.TERMINATED)
 
 
 def test_a_disk_left_behind_is_listed_and_deleted(
@@ -196,7 +196,7 @@ def test_a_disk_left_behind_is_listed_and_deleted(
     assert disk.tags["seatrial-project"] == "seatrial"
     assert provider.inspect(disk.id).state is MachineState.READY
     provider.terminate(disk.id)
-    assert provider.inspect(disk.id).state is MachineState.GONE
+    assert provider.inspect(disk.id).state is MachineState.TERMINATED
     assert not [m for m in provider.inventory() if m.kind == "disk"]
 
 
@@ -223,7 +223,7 @@ def test_a_reserved_address_of_the_project_is_listed_and_released(
     assert (found.kind, found.id) == ("address", "us-central1/addresses/ours")
     assert provider.inspect(found.id).state is MachineState.READY
     swept(provider, cloud)
-    assert provider.inspect(found.id).state is MachineState.GONE
+    assert provider.inspect(found.id).state is MachineState.TERMINATED
 
 
 def test_the_rules_are_made_once_and_swept(

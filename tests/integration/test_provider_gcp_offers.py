@@ -244,7 +244,7 @@ def test_an_image_by_name_from_a_project_with_a_user_of_its_own(
     machine = provider.launch(ask(provider, clock, platform={**PLATFORM, "image": image}))
     ready = settled(provider, machine.id, MachineState.READY)
     assert machine.facts["image_name"] == "seatrial-3"
-    assert getattr(ready.reach, "user", "") == "tester"
+    assert getattr(ready.endpoint, "user", "") == "tester"
     assert "install-nvidia-driver" not in cloud.fleet.by_id("seatrial-t-1").order.metadata
 
 

@@ -40,12 +40,12 @@ def test_from_launch_to_gone(
     launched = provider.launch(ask(options=api))
     collection = "nodes" if api else "queuedResources"
     assert launched.id == f"{ZONE}/{collection}/seatrial-seatrial-t-1"
-    assert (launched.token, launched.state) == ("t-1", MachineState.ORDERED)
+    assert (launched.token, launched.state) == ("t-1", MachineState.REQUESTED)
     ready = until(provider, launched.id, MachineState.READY)
-    assert isinstance(ready.reach, SshAddress)
-    assert ready.reach.user == "ubuntu"
-    assert ready.reach.host_key == f"ssh-ed25519 {NO_MACHINE_HOST_KEY}"
-    assert ready.reach.address in machines.booted[0].addresses
+    assert isinstance(ready.endpoint, SshAddress)
+    assert ready.endpoint.user == "ubuntu"
+    assert ready.endpoint.host_key == f"ssh-ed25519 {NO_MACHINE_HOST_KEY}"
+    assert ready.endpoint.address in machines.booted[0].addresses
     assert (ready.token, ready.kind, ready.simulated) == ("t-1", "machine", True)
     assert ready.facts["instance_type"] == TYPE
     assert ready.facts["image_id"] == "v2-alpha-tpuv5-lite"
@@ -98,8 +98,8 @@ def test_a_private_machine_has_only_its_private_address(
     provider = open_provider(ingress_cidr="")
     machine = provider.launch(ask(options=api, connect="private"))
     ready = until(provider, machine.id, MachineState.READY)
-    assert isinstance(ready.reach, SshAddress)
-    assert (ready.reach.address,) == machines.booted[0].addresses
+    assert isinstance(ready.endpoint, SshAddress)
+    assert (ready.endpoint.address,) == machines.booted[0].addresses
 
 
 def test_a_public_machine_needs_to_know_who_may_come(
@@ -114,7 +114,7 @@ def test_the_unknown_is_gone_and_ending_it_is_no_error(provider: TpuProvider) ->
     for machine_id in ("nobody-knows-it", f"{ZONE}/nodes/x", f"{ZONE}/queuedResources/x"):
         provider.terminate(machine_id)
         machine = provider.inspect(machine_id)
-        assert (machine.state, machine.ended) == (MachineState.GONE, "")
+        assert (machine.state, machine.ended) == (MachineState.TERMINATED, "")
 
 
 def test_a_guest_that_is_slow_with_its_host_key_is_not_ready(

@@ -119,7 +119,7 @@ def test_each_google_provider_sweeps_its_own_rules_only(opened, compute, setting
     for rule in mine:
         provider.terminate(rule.id)
         provider.terminate(rule.id)
-        assert provider.inspect(rule.id).state is MachineState.GONE
+        assert provider.inspect(rule.id).state is MachineState.TERMINATED
     assert [m for m in provider.inventory() if m.kind == "firewall"] == []
 
 

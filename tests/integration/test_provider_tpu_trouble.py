@@ -95,7 +95,7 @@ def test_a_create_that_fails_after_it_was_accepted_is_found_by_inspect(
     fault = tpu_fault(code, in_operation=True)
     cloud.faults.script("CreateNode" if api else "provisioning", [fault])
     machine = provider.launch(ask(options=api))
-    seen = until(provider, machine.id, MachineState.STOPPING, MachineState.GONE)
+    seen = until(provider, machine.id, MachineState.STOPPING, MachineState.TERMINATED)
     assert (seen.ended, seen.id) == (ended, machine.id)
     assert fault.message in seen.detail or "node PREEMPTED" in seen.detail
     assert provider.inspect(machine.id).ended == ended
@@ -119,7 +119,7 @@ def test_an_operation_that_failed_for_no_known_reason_is_not_asked_for_ever(
     cloud.refuse("CreateQueuedResource", "INTERNAL", in_operation=True)
     machine = provider.launch(ask())
     seen = provider.inspect(machine.id)
-    assert (seen.state, seen.ended) == (MachineState.GONE, "failed")
+    assert (seen.state, seen.ended) == (MachineState.TERMINATED, "failed")
     assert "INTERNAL" in seen.detail
 
 
@@ -173,10 +173,10 @@ def test_a_queued_wait_that_expires_is_a_lack_of_capacity_and_is_cleaned_up(
 ) -> None:
     cloud.dry.add(ZONE)
     machine = provider.launch(ask(options={"wait_minutes": "2"}))
-    seen = until(provider, machine.id, MachineState.ORDERED)
+    seen = until(provider, machine.id, MachineState.REQUESTED)
     clock.move(60)
     seen = provider.inspect(machine.id)
-    assert (seen.state, seen.kind) == (MachineState.ORDERED, "queued-resource")
+    assert (seen.state, seen.kind) == (MachineState.REQUESTED, "queued-resource")
     clock.move(61)
     seen = until(provider, machine.id, MachineState.STOPPING)
     assert seen.ended == "capacity"
@@ -257,7 +257,7 @@ def test_what_cannot_be_seen_yet_is_not_made_twice(
 ) -> None:
     cloud.invisible_for_looks = 2
     machine = provider.launch(ask(options=api))
-    assert provider.inspect(machine.id).state in (MachineState.GONE, MachineState.ORDERED)
+    assert provider.inspect(machine.id).state in (MachineState.TERMINATED, MachineState.REQUESTED)
     until(provider, machine.id, MachineState.READY)
     assert len(list(provider.inventory())) == 1
 
@@ -268,10 +268,10 @@ def test_what_cannot_be_seen_yet_is_not_taken_for_gone(
     cloud.invisible_for_looks, cloud.hides_from_changes = 4, True
     machine = provider.launch(ask(options=api))
     provider.terminate(machine.id)  # not to be found, so nothing is ended
-    assert provider.inspect(machine.id).state is MachineState.ORDERED
+    assert provider.inspect(machine.id).state is MachineState.REQUESTED
     while cloud.alive():
         provider.terminate(machine.id)
-    assert provider.inspect(machine.id).state is MachineState.GONE
+    assert provider.inspect(machine.id).state is MachineState.TERMINATED
 
 
 def test_what_somebody_else_deleted_is_gone_after_a_while(
@@ -283,7 +283,7 @@ def test_what_somebody_else_deleted_is_gone_after_a_while(
     cloud.nodes.known.clear()
     clock.move(61)
     seen = provider.inspect(machine.id)
-    assert (seen.state, seen.ended) == (MachineState.GONE, "")
+    assert (seen.state, seen.ended) == (MachineState.TERMINATED, "")
 
 
 def test_a_reason_that_cannot_be_read_leaves_gone_as_it_is(
@@ -291,5 +291,5 @@ def test_a_reason_that_cannot_be_read_leaves_gone_as_it_is(
 ) -> None:
     cloud.faults.always("ListOperations", tpu_fault("PERMISSION_DENIED"))
     seen = provider.inspect(f"{ZONE}/nodes/x")
-    assert (seen.state, seen.ended) == (MachineState.GONE, "")
+    assert (seen.state, seen.ended) == (MachineState.TERMINATED, "")
     assert "PERMISSION_DENIED" in seen.detail

@@ -40,7 +40,7 @@ def test_an_unchanged_nightly_costs_nothing_and_says_why(nights):
     assert second.detail == "proven by run run-1: nothing its 2 jobs depend on has changed"
     assert whys(second) == {"proven by run run-1 5 h ago: nothing it depends on has changed"}
     assert (second.cost_usd, second.leases, second.attempts) == (Decimal(0), (), ())
-    assert [(t.origin, t.target, t.reason) for t in second.transitions] == [
+    assert [(t.from_state, t.to_state, t.reason) for t in second.transitions] == [
         ("queued", "done", "reused")
     ]
     assert nights.world.cloud.made == 1
@@ -185,7 +185,7 @@ def test_an_image_brings_its_driver(nights):
     nights.world.on_tick[:] = [with_driver("580.2")]
     nights.night()
     stores = nights.world.database.stores
-    [made] = stores.proofs.preparations("run-3-0")
+    [made] = stores.reusable_results.preparations("run-3-0")
     assert (made.ingredients.driver, made.ingredients.devices) == ("580.2", "1 x nvidia L4")
 
 

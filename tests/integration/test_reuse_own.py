@@ -37,7 +37,7 @@ def test_on_a_machine_of_one_s_own_the_real_facts_decide(own):
         "reused",
         ["one", "two"],
     )
-    assert [str(step.target) for step in second.transitions] == LIFE
+    assert [str(step.to_state) for step in second.transitions] == LIFE
     assert own.world.database.stores.evidence.position("run-2-0-1").seq == 0
     own.world.on_tick.append(with_driver("580.2"))
     third = own.night()
@@ -54,7 +54,7 @@ def test_there_too_only_the_others_run(own):
     own.world.on_tick.clear()
     again = own.night()
     assert reused(again) == ["two"]
-    assert [str(step.target) for step in again.transitions][2:4] == ["preparing", "running"]
+    assert [str(step.to_state) for step in again.transitions][2:4] == ["preparing", "running"]
     tests = own.world.database.stores.results.tests("run-2-0")
     assert [test.job for test in tests] == ["one"]
 
@@ -70,4 +70,4 @@ def test_a_crash_at_any_step_there_changes_nothing_either(own, step):
     own.world.engine.run(cell)
     told = own.told()
     assert (told.reason, reused(told)) == ("reused", ["one", "two"])
-    assert [str(step.target) for step in told.transitions] == LIFE
+    assert [str(step.to_state) for step in told.transitions] == LIFE

@@ -148,4 +148,4 @@ def scripted(cloud: TpuCloud, *faults: Fault, where: str | None = None) -> None:
 
 def release(provider: TpuProvider, machine_id: str) -> None:
     provider.terminate(machine_id)
-    until(provider, machine_id, MachineState.GONE)
+    until(provider, machine_id, MachineState.TERMINATED)

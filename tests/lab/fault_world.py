@@ -25,7 +25,7 @@ from orchestrator.application.describe_run import describe_run
 from orchestrator.application.janitor import ORPHAN_GRACE, Janitor
 from orchestrator.assets import asset_dir
 from orchestrator.domain.cell import CellState, Lease, Run, RunSpec
-from orchestrator.domain.machine import Machine, Provider, SshReach, UnreachableError
+from orchestrator.domain.machine import Machine, Provider, SshEndpoint, UnreachableError
 from orchestrator.domain.matrix import (
     JobSelection,
     Limits,
@@ -149,7 +149,7 @@ class FaultWorld:
     def new_provider(self) -> Provider:
         """One with a memory of its own, as another process would make it."""
         context = ProviderContext(
-            book=self.database.stores.machines,
+            book=self.database.stores.static_hosts,
             settings={"project": PROJECT, "ingress_cidr": CIDR, **self.settings},
             now=self.clock.now,
             templates=asset_dir("templates"),
@@ -175,9 +175,9 @@ class FaultWorld:
             timings=Timings(never_made_after_s=5, boot_s=120),
         )
 
-    def _workspace(self, reach: object) -> FakeWorkspace:
-        assert isinstance(reach, SshReach)
-        spec = [each for each in self.machines.booted if reach.address in each.addresses][-1]
+    def _workspace(self, endpoint: object) -> FakeWorkspace:
+        assert isinstance(endpoint, SshEndpoint)
+        spec = [each for each in self.machines.booted if endpoint.address in each.addresses][-1]
         if spec.id not in self.computers:
             self.computers[spec.id] = FakeComputer()
             self.prepare(self.computers[spec.id])

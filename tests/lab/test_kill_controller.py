@@ -238,7 +238,7 @@ def test_another_controller_ends_what_the_first_left_behind(
     )
     janitor = second.janitor(controller="another")
     assert janitor.sweep() == []
-    kinds = {sight.standing for sight in janitor.survey().sights}
+    kinds = {sight.ownership for sight in janitor.survey().sights}
     assert kinds <= {Ownership.FOREIGN, Ownership.SHARED}
     assert Ownership.FOREIGN in kinds
     (lease,) = first.leases()

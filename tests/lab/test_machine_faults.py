@@ -164,9 +164,9 @@ def test_an_address_that_was_given_to_a_stranger_means_that_the_machine_is_gone(
         def __getattr__(self, name: str) -> object:
             return self.pull
 
-    def opened(reach: Any) -> Any:
-        spec = [x for x in here.machines.booted if reach.address in x.addresses][-1]
-        return known(reach) if spec.id in here.machines.live() else Stranger()
+    def opened(endpoint: Any) -> Any:
+        spec = [x for x in here.machines.booted if endpoint.address in x.addresses][-1]
+        return known(endpoint) if spec.id in here.machines.live() else Stranger()
 
     here.world = replace(here.world, open_workspace=opened)
     here.renew_engine()

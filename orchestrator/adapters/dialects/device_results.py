@@ -1,4 +1,4 @@
-"""``results.json`` of a device's own trial: a flat JSON object with figures and a verdict.
+"""``results.json`` of a device's own retest: a flat JSON object with figures and a verdict.
 
 No format has this name: the keys that such files share are known here, and the others are told as
 not understood. What such a file claims is held against what it says of the device: a verdict

@@ -112,7 +112,7 @@ class FileDocuments:
         self._matrix = Form(Matrix, "Matrix")
         self._manifest = Form(Manifest)
         self._notes = Form(IngestNotes, "Ingest")
-        self._statements = Form(AnnotationsFile, "Statements")
+        self._annotations = Form(AnnotationsFile, "Annotations")
         self._policy = Form(GatePolicy, "ReleaseGate")
 
     def read_matrix(self, source: Source, name: str) -> Matrix:
@@ -153,11 +153,11 @@ class FileDocuments:
         """See the port."""
         self._notes.read(text, name).refuse(problems)
 
-    def read_statements(
+    def read_annotations(
         self, text: str, name: str, *, cells: Sequence[str]
     ) -> tuple[Annotation, ...]:
         """See the port."""
-        read = self._statements.read(text, name)
+        read = self._annotations.read(text, name)
         written = read.value.signed()
         read.refuse(check_annotations(written, cells))
         return written

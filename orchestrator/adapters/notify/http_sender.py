@@ -65,11 +65,11 @@ class HttpSender:
             request = self._request(channel, delivery, now)
             answer = self.wire.send(request, allow_private=channel.allow_private)
         except (TokenMissingError, GuardedHttpError) as error:
-            return DeliveryAnswer(reception=DeliveryResult.FAILED, said=str(error)[:300])
+            return DeliveryAnswer(result=DeliveryResult.FAILED, response_excerpt=str(error)[:300])
         except Exception as error:
             logger.exception("delivery %s to channel %s failed", delivery.id, channel.id)
             said = f"the controller failed ({type(error).__name__}); its log says more"
-            return DeliveryAnswer(reception=DeliveryResult.FAILED, said=said)
+            return DeliveryAnswer(result=DeliveryResult.FAILED, response_excerpt=said)
         refused = GITHUB_REFUSES if channel.kind is ChannelKind.GITHUB else frozenset[int]()
         return delivery_answer(answer, now=now, refused=refused)
 
@@ -112,16 +112,18 @@ def delivery_answer(
     excerpt = one_line(answer.body.decode("utf-8", "replace"), _SAID_LIMIT)
     said = f"HTTP {status}" + (f": {excerpt}" if excerpt else "")
     if 200 <= status < 300:
-        return DeliveryAnswer(reception=DeliveryResult.TAKEN, said=f"HTTP {status}", status=status)
+        return DeliveryAnswer(
+            result=DeliveryResult.TAKEN, response_excerpt=f"HTTP {status}", status=status
+        )
     if status == _GONE:
-        return DeliveryAnswer(reception=DeliveryResult.GONE, said=said, status=status)
+        return DeliveryAnswer(result=DeliveryResult.GONE, response_excerpt=said, status=status)
     if status in refused:
-        return DeliveryAnswer(reception=DeliveryResult.REFUSED, said=said, status=status)
+        return DeliveryAnswer(result=DeliveryResult.REFUSED, response_excerpt=said, status=status)
     if 300 <= status < 400:
         said = f"HTTP {status}: redirects are not followed; change the channel's URL"
     return DeliveryAnswer(
-        reception=DeliveryResult.FAILED,
-        said=said,
+        result=DeliveryResult.FAILED,
+        response_excerpt=said,
         status=status,
         retry_after_s=_retry_after_s(answer, now),
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator.application.cell.baseline import BENCHMARK
 from orchestrator.application.cell.environment import PreparedEnvironment
-from orchestrator.domain.machine import LocalReach
+from orchestrator.domain.machine import LocalEndpoint
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import device_kind
 from orchestrator.store.cells import AttemptState
@@ -81,7 +81,7 @@ def _environment(now: AttemptState, environment: PreparedEnvironment) -> dict[st
 def _readiness(now: AttemptState) -> dict[str, object] | None:
     """What torch must be able to do before the first job; nothing is asked of this computer."""
     platform, lease = now.plan.platform, now.lease
-    if lease is None or isinstance(lease.reach, LocalReach):
+    if lease is None or isinstance(lease.endpoint, LocalEndpoint):
         return None
     return {
         "device": device_kind(platform),
@@ -110,7 +110,7 @@ def _job(job: Job, finals: Sequence[str]) -> dict[str, object]:
         "pytest": list(job.pytest) or None,
         "command": list(job.command) or None,
         "timeout_s": job.timeout_minutes * 60,
-        "silence_s": job.silence_minutes * 60,
+        "silence_s": job.idle_timeout_minutes * 60,
         "env": dict(job.env),
         "path_variables": ["PYTHONPATH"],
         "gpus": job.gpus,

@@ -8,10 +8,10 @@ from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
     FlowDeps,
+    enter,
     is_out_of_time,
     is_stopped,
     overdue,
-    reach,
     record_failure,
 )
 from orchestrator.application.cell.launching import is_young
@@ -21,15 +21,15 @@ from orchestrator.domain.cell import CellState, Lease
 from orchestrator.domain.machine import (
     AuthenticationError,
     ConsoleLog,
+    Endpoint,
     HostKeyError,
     Machine,
     MachineError,
     MachineState,
     ProviderError,
-    Reach,
     ShellError,
     SshAddress,
-    SshReach,
+    SshEndpoint,
 )
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.cells import AttemptState
@@ -60,10 +60,10 @@ def poll_boot(world: FlowDeps, attempt_id: str) -> Value | NotYet:
             else NOT_YET
         )
     world.backoff.forget(now.lease.id)
-    if machine.state in (MachineState.GONE, MachineState.STOPPING):
+    if machine.state in (MachineState.TERMINATED, MachineState.STOPPING):
         return _ended(world, attempt_id, now.lease, machine, at=at)
-    if machine.state is MachineState.READY and machine.reach is not None:
-        way = now.lease.reach or _pinned(world, now.lease, machine.reach)
+    if machine.state is MachineState.READY and machine.endpoint is not None:
+        way = now.lease.endpoint or _pinned(world, now.lease, machine.endpoint)
         world.stores.leases.reached(now.lease.id, way)
         _note(world, now.lease, machine)
         return _knock(world, now, now.lease, way, late=late)
@@ -77,14 +77,14 @@ def _is_late(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     """Whether it is not waited for any longer: then its last words are why."""
     timings = world.timings
     rented = world.traits(lease.provider).rented
-    patience_s = timings.boot_s if rented else min(timings.own_boot_s, timings.lost_after_s)
+    patience_s = timings.boot_s if rented else min(timings.own_boot_s, timings.contact_timeout_s)
     return overdue(world, now.cell, patience_s) or is_out_of_time(world, now)
 
 
 def _ended(
     world: FlowDeps, attempt_id: str, lease: Lease, machine: Machine, *, at: datetime
 ) -> Value | NotYet:
-    not_shown = machine.state is MachineState.GONE and is_young(world, lease, at=at)
+    not_shown = machine.state is MachineState.TERMINATED and is_young(world, lease, at=at)
     if not machine.ended and not_shown:
         return NOT_YET
     reason = machine.ended if machine.ended in _AS_THEY_ARE else "boot"
@@ -92,7 +92,7 @@ def _ended(
     return _blame_boot(world, attempt_id, lease, reason, detail.strip())
 
 
-def _pinned(world: FlowDeps, lease: Lease, way: Reach | SshAddress) -> Reach:
+def _pinned(world: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoint:
     """How to reach the machine, with the one host key that is believed from now on.
 
     It is the key that the machine published to its provider, or else the one it was given.
@@ -103,7 +103,7 @@ def _pinned(world: FlowDeps, lease: Lease, way: Reach | SshAddress) -> Reach:
     if login is None:
         raise LookupError(f"lease {lease.id} has no keys")
     host_key = way.host_key or login.host_public_key
-    return SshReach(way.address, way.user, host_key, port=way.port, lease=lease.id)
+    return SshEndpoint(way.address, way.user, host_key, port=way.port, lease=lease.id)
 
 
 def _note(world: FlowDeps, lease: Lease, machine: Machine) -> None:
@@ -113,7 +113,7 @@ def _note(world: FlowDeps, lease: Lease, machine: Machine) -> None:
 
 
 def _knock(
-    world: FlowDeps, now: AttemptState, lease: Lease, way: Reach, *, late: bool
+    world: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint, *, late: bool
 ) -> Value | NotYet:
     attempt_id = now.attempt.id
     try:
@@ -132,7 +132,7 @@ def _knock(
     except MachineError as error:
         return record_failure(world, attempt_id, Outcome.ERRORED, "agent", str(error))
     note_contact(world, now)
-    reach(world, world.stores.cells.attempt_state(attempt_id), CellState.PREPARING)
+    enter(world, world.stores.cells.attempt_state(attempt_id), CellState.PREPARING)
     return GO
 
 

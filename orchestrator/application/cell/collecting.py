@@ -7,9 +7,9 @@ import logging
 from orchestrator.application.cell.flow_context import (
     GO,
     FlowDeps,
+    enter,
     is_out_of_reach,
     overdue,
-    reach,
     workspace_of,
 )
 from orchestrator.application.collect_artifacts import collect_artifacts, keep_raw_evidence
@@ -33,7 +33,7 @@ def poll_collection(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     now = world.stores.cells.attempt_state(attempt_id)
     if now.cell.state not in (CellState.RUNNING, CellState.COLLECTING):
         return GO
-    reach(world, now, CellState.COLLECTING)
+    enter(world, now, CellState.COLLECTING)
     now = world.stores.cells.attempt_state(attempt_id)
     late = overdue(world, now.cell, world.timings.collect_s) or is_out_of_reach(now.attempt)
     for keep in (_keep_files, _keep_evidence):
@@ -70,7 +70,7 @@ def _may_pass(error: Exception, *, late: bool) -> bool:
 def _tell(world: FlowDeps, now: AttemptState, error: Exception) -> None:
     logger.error("attempt %s: not everything was collected", now.attempt.id, exc_info=error)
     said = {"cell": now.cell.name, "notice": f"not collected: {error}"}
-    world.stores.feed.add(now.run.id, "cell", said)
+    world.stores.run_events.add(now.run.id, "cell", said)
 
 
 def _is_over(world: FlowDeps, now: AttemptState, workspace: Workspace, *, late: bool) -> bool:

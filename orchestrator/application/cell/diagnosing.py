@@ -17,7 +17,7 @@ from orchestrator.application.cell.flow_context import (
     GO,
     FlowDeps,
     attempt_deadline,
-    reach,
+    enter,
     workspace_of,
 )
 from orchestrator.application.cell.retest_session import outcomes_of, read_session, start_session
@@ -28,13 +28,13 @@ from orchestrator.domain.evidence import EvidenceError
 from orchestrator.domain.machine import HostKeyError, MachineError, ShellError
 from orchestrator.domain.retests import (
     Options,
+    RetestKind,
+    RetestOptions,
+    RetestPlan,
     RetestSession,
     RetestSessionState,
-    TrialAsk,
-    TrialKind,
-    TrialOrder,
     key_of,
-    next_trial,
+    next_retest,
 )
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
@@ -49,9 +49,9 @@ logger = logging.getLogger(__name__)
 
 
 def poll_diagnosis(world: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Run trials, one sitting after the other, until nothing more can be learnt in time."""
+    """Run retests, one retest session after the other, until nothing more can be learnt in time."""
     now = world.stores.cells.attempt_state(attempt_id)
-    order = now.spec.trials
+    order = now.spec.retests
     if order is None or now.cell.state not in (CellState.COLLECTING, CellState.DIAGNOSING):
         return GO
     try:
@@ -60,29 +60,33 @@ def poll_diagnosis(world: FlowDeps, attempt_id: str) -> Value | NotYet:
         hopeless = isinstance(error, DamagedError | LookupError)
         if not hopeless and world.clock.now() < _deadline(now, order):
             raise
-        logger.exception("attempt %s: its trials cannot be read or kept", attempt_id)
+        logger.exception("attempt %s: its retests cannot be read or kept", attempt_id)
         return GO
     except Exception as error:
         logger.exception("attempt %s: its failures could not be looked into", attempt_id)
         return _leave(world, now, f"{type(error).__name__}: {error}")
 
 
-def _look(world: FlowDeps, now: AttemptState, order: TrialOrder) -> Value | NotYet:
+def _look(world: FlowDeps, now: AttemptState, order: RetestOptions) -> Value | NotYet:
     if now.cell.state is CellState.COLLECTING:
         if not _is_worth_it(now) or not keys_in_question(world.stores, now.cell, now.spec, order):
             return GO
-        reach(world, now, CellState.DIAGNOSING)
+        enter(world, now, CellState.DIAGNOSING)
         now = world.stores.cells.attempt_state(now.attempt.id)
     if now.run.cancel_requested_at is not None:
         return _leave(world, now, "cancelled by a person")
     until = _deadline(now, order)
     if world.clock.now() >= until:
         return _leave(world, now, "the time for it is over")
-    sittings = world.stores.trials.of_attempt(now.attempt.id)
-    under_way = [sitting for sitting in sittings if sitting.state is not RetestSessionState.ENDED]
+    retest_sessions = world.stores.retests.of_attempt(now.attempt.id)
+    under_way = [
+        retest_session
+        for retest_session in retest_sessions
+        if retest_session.state is not RetestSessionState.ENDED
+    ]
     if under_way:
         return _go_on(world, now, under_way[0], until)
-    return _next(world, now, order, sittings)
+    return _next(world, now, order, retest_sessions)
 
 
 def _is_worth_it(now: AttemptState) -> bool:
@@ -91,7 +95,7 @@ def _is_worth_it(now: AttemptState) -> bool:
     return held and now.attempt.cause is None and now.run.cancel_requested_at is None
 
 
-def _deadline(now: AttemptState, order: TrialOrder) -> datetime:
+def _deadline(now: AttemptState, order: RetestOptions) -> datetime:
     """When it ends, whatever came of it."""
     begin = now.cell.entered_at or now.attempt.opened_at
     mine = begin + timedelta(minutes=order.max_minutes + order.await_minutes)
@@ -100,35 +104,42 @@ def _deadline(now: AttemptState, order: TrialOrder) -> datetime:
 
 
 def _next(
-    world: FlowDeps, now: AttemptState, order: TrialOrder, sittings: Sequence[RetestSession]
+    world: FlowDeps,
+    now: AttemptState,
+    order: RetestOptions,
+    retest_sessions: Sequence[RetestSession],
 ) -> Value | NotYet:
-    """Ask for the next sitting; wait for one that somebody asks for; or let the machine go."""
+    """Ask for the next retest session, wait for one that is asked for, or release the machine."""
     stores, at = world.stores, world.clock.now()
-    own = [sitting for sitting in sittings if sitting.ask.kind is not TrialKind.BISECT]
+    own = [
+        retest_session
+        for retest_session in retest_sessions
+        if retest_session.ask.kind is not RetestKind.BISECT
+    ]
     ask = _own_ask(world, now, order, own)
     if ask is not None:
         key = f"{ask.kind}:{len(own) + 1}"
-        stores.trials.ask(now.attempt.id, replace(ask, key=key), at=at)
+        stores.retests.ask(now.attempt.id, replace(ask, key=key), at=at)
         _tell(world, now, _title(ask))
         return NOT_YET
-    if order.await_minutes and not stores.trials.is_dismissed(now.attempt.id):
-        if len(own) == len(sittings) and world.lapses.is_news(now.attempt.id, "waits"):
-            _tell(world, now, "its machine waits for trials that somebody asks for")
+    if order.await_minutes and not stores.retests.is_dismissed(now.attempt.id):
+        if len(own) == len(retest_sessions) and world.lapses.is_news(now.attempt.id, "waits"):
+            _tell(world, now, "its machine waits for retests that somebody asks for")
         return NOT_YET
     _conclude(world, now, own)
     return GO
 
 
 def _own_ask(
-    world: FlowDeps, now: AttemptState, order: TrialOrder, own: Sequence[RetestSession]
-) -> TrialAsk | None:
+    world: FlowDeps, now: AttemptState, order: RetestOptions, own: Sequence[RetestSession]
+) -> RetestPlan | None:
     if not (order.reruns or order.diagnose or order.tests):
         return None
     keys = keys_in_question(world.stores, now.cell, now.spec, order)
-    return next_trial(order, keys, own, _options(world, now, order))
+    return next_retest(order, keys, own, _options(world, now, order))
 
 
-def _options(world: FlowDeps, now: AttemptState, order: TrialOrder) -> Options:
+def _options(world: FlowDeps, now: AttemptState, order: RetestOptions) -> Options:
     if not order.diagnose:
         return Options()
     baseline = now.spec.matrix.baseline
@@ -141,107 +152,113 @@ def _options(world: FlowDeps, now: AttemptState, order: TrialOrder) -> Options:
     )
 
 
-def _go_on(world: FlowDeps, now: AttemptState, sitting: RetestSession, until: datetime) -> NotYet:
-    """Start the sitting, or take what has come of it."""
+def _go_on(
+    world: FlowDeps, now: AttemptState, retest_session: RetestSession, until: datetime
+) -> NotYet:
+    """Start the retest session, or take what has come of it."""
     try:
-        if sitting.state is RetestSessionState.ASKED:
-            _start(world, now, sitting, until)
+        if retest_session.state is RetestSessionState.REQUESTED:
+            _start(world, now, retest_session, until)
         else:
-            _take(world, now, sitting)
+            _take(world, now, retest_session)
     except (EnvironmentRefusedError, EvidenceError) as error:
-        _end(world, now, sitting, trouble=str(error))
+        _end(world, now, retest_session, trouble=str(error))
     except HostKeyError:
         raise
     except ShellError as error:
         _stay(world, now, error)
     except MachineError as error:
-        _end(world, now, sitting, trouble=str(error))
+        _end(world, now, retest_session, trouble=str(error))
     return NOT_YET
 
 
-def _start(world: FlowDeps, now: AttemptState, sitting: RetestSession, until: datetime) -> None:
+def _start(
+    world: FlowDeps, now: AttemptState, retest_session: RetestSession, until: datetime
+) -> None:
     at = world.clock.now()
     left_s = (until - at).total_seconds()
     if left_s < _LEAST_S:
-        _end(world, now, sitting, trouble="there was no time left for it")
+        _end(world, now, retest_session, trouble="there was no time left for it")
         return
     workspace = workspace_of(world, now.lease)
-    start_session(world, now, workspace, sitting, deadline_s=left_s)
-    world.stores.trials.begin(sitting.id, at=at)
+    start_session(world, now, workspace, retest_session, deadline_s=left_s)
+    world.stores.retests.begin(retest_session.id, at=at)
 
 
-def _take(world: FlowDeps, now: AttemptState, sitting: RetestSession) -> None:
+def _take(world: FlowDeps, now: AttemptState, retest_session: RetestSession) -> None:
     """Once the agent has ended, keep what it said and clear its folder away."""
     workspace = workspace_of(world, now.lease)
-    state = workspace.pull(sitting.id, events_offset=0, log_offset=0, limit_bytes=0)
+    state = workspace.pull(retest_session.id, events_offset=0, log_offset=0, limit_bytes=0)
     world.lapses.since.pop(now.attempt.id, None)
     if state is not None and state.alive:
         return
     limit = world.timings.pull_limit_bytes
-    raw = read_session(workspace, sitting.id, limit_bytes=limit) if state else b""
-    order = now.spec.trials or TrialOrder()
+    raw = read_session(workspace, retest_session.id, limit_bytes=limit) if state else b""
+    order = now.spec.retests or RetestOptions()
     keys = keys_in_question(world.stores, now.cell, now.spec, order)
-    outcomes, trouble = outcomes_of(raw, sitting.ask, keys)
+    outcomes, trouble = outcomes_of(raw, retest_session.ask, keys)
     evidence = world.blobs.put([raw])[0] if raw else ""
-    world.stores.trials.end(
-        sitting.id,
+    world.stores.retests.end(
+        retest_session.id,
         at=world.clock.now(),
         outcomes=outcomes,
         trouble=trouble,
         evidence=evidence,
     )
     if trouble:
-        _tell(world, now, f"{_title(sitting.ask)}: {trouble}")
-    workspace.close(sitting.id)
+        _tell(world, now, f"{_title(retest_session.ask)}: {trouble}")
+    workspace.close(retest_session.id)
 
 
-def _end(world: FlowDeps, now: AttemptState, sitting: RetestSession, *, trouble: str) -> None:
-    world.stores.trials.end(sitting.id, at=world.clock.now(), trouble=trouble)
-    _tell(world, now, f"{_title(sitting.ask)}: {trouble}")
+def _end(
+    world: FlowDeps, now: AttemptState, retest_session: RetestSession, *, trouble: str
+) -> None:
+    world.stores.retests.end(retest_session.id, at=world.clock.now(), trouble=trouble)
+    _tell(world, now, f"{_title(retest_session.ask)}: {trouble}")
 
 
 def _stay(world: FlowDeps, now: AttemptState, error: ShellError) -> None:
     """A machine that does not answer is given a while. Raises the error after that."""
     at = world.clock.now()
     since = world.lapses.since.setdefault(now.attempt.id, at)
-    if at - since >= timedelta(seconds=world.timings.lost_after_s):
+    if at - since >= timedelta(seconds=world.timings.contact_timeout_s):
         raise error
 
 
 def _leave(world: FlowDeps, now: AttemptState, why: str) -> Value:
     """Stop what still runs, as far as that can be done; the machine goes home."""
-    for sitting in world.stores.trials.of_attempt(now.attempt.id):
-        if sitting.state is not RetestSessionState.ENDED:
-            _stop(world, now, sitting)
-            world.stores.trials.end(sitting.id, at=world.clock.now(), trouble=why)
+    for retest_session in world.stores.retests.of_attempt(now.attempt.id):
+        if retest_session.state is not RetestSessionState.ENDED:
+            _stop(world, now, retest_session)
+            world.stores.retests.end(retest_session.id, at=world.clock.now(), trouble=why)
     world.lapses.since.pop(now.attempt.id, None)
     _tell(world, now, f"its failures are not looked into any further: {why}")
     return GO
 
 
-def _stop(world: FlowDeps, now: AttemptState, sitting: RetestSession) -> None:
+def _stop(world: FlowDeps, now: AttemptState, retest_session: RetestSession) -> None:
     try:
         workspace = workspace_of(world, now.lease)
-        workspace.stop(sitting.id, "cancelled", kill=True)
-        workspace.close(sitting.id)
+        workspace.stop(retest_session.id, "cancelled", kill=True)
+        workspace.close(retest_session.id)
     except (MachineError, LookupError) as error:
-        logger.warning("sitting %s: not stopped: %s", sitting.id, error)
+        logger.warning("retest session %s: not stopped: %s", retest_session.id, error)
 
 
 def folders_of(world: FlowDeps, now: AttemptState) -> list[str]:
     """Every folder that the attempt may have left on its machine."""
-    if now.spec.trials is None:
+    if now.spec.retests is None:
         return [now.attempt.id]
     try:
-        sittings = world.stores.trials.of_attempt(now.attempt.id)
+        retest_sessions = world.stores.retests.of_attempt(now.attempt.id)
     except DamagedError:
         return [now.attempt.id]
-    return [now.attempt.id, *(sitting.id for sitting in sittings)]
+    return [now.attempt.id, *(retest_session.id for retest_session in retest_sessions)]
 
 
-def _conclude(world: FlowDeps, now: AttemptState, sittings: Sequence[RetestSession]) -> None:
+def _conclude(world: FlowDeps, now: AttemptState, retest_sessions: Sequence[RetestSession]) -> None:
     """Tell people what came of it."""
-    if not sittings:
+    if not retest_sessions:
         return
     answers = blame_cell(world.stores, now.cell)
     for found in answers[:_TOLD]:
@@ -252,7 +269,7 @@ def _conclude(world: FlowDeps, now: AttemptState, sittings: Sequence[RetestSessi
         _tell(world, now, f"and {left} more; `seatrial show {now.run.id}` tells of each")
 
 
-def _title(ask: TrialAsk) -> str:
+def _title(ask: RetestPlan) -> str:
     count = sum(max(len(nodeids), 1) for nodeids in ask.tests.values())
     things = "whole job" if ask.whole else "failing test"
     plural = "" if count == 1 else "s"
@@ -262,4 +279,4 @@ def _title(ask: TrialAsk) -> str:
 
 def _tell(world: FlowDeps, now: AttemptState, notice: str) -> None:
     said = {"cell": now.cell.name, "notice": notice}
-    world.stores.feed.add(now.run.id, "cell", said)
+    world.stores.run_events.add(now.run.id, "cell", said)

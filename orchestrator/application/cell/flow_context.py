@@ -67,7 +67,7 @@ class Timings:
     """How long a machine that can be reached may need for itself, by check."""
     prepare_s: float = 1800.0
     first_event_s: float = 90.0
-    lost_after_s: float = 180.0
+    contact_timeout_s: float = 180.0
     """Without any contact while running."""
     inspect_every_s: float = 30.0
     collect_s: float = 60.0
@@ -132,9 +132,9 @@ class FlowDeps:
 
 def workspace_of(world: FlowDeps, lease: Lease | None) -> Workspace:
     """The workspace on a lease's machine. Raises LookupError before it was reached."""
-    if lease is None or lease.reach is None:
+    if lease is None or lease.endpoint is None:
         raise LookupError("the attempt has no machine that was reached")
-    return world.open_workspace(lease.reach)
+    return world.open_workspace(lease.endpoint)
 
 
 def record_failure(
@@ -237,6 +237,6 @@ def is_out_of_reach(attempt: Attempt) -> bool:
     return attempt.cause is not None and attempt.cause.reason in hopeless
 
 
-def reach(world: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> None:
+def enter(world: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> None:
     """Bring the cell to the state; nothing when there or past."""
-    world.stores.cells.reach(now.cell.id, state, at=world.clock.now(), reason=reason)
+    world.stores.cells.enter(now.cell.id, state, at=world.clock.now(), reason=reason)

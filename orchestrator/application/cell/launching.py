@@ -13,9 +13,9 @@ from decimal import Decimal
 from orchestrator.application.cell.flow_context import (
     GO,
     FlowDeps,
+    enter,
     expires_at,
     overdue,
-    reach,
     record_failure,
     tags_of,
 )
@@ -83,7 +83,7 @@ def launch(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider)
         return _refused(world, now, lease, error, asked_before=asked_before)
     world.backoff.forget(lease.id)
     hold(world, lease, machine)
-    if machine.state is MachineState.ORDERED:
+    if machine.state is MachineState.REQUESTED:
         return NOT_YET
     return _granted(world, now, leases.get(lease.id), machine)
 
@@ -109,7 +109,7 @@ def confirm(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider
         world.backoff.trouble(lease.id, world.clock.now())
         return NOT_YET
     world.backoff.forget(lease.id)
-    if machine.state is not MachineState.GONE and machine.token and not lease.is_seen:
+    if machine.state is not MachineState.TERMINATED and machine.token and not lease.is_seen:
         world.stores.leases.note(
             lease.id, {LeaseFact.SEEN_AT: at.isoformat()}, simulated=machine.simulated
         )
@@ -119,12 +119,12 @@ def confirm(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider
 def _confirmed(
     world: FlowDeps, now: AttemptState, lease: Lease, machine: Machine, *, at: datetime
 ) -> Value | NotYet:
-    if machine.state in (MachineState.GONE, MachineState.STOPPING):
+    if machine.state in (MachineState.TERMINATED, MachineState.STOPPING):
         if not machine.ended and is_young(world, lease, at=at):
             return NOT_YET
         said = machine.detail or f"the provider says that it is {machine.state}"
         return _withdraw(world, now, lease, machine.ended or "boot", said, machine.extent)
-    if machine.state is not MachineState.ORDERED:
+    if machine.state is not MachineState.REQUESTED:
         return _granted(world, now, lease, machine)
     still_ordered(world, lease, machine, at=at)
     if at - (lease.launched_at or lease.reserved_at) < timedelta(seconds=world.timings.ordered_s):
@@ -139,7 +139,7 @@ def still_ordered(world: FlowDeps, lease: Lease, machine: Machine, *, at: dateti
     What it only supposes to be coming (it shows no token) may be granted already.
     """
     since = lease.billed_from
-    if machine.state is not MachineState.ORDERED or not machine.token:
+    if machine.state is not MachineState.REQUESTED or not machine.token:
         return
     if since is None or at - since >= timedelta(seconds=world.timings.note_every_s):
         facts = {**lease.facts, LeaseFact.ORDERED_AT: at.isoformat()}
@@ -217,7 +217,9 @@ def is_gone(world: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) ->
         at: When the provider was asked; its answer may have taken long.
     """
     is_known = bool(machine.token or machine.ended or lease.is_seen)
-    return machine.state is MachineState.GONE and (is_known or not is_young(world, lease, at=at))
+    return machine.state is MachineState.TERMINATED and (
+        is_known or not is_young(world, lease, at=at)
+    )
 
 
 def decide(
@@ -305,7 +307,7 @@ def _granted(world: FlowDeps, now: AttemptState, lease: Lease, machine: Machine)
     facts = {**lease.facts, **machine.facts, LeaseFact.GRANTED_AT: at.isoformat()}
     world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
     decide(world, now, lease.place, PlacementResult.CHOSEN, f": {_price(lease)}")
-    reach(world, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
+    enter(world, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
     return GO
 
 

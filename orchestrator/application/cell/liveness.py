@@ -28,7 +28,7 @@ def record_machine_end(
         at_once: Ask the provider however short a while ago it was asked.
     """
     machine = _inspected(world, now, at_once=at_once)
-    if machine is None or machine.state not in (MachineState.GONE, MachineState.STOPPING):
+    if machine is None or machine.state not in (MachineState.TERMINATED, MachineState.STOPPING):
         return None
     words = machine.detail or machine.state
     if machine.ended == "deadline":
@@ -58,7 +58,7 @@ def _note(world: FlowDeps, now: AttemptState, said: str, *, notice: str) -> None
     if lease is None or lease.unheard == said:
         return
     world.stores.leases.note(lease.id, {LeaseFact.UNHEARD: said}, simulated=lease.simulated)
-    world.stores.feed.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
+    world.stores.run_events.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
 
 
 def _inspected(world: FlowDeps, now: AttemptState, *, at_once: bool) -> Machine | None:

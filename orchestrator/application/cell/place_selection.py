@@ -87,8 +87,8 @@ def _reaches(lease: Lease, place: Place) -> bool:
 
 def _because(lease: Lease, when: str) -> str:
     code = lease.refusal_code or lease.refusal_reason
-    reach = lease.refusal_extent or Extent.PLACE
+    extent = lease.refusal_extent or Extent.PLACE
     if when == "lately":
         at = f"{lease.gone_at:%H:%M} UTC" if lease.gone_at else "a while ago"
         return f"{code} was answered at {lease.place}, {at}"
-    return f"{code} at {lease.place} holds for the whole {reach}"
+    return f"{code} at {lease.place} holds for the whole {extent}"

@@ -10,8 +10,8 @@ from orchestrator.application.cell.flow_context import (
     STOP,
     FlowDeps,
     billed_minutes,
+    enter,
     overdue,
-    reach,
     record_failure,
     stopped_from_outside,
 )
@@ -169,7 +169,7 @@ def _refused_everywhere(
 ) -> Value:
     reasons = {lease.refusal_reason for lease in mine if lease.refusal_reason}
     detail = "; ".join([*(lease.refusal for lease in mine if lease.refusal), *filter(None, [also])])
-    reach(world, now, CellState.PLACING)
+    enter(world, now, CellState.PLACING)
     if reasons == {"not_offered"}:
         return record_failure(world, now.attempt.id, Outcome.NOT_AVAILABLE, "not_offered", detail)
     ranked = [reason for reason in REASONS.values() if reason in reasons]

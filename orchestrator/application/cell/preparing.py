@@ -14,10 +14,10 @@ from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
     FlowDeps,
+    enter,
     is_out_of_time,
     is_stopped,
     overdue,
-    reach,
     record_deadline,
     record_failure,
     workspace_of,
@@ -32,10 +32,10 @@ from orchestrator.domain.cell import CellState, Lease, LeaseFact
 from orchestrator.domain.machine import (
     ConfigError,
     HostKeyError,
-    LocalReach,
+    LocalEndpoint,
     MachineError,
     ShellError,
-    SshReach,
+    SshEndpoint,
 )
 from orchestrator.domain.matrix import device_kind
 from orchestrator.domain.outcome import Outcome
@@ -58,7 +58,7 @@ def poll_preparation(world: FlowDeps, attempt_id: str) -> Value | NotYet:
         return _trouble(world, now, error, late=late)
     note_contact(world, now)
     if answer == GO:
-        reach(world, now, CellState.RUNNING)
+        enter(world, now, CellState.RUNNING)
     return answer
 
 
@@ -83,7 +83,7 @@ def _is_given_up(world: FlowDeps, now: AttemptState, said: str) -> bool:
     """Whether it has been silent for too long; a rented machine may boot once more meanwhile."""
     silent_s = note_no_contact(world, now, said).total_seconds()
     rented = now.lease is not None and world.traits(now.lease.provider).rented
-    lost = not rented and silent_s >= world.timings.lost_after_s
+    lost = not rented and silent_s >= world.timings.contact_timeout_s
     return lost or overdue(world, now.cell, world.timings.prepare_s)
 
 
@@ -136,7 +136,7 @@ def _prepare(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value 
 
 def candidates_of(world: FlowDeps, now: AttemptState) -> list[str]:
     """Interpreters to look for; on this computer, our own is the last resort."""
-    here = now.lease is not None and isinstance(now.lease.reach, LocalReach)
+    here = now.lease is not None and isinstance(now.lease.endpoint, LocalEndpoint)
     return [*now.spec.manifest.python.candidates, *([world.own_python] if here else [])]
 
 
@@ -182,7 +182,7 @@ def await_machine(world: FlowDeps, now: AttemptState, workspace: Workspace) -> b
 
     Raises NotReadyError.
     """
-    if now.lease is None or not isinstance(now.lease.reach, SshReach):
+    if now.lease is None or not isinstance(now.lease.endpoint, SshEndpoint):
         return True
     counted = _counted(world, now, now.lease)
     waiting = False
@@ -225,7 +225,7 @@ def attest(world: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> 
     if lease is None:
         return
     devices = devices_of(probed)
-    local = isinstance(lease.reach, LocalReach)
+    local = isinstance(lease.endpoint, LocalEndpoint)
     platform, simulated = now.plan.platform, lease.simulated
     wrong = "" if local else mismatch(platform.accelerator, devices, simulated=simulated)
     wrong = wrong or unexpected(

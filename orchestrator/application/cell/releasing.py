@@ -11,18 +11,18 @@ from orchestrator.application.cell.finishing import judged, may_try_again
 from orchestrator.application.cell.flow_context import (
     GO,
     FlowDeps,
+    enter,
     is_out_of_reach,
     overdue,
-    reach,
     record_failure,
 )
 from orchestrator.application.cell.launching import is_gone, is_unmade, still_ordered
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease, LeaseState
 from orchestrator.domain.machine import (
+    Endpoint,
     MachineError,
-    Reach,
-    SshReach,
+    SshEndpoint,
 )
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Outcome
@@ -42,7 +42,7 @@ def poll_release(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Go on until no lease of the attempt is open; nothing may keep a machine from going home."""
     try:
         now = world.stores.cells.attempt_state(attempt_id)
-        reach(world, now, CellState.RELEASING)
+        enter(world, now, CellState.RELEASING)
         now = world.stores.cells.attempt_state(attempt_id)
         if is_held(world, now):
             return NOT_YET
@@ -69,7 +69,7 @@ def _is_gone(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
 
 def _is_told(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     """Leave the machine clean, then tell the provider to take it back."""
-    if lease.reach is not None and not _is_left(world, now, lease, lease.reach):
+    if lease.endpoint is not None and not _is_left(world, now, lease, lease.endpoint):
         return False
     try:
         world.provider(lease.provider).terminate(lease.machine_id)
@@ -80,14 +80,14 @@ def _is_told(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     return _is_verified(world, lease)
 
 
-def _is_left(world: FlowDeps, now: AttemptState, lease: Lease, way: Reach) -> bool:
+def _is_left(world: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint) -> bool:
     """Whether the machine was left as it was found, or is given back all the same.
 
     One that was made for this lease ends with it: nothing on it is worth the wait.
     """
     try:
         workspace = world.open_workspace(way)
-        if not (isinstance(way, SshReach) and way.lease):
+        if not (isinstance(way, SshEndpoint) and way.lease):
             for folder in folders_of(world, now):
                 workspace.close(folder)
         workspace.disconnect()
@@ -124,7 +124,7 @@ def is_held(world: FlowDeps, now: AttemptState) -> bool:
     minutes, lease = now.spec.hold_minutes, now.lease
     if not minutes or lease is None or lease.state is not LeaseState.HELD:
         return False
-    if not isinstance(lease.reach, SshReach) or now.run.cancel_requested_at is not None:
+    if not isinstance(lease.endpoint, SshEndpoint) or now.run.cancel_requested_at is not None:
         return False
     if overdue(world, now.cell, minutes * 60) or may_try_again(now):
         return False
@@ -144,4 +144,4 @@ def _tell(world: FlowDeps, now: AttemptState, outcome: Outcome) -> None:
         f"`seatrial ssh {now.run.id} {now.cell.name}` goes there, `seatrial cancel` lets it go"
     )
     said = {"cell": now.cell.name, "notice": notice, "shown": "kept_until"}
-    world.stores.feed.add(now.run.id, "cell", said)
+    world.stores.run_events.add(now.run.id, "cell", said)

@@ -1,4 +1,4 @@
-"""One sitting: the agent is started once more on the machine, with one thing changed."""
+"""One retest session: the agent is started once more on the machine, with one thing changed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from orchestrator.domain.judging import judge_job
 from orchestrator.domain.manifest import Environment
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.retests import (
+    RetestKind,
+    RetestPlan,
     RetestSession,
-    TrialAsk,
-    TrialKind,
     job_in_session,
     key_of,
     split_key,
@@ -30,7 +30,7 @@ from orchestrator.store.cells import AttemptState
 
 ABSENT = "absent"
 """The test is not collected."""
-LARGEST_SITTING = 64 * 1024 * 1024
+LARGEST_SESSION = 64 * 1024 * 1024
 """Bytes of events; a machine that says more of a few tests is not believed."""
 
 
@@ -38,16 +38,16 @@ def start_session(
     world: FlowDeps,
     now: AttemptState,
     workspace: Workspace,
-    sitting: RetestSession,
+    retest_session: RetestSession,
     *,
     deadline_s: float,
 ) -> None:
-    """Prepare what the sitting needs and start its agent; may take minutes, and be repeated.
+    """Prepare what the retest session needs and start its agent; may take minutes, and be repeated.
 
     Raises EnvironmentRefusedError where it cannot be had, and MachineError.
     """
-    changed = _changed(world, now, sitting.ask)
-    _check_jobs(changed.spec, sitting.ask)
+    changed = _changed(world, now, retest_session.ask)
+    _check_jobs(changed.spec, retest_session.ask)
     payload = changed.run.payload_digest
     workspace.put_agent()
     workspace.put_archive("payloads", payload, lambda: world.blobs.open(payload))
@@ -57,34 +57,34 @@ def start_session(
     if environment.wheels_digest is not None:
         workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
     plan = agent_plan(
-        replace(changed, attempt=replace(now.attempt, id=sitting.id)),
+        replace(changed, attempt=replace(now.attempt, id=retest_session.id)),
         environment,
         finals={},
         finished=(),
         notice=world.traits(now.plan.platform.provider).notice,
     )
     workspace.start(
-        sitting.id,
-        _narrowed(plan, sitting.ask, deadline_s=deadline_s),
+        retest_session.id,
+        _narrowed(plan, retest_session.ask, deadline_s=deadline_s),
         secrets_of(world, changed),
     )
 
 
-def _check_jobs(spec: RunSpec, ask: TrialAsk) -> None:
+def _check_jobs(spec: RunSpec, ask: RetestPlan) -> None:
     """A baseline's payload may lack jobs. Raises EnvironmentRefusedError if it lacks them all."""
     if not {job.id for job in spec.manifest.job} & set(ask.tests):
         jobs = ", ".join(sorted(ask.tests))
         raise EnvironmentRefusedError(f"the payload {spec.manifest.name} has no job {jobs}")
 
 
-def _changed(world: FlowDeps, now: AttemptState, ask: TrialAsk) -> AttemptState:
+def _changed(world: FlowDeps, now: AttemptState, ask: RetestPlan) -> AttemptState:
     """The attempt with the one thing changed."""
     match ask.kind:
-        case TrialKind.BASELINE:
+        case RetestKind.BASELINE:
             return _with_baseline(world, now)
-        case TrialKind.LAST_GREEN:
+        case RetestKind.LAST_GREEN:
             return _with_packages(now, last_time(world.stores, now.cell, now.spec).pins)
-        case TrialKind.BISECT:
+        case RetestKind.BISECT:
             return _with_revision(now, ask)
     return now
 
@@ -102,7 +102,7 @@ def _with_packages(now: AttemptState, pins: Sequence[str]) -> AttemptState:
     return replace(now, spec=replace(now.spec, manifest=changed))
 
 
-def _with_revision(now: AttemptState, ask: TrialAsk) -> AttemptState:
+def _with_revision(now: AttemptState, ask: RetestPlan) -> AttemptState:
     subject = now.spec.matrix.subject
     if subject.source == "payload":
         raise EnvironmentRefusedError("the subject is the payload: it has no wheel to change")
@@ -112,7 +112,9 @@ def _with_revision(now: AttemptState, ask: TrialAsk) -> AttemptState:
     return replace(now, spec=spec)
 
 
-def _narrowed(plan: Mapping[str, object], ask: TrialAsk, *, deadline_s: float) -> dict[str, object]:
+def _narrowed(
+    plan: Mapping[str, object], ask: RetestPlan, *, deadline_s: float
+) -> dict[str, object]:
     """Only the jobs in question, so many times, each in processes of its own."""
     listed = plan["jobs"]
     jobs = {str(job["id"]): job for job in listed} if isinstance(listed, list) else {}
@@ -128,29 +130,29 @@ def _narrowed(plan: Mapping[str, object], ask: TrialAsk, *, deadline_s: float) -
     return {**plan, "jobs": again, "limits": bounded, "readiness": None}
 
 
-def read_session(workspace: Workspace, sitting_id: str, *, limit_bytes: int) -> bytes:
-    """The whole events of a sitting whose agent has ended. Raises MachineError, EvidenceError."""
+def read_session(workspace: Workspace, retest_session_id: str, *, limit_bytes: int) -> bytes:
+    """Every event of a session whose agent has ended. Raises MachineError, EvidenceError."""
     raw = b""
     while True:
         pulled = workspace.pull(
-            sitting_id, events_offset=len(raw), log_offset=0, limit_bytes=limit_bytes
+            retest_session_id, events_offset=len(raw), log_offset=0, limit_bytes=limit_bytes
         )
         if pulled is None or not pulled.events:
             return raw
         raw += pulled.events
-        if len(raw) > LARGEST_SITTING:
-            raise EvidenceError(f"a trial said more than {LARGEST_SITTING} bytes")
+        if len(raw) > LARGEST_SESSION:
+            raise EvidenceError(f"a retest session wrote more than {LARGEST_SESSION} bytes")
         if len(raw) >= pulled.events_size_bytes:
             return raw
 
 
 def outcomes_of(
-    raw: bytes, ask: TrialAsk, keys: Sequence[str]
+    raw: bytes, ask: RetestPlan, keys: Sequence[str]
 ) -> tuple[tuple[Mapping[str, str], ...], str]:
     """What each time came to, by test key, and why nothing did. Raises EvidenceError.
 
     Args:
-        raw: The sitting's events.
+        raw: The retest session's events.
         ask: What was asked for.
         keys: The tests in question; of whole jobs, only these count.
     """
@@ -164,7 +166,7 @@ def outcomes_of(
     return found, "" if found else f"no test was run again: {reason or 'nothing was collected'}"
 
 
-def _one_time(facts: Facts, ask: TrialAsk, keys: Sequence[str], time: int) -> dict[str, str]:
+def _one_time(facts: Facts, ask: RetestPlan, keys: Sequence[str], time: int) -> dict[str, str]:
     found = {}
     for job in ask.tests:
         name = job_in_session(job, time)

@@ -85,12 +85,14 @@ def reuse_on_machine(world: FlowDeps, now: AttemptState, prepared: Prepared | No
 
 def reused_jobs(world: FlowDeps, cell_id: str) -> set[str]:
     """Jobs of the cell for which earlier evidence stands."""
-    return {job for job, one in world.stores.proofs.decided(cell_id).items() if one.is_reused}
+    return {
+        job for job, one in world.stores.reusable_results.decided(cell_id).items() if one.is_reused
+    }
 
 
 def _decide(world: FlowDeps, order: _Order, expect: Expect) -> bool:
     """Write the decision down, unless there is one; whether nothing is left to run."""
-    proofs, cell = world.stores.proofs, order.cell.id
+    proofs, cell = world.stores.reusable_results, order.cell.id
     if not proofs.decided(cell):
         jobs = [job for job in order.spec.manifest.job if job.id in order.plan.jobs]
         once = _Remembered(expect)
@@ -114,7 +116,7 @@ def _weighed(world: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
     why = refusal_of(job, paired=order.spec.matrix.baseline is not None)
     if why:
         return Reuse(job=job.id, why=why)
-    found = world.stores.proofs.find(order.asked.asked, job.id, limit=LOOKED_AT)
+    found = world.stores.reusable_results.find(order.asked.asked, job.id, limit=LOOKED_AT)
     reasons = []
     for proof in found:
         why = _why_not(world, order, proof, expect)
@@ -151,7 +153,7 @@ def _no_proof(world: FlowDeps, order: _Order, job: Job) -> str:
     """Why there is no proof of what is asked for: say what changed since the newest one."""
     asked = order.asked
     where = (asked.platform["id"], asked.environment)
-    newest = world.stores.proofs.newest(asked.product, *where, job.id)
+    newest = world.stores.reusable_results.newest(asked.product, *where, job.id)
     if newest is None:
         return "it has not passed here before"
     before = newest.prepared.ingredients

@@ -63,7 +63,7 @@ def note_prepared(
         simulated=now.lease.simulated,
     )
     prepared = Prepared(made, environment.interpreter, now.lease.place)
-    world.stores.proofs.prepare(now.attempt.id, prepared)
+    world.stores.reusable_results.prepare(now.attempt.id, prepared)
     return prepared
 
 
@@ -75,7 +75,7 @@ def keep_reuse_inputs(world: FlowDeps, now: AttemptState) -> None:
     try:
         proven = _proven(world, now)
         if proven:
-            world.stores.proofs.prove(now.cell.id, proven)
+            world.stores.reusable_results.prove(now.cell.id, proven)
     except StoreError as error:
         if not isinstance(error, DamagedError):
             raise
@@ -86,7 +86,7 @@ def keep_reuse_inputs(world: FlowDeps, now: AttemptState) -> None:
 
 def _proven(world: FlowDeps, now: AttemptState) -> dict[str, datetime]:
     """Jobs that passed here, with when."""
-    made = [one.ingredients for one in world.stores.proofs.preparations(now.cell.id)]
+    made = [one.ingredients for one in world.stores.reusable_results.preparations(now.cell.id)]
     if len({one.key for one in made}) != 1 or _differs(world, now, made[0]):
         return {}
     over, at = replace(now.cell, state=CellState.RELEASING), world.clock.now()

@@ -6,10 +6,10 @@ from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
     FlowDeps,
+    enter,
     is_out_of_time,
     is_stopped,
     overdue,
-    reach,
     record_deadline,
     record_failure,
     workspace_of,
@@ -37,7 +37,7 @@ def poll_run(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     answer = STOP if is_stopped(world, now) else _watch(world, now)
     if isinstance(answer, NotYet):
         return NOT_YET
-    reach(world, now, CellState.COLLECTING)
+    enter(world, now, CellState.COLLECTING)
     return answer
 
 
@@ -102,7 +102,7 @@ def _unheard(world: FlowDeps, now: AttemptState, said: str) -> Value | NotYet:
     ended = record_machine_end(world, now, said)
     if ended is not None:
         return ended
-    if silent_s >= world.timings.lost_after_s:
+    if silent_s >= world.timings.contact_timeout_s:
         detail = f"no contact for {silent_s:.0f} s: {said}"
         return record_failure(world, now.attempt.id, Outcome.ERRORED, "lost", detail)
     return NOT_YET

@@ -51,10 +51,10 @@ class Documents(Protocol):
         """Raise InvalidDocumentError, with lines and columns, if there are problems."""
         ...
 
-    def read_statements(
+    def read_annotations(
         self, text: str, name: str, *, cells: Sequence[str]
     ) -> tuple[Annotation, ...]:
-        """A file of signed, sensible statements about a run that has these cells."""
+        """A file of signed, sensible annotations about a run that has these cells."""
         ...
 
     def read_policy(self, source: Source, name: str) -> GatePolicy:

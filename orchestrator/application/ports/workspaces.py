@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from orchestrator.domain.evidence import EvidenceBatch
-from orchestrator.domain.machine import Reach
+from orchestrator.domain.machine import Endpoint
 
 
 class Workspace(Protocol):
@@ -64,5 +64,5 @@ class Workspace(Protocol):
         ...
 
 
-OpenWorkspace = Callable[[Reach], Workspace]
+OpenWorkspace = Callable[[Endpoint], Workspace]
 """Opens no connection until the first call."""

@@ -27,7 +27,7 @@ class _Doubt(BaseModel):
     message: str
 
 
-class _Statement(BaseModel):
+class _Annotation(BaseModel):
     kind: str
     title: str = ""
     text: str = ""
@@ -40,15 +40,15 @@ def _option(flag: str, metavar: str, text: str) -> object:
 
 _File = Annotated[
     Path | None,
-    typer.Argument(metavar="FILE", help="A file of statements (YAML).", show_default=False),
+    typer.Argument(metavar="FILE", help="A file of annotations (YAML).", show_default=False),
 ]
 
 
-def note_command(
+def annotate_command(
     context: typer.Context,
     run: RunArgument,
     file: _File = None,
-    kind: Annotated[str, _option("--kind", "KIND", f"Of one statement: {_KINDS}.")] = "",
+    kind: Annotated[str, _option("--kind", "KIND", f"Of one annotation: {_KINDS}.")] = "",
     title: Annotated[str, _option("--title", "LINE", "One line.")] = "",
     text: Annotated[str, _option("--text", "MARKDOWN", "What there is to say.")] = "",
     author: Annotated[str, _option("--author", "NAME", "Who says so.")] = "",
@@ -66,17 +66,17 @@ def note_command(
     said |= {"cell": cell} if cell is not None else {}
     if file is not None and said:
         first = next(iter(said))
-        raise CliError(f"--{first} is for a single statement: write it into {file}, or leave one")
+        raise CliError(f"--{first} is for a single annotation: write it into {file}, or leave one")
     if file is None and not kind:
-        raise CliError("name a file of statements, or say --kind, --text and --author")
+        raise CliError("name a file of annotations, or say --kind, --text and --author")
     client = session.client()
     _, found = find_run(client, run)
     body = _from_file(session, file, found) if file is not None else [said]
     name = str(file) if file is not None else ""
     # The same again is kept once: it may be tried again.
     key = session.wiring.new_id()
-    path = f"/runs/{found.id}/statements"
-    answer = client.post(path, {"statements": body}, key=key, document=name)
+    path = f"/runs/{found.id}/annotations"
+    answer = client.post(path, {"annotations": body}, key=key, document=name)
     if as_json:
         session.print_json(answer)
     _tell(session, found, _read(answer.get("items")))
@@ -92,21 +92,21 @@ def _from_file(session: Session, file: Path, run: Run) -> list[Json]:
     except UnicodeDecodeError as error:
         raise CliError(f"{file} is not UTF-8: byte {error.start} is wrong") from None
     cells = [cell.id for cell in run.cells]
-    read = session.wiring.documents.read_statements(text, str(file), cells=cells)
+    read = session.wiring.documents.read_annotations(text, str(file), cells=cells)
     return [asdict(one) for one in read]
 
 
-def _read(items: object) -> list[_Statement]:
+def _read(items: object) -> list[_Annotation]:
     try:
-        return TypeAdapter(list[_Statement]).validate_python(items)
+        return TypeAdapter(list[_Annotation]).validate_python(items)
     except ValidationError as error:
         raise CliError(f"the controller's answer cannot be read: {error}") from None
 
 
-def _tell(session: Session, run: Run, kept: list[_Statement]) -> None:
+def _tell(session: Session, run: Run, kept: list[_Annotation]) -> None:
     for one in kept:
         name = one_line(one.title or one.text)[:60]
         for doubt in one.doubts:
             word = "CONTRADICTED" if doubt.level == "error" else "not backed"
             session.say(f"{one_line(one.kind)} {name!r}: {word}: {one_line(doubt.message)}")
-    session.say(f"{plural(len(kept), 'statement')} of run {run.id} kept")
+    session.say(f"{plural(len(kept), 'annotation')} of run {run.id} kept")

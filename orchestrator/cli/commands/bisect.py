@@ -48,7 +48,7 @@ BadOption = Annotated[
 
 
 class _MachineLeftError(Exception):
-    """The machine takes no more trials; the text says why, and what to do."""
+    """The machine takes no more retests; the text says why, and what to do."""
 
 
 @dataclass(slots=True)
@@ -83,9 +83,9 @@ class _Search:
             self.session.say(f"  {shown}: skipped, it cannot be built: {error}")
             self._note(revision, step, RevisionAnswer.SKIP, str(error))
             return RevisionAnswer.SKIP
-        sitting = self._sit(step, revision, wheel)
-        trouble = str(sitting.get("trouble") or "")
-        answer = answer_of(_outcomes(sitting))
+        retest_session = self._sit(step, revision, wheel)
+        trouble = str(retest_session.get("trouble") or "")
+        answer = answer_of(_outcomes(retest_session))
         why = trouble or _WORDS.get(step.why, "")
         self.session.say(f"  {shown}: {answer}{f' ({why})' if why else ''}")
         self._note(revision, step, answer, trouble)
@@ -101,7 +101,7 @@ class _Search:
         }
         key = f"{revision.commit}-{len(self.answers.get(step.place, ()))}"
         try:
-            asked = self.client.post(f"{self.path}/trials", body, key=key)
+            asked = self.client.post(f"{self.path}/retests", body, key=key)
         except RefusalError as error:
             if error.status == _CONFLICT:
                 raise _MachineLeftError(str(error)) from None
@@ -109,10 +109,13 @@ class _Search:
         while True:
             # The state first: what ends in time ends before the machine leaves.
             state = _state(self.client, self.path)
-            shown = self.client.get(f"{self.path}/trials")
-            for sitting in _items(shown):
-                if sitting.get("id") == asked.get("id") and sitting.get("state") == "ended":
-                    return sitting
+            shown = self.client.get(f"{self.path}/retests")
+            for retest_session in _items(shown):
+                if (
+                    retest_session.get("id") == asked.get("id")
+                    and retest_session.get("state") == "ended"
+                ):
+                    return retest_session
             if state != "diagnosing":
                 raise _MachineLeftError(self._left(revision, state))
             self.session.wiring.clock.sleep(_POLL_S)
@@ -210,11 +213,11 @@ def _searched(search: _Search, run_id: str, cell: str) -> FoundRevisions | Incon
     except _MachineLeftError as error:
         return InconclusiveSearch(str(error))
     finally:
-        client.delete(f"{search.path}/trials")
+        client.delete(f"{search.path}/retests")
 
 
 def _waits(session: Session, client: Client, path: str) -> bool:
-    """Whether the cell's machine came to wait for trials; False if the cell ended without."""
+    """Whether the cell's machine came to wait for retests; False if the cell ended without."""
     while True:
         state = _state(client, path)
         if state == "diagnosing":
@@ -284,7 +287,8 @@ def _items(shown: Json, name: str = "items") -> list[Json]:
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
-def _outcomes(sitting: Json) -> list[dict[str, str]]:
+def _outcomes(retest_session: Json) -> list[dict[str, str]]:
     return [
-        {str(key): str(word) for key, word in time.items()} for time in _items(sitting, "outcomes")
+        {str(key): str(word) for key, word in time.items()}
+        for time in _items(retest_session, "outcomes")
     ]

@@ -16,7 +16,7 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, fitting
 
-notify_app = typer.Typer(
+channel_app = typer.Typer(
     help="Channels: where people are told that a gate's state has changed.", no_args_is_help=True
 )
 _CHANNELS = Layout(
@@ -74,12 +74,12 @@ class _Channel(BaseModel):
     target: str = ""
     lineages: list[str] = []
     state: str = ""
-    disabled_why: str = ""
+    disabled_reason: str = ""
     waiting: int = 0
 
 
 class _Attempt(BaseModel):
-    said: str = ""
+    response_excerpt: str = ""
 
 
 class _Delivery(BaseModel):
@@ -89,7 +89,7 @@ class _Delivery(BaseModel):
     attempts: list[_Attempt] = []
 
 
-@notify_app.command("add")
+@channel_app.command("add")
 def notify_add(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Letters, digits, '.', '_' and '-'.")],
@@ -107,33 +107,33 @@ def notify_add(
     body |= {"allow_private": allow_private, "token_from": token_from}
     if api_base is not None:
         body["api_base"] = api_base
-    answer = session.client().post("/webhooks", body)
+    answer = session.client().post("/channels", body)
     if as_json:
         session.print_json(answer)
         return
-    session.say(f"Added. `seatrial notify test {name}` tries it.")
+    session.say(f"Added. `seatrial channel test {name}` tries it.")
     secret = answer.get("secret")
     if secret:
         session.say("Its messages are signed (Standard Webhooks) with this secret. Keep it:")
         session.print(str(secret))
 
 
-@notify_app.command("list")
+@channel_app.command("list")
 def notify_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the channels, and whether what is sent gets through."""
     session = session_of(context)
-    answer = session.client().get("/webhooks")
+    answer = session.client().get("/channels")
     if as_json:
         session.print_json(answer.get("items"))
         return
     channels = [_Channel.model_validate(item) for item in _items(answer)]
     if not channels:
-        session.say("No channel yet: `seatrial notify add` makes one.")
+        session.say("No channel yet: `seatrial channel add` makes one.")
         return
     session.out.print(fitting(session.out, _CHANNELS, [_channel_row(one) for one in channels]))
 
 
-@notify_app.command("test")
+@channel_app.command("test")
 def notify_test(
     context: typer.Context,
     channel: ChannelArgument,
@@ -145,17 +145,17 @@ def notify_test(
 ) -> None:
     """Send a test message now. Exit code 1 where it does not get through."""
     session = session_of(context)
-    path = f"/webhooks/{quote(channel, safe='')}/test"
+    path = f"/channels/{quote(channel, safe='')}/test"
     answer = session.client().post(path, {"git_sha": commit})
     if as_json:
         session.print_json(answer)
     else:
-        session.print(one_line(f"{answer.get('reception')}: {answer.get('said')}"))
-    if answer.get("reception") != "taken":
+        session.print(one_line(f"{answer.get('result')}: {answer.get('response_excerpt')}"))
+    if answer.get("result") != "taken":
         raise typer.Exit(FAILED)
 
 
-@notify_app.command("log")
+@channel_app.command("log")
 def notify_log(
     context: typer.Context,
     channel: ChannelArgument,
@@ -164,7 +164,7 @@ def notify_log(
 ) -> None:
     """Show what was sent to a channel, the newest first, and what it answered."""
     session = session_of(context)
-    path = f"/webhooks/{quote(channel, safe='')}/deliveries"
+    path = f"/channels/{quote(channel, safe='')}/deliveries"
     answer = session.client().get(path, limit=limit)
     if as_json:
         session.print_json(answer.get("items"))
@@ -176,7 +176,7 @@ def notify_log(
     session.out.print(fitting(session.out, _LOG, [_delivery_row(one) for one in deliveries]))
 
 
-@notify_app.command("rotate")
+@channel_app.command("rotate")
 def notify_rotate(
     context: typer.Context,
     channel: ChannelArgument,
@@ -194,7 +194,7 @@ def notify_rotate(
 ) -> None:
     """Make a new signing secret. It is printed once."""
     session = session_of(context)
-    path = f"/webhooks/{quote(channel, safe='')}/rotate"
+    path = f"/channels/{quote(channel, safe='')}/rotate"
     answer = session.client().post(path, {"overlap_hours": overlap_hours})
     if as_json:
         session.print_json(answer)
@@ -203,11 +203,11 @@ def notify_rotate(
     session.print(str(answer.get("secret")))
 
 
-@notify_app.command("remove")
+@channel_app.command("remove")
 def notify_remove(context: typer.Context, channel: ChannelArgument) -> None:
     """Forget a channel; what waits for it is not sent."""
     session = session_of(context)
-    session.client().delete(f"/webhooks/{quote(channel, safe='')}")
+    session.client().delete(f"/channels/{quote(channel, safe='')}")
     session.say(f"Channel {one_line(channel)} is forgotten.")
 
 
@@ -217,13 +217,13 @@ def _items(answer: Json) -> list[Json]:
 
 
 def _channel_row(one: _Channel) -> dict[str, Text]:
-    state = f"{one.state}: {one.disabled_why}" if one.disabled_why else one.state
+    state = f"{one.state}: {one.disabled_reason}" if one.disabled_reason else one.state
     lineages = " ".join(one.lineages) or "all"
     words = (one.name, one.kind, one.target, lineages, state, str(one.waiting), one.id)
     return {t: Text(one_line(w)) for t, w in zip(_CHANNELS.titles, words, strict=True)}
 
 
 def _delivery_row(one: _Delivery) -> dict[str, Text]:
-    answer = one.attempts[-1].said if one.attempts else "–"
+    answer = one.attempts[-1].response_excerpt if one.attempts else "–"
     words = (one.created_at, one.state, str(len(one.attempts)), answer, one.title)
     return {t: Text(one_line(w)) for t, w in zip(_LOG.titles, words, strict=True)}

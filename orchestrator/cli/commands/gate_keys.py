@@ -18,9 +18,9 @@ from orchestrator.cli.view.tables import Layout, fitting
 
 keys_app = typer.Typer(help="Keys that verdicts are signed with.", no_args_is_help=True)
 _KEYS = Layout(
-    titles=("id", "created", "not after", "retired", "standing"),
+    titles=("id", "created", "not after", "retired", "state"),
     first_to_go=("created",),
-    whole=("created", "not after", "retired", "standing"),
+    whole=("created", "not after", "retired", "state"),
 )
 _DAY = len("2026-01-20")
 

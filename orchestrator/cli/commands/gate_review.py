@@ -14,9 +14,9 @@ from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, fitting
 
 _REVIEWS = Layout(
-    titles=("id", "payload", "level", "by", "expires", "standing", "note"),
+    titles=("id", "payload", "level", "by", "expires", "state", "note"),
     first_to_go=("note",),
-    whole=("id", "level", "standing"),
+    whole=("id", "level", "state"),
 )
 
 
@@ -70,7 +70,7 @@ def reviews_command(
 
 
 def _row(one: Json) -> dict[str, Text]:
-    standing = "expired" if one.get("is_expired") else "stands"
+    state = "expired" if one.get("is_expired") else "active"
     short = {"payload": str(one.get("payload"))[:12], "expires": str(one.get("expires"))[:10]}
-    words = {**one, **short, "standing": standing}
+    words = {**one, **short, "state": state}
     return {title: Text(one_line(str(words.get(title, "")))) for title in _REVIEWS.titles}

@@ -17,9 +17,9 @@ from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting
 
 _WAIVERS = Layout(
-    titles=("id", "gate", "rule", "author", "approver", "expires", "standing", "reason"),
+    titles=("id", "gate", "rule", "author", "approver", "expires", "state", "reason"),
     first_to_go=("reason", "author"),
-    whole=("id", "expires", "standing"),
+    whole=("id", "expires", "state"),
 )
 
 
@@ -132,7 +132,7 @@ def _waivers(client: Client, gate: str | None) -> list[Json]:
 
 
 def _row(one: Json) -> dict[str, Text]:
-    standing = "stands" if one.get("approved_at") else "needs approval"
-    standing = "expired" if one.get("is_expired") else standing
-    words = {**one, "standing": standing, "expires": str(one.get("expires"))[:16]}
+    state = "active" if one.get("approved_at") else "needs approval"
+    state = "expired" if one.get("is_expired") else state
+    words = {**one, "state": state, "expires": str(one.get("expires"))[:16]}
     return {title: Text(one_line(str(words.get(title, "")))) for title in _WAIVERS.titles}

@@ -23,9 +23,9 @@ known_issue_app = typer.Typer(
 alias_app = typer.Typer(help="Tests that stand under other names now.", no_args_is_help=True)
 
 _ISSUES = Layout(
-    titles=("id", "title", "matches", "owner", "expires", "standing"),
+    titles=("id", "title", "matches", "owner", "expires", "state"),
     first_to_go=("owner", "matches"),
-    whole=("id", "expires", "standing"),
+    whole=("id", "expires", "state"),
 )
 _ALIASES = Layout(titles=("id", "state", "change", "old", "new"), whole=("id", "state", "change"))
 ProductOption = Annotated[
@@ -222,11 +222,11 @@ def _items(answer: Json, key: str = "items") -> list[Json]:
 
 
 def _issue_row(issue: _Issue) -> dict[str, Text]:
-    standing = "applies"
+    state = "applies"
     if issue.is_expired:
-        standing = "ended" if issue.ended_at else "expired"
+        state = "ended" if issue.ended_at else "expired"
     matches = " ".join(value for value in issue.match.values() if value)
-    words = (issue.id, issue.title, matches, issue.owner, issue.expires, standing)
+    words = (issue.id, issue.title, matches, issue.owner, issue.expires, state)
     return {t: Text(one_line(w)) for t, w in zip(_ISSUES.titles, words, strict=True)}
 
 

@@ -13,7 +13,7 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
 from orchestrator.cli.find_run import find_run
-from orchestrator.cli.responses import Costs, Sight, Survey, read
+from orchestrator.cli.responses import CloudResource, Costs, InventoryReport, read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.costs import (
@@ -26,9 +26,9 @@ from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.units import plural
 
 _MACHINES = Layout(
-    titles=("machine", "provider", "kind", "standing", "state", "run", "cell", "expires (UTC)"),
+    titles=("machine", "provider", "kind", "ownership", "state", "run", "cell", "expires (UTC)"),
     first_to_go=("state", "kind", "expires (UTC)", "provider", "cell"),
-    whole=("standing",),
+    whole=("ownership",),
 )
 _LOUD = frozenset({"orphan", "expired"})
 _GONE = 404
@@ -50,7 +50,7 @@ def machines_command(
     client = session.client()
     only = "true" if orphans or terminate else None
     answer = client.get("/machines", orphans=only)
-    survey = read(Survey, answer)
+    survey = read(InventoryReport, answer)
     ended: list[str] = []
     if terminate:
         ended = _terminate(session, client, survey, yes=yes)
@@ -118,7 +118,9 @@ def _prices(session: Session, client: Client, *, as_json: bool) -> None:
     session.out.print(prices_table(session.out, answer))
 
 
-def _terminate(session: Session, client: Client, survey: Survey, *, yes: bool) -> list[str]:
+def _terminate(
+    session: Session, client: Client, survey: InventoryReport, *, yes: bool
+) -> list[str]:
     """End everything that was found; answer what was ended. Raises CliError."""
     if not survey.items:
         session.say("Nothing that nobody owns is there, as far as the clouds were asked.")
@@ -146,11 +148,11 @@ def _terminate(session: Session, client: Client, survey: Survey, *, yes: bool) -
     return ended
 
 
-def _path(sight: Sight) -> str:
+def _path(sight: CloudResource) -> str:
     return f"/machines/{quote(sight.provider, safe='')}/{quote(sight.id, safe='/')}/terminate"
 
 
-def _list(session: Session, survey: Survey, *, orphans: bool) -> None:
+def _list(session: Session, survey: InventoryReport, *, orphans: bool) -> None:
     if survey.items:
         session.out.print(fitting(session.out, _MACHINES, [_row(sight) for sight in survey.items]))
         return
@@ -158,21 +160,21 @@ def _list(session: Session, survey: Survey, *, orphans: bool) -> None:
     session.say(f"Nothing {what} is there, as far as the clouds were asked.")
 
 
-def _complain(session: Session, survey: Survey) -> None:
+def _complain(session: Session, survey: InventoryReport) -> None:
     """Nothing is known of a provider that could not be asked: then this is not the whole list."""
     lines = [f"{one_line(n)} could not be asked: {one_line(w)}" for n, w in survey.unread.items()]
     if lines:
         raise CliError(*lines, code=NO_VERDICT)
 
 
-def _row(sight: Sight) -> dict[str, Text]:
-    style = "bold red" if sight.standing in _LOUD else ""
+def _row(sight: CloudResource) -> dict[str, Text]:
+    style = "bold red" if sight.ownership in _LOUD else ""
     simulated = " SIMULATED" if sight.simulated else ""
     texts = (
         Text(one_line(sight.id)),
         Text(one_line(sight.provider)),
         Text(one_line(sight.kind)),
-        Text(one_line(sight.standing) + simulated, style=style),
+        Text(one_line(sight.ownership) + simulated, style=style),
         Text(one_line(sight.state)),
         Text(one_line(sight.run) or "–"),
         Text(one_line(sight.cell) or "–"),

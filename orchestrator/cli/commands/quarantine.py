@@ -22,9 +22,9 @@ quarantine_app = typer.Typer(
 )
 
 _LISTED = Layout(
-    titles=("id", "test", "platforms", "owner", "until", "standing"),
+    titles=("id", "test", "platforms", "owner", "until", "state"),
     first_to_go=("owner", "platforms"),
-    whole=("id", "until", "standing"),
+    whole=("id", "until", "state"),
 )
 _SUGGESTED = Layout(
     titles=("test", "job", "failed on", "on retry", "likely", "in"),
@@ -137,7 +137,7 @@ def quarantine_suggest(
 ) -> None:
     """Tests that are flaky by their history. Nothing is put in quarantine by this."""
     session = session_of(context)
-    answer = session.client().get("/quarantines/candidates", product=product)
+    answer = session.client().get("/quarantines/suggestions", product=product)
     if as_json:
         session.print_json(answer.get("items"))
         return
@@ -154,11 +154,11 @@ def _items(answer: Json) -> list[Json]:
 
 
 def _row(one: _Quarantine) -> dict[str, Text]:
-    standing = one.state
+    state = one.state
     if one.ended_at is not None:
-        standing = f"ended {one.ended_at[:10]}: {one.ended_by}".removesuffix(": ")
+        state = f"ended {one.ended_at[:10]}: {one.ended_by}".removesuffix(": ")
     where = ", ".join(one.platforms) or "all"
-    words = (one.id, one.nodeid, where, one.owner, one.expires[:10], standing)
+    words = (one.id, one.nodeid, where, one.owner, one.expires[:10], state)
     return {t: Text(one_line(w)) for t, w in zip(_LISTED.titles, words, strict=True)}
 
 

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.responses import Cluster, IssueUse, Quarantined, Run
+from orchestrator.cli.responses import FailureGroup, IssueUse, Quarantined, Run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.units import plural
 
@@ -17,15 +17,15 @@ SHOWN = 20
 
 
 def failures(run: Run) -> Group | None:
-    """The clusters of a run, and known issues that a person must look at; None where none is."""
+    """The failure groups of a run, and known issues that need a person; None without either."""
     notes = [text for use in run.known_issues if (text := _note(use)) is not None]
     notes += [_confined(one) for one in run.quarantined]
-    if not run.clusters and not notes:
+    if not run.failure_groups and not notes:
         return None
     parts: list[Text | Table] = []
-    if run.clusters:
+    if run.failure_groups:
         parts += [Text("\nfailures by signature", style="bold"), _table(run)]
-    hidden = len(run.clusters) - SHOWN
+    hidden = len(run.failure_groups) - SHOWN
     if hidden > 0:
         more = f"  and {plural(hidden, 'more signature')}; --json has them all"
         parts.append(Text(more, style="dim"))
@@ -36,25 +36,25 @@ def _table(run: Run) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, justify="right")
     table.add_column(overflow="fold", ratio=1)
-    for cluster in run.clusters[:SHOWN]:
-        table.add_row(f"  {cluster.count}", _line(cluster, many=len(run.cells) > 1))
+    for group in run.failure_groups[:SHOWN]:
+        table.add_row(f"  {group.count}", _line(group, many=len(run.cells) > 1))
     return table
 
 
-def _line(cluster: Cluster, *, many: bool) -> Text:
-    line = Text(one_line(str(cluster.signature)))
-    for part in _beside(cluster, many=many):
+def _line(group: FailureGroup, *, many: bool) -> Text:
+    line = Text(one_line(str(group.signature)))
+    for part in _beside(group, many=many):
         line.append("  ").append_text(part)
     return line
 
 
-def _beside(cluster: Cluster, *, many: bool) -> Iterator[Text]:
-    if many and cluster.cells:
-        yield Text(one_line(", ".join(cluster.cells)), style="dim")
-    if cluster.known_issues:
-        of = "" if cluster.tolerated == cluster.count else f" ({cluster.tolerated} of them)"
-        yield Text(one_line(", ".join(cluster.known_issues)) + of, style="cyan")
-    yield Text(one_line(cluster.signature.id), style="dim")
+def _beside(group: FailureGroup, *, many: bool) -> Iterator[Text]:
+    if many and group.cells:
+        yield Text(one_line(", ".join(group.cells)), style="dim")
+    if group.known_issues:
+        of = "" if group.tolerated == group.count else f" ({group.tolerated} of them)"
+        yield Text(one_line(", ".join(group.known_issues)) + of, style="cyan")
+    yield Text(one_line(group.signature.id), style="dim")
 
 
 def _confined(one: Quarantined) -> Text:

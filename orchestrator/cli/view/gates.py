@@ -34,10 +34,10 @@ def print_verdict(session: Session, verdict: Verdict, *, every: bool = False) ->
     if verdict.summary:
         session.print(one_line(verdict.summary))
     blocking = [rule for rule in verdict.rules if rule.blocking and (every or not rule.is_ok)]
-    informing = [rule for rule in verdict.rules if not rule.blocking and (every or not rule.is_ok)]
+    advisory = [rule for rule in verdict.rules if not rule.blocking and (every or not rule.is_ok)]
     _print_rules(session, "what stands in the way" if not every else "blocking", blocking)
     _print_blame(session, blocking)
-    _print_rules(session, "for your information", informing)
+    _print_rules(session, "for your information", advisory)
     _print_rest(session, verdict, every=every)
     for warning in verdict.warnings:
         session.print(f"warning: {one_line(warning)}")

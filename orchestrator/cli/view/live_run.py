@@ -47,7 +47,7 @@ def picture(
 
     Args:
         run: As the controller shows it.
-        tail: What stands at the bottom.
+        tail: What is at the bottom.
         now: Aware.
         width: Columns of the terminal.
         height: Rows of the terminal.

@@ -16,7 +16,7 @@ from orchestrator.cli.view.live_run import picture, summary
 from orchestrator.cli.view.remaining_time import since
 from orchestrator.cli.watching.failing_tests import BadTest
 from orchestrator.cli.watching.plain_progress import PlainTeller
-from orchestrator.cli.watching.poll_threads import Sight
+from orchestrator.cli.watching.poll_threads import WatchedRun
 from orchestrator.domain.units import elapsed
 
 TOLD_AT_END = 20
@@ -28,11 +28,11 @@ class Display(AbstractContextManager["Display"], Protocol):
     tick_s: float
     """How often `show` is to be called at least."""
 
-    def show(self, sight: Sight, now: datetime, note: str) -> None:
+    def show(self, watched: WatchedRun, now: datetime, note: str) -> None:
         """Show what is known."""
         ...
 
-    def finish(self, sight: Sight, now: datetime) -> None:
+    def finish(self, watched: WatchedRun, now: datetime) -> None:
         """Leave behind what a person wants to keep; after the context was left."""
         ...
 
@@ -66,17 +66,17 @@ class LiveDisplay:
     ) -> None:
         self._live.__exit__(kind, error, trace)
 
-    def show(self, sight: Sight, now: datetime, note: str) -> None:
+    def show(self, watched: WatchedRun, now: datetime, note: str) -> None:
         """Redraw, if a second has passed or anything else is new."""
         size = self._console.size
-        fresh = (sight, int(now.timestamp()), size, note)
+        fresh = (watched, int(now.timestamp()), size, note)
         if fresh == self._drawn:
             return
         self._drawn = fresh
-        heard = {notice.about: notice.text for notice in sight.notices}
+        heard = {notice.about: notice.text for notice in watched.notices}
         image = picture(
-            sight.run,
-            sight.tail,
+            watched.run,
+            watched.tail,
             now=now,
             width=size.width,
             height=size.height,
@@ -85,12 +85,12 @@ class LiveDisplay:
         )
         self._live.update(image, refresh=True)
 
-    def finish(self, sight: Sight, now: datetime) -> None:
+    def finish(self, watched: WatchedRun, now: datetime) -> None:
         """The whole run as it stands, and the tests that failed."""
-        self._console.print(summary(sight.run, now=now, width=self._console.width))
-        for line in bad_lines(sight.bad):
+        self._console.print(summary(watched.run, now=now, width=self._console.width))
+        for line in bad_lines(watched.bad):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True, style="red")
-        answers = blamed(sight.run)
+        answers = blamed(watched.run)
         if answers is not None:
             self._console.print(answers)
 
@@ -118,21 +118,21 @@ class PlainDisplay:
     ) -> None:
         """Nothing is to be undone."""
 
-    def show(self, sight: Sight, now: datetime, note: str) -> None:
+    def show(self, watched: WatchedRun, now: datetime, note: str) -> None:
         """Write what is new."""
-        for test in sight.bad[self._told :]:
+        for test in watched.bad[self._told :]:
             self._say(f"{'':>8}  {test}")
-        self._told = len(sight.bad)
-        for notice in sight.notices[self._heard :]:
-            self._say(f"{elapsed(since(sight.run.created_at, now)):>8}  {notice}")
-        self._heard = len(sight.notices)
-        for line in self._teller.tell(sight.run, now):
+        self._told = len(watched.bad)
+        for notice in watched.notices[self._heard :]:
+            self._say(f"{elapsed(since(watched.run.created_at, now)):>8}  {notice}")
+        self._heard = len(watched.notices)
+        for line in self._teller.tell(watched.run, now):
             self._say(line)
-        if sight.trouble != self._trouble:
-            self._trouble = sight.trouble
-            self._say(f"{'':>8}  {sight.trouble or 'connected again'}")
+        if watched.trouble != self._trouble:
+            self._trouble = watched.trouble
+            self._say(f"{'':>8}  {watched.trouble or 'connected again'}")
 
-    def finish(self, sight: Sight, now: datetime) -> None:
+    def finish(self, watched: WatchedRun, now: datetime) -> None:
         """Everything was told already."""
 
 

@@ -26,7 +26,7 @@ _LAST_WORDS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class WatchedRun:
     """What is known of a run now."""
 
     shown: Json
@@ -44,13 +44,13 @@ class Sight:
 class Follower:
     """Looks at a run whenever its feed says that something changed.
 
-    `wake` is set at every change of `sight` or `fault`.
+    `wake` is set at every change of `watched` or `fault`.
     """
 
     def __init__(self, feed: Client, looks: Client, first: Json, wake: threading.Event) -> None:
         """Each client is used by one thread only."""
         run = read(Run, first)
-        self.sight = Sight(first, run)
+        self.watched = WatchedRun(first, run)
         self.fault: CliError | None = None
         """What no further look can mend."""
         self._path = f"/runs/{run.id}"
@@ -74,7 +74,7 @@ class Follower:
 
     def tell(self, trouble: str) -> None:
         """Show why there is nothing fresh."""
-        self.sight = replace(self.sight, trouble=trouble)
+        self.watched = replace(self.watched, trouble=trouble)
         self._wake.set()
 
     def stop(self) -> None:
@@ -84,15 +84,15 @@ class Follower:
             if thread.is_alive():
                 thread.join(_JOIN_S)
 
-    def look(self) -> Sight:
+    def look(self) -> WatchedRun:
         """What is known now. Of a run that is over, its feed's last words are waited for."""
-        sight = self.sight
-        if not sight.run.is_finished:
-            return sight
+        watched = self.watched
+        if not watched.run.is_finished:
+            return watched
         feed = self._threads[0]
         if feed.is_alive():
             feed.join(_LAST_WORDS_S)
-        return replace(sight, notices=self._notices)
+        return replace(watched, notices=self._notices)
 
     def _hear(self, event: FeedEvent) -> None:
         notice = notice_of(event)
@@ -124,7 +124,7 @@ class Follower:
 
     def _look_on(self) -> None:
         lost_at: float | None = None
-        while not self._stopped.is_set() and not self.sight.run.is_finished:
+        while not self._stopped.is_set() and not self.watched.run.is_finished:
             try:
                 self._look()
                 lost_at = None
@@ -140,17 +140,17 @@ class Follower:
         """Look at the whole run if it changed or was not looked at for long, else at its log."""
         changed = self._changed.wait(TAIL_EVERY_S if self._looked_at else 0.0)
         self._changed.clear()
-        sight = self.sight
+        watched = self.watched
         if changed or time.monotonic() - self._looked_at > LOOK_AT_LEAST_EVERY_S:
             shown = self._looks.get(self._path)
             run = read(Run, shown)
-            sight = replace(
-                sight, shown=shown, run=run, bad=(*sight.bad, *self._failing.fresh(run))
+            watched = replace(
+                watched, shown=shown, run=run, bad=(*watched.bad, *self._failing.fresh(run))
             )
             self._looked_at = time.monotonic()
-        tail = self._tails.look(sight.run)
-        if changed or tail != self.sight.tail or sight is not self.sight:
-            self.sight = replace(sight, tail=tail, notices=self._notices, trouble="")
+        tail = self._tails.look(watched.run)
+        if changed or tail != self.watched.tail or watched is not self.watched:
+            self.watched = replace(watched, tail=tail, notices=self._notices, trouble="")
             self._wake.set()
 
     def _lose(self, error: UnreachableError, lost_s: float) -> None:

@@ -13,7 +13,7 @@ from orchestrator.cli.errors import CliError
 from orchestrator.cli.session import Session
 from orchestrator.cli.watching.interrupts import Interrupts
 from orchestrator.cli.watching.live_display import Display, LiveDisplay, PlainDisplay
-from orchestrator.cli.watching.poll_threads import Follower, Sight
+from orchestrator.cli.watching.poll_threads import Follower, WatchedRun
 
 OnInterrupt = Literal["cancel", "detach"]
 
@@ -35,7 +35,7 @@ class Watched:
     """What was seen last."""
 
     end: End
-    sight: Sight
+    watched: WatchedRun
 
 
 def watch(
@@ -50,7 +50,7 @@ def watch(
     watcher = _Watcher(session, first, interrupts, on_interrupt)
     display: Display = LiveDisplay(session.err) if session.is_live else PlainDisplay(session.say)
     watched = watcher.run(display, timeout_minutes)
-    display.finish(watched.sight, session.wiring.clock.now())
+    display.finish(watched.watched, session.wiring.clock.now())
     return watched
 
 
@@ -65,31 +65,31 @@ class _Watcher:
         self._line = session.line(say=self._tell)
         self._wake = threading.Event()
         self._follower = Follower(self._client(), self._client(), first, self._wake)
-        self._run_id = self._follower.sight.run.id
+        self._run_id = self._follower.watched.run.id
         self._cancelled = False
 
     def run(self, display: Display, timeout_minutes: float | None) -> Watched:
         clock = self._session.wiring.clock
         limit = timedelta(minutes=timeout_minutes) if timeout_minutes is not None else None
         deadline = clock.now() + limit if limit is not None else None
-        if not self._follower.sight.run.is_finished:
+        if not self._follower.watched.run.is_finished:
             self._follower.start()
         try:
             with display:
                 while True:
-                    sight = self._follower.look()
+                    watched = self._follower.look()
                     now = clock.now()
-                    display.show(sight, now, sight.trouble or self._note())
-                    end = self._end(sight, late=deadline is not None and now >= deadline)
+                    display.show(watched, now, watched.trouble or self._note())
+                    end = self._end(watched, late=deadline is not None and now >= deadline)
                     if end is not None:
-                        return Watched(end, sight)
+                        return Watched(end, watched)
                     self._wake.wait(display.tick_s)
                     self._wake.clear()
         finally:
             self._follower.stop()
 
-    def _end(self, sight: Sight, *, late: bool) -> End | None:
-        if sight.run.is_finished:
+    def _end(self, watched: WatchedRun, *, late: bool) -> End | None:
+        if watched.run.is_finished:
             return End.FINISHED
         if self._follower.fault is not None:
             raise self._follower.fault

@@ -308,7 +308,7 @@ def show_cell(
 
 def _page(asked: Asked, run: Run, cell: Cell, chosen: Choice, after: str) -> Page:
     stores = asked.context.stores
-    seen = stores.feed.last(run.id)
+    seen = stores.run_events.last(run.id)
     record = describe_cell(stores, cell, stores.runs.spec(run.id), at=asked.now)
     lines = stores.results.worst_first(
         cell.id, _lent(asked, cell), chosen.asked, limit=PAGE_SIZE, after=after
@@ -391,7 +391,7 @@ def _data(line: TestLine, text: str, shown: str) -> dict[str, object]:
 
 
 def _lent(asked: Asked, cell: Cell) -> dict[str, tuple[str, ...]]:
-    return by_source(asked.context.stores.proofs.decided(cell.id))
+    return by_source(asked.context.stores.reusable_results.decided(cell.id))
 
 
 def _why(record: CellRecord) -> str:

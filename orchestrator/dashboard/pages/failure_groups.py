@@ -52,7 +52,7 @@ WINDOWS = (10, 20, 50, 100)
 _RUNS = 20
 _COLUMNS = (
     Column("failure", "Failure"),
-    Column("standing", "Status"),
+    Column("status", "Status"),
     Column("results", "Results", is_number=True),
     Column("tests", "Tests", is_number=True),
     Column("platforms", "Platforms"),
@@ -107,8 +107,8 @@ def show_failures(
         text=asked.query.get("q", ""),
     )
     review = list_failure_groups(asked.context, question)
-    standing = asked.query.get("standing", "")
-    kinds = [kind for kind in review.kinds if standing in ("", kind.standing)]
+    status = asked.query.get("status", "")
+    kinds = [kind for kind in review.kinds if status in ("", kind.status)]
     table = _table(asked, review, kinds, after)
     facts = {
         "product": product,
@@ -117,7 +117,7 @@ def show_failures(
         "platforms": _with(review.platforms, question.platform),
         "versions": _with(review.versions, question.version),
         "windows": WINDOWS,
-        "tabs": _tabs(asked, review.kinds, standing),
+        "tabs": _tabs(asked, review.kinds, status),
         "looked": plural(review.runs, "run"),
         "new_days": NEW_FOR.days,
         "is_first": not after,
@@ -139,14 +139,14 @@ def _with(names: Sequence[str], chosen: str) -> Sequence[str]:
     return names if not chosen or chosen in names else (chosen, *names)
 
 
-def _tabs(asked: Asked, kinds: Sequence[ListedFailureGroup], standing: str) -> list[Tab]:
-    counts = Counter(kind.standing for kind in kinds)
-    tabs = [Tab("All", len(kinds), asked.here(standing="", after=""), not standing)]
+def _tabs(asked: Asked, kinds: Sequence[ListedFailureGroup], status: str) -> list[Tab]:
+    counts = Counter(kind.status for kind in kinds)
+    tabs = [Tab("All", len(kinds), asked.here(status="", after=""), not status)]
     for one in TriageStatus:
         shown = term(one)
         tone = shown.tone if one in _LOUD and counts[one] else ""
-        href = asked.here(standing=one, after="")
-        tabs.append(Tab(shown.word, counts[one], href, standing == one, tone))
+        href = asked.here(status=one, after="")
+        tabs.append(Tab(shown.word, counts[one], href, status == one, tone))
     return tabs
 
 
@@ -156,7 +156,7 @@ def _table(
     shown = with_similar(asked.context, kinds[after : after + PAGE_SIZE])
     names = names_of(asked.context, shown)
     following = after + PAGE_SIZE
-    is_asked = any(asked.query.get(name) for name in ("platform", "version", "q", "standing"))
+    is_asked = any(asked.query.get(name) for name in ("platform", "version", "q", "status"))
     return Table(
         id="failures",
         caption="Failure groups, new ones first",
@@ -200,7 +200,7 @@ def _row(asked: Asked, kind: ListedFailureGroup, names: Mapping[int, KnownTest])
     if _is_data(asked):
         words = (signature.id, signature.frame, signature.kind, test.nodeid if test else "")
         cells += [Text(word) for word in words]
-    return Row(cells, id=signature.id, tone=_LOUD.get(kind.standing, ""))
+    return Row(cells, id=signature.id, tone=_LOUD.get(kind.status, ""))
 
 
 def _beside(kind: ListedFailureGroup, test: KnownTest | None) -> str:
@@ -228,7 +228,7 @@ def _badge(kind: ListedFailureGroup) -> Badge:
     ids = ", ".join((now or [one.id for one in answering.over])[:3])
     is_part = 0 < answering.tolerated < kind.count
     note = f"{ids}: {answering.tolerated} of {kind.count}" if is_part else ids
-    return Badge(kind.standing, note=note)
+    return Badge(kind.status, note=note)
 
 
 def _alike(asked: Asked, kind: ListedFailureGroup) -> Cell:
@@ -289,7 +289,7 @@ def show_failure(
                 "shown": shown,
                 "kind": shown.kind,
                 "whose": _CLASSES[shown.signature.kind],
-                "standing": Badge(shown.kind.standing if shown.kind else "ended"),
+                "status": Badge(shown.kind.status if shown.kind else "ended"),
                 "trace": _end(shown.traceback),
                 "cut_trace": max(len(shown.traceback) - TRACE_SHOWN, 0),
                 "newest_url": _newest_url(shown),
@@ -348,7 +348,7 @@ def _told(shown: FailureGroupDetail) -> Mapping[str, object]:
         "exception": signature.exception,
         "frame": signature.frame,
         "message": signature.message,
-        "standing": shown.kind.standing if shown.kind else None,
+        "status": shown.kind.status if shown.kind else None,
         "owners": list(shown.kind.answering.owners) if shown.kind else [],
         "traceback": shown.traceback,
     }

@@ -297,8 +297,8 @@ def _quarantines(asked: Asked, quarantines: Sequence[ListedQuarantine]) -> Table
 
 def _quarantine(asked: Asked, shown: ListedQuarantine, *, ends: bool) -> Row:
     one = shown.quarantine
-    stands = shown.state is QuarantineState.STANDS
-    is_near = stands and one.expires - asked.now <= SOON
+    is_active = shown.state is QuarantineState.ACTIVE
+    is_near = is_active and one.expires - asked.now <= SOON
     cells: list[Cell] = [
         Text(one.nodeid, urls.test_url(shown.test_id) if shown.test_id else "", note=one.id),
         Badge(shown.state, note=one.ended_by),
@@ -306,19 +306,19 @@ def _quarantine(asked: Asked, shown: ListedQuarantine, *, ends: bool) -> Row:
         Text(one.reason),
         Text(one.owner),
         Number(shown.excused),
-        Text(f"{shown.passes or 0:,} of {one.returns_after:,}" if stands else "–"),
+        Text(f"{shown.passes or 0:,} of {one.returns_after:,}" if is_active else "–"),
         Text(f"{one.expires:%Y-%m-%d}", note=_left(asked, shown)),
     ]
     if ends:
         act = Act("End", urls.end_quarantine_url(one.id), asked.viewer.csrf(), one.id)
-        cells.append(act if stands else Text(""))
+        cells.append(act if is_active else Text(""))
     elif _is_data(asked):
         cells += [Text(one.id), Number(shown.passes), Number(one.returns_after)]
     return Row(cells, id=one.id, tone="warn" if is_near else "")
 
 
 def _left(asked: Asked, shown: ListedQuarantine) -> str:
-    if shown.state is not QuarantineState.STANDS:
+    if shown.state is not QuarantineState.ACTIVE:
         return ""
     days = (shown.quarantine.expires - asked.now).days
     words = f"{plural(days, 'day')} left" if days else "less than a day left"

@@ -76,7 +76,7 @@ def show_grid(asked: AskedDep, q: str = "", job: str = "", after: int | None = N
     product = of_products(asked, known)
     names = asked.context.stores.grids.names(product)
     wanted = GridFilter(
-        tests=_tests_wanted(q, job), standing=_standing(asked), limit=PAGE_SIZE, after=after
+        tests=_tests_wanted(q, job), group=_group(asked), limit=PAGE_SIZE, after=after
     )
     shown = _shown(asked, product, names, wanted)
     facts = {
@@ -85,7 +85,7 @@ def show_grid(asked: AskedDep, q: str = "", job: str = "", after: int | None = N
         "products": known,
         "names": names,
         "jobs": asked.context.stores.grids.jobs(product),
-        "standings": _tabs(asked, shown.grid),
+        "groups": _tabs(asked, shown.grid),
         "width": _width(asked),
         "widths": WIDTHS,
         "q": q,
@@ -112,7 +112,9 @@ def _shown(asked: Asked, product: str, names: Sequence[str], wanted: GridFilter)
     else:
         grid = grid_of_cells(stores, product, cell, wanted, cells=_width(asked))
     lettered = [kind.signature for kind in grid.kinds.values() if kind.letter]
-    return _Shown(product, cell, run, grid, stores.kinds.named(lettered) if lettered else {})
+    return _Shown(
+        product, cell, run, grid, stores.failure_groups.named(lettered) if lettered else {}
+    )
 
 
 def _tests_wanted(q: str, job: str) -> TestsWanted:
@@ -125,8 +127,8 @@ def _tests_wanted(q: str, job: str) -> TestsWanted:
     )
 
 
-def _standing(asked: Asked) -> GridGroup | None:
-    named = asked.query.get("standing", "")
+def _group(asked: Asked) -> GridGroup | None:
+    named = asked.query.get("group", "")
     if named and named not in list(GridGroup):
         raise PageMissingError(f"tests are {', '.join(GridGroup)}; none is {named!r}")
     return GridGroup(named) if named else None
@@ -138,18 +140,18 @@ def _width(asked: Asked) -> int:
 
 
 def _tabs(asked: Asked, grid: Grid) -> list[dict[str, object]]:
-    """One for each standing: (title, how many, address, whether it is looked at)."""
-    now = _standing(asked)
+    """One for each group: (title, how many, address, whether it is looked at)."""
+    now = _group(asked)
     return [
         {
             "title": title,
-            "many": grid.standings.get(standing, 0) if standing else None,
-            "tone": term(standing).tone if standing else "",
-            "href": asked.here(standing=standing or "", after=""),
-            "is_now": standing is now,
+            "many": grid.groups.get(group, 0) if group else None,
+            "tone": term(group).tone if group else "",
+            "href": asked.here(group=group or "", after=""),
+            "is_now": group is now,
         }
-        for standing, title in _TITLES.items()
-        if standing is not GridGroup.STEADY
+        for group, title in _TITLES.items()
+        if group is not GridGroup.STEADY
     ]
 
 
@@ -180,7 +182,7 @@ def _empty(asked: Asked, shown: _Shown) -> str:
         return f"No run of {visible(shown.cell)} has tests; another platform may."
     if asked.query.get("after"):
         return "There are no more tests: go back to the first page."
-    if asked.query.get("q") or asked.query.get("job") or asked.query.get("standing"):
+    if asked.query.get("q") or asked.query.get("job") or asked.query.get("group"):
         return "No test is like that: take a word or a choice away."
     return "No test has been reported yet: they come as the run goes on."
 
@@ -197,7 +199,7 @@ def _column(shown: _Shown, cell: GridCell) -> Column:
 
 
 def _name(row: GridRow) -> Text:
-    return name_cell(row.test, "" if row.standing is GridGroup.STEADY else term(row.standing).word)
+    return name_cell(row.test, "" if row.group is GridGroup.STEADY else term(row.group).word)
 
 
 class _Marks:

@@ -44,7 +44,7 @@ _FIELDS = (
 )
 _COLUMNS = (
     Column("title", "Known issue"),
-    Column("standing", "State"),
+    Column("status", "State"),
     Column("owner", "Owner"),
     Column("about", "About"),
     Column("scope", "Where"),
@@ -155,7 +155,7 @@ def _page(asked: Asked, form: Form) -> Response:
                 "products": known,
                 "form": form,
                 "is_open": form.is_refused or bool(form.value("signature")),
-                "loud": [one for one in review.issues if one.standing in _LOUD],
+                "loud": [one for one in review.issues if one.status in _LOUD],
                 "near": [one for one in review.issues if one.is_near],
                 "looked": plural(review.runs, "run"),
                 "hidden": max(len(review.issues) - SHOWN, 0),
@@ -193,12 +193,12 @@ def _row(asked: Asked, one: ListedIssue, *, ends: bool) -> Row:
     is_web = issue.url.startswith(("https://", "http://"))
     cells: list[Cell] = [
         Text(issue.title, issue.url if is_web else "", note=issue.id),
-        Badge(one.standing, note=_ended(one)),
+        Badge(one.status, note=_ended(one)),
         Text(issue.owner),
         Text(_about(issue.match)),
         Text(_where(issue.scope)),
         Number(one.seen),
-        Number(one.most, is_loud=one.standing is IssueStatus.EXCEEDED),
+        Number(one.most, is_loud=one.status is IssueStatus.EXCEEDED),
         Number(issue.max_failures),
         Moment(one.last_seen, asked.now),
         Text(issue.expires.isoformat(), note=_left(one)),
@@ -209,7 +209,7 @@ def _row(asked: Asked, one: ListedIssue, *, ends: bool) -> Row:
     if ends:
         act = Act("End", urls.end_issue_url(issue.id), asked.viewer.csrf(), issue.id)
         cells.append(act if issue.ended_at is None else Text(""))
-    return Row(cells, id=issue.id, tone="warn" if one.is_near else _LOUD.get(one.standing, ""))
+    return Row(cells, id=issue.id, tone="warn" if one.is_near else _LOUD.get(one.status, ""))
 
 
 def _failures(one: ListedIssue) -> Several:
@@ -227,9 +227,9 @@ def _failures(one: ListedIssue) -> Several:
 def _ended(one: ListedIssue) -> str:
     if one.issue.ended_at is not None:
         return f"by {one.issue.ended_by or 'somebody'}, {one.issue.ended_at:%Y-%m-%d}"
-    if one.standing is IssueStatus.LAPSED:
+    if one.status is IssueStatus.LAPSED:
         return f"{plural(one.seen, 'failure')} fit it still"
-    if one.standing is IssueStatus.STALE:
+    if one.status is IssueStatus.STALE:
         return "nothing fails so any more"
     return ""
 

@@ -41,7 +41,7 @@ from orchestrator.domain.person import Scope
 from orchestrator.domain.plan_text import free_of, hourly, limit_warning, totals
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 from orchestrator.domain.quota import Headroom, QuotaStatus
-from orchestrator.domain.retests import TrialOrder
+from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.units import plural
 
 SOURCES = {
@@ -114,7 +114,7 @@ def order_of(context: Context, form: Form) -> tuple[LaunchOrder, Matrix]:
         payload=form.payload or BUILTIN,
         subject_digest=form.wheel or None,
         hold_minutes=_number(form.hold_minutes) or 0.0,
-        trials=_trials(form),
+        retests=_trials(form),
         reuse_max_age_s=_seconds(form.reuse_hours),
     )
     return replace(order, only=_only(context, order, form)), matrix
@@ -179,11 +179,11 @@ def _only(context: Context, order: LaunchOrder, form: Form) -> Mapping[str, Sequ
     return {plan.id: plan.jobs for plan in plans if form.is_chosen(plan.platform.id)}
 
 
-def _trials(form: Form) -> TrialOrder | None:
+def _trials(form: Form) -> RetestOptions | None:
     reruns = int(form.reruns or 0)
     if not (reruns or form.diagnose):
         return None
-    return TrialOrder(reruns=reruns, diagnose=form.diagnose)
+    return RetestOptions(reruns=reruns, diagnose=form.diagnose)
 
 
 def _seconds(hours: str) -> float | None:

@@ -197,7 +197,9 @@ def opened_log(
     found_run = run_of(asked, run)
     found_cell = cell_of(asked, found_run, cell)
     stores = asked.context.stores
-    events = stores.feed.last(found_run.id)  # before the log: rather looked at twice than never
+    events = stores.run_events.last(
+        found_run.id
+    )  # before the log: rather looked at twice than never
     logs = stores.logs.of_cell(found_cell.id)
     log = _chosen(logs, attempt)
     if attempt and log is None:

@@ -39,20 +39,20 @@ from orchestrator.dashboard.table import (
 from orchestrator.domain.money import machine_cost, machine_seconds
 from orchestrator.domain.person import Scope
 from orchestrator.domain.units import plural, price, usd
-from orchestrator.store.machine_list import Rented, Sighting
+from orchestrator.store.machine_list import Orphan, Rented
 
 _ORPHAN = "orphan"
 _OVERDUE = "the janitor should have ended it: look at the controller's log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orphan:
+class OrphanRow:
     """An orphan: a billed resource without an owner."""
 
     provider: str
     machine: str
     kind: str
-    standing: str
+    ownership: str
     state: str
     first_seen: datetime
     ends_after: datetime
@@ -60,33 +60,33 @@ class Orphan:
     detail: str = ""
 
 
-def orphans_of(sightings: Sequence[Sighting], looks: Mapping[str, LastLook]) -> Sequence[Orphan]:
+def orphans_of(sightings: Sequence[Orphan], looks: Mapping[str, LastLook]) -> Sequence[OrphanRow]:
     """What the janitor noted, with what this process knows of it; oldest first."""
     sights = {
         (sight.provider, sight.machine.id): sight
         for look in looks.values()
         for sight in look.sights
-        if sight.standing in DOOMED
+        if sight.ownership in DOOMED
     }
     return [_orphan(one, sights.get((one.provider, one.machine_id))) for one in sightings]
 
 
-def _orphan(one: Sighting, sight: CloudResource | None) -> Orphan:
+def _orphan(one: Orphan, sight: CloudResource | None) -> OrphanRow:
     if sight is None:
-        return Orphan(
+        return OrphanRow(
             provider=one.provider,
             machine=one.machine_id,
             kind="",
-            standing=_ORPHAN,
+            ownership=_ORPHAN,
             state="",
             first_seen=one.first_seen,
             ends_after=one.first_seen + ORPHAN_GRACE,
         )
-    return Orphan(
+    return OrphanRow(
         provider=one.provider,
         machine=one.machine_id,
         kind=sight.machine.kind,
-        standing=sight.standing.value,
+        ownership=sight.ownership.value,
         state=sight.machine.state.value,
         first_seen=one.first_seen,
         ends_after=sight.ends_after or one.first_seen + ORPHAN_GRACE,
@@ -95,13 +95,13 @@ def _orphan(one: Sighting, sight: CloudResource | None) -> Orphan:
     )
 
 
-def orphans_table(asked: Asked, orphans: Sequence[Orphan]) -> Table:
+def orphans_table(asked: Asked, orphans: Sequence[OrphanRow]) -> Table:
     """Table of orphans."""
     may_end = asked.viewer.may("admin")
     columns = (
         Column("machine", "Machine"),
         Column("provider", "Provider"),
-        Column("standing", "Whose"),
+        Column("ownership", "Whose"),
         Column("age", "First seen"),
         Column("ends_after", "Ended after"),
         Column("run", "Run"),
@@ -112,7 +112,7 @@ def orphans_table(asked: Asked, orphans: Sequence[Orphan]) -> Table:
         cells: list[Cell] = [
             Text(one.machine, is_code=True, note=" ".join(filter(None, (one.kind, one.state)))),
             Text(one.provider),
-            Badge(one.standing, note=one.detail if asked.now < one.ends_after else _OVERDUE),
+            Badge(one.ownership, note=one.detail if asked.now < one.ends_after else _OVERDUE),
             Moment(one.first_seen, asked.now),
             Moment(one.ends_after),
             Text(one.run, urls.run_url(one.run), is_code=True) if one.run else Text("–"),
@@ -220,8 +220,10 @@ def _look_row(asked: Asked, name: str, look: LastLook) -> Row:
 
 
 def _counted(sights: Sequence[CloudResource]) -> str:
-    kinds = Counter((sight.machine.kind, sight.standing.value) for sight in sights)
-    told = [f"{plural(many, kind)} {standing}" for (kind, standing), many in sorted(kinds.items())]
+    kinds = Counter((sight.machine.kind, sight.ownership.value) for sight in sights)
+    told = [
+        f"{plural(many, kind)} {ownership}" for (kind, ownership), many in sorted(kinds.items())
+    ]
     return ", ".join(told) or "nothing of this project"
 
 
@@ -291,7 +293,7 @@ def terminate(
 
 
 def _answer(asked: Asked, *, refused: str = "", status: int = 200) -> Response:
-    rented = asked.context.stores.rented
+    rented = asked.context.stores.machines
     now = rented.now()
     looks = asked.context.janitor.looks.all()
     orphans = orphans_of(rented.sightings(), looks)

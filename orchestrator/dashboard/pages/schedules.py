@@ -92,7 +92,7 @@ def run_cell(firing: Firing) -> Text:
     """Its run, and the one that asks a second machine."""
     if not firing.run:
         return Text("–")
-    note = f"second machine: {firing.second_run}" if firing.second_run else ""
+    note = f"second machine: {firing.confirmation_run}" if firing.confirmation_run else ""
     return Text(firing.run, urls.run_url(firing.run), note=note, is_code=True)
 
 

@@ -261,7 +261,7 @@ class ArtifactReader:
 
     def _check(self, account: ArtifactSummary, section: JobSection, said: ParsedCheck) -> None:
         section.checks += 1
-        reason = said.reason or ("concluded, not said" if said.inferred else "")
+        reason = said.reason or ("inferred" if said.inferred else "")
         words = [said.outcome, said.value, said.unit, said.tolerance, reason]
         where = [account.number, len(account.sections) - 1, section.last]
         self.tape.put(["c", *where, said.name, *words])

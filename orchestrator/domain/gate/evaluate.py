@@ -139,7 +139,7 @@ def evaluate(
 
 
 def decision_of(results: Sequence[RuleResult]) -> Decision:
-    """The worst blocking result decides; informing ones never do."""
+    """The worst blocking result decides; advisory ones never do."""
     outcomes = {result.outcome for result in results if result.blocking}
     if RuleOutcome.VIOLATED in outcomes:
         return Decision.FAIL

@@ -48,7 +48,7 @@ def identity_doubts(
         yield f"{cell.id} is not what was asked for: {cell.mismatch}"
     if cell.own_environment and case.policy.spec.evidence.own_environment == "refused":
         yield f"{cell.id} ran among Seatrial's own packages, and an environment of its own is asked"
-    allowed = case.policy.spec.evidence.attestation == "unattested_allowed"
+    allowed = case.policy.spec.evidence.attestation == "optional"
     told = cell.attested or (is_unavailable(cell) and not cell.ingested)
     if not told and not (cell.ingested and allowed):
         who = "others produced it" if cell.ingested else "nothing proves what it ran on"

@@ -50,8 +50,8 @@ def review_in_force(
     taken_back = max(
         (index for index, one in enumerate(said) if one.level == "untrusted"), default=-1
     )
-    standing = [one for one in said[taken_back + 1 :] if now < one.expires]
-    return max(standing, key=lambda one: (LEVELS.index(one.level), _order(one)), default=None)
+    active = [one for one in said[taken_back + 1 :] if now < one.expires]
+    return max(active, key=lambda one: (LEVELS.index(one.level), _order(one)), default=None)
 
 
 def _order(one: PayloadReview) -> tuple[datetime, str]:

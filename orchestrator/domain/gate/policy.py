@@ -12,14 +12,14 @@ from orchestrator.domain.gate.later_fields import LATER
 from orchestrator.domain.gate.payload_review import PayloadLevel
 from orchestrator.domain.gate.quantities import like
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
-from orchestrator.domain.retests import TrialOrder
+from orchestrator.domain.retests import RetestOptions
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 LONGEST_EXCEPTION_TEXT = "90d"
-Level = Literal["blocking", "informing"]
+Level = Literal["blocking", "advisory"]
 """Whether a violation changes the verdict, or is only shown."""
-OnTrouble = Literal["fail", "inconclusive", "informing"]
+OnTrouble = Literal["fail", "inconclusive", "advisory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class EvidenceRule:
 
     max_age: str = "36h"
     """``36h``, ``7d``: older cells are stale, and stale evidence never passes."""
-    attestation: Literal["required", "unattested_allowed"] = "required"
+    attestation: Literal["required", "optional"] = "required"
     """Whether ingested evidence, which nobody can attest, may count."""
     payload_level: PayloadLevel = field(default="untrusted", metadata=LATER)
     """What the payload must be held for, by a person who read it: ``reviewed``, ``trusted``."""
@@ -116,7 +116,7 @@ class Unavailable:
 
     __pydantic_config__ = _STRICT
 
-    verdict: Literal["fail", "inconclusive", "exception", "informing"] = "inconclusive"
+    verdict: Literal["fail", "inconclusive", "exception", "advisory"] = "inconclusive"
     """``exception`` needs one that is named, approved and not expired."""
     exception: str = ""
     """Its id."""
@@ -155,8 +155,8 @@ class JobRule:
     """Of a job; ``*`` stands for anything."""
     on: tuple[str, ...] | Literal["all"] = "all"
     """Platforms; `all` are those that the policy names."""
-    require: Literal["all_pass", "recorded_pass"] = "all_pass"
-    """``recorded_pass`` asks nothing of a job that has no evidence at all."""
+    require: Literal["all_pass", "pass_if_run"] = "all_pass"
+    """``pass_if_run`` asks nothing of a job that has no evidence at all."""
     degraded: Literal["forbid", "inform"] = "forbid"
     """What a fallback beside a pass comes to."""
     nothing_passed: Literal["inconclusive", "accepted"] = field(
@@ -179,7 +179,7 @@ class SkipRule:
     """Patterns with ``*``; a reason that fits none is another one."""
     max: int | None = None
     """Skips that count, per platform; None leaves those of tests that ran on the baseline."""
-    on_other: Literal["fail", "inconclusive", "informing", "counted"] = "counted"
+    on_other: Literal["fail", "inconclusive", "advisory", "counted"] = "counted"
     """The outcome of another reason; ``counted`` ones count against `max` like the accepted."""
     on_regression: OnTrouble = field(default="fail", metadata=LATER)
     """What a skip for another reason comes to of a test that ran on the baseline: the last green
@@ -252,7 +252,7 @@ class CostRule:
 
     max_usd: Decimal
     """All machines of the run."""
-    on_exceed: OnTrouble = "informing"
+    on_exceed: OnTrouble = "advisory"
     """What more comes to."""
 
 
@@ -331,7 +331,7 @@ class Diagnosis:
     """Failing tests that are looked into."""
     max_minutes: float = 15.0
     """On the machine."""
-    second_machine_usd: Decimal | None = None
+    confirmation_usd: Decimal | None = None
     """The most that a second machine may cost; None never rents one."""
 
 
@@ -383,10 +383,10 @@ class GatePolicy:
     """Its rules."""
 
 
-def trial_order(policy: GatePolicy) -> TrialOrder:
+def retest_options(policy: GatePolicy) -> RetestOptions:
     """What a run that this policy will judge does with its failing tests."""
     diagnosis = policy.spec.diagnosis
-    return TrialOrder(
+    return RetestOptions(
         reruns=policy.spec.flaky.reruns,
         diagnose=diagnosis.enabled,
         max_tests=diagnosis.max_tests,

@@ -255,7 +255,7 @@ def _flaky(policy: GatePolicy) -> Iterator[Problem]:
 def _diagnosis(policy: GatePolicy) -> Iterator[Problem]:
     rule, path = policy.spec.diagnosis, ("spec", "diagnosis")
     yield from _least((*path, "max_tests"), rule.max_tests, 1)
-    for key in ("max_minutes", "second_machine_usd"):
+    for key in ("max_minutes", "confirmation_usd"):
         value: Decimal | float | None = getattr(rule, key)
         if value is not None and not value > 0:
             yield Problem((*path, key), "must be more than 0")

@@ -49,7 +49,7 @@ class PlatformEvidence:
 
     def blocking(self, cell: CellEvidence) -> bool:
         """Whether what is wrong with a cell can stop a release."""
-        if is_unavailable(cell) and self.rule.when_unavailable.verdict == "informing":
+        if is_unavailable(cell) and self.rule.when_unavailable.verdict == "advisory":
             return False
         return self.rule.level == "blocking"
 
@@ -69,8 +69,8 @@ class PlatformEvidence:
     @property
     def counting(self) -> list[JudgedJob]:
         """Those of them that count: on a blocking platform, jobs that only inform do not."""
-        informing = self.rule.level == "informing"
-        return [judged for judged in self.jobs if judged.blocking or informing]
+        advisory = self.rule.level == "advisory"
+        return [judged for judged in self.jobs if judged.blocking or advisory]
 
 
 @dataclass(frozen=True, slots=True)

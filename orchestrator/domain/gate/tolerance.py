@@ -1,7 +1,7 @@
 """Which failing results are tolerated: by a quarantine, a known issue, or as flaky.
 
 Failing results choose in turn, those that can stop a release first; an allowance that is used up
-is open to nobody. So an allowance more never makes a result intolerable, and an informing result
+is open to nobody. So an allowance more never makes a result intolerable, and an advisory result
 never takes one away from a blocking one. What is tolerated stays failed in every count.
 """
 

@@ -13,7 +13,7 @@ from orchestrator.store.tables.access import (
 from orchestrator.store.tables.benchmarks import (
     BenchmarkPointRow,
     BenchmarkRow,
-    CellMeasuredRow,
+    CellBenchmarkSummaryRow,
 )
 from orchestrator.store.tables.gates import (
     ApprovalRow,
@@ -27,27 +27,27 @@ from orchestrator.store.tables.gates import (
 )
 from orchestrator.store.tables.history import (
     KnownIssueRow,
-    SignatureHeirRow,
     SignatureRow,
+    SignatureSuccessorRow,
     TestAliasRow,
     TestRetryRow,
 )
-from orchestrator.store.tables.ingested import IngestRow, StatementRow
+from orchestrator.store.tables.ingested import AnnotationRow, IngestRow
 from orchestrator.store.tables.leases import (
     AttestationRow,
-    DecisionRow,
-    LeaseLoginRow,
+    LeaseCredentialsRow,
     LeaseRow,
-    MachineRow,
+    OrphanSightingRow,
+    PlacementDecisionRow,
     PriceRow,
-    SightingRow,
+    StaticHostRow,
 )
 from orchestrator.store.tables.outbox import (
     AnnouncementRow,
     ChannelRow,
     DeliveryAttemptRow,
     DeliveryRow,
-    StandingRow,
+    LineageStateRow,
 )
 from orchestrator.store.tables.quarantine import QuarantineRow
 from orchestrator.store.tables.results import (
@@ -65,14 +65,14 @@ from orchestrator.store.tables.results import (
     TestResultRow,
     TextRow,
 )
-from orchestrator.store.tables.retests import DismissalRow, SecondRunRow, SittingRow
-from orchestrator.store.tables.reuse import CellReuseRow, PreparedRow, ProofRow
+from orchestrator.store.tables.retests import ConfirmationRunRow, RetestReleaseRow, RetestSessionRow
+from orchestrator.store.tables.reuse import AttemptEnvironmentRow, CellReuseRow, ReusableResultRow
 from orchestrator.store.tables.runs import (
     AttemptRow,
     CellPlanRow,
     CellRow,
-    FeedRow,
-    KeyRow,
+    IdempotencyKeyRow,
+    RunEventRow,
     RunRow,
     RunSpecRow,
     TransitionRow,
@@ -81,9 +81,11 @@ from orchestrator.store.tables.schedules import FiringRow, ScheduleRow
 from orchestrator.store.tables.shared_columns import Table
 
 __all__ = [
+    "AnnotationRow",
     "AnnouncementRow",
     "ApprovalRow",
     "ArtifactRow",
+    "AttemptEnvironmentRow",
     "AttemptRow",
     "AttestationRow",
     "BenchmarkPointRow",
@@ -91,52 +93,50 @@ __all__ = [
     "BlobChunkRow",
     "BlobRow",
     "BrowserSessionRow",
-    "CellMeasuredRow",
+    "CellBenchmarkSummaryRow",
     "CellPlanRow",
     "CellReuseRow",
     "CellRollupRow",
     "CellRow",
     "ChannelRow",
     "CheckResultRow",
+    "ConfirmationRunRow",
     "ControllerRow",
-    "DecisionRow",
     "DeliveryAttemptRow",
     "DeliveryRow",
-    "DismissalRow",
     "EnvironmentRow",
     "EvidenceChunkRow",
-    "FeedRow",
     "FiringRow",
     "GatePolicyRow",
+    "IdempotencyKeyRow",
     "IngestRow",
     "JobResultRow",
     "JobRollupRow",
-    "KeyRow",
     "KnownIssueRow",
-    "LeaseLoginRow",
+    "LeaseCredentialsRow",
     "LeaseRow",
+    "LineageStateRow",
     "LogChunkRow",
-    "MachineRow",
     "MetricRow",
     "NoticeRow",
+    "OrphanSightingRow",
     "PayloadReviewRow",
     "PayloadRow",
+    "PlacementDecisionRow",
     "PolicyRow",
-    "PreparedRow",
     "PriceRow",
-    "ProofRow",
     "QuarantineRow",
+    "RetestReleaseRow",
+    "RetestSessionRow",
+    "ReusableResultRow",
+    "RunEventRow",
     "RunRow",
     "RunSpecRow",
     "ScheduleRow",
-    "SecondRunRow",
-    "SightingRow",
-    "SignatureHeirRow",
     "SignatureRow",
+    "SignatureSuccessorRow",
     "SigningKeyRow",
-    "SittingRow",
-    "StandingRow",
-    "StatementRow",
+    "StaticHostRow",
     "Table",
     "TestAliasRow",
     "TestCaseRow",

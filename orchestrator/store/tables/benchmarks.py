@@ -52,10 +52,10 @@ class BenchmarkPointRow(Table):
     samples: Mapped[int]
 
 
-class CellMeasuredRow(Table):
+class CellBenchmarkSummaryRow(Table):
     """A done cell whose metrics have been looked at, and how many points they made."""
 
-    __tablename__ = "cell_measured"
+    __tablename__ = "cell_benchmark_summary"
 
     cell: Mapped[KeyCell]
     points: Mapped[int]

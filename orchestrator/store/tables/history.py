@@ -29,10 +29,10 @@ class SignatureRow(Table):
     message: Mapped[str]
 
 
-class SignatureHeirRow(Table):
+class SignatureSuccessorRow(Table):
     """A signature that failures have now which had another one before the algorithm changed."""
 
-    __tablename__ = "signature_heir"
+    __tablename__ = "signature_successor"
 
     old: Mapped[Id]
     new: Mapped[Id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.domain.ingested import Ingested, Statement
+from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.store.column_types import Document
 from orchestrator.store.tables.shared_columns import KeyCell, OfRun, Pk, Table, UniqueId
 
@@ -19,13 +19,13 @@ class IngestRow(Table):
     document: Mapped[Ingested] = mapped_column(Document(Ingested))
 
 
-class StatementRow(Table):
+class AnnotationRow(Table):
     """Something that a person wrote for the reports of a run."""
 
-    __tablename__ = "statement"
+    __tablename__ = "annotation"
 
     pk: Mapped[Pk]
     run_id: Mapped[OfRun] = mapped_column(index=True)
     digest: Mapped[UniqueId]
-    """Of the run and the statement: the very same one is kept once."""
-    document: Mapped[Statement] = mapped_column(Document(Statement))
+    """Of the run and the annotation: the very same one is kept once."""
+    document: Mapped[RunAnnotation] = mapped_column(Document(RunAnnotation))

@@ -6,12 +6,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated
 
-from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint, false, text
+from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import LeaseState, PlacementResult
-from orchestrator.domain.machine import Login, Machine, Place, Reach
+from orchestrator.domain.machine import Endpoint, Login, Machine, Place
 from orchestrator.store.column_types import Document, Json, Name, OneOf
 from orchestrator.store.tables.shared_columns import (
     Id,
@@ -66,20 +66,20 @@ class LeaseRow(Table):
     price_usd_per_hour: Mapped[Decimal | None]
     reserved_at: Mapped[datetime]
     machine_id: Mapped[str]
-    reach: Mapped[Reach | None] = mapped_column(Document(Reach))  # type: ignore[arg-type]
+    endpoint: Mapped[Endpoint | None] = mapped_column(Document(Endpoint))  # type: ignore[arg-type]
     launched_at: Mapped[datetime | None]
     gone_at: Mapped[datetime | None]
     cost_usd: Mapped[Decimal | None]
     refusal: Mapped[str]
     offer: Mapped[Place | None] = mapped_column(Document(Place))
     facts: Mapped[dict[str, str] | None] = mapped_column(Json)
-    simulated: Mapped[bool] = mapped_column(server_default=false())
+    simulated: Mapped[bool]
 
 
-class LeaseLoginRow(Table):
+class LeaseCredentialsRow(Table):
     """The keys of a lease that is not gone."""
 
-    __tablename__ = "lease_login"
+    __tablename__ = "lease_credentials"
 
     lease: Mapped[KeyLease]
     login: Mapped[Login] = mapped_column(Document(Login))
@@ -94,10 +94,10 @@ class AttestationRow(Table):
     document: Mapped[Attestation] = mapped_column(Document(Attestation))
 
 
-class DecisionRow(Table):
+class PlacementDecisionRow(Table):
     """A line of why a cell's machine is where it is."""
 
-    __tablename__ = "decision"
+    __tablename__ = "placement_decision"
     __table_args__ = (UniqueConstraint("attempt", "place", "verdict", "reason"),)
 
     attempt: Mapped[KeyAttempt]
@@ -110,20 +110,20 @@ class DecisionRow(Table):
     detail: Mapped[str]
 
 
-class MachineRow(Table):
+class StaticHostRow(Table):
     """A machine of a provider without a cloud."""
 
-    __tablename__ = "machine"
+    __tablename__ = "static_host"
 
     provider: Mapped[Id]
     id: Mapped[Id]
     machine: Mapped[Machine] = mapped_column(Document(Machine))
 
 
-class SightingRow(Table):
+class OrphanSightingRow(Table):
     """Something that a cloud has and the ledger knows nothing of."""
 
-    __tablename__ = "sighting"
+    __tablename__ = "orphan_sighting"
 
     provider: Mapped[Id]
     machine_id: Mapped[Id]

@@ -15,10 +15,10 @@ from orchestrator.store.tables.shared_columns import Id, Pk, Table, UniqueId
 _WAITING = text("state = 'waiting'")
 
 
-class StandingRow(Table):
+class LineageStateRow(Table):
     """What was last told of a line of verdicts, or of a commit in a channel."""
 
-    __tablename__ = "standing"
+    __tablename__ = "lineage_state"
 
     name: Mapped[Id]
     """``line:<lineage>``, or ``commit:<channel>:<sha>:<gate>``."""
@@ -51,9 +51,9 @@ class ChannelRow(Table):
     channel: Mapped[Channel] = mapped_column(Document(Channel))
     created_at: Mapped[datetime]
     failing_since: Mapped[datetime | None]
-    last_ok_at: Mapped[datetime | None]
+    last_success_at: Mapped[datetime | None]
     disabled_at: Mapped[datetime | None]
-    disabled_why: Mapped[str] = mapped_column(default="")
+    disabled_reason: Mapped[str] = mapped_column(default="")
 
 
 class DeliveryRow(Table):
@@ -96,7 +96,7 @@ class DeliveryAttemptRow(Table):
     delivery: Mapped[int] = mapped_column(Integer, ForeignKey("delivery.pk"), primary_key=True)
     number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     at: Mapped[datetime]
-    reception: Mapped[DeliveryResult] = mapped_column(OneOf(DeliveryResult))
+    result: Mapped[DeliveryResult] = mapped_column(OneOf(DeliveryResult))
     status: Mapped[int | None]
-    said: Mapped[str]
+    response_excerpt: Mapped[str]
     seconds: Mapped[float] = mapped_column(Float(53))

@@ -20,10 +20,10 @@ from orchestrator.store.tables.shared_columns import (
 )
 
 
-class SittingRow(Table):
-    """One start of the agent for trials."""
+class RetestSessionRow(Table):
+    """One start of the agent for retests."""
 
-    __tablename__ = "trial_sitting"
+    __tablename__ = "retest_session"
     __table_args__ = (UniqueConstraint("attempt", "key"),)
 
     pk: Mapped[Pk]
@@ -34,19 +34,19 @@ class SittingRow(Table):
     document: Mapped[RetestSession] = mapped_column(Document(RetestSession))
 
 
-class DismissalRow(Table):
-    """Nobody asks for more trials of an attempt."""
+class RetestReleaseRow(Table):
+    """Nobody asks for more retests of an attempt."""
 
-    __tablename__ = "trial_dismissal"
+    __tablename__ = "retest_release"
 
     attempt: Mapped[KeyAttempt]
     at: Mapped[datetime]
 
 
-class SecondRunRow(Table):
+class ConfirmationRunRow(Table):
     """The run that repeats another one's failures on another machine."""
 
-    __tablename__ = "second_run"
+    __tablename__ = "confirmation_run"
 
     run_id: Mapped[KeyRun]
     second: Mapped[str]

@@ -12,22 +12,29 @@ from orchestrator.store.column_types import Document, Name
 from orchestrator.store.tables.shared_columns import KeyAttempt, KeyCell, OfAttempt, Table
 
 
-class PreparedRow(Table):
+class AttemptEnvironmentRow(Table):
     """What an attempt was prepared with."""
 
-    __tablename__ = "prepared"
+    __tablename__ = "attempt_environment"
 
     attempt: Mapped[KeyAttempt]
     document: Mapped[Prepared] = mapped_column(Document(Prepared))
 
 
-class ProofRow(Table):
+class ReusableResultRow(Table):
     """A job that passed, by what its evidence depends on."""
 
-    __tablename__ = "proof"
+    __tablename__ = "reusable_result"
     __table_args__ = (
-        Index("ix_proof_asked", "asked", "job", "produced_at"),
-        Index("ix_proof_platform", "product", "platform", "environment", "job", "produced_at"),
+        Index("ix_reusable_result_requested", "asked", "job", "produced_at"),
+        Index(
+            "ix_reusable_result_platform",
+            "product",
+            "platform",
+            "environment",
+            "job",
+            "produced_at",
+        ),
     )
 
     cell: Mapped[KeyCell]

@@ -51,7 +51,7 @@ class RunRow(Table):
     finished_at: Mapped[datetime | None]
     cancel_requested_at: Mapped[datetime | None]
     rerun_of: Mapped[str | None]
-    feed_seq: Mapped[Long] = mapped_column(default=0)
+    event_seq: Mapped[Long] = mapped_column(default=0)
 
 
 class RunSpecRow(Table):
@@ -63,7 +63,7 @@ class RunSpecRow(Table):
     spec: Mapped[RunSpec] = mapped_column(Document(RunSpec))
 
 
-class KeyRow(Table):
+class IdempotencyKeyRow(Table):
     """An idempotency key, and the run it made."""
 
     __tablename__ = "idempotency_key"
@@ -74,10 +74,10 @@ class KeyRow(Table):
     run_id: Mapped[str | None] = mapped_column(Name, ForeignKey("run.id"))
 
 
-class FeedRow(Table):
+class RunEventRow(Table):
     """A pointer to something new in a run."""
 
-    __tablename__ = "feed"
+    __tablename__ = "run_event"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     run_id: Mapped[KeyRun]
@@ -132,8 +132,8 @@ class TransitionRow(Table):
     cell: Mapped[OfCell] = mapped_column(index=True)
     at: Mapped[datetime]
     attempt: Mapped[int]
-    origin: Mapped[str]
-    target: Mapped[str]
+    from_state: Mapped[str]
+    to_state: Mapped[str]
     reason: Mapped[str]
 
 

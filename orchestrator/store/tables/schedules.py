@@ -32,8 +32,8 @@ class FiringRow(Table):
         Index(
             "ix_firing_open",
             "due_at",
-            postgresql_where=text("state <> 'told'"),
-            sqlite_where=text("state <> 'told'"),
+            postgresql_where=text("state <> 'notified'"),
+            sqlite_where=text("state <> 'notified'"),
         ),
     )
 
@@ -42,9 +42,9 @@ class FiringRow(Table):
     due_at: Mapped[datetime]
     state: Mapped[FiringState] = mapped_column(OneOf(FiringState))
     superseded: Mapped[bool]
-    """Beside the document, because others than the holder write it."""
-    holder: Mapped[str]
+    """Beside the document, because others than its claimant write it."""
+    claimed_by: Mapped[str]
     """Empty for nobody."""
-    held_until_s: Mapped[float] = mapped_column(Float(53))
+    claim_expires_s: Mapped[float] = mapped_column(Float(53))
     """By the database's clock."""
     document: Mapped[Firing] = mapped_column(Document(Firing))

@@ -148,7 +148,7 @@ RULES = (
     Rule("cold-start", "a first measurement among steady ones",
          "Warm up, or report the first one by itself.", check_cold),
     Rule("derived-rate", "rates that repeat the times",
-         "State the batch; one of both is enough.", check_derived),
+         "State the batch; one of the two is enough.", check_derived),
     Rule("unit-of-count", "a count of benchmarks that nobody can recount",
          "Say what is counted: metrics, iterations or programs.", check_units),
     Rule("tolerance", "differences without a tolerance",

@@ -59,7 +59,7 @@ def conclude(desk: Desk, run: str, cell: str, outcome: Outcome, reason: str = ""
         assert stores.cells.admit(cell_id, f"{cell_id}-1", max_parallel=9, at=at)
     for state in (CellState.COLLECTING, CellState.RELEASING):
         if state is CellState.RELEASING or stores.cells.get(cell_id).state is CellState.RUNNING:
-            stores.cells.reach(cell_id, state, at=at)
+            stores.cells.enter(cell_id, state, at=at)
     stores.evidence.settle(cell_id, [])
     stores.cells.conclude(cell_id, Cause(outcome, reason), at=at)
 

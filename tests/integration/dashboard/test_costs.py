@@ -119,7 +119,7 @@ def test_tonight_is_reckoned_from_the_last_nights(pages: PageDesk) -> None:
                 schedule="nightly",
                 due_at=due,
                 claimed_at=due,
-                state=FiringState.TOLD,
+                state=FiringState.NOTIFIED,
                 run=f"run-{number}",
             )
         )

@@ -12,9 +12,7 @@ from tests.integration.dashboard.shown import Element, read_page
 
 FAILED = {"tests/test_a.py::one": "passed", "tests/test_a.py::two": "failed"}
 URL = "/gates/release/dry-run"
-LAX = gate_world.POLICY.replace(
-    "{id: unit, on: [here]}", "{id: unit, on: [here], level: informing}"
-)
+LAX = gate_world.POLICY.replace("{id: unit, on: [here]}", "{id: unit, on: [here], level: advisory}")
 
 
 @pytest.fixture

@@ -59,10 +59,10 @@ def test_every_filter_stands_in_the_address(pages: PageDesk, world: KindsWorld) 
     assert results("version=1.11") == [1]
     assert results("runs=1") == [1]
     assert results("q=SPACE") == [1]
-    assert results("standing=known") == []
+    assert results("status=known") == []
     assert results("product=proof") == [3, 1]
-    shown = pages.page("/failures?platform=p1&standing=new")
-    tabs = {one.text: one["href"] for one in shown.one("ul", "standings").all("a")}
+    shown = pages.page("/failures?platform=p1&status=new")
+    tabs = {one.text: one["href"] for one in shown.one("ul", "counts").all("a")}
     assert tabs["All 1"] == "/failures?platform=p1"
     assert "Take a filter away".lower() in pages.page("/failures?q=zzz").text.lower()
     assert "no run of a product 'x'" in pages.page("/failures?product=x", status=404).text
@@ -120,7 +120,7 @@ def test_one_failure_has_its_words_its_places_and_a_way_to_a_known_issue(
     assert prefilled.one("input", name="max_failures")["value"] == "2"
     assert prefilled.all("details", "disclosure", open="*")
     told = pages.json(f"/failures/{name}")
-    assert (told["signature"], told["standing"], told["owners"]) == (name, "new", [])
+    assert (told["signature"], told["status"], told["owners"]) == (name, "new", [])
 
 
 def test_who_may_only_read_is_offered_no_form(pages: PageDesk, world: KindsWorld) -> None:

@@ -86,7 +86,7 @@ def test_how_and_whose_can_be_asked_for(seen: PageDesk) -> None:
     assert tests("how=split&whose=infra") == {"t.py::disk"}
     assert tests("runs=1") == set()
     assert tests("how=flips") == set()
-    tabs = [one.text for one in seen.page("/flaky").one("ul", "standings").all("a")]
+    tabs = [one.text for one in seen.page("/flaky").one("ul", "counts").all("a")]
     assert tabs == ["All 3", "Passed on retry 1", "Both with one version 2", "Keeps changing 0"]
     seen.page("/flaky?runs=5000", status=422)
 
@@ -102,7 +102,7 @@ def test_a_test_is_put_in_quarantine_and_taken_out(pages: PageDesk, world: Kinds
     world.run({"t.py::split": SHAPES}, days=4)
     shown = pages.page("/flaky")
     (row,) = shown.rows("quarantines")
-    assert (row["State"], row["Platforms"], row["Failures excused"]) == ("● stands", "p0", "1")
+    assert (row["State"], row["Platforms"], row["Failures excused"]) == ("● active", "p0", "1")
     assert (row["Passes in a row"], row["Until"]) == ("0 of 20", "2026-03-15 14 days left")
     tests = {name: row["Quarantine"] for name, row in by_test(shown).items()}
     assert tests["t.py::split"] == "Q-0001 me, until 2026-03-15"

@@ -17,7 +17,7 @@ FAILED = {"tests/test_a.py::one": "passed", "tests/test_a.py::two": "failed"}
 def test_without_gates_the_command_that_makes_one_is_told(pages: PageDesk) -> None:
     page = pages.page("/gates")
     assert "seatrial gate check gates/local.yaml" in page.one(id="gates").text
-    assert "seatrial notify add" in page.one(id="channels").text
+    assert "seatrial channel add" in page.one(id="channels").text
 
 
 def test_a_gate_without_a_verdict_is_loud(pages: PageDesk) -> None:

@@ -109,14 +109,14 @@ def test_tests_are_filtered_in_the_address(pages: PageDesk) -> None:
     tests = {"t.py::conv[f16]": "failed", "t.py::conv[f32]": "passed", "t.py::norm": "passed"}
     night(pages.api, "1.0", {"here": tests})
     assert names(pages, "/grid?q=conv+-f16") == ["t.py::conv[f32]"]
-    assert names(pages, "/grid?standing=failing") == ["t.py::conv[f16]"]
+    assert names(pages, "/grid?group=failing") == ["t.py::conv[f16]"]
     assert names(pages, "/grid?job=none") == []
-    page = pages.page("/grid?q=conv&standing=failing")
+    page = pages.page("/grid?q=conv&group=failing")
     assert page.one("input", name="q")["value"] == "conv"
-    assert page.one("input", name="standing")["value"] == "failing"
+    assert page.one("input", name="group")["value"] == "failing"
     assert "Failing now 1" in [one.text for one in page.all("a", aria_current="true")]
     assert "take a word" in pages.page("/grid?q=nothing").one(id="grid").text
-    pages.page("/grid?standing=odd", status=404)
+    pages.page("/grid?group=odd", status=404)
 
 
 def test_a_page_has_so_many_tests_and_a_way_on(

@@ -59,7 +59,7 @@ def test_one_is_added_from_the_form(pages: PageDesk, world: KindsWorld) -> None:
     assert row["Where"] == "p*, here"
     assert row["About"] == "says dimensions"
     (told,) = pages.rows("/known-issues", "issues")
-    assert (told["standing"], told["seen"], told["most"]) == ("active", 1, 1)
+    assert (told["status"], told["seen"], told["most"]) == ("active", 1, 1)
     (issue,) = pages.stores.known_issues.list()
     assert (issue.url, issue.scope.platforms) == (GIVEN["url"], ("p*", "here"))
     (failure,) = pages.page("/failures").rows("failures")

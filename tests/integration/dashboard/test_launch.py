@@ -136,8 +136,8 @@ def test_more_is_handed_on(pages: PageDesk) -> None:
     run = pages.post("/launch", **sent).headers["location"].removeprefix("/runs/")
     spec = pages.stores.runs.spec(run)
     assert (spec.hold_minutes, spec.reuse_max_age_s) == (5.0, 36 * 3600)
-    assert spec.trials is not None
-    assert (spec.trials.reruns, spec.trials.diagnose) == (2, True)
+    assert spec.retests is not None
+    assert (spec.retests.reruns, spec.retests.diagnose) == (2, True)
 
 
 def test_a_package_comes_from_the_form(pages: PageDesk) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.dashboard.pages.log import LONGEST, MOST_PARTS
 from orchestrator.store.logs import AttemptLog
-from tests.databases import Agent
+from tests.databases import Agent, write_log
 from tests.integration.dashboard.desk import PageDesk
 
 
@@ -27,8 +27,7 @@ class Log:
 
     def write(self, text: str) -> None:
         data = text.encode()
-        evidence = self.pages.stores.evidence
-        assert evidence.append_log(self.agent.attempt_id, offset=self.written, chunk=data)
+        assert write_log(self.pages.stores, self.agent.attempt_id, data, offset=self.written)
         self.written += len(data)
 
 

@@ -68,7 +68,7 @@ def test_an_orphan_is_loud_and_known_without_asking_the_cloud(desk: PageDesk, he
     assert notice.one("h2").text == "1 thing costs money and nobody owns it"
     assert "bad" in notice.classes
     (row,) = desk.rows(urls.MACHINES, "orphans")
-    assert (row["machine"], row["standing"], row["run"]) == (name, "orphan", "run-x")
+    assert (row["machine"], row["ownership"], row["run"]) == (name, "orphan", "run-x")
     assert (row["age"], row["ends_after"]) == (
         "2026-03-01T12:00:00+00:00",
         "2026-03-01T12:20:00+00:00",
@@ -77,7 +77,7 @@ def test_an_orphan_is_loud_and_known_without_asking_the_cloud(desk: PageDesk, he
 
 
 def test_what_another_controller_saw_is_known_by_the_database(desk: PageDesk) -> None:
-    desk.stores.sightings.see("aws", ["i-1"], at=desk.api.clock.now())
+    desk.stores.orphans.see("aws", ["i-1"], at=desk.api.clock.now())
     desk.api.clock.move(hours=1)
     (row,) = desk.rows(urls.MACHINES, "orphans")
     assert (row["machine"], row["provider"]) == ("i-1", "aws")

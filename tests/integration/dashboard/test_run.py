@@ -39,7 +39,7 @@ def test_a_new_run_is_followed_from_where_it_was_read(pages: PageDesk) -> None:
     assert place["data-events"] == f"/api/v1/runs/{run}/events?after=0"
     pages.api.begin(run, "here")
     later = pages.page(f"/runs/{run}").one(data_events="*")["data-events"]
-    number = pages.stores.feed.last(run)
+    number = pages.stores.run_events.last(run)
     assert number > 0
     assert later == f"/api/v1/runs/{run}/events?after={number}"
     assert shown.one(id="run")["hx-get"] == f"/runs/{run}?part=run"
@@ -61,7 +61,7 @@ def test_the_life_of_a_cell_is_a_picture_with_words(pages: PageDesk) -> None:
     pages.api.clock.move(seconds=5)
     cells.admit(cell, "a-1", max_parallel=9, at=pages.api.clock.now())
     pages.api.clock.move(seconds=10)
-    cells.reach(cell, CellState.BOOTING, at=pages.api.clock.now())
+    cells.enter(cell, CellState.BOOTING, at=pages.api.clock.now())
     pages.api.clock.move(seconds=20)
     shown = pages.page(f"/runs/{run}")
     pictures = shown.one(id="cells").all("svg", "timeline")
@@ -122,8 +122,8 @@ def test_a_finished_run_says_what_failed_and_is_not_followed(pages: PageDesk) ->
     assert not shown.all("noscript")
     first = shown.rows("jobs")[0]
     assert (first["Job"], first["Cell"], first["Outcome"]) == ("unit", "there", "✗ failed")
-    cluster = shown.rows("failures")[0]
-    assert cluster["Cells"] == "there"
+    group = shown.rows("failures")[0]
+    assert group["Cells"] == "there"
     link = shown.one(id="failures").one("tbody").all("a")[0]["href"]
     assert link.startswith("/failures/s1-")
     assert "<b>" not in pages.get(f"/runs/{run}").text.split("boom", 1)[1][:20]
@@ -141,7 +141,7 @@ def test_an_attempt_that_was_lost_says_why(pages: PageDesk) -> None:
     lost = Cause(Outcome.ERRORED, "preempted", "the cloud took it back")
     pages.api.clock.move(seconds=30)
     for state in (CellState.COLLECTING, CellState.RELEASING):
-        cells.reach(cell, state, at=pages.api.clock.now())
+        cells.enter(cell, state, at=pages.api.clock.now())
     cells.requeue(agent.attempt_id, lost, at=pages.api.clock.now())
     row = pages.page(f"/runs/{run}").rows("attempts")[0]
     assert (row["Outcome"], row["Why"]) == ("! errored", "preempted: the cloud took it back")

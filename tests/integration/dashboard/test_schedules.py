@@ -37,7 +37,7 @@ def fired(pages: PageDesk, days: int, **more: Any) -> None:
     taken = store.take(store.trigger(new), "me", lease_s=60)
     assert taken is not None
     ended = {"ended_at": due + timedelta(hours=1), "deadline_at": due + timedelta(hours=2)}
-    told = replace(taken, state=FiringState.TOLD, **(ended | more))
+    told = replace(taken, state=FiringState.NOTIFIED, **(ended | more))
     assert store.save(told, "me")
 
 

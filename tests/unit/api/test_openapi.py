@@ -12,15 +12,15 @@ import pytest
 from pydantic import BaseModel
 
 from orchestrator.api.app import create_app
-from orchestrator.api.channels import RotateRequest, TryRequest, WebhookRequest
+from orchestrator.api.channels import ChannelRequest, RotateRequest, TryRequest
 from orchestrator.api.gate_signoff import ApprovalRequest, ReviewRequest, WaiverRequest
 from orchestrator.api.gates import DryRunRequest, EvaluateRequest, PolicyRequest
 from orchestrator.api.history import DecisionRequest, MatchRequest
 from orchestrator.api.known_issues import KnownIssueRequest
 from orchestrator.api.linting import LintRequest
 from orchestrator.api.quarantines import QuarantineRequest
-from orchestrator.api.retests import BisectRequest, SecondMachineRequest, TrialRequest
-from orchestrator.api.run_annotations import StatementsRequest
+from orchestrator.api.retests import BisectRequest, ConfirmationRunRequest, RetestRequest
+from orchestrator.api.run_annotations import AnnotationsRequest
 from orchestrator.api.runs import LaunchRequest, RerunRequest
 from orchestrator.api.schedules import ScheduleRequest, TriggerRequest
 from orchestrator.api.tokens import TokenRequest
@@ -40,15 +40,15 @@ OPERATIONS = {
     ("get", "/api/v1/runs/{run_id}/reports/{kind}.{format}"): "get_report",
     ("get", "/api/v1/runs/{run_id}/reports/{kind}/plots"): "list_report_plots",
     ("get", "/api/v1/runs/{run_id}/export/{format}"): "export_run",
-    ("get", "/api/v1/runs/{run_id}/statements"): "list_statements",
-    ("post", "/api/v1/runs/{run_id}/statements"): "add_statements",
-    ("get", "/api/v1/runs/{run_id}/cells/{cell}/trials"): "list_trials",
-    ("post", "/api/v1/runs/{run_id}/cells/{cell}/trials"): "add_trial",
-    ("delete", "/api/v1/runs/{run_id}/cells/{cell}/trials"): "end_trials",
+    ("get", "/api/v1/runs/{run_id}/annotations"): "list_annotations",
+    ("post", "/api/v1/runs/{run_id}/annotations"): "create_annotations",
+    ("get", "/api/v1/runs/{run_id}/cells/{cell}/retests"): "list_retests",
+    ("post", "/api/v1/runs/{run_id}/cells/{cell}/retests"): "add_retest",
+    ("delete", "/api/v1/runs/{run_id}/cells/{cell}/retests"): "end_retests",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/bisect"): "get_bisect_range",
     ("post", "/api/v1/runs/{run_id}/cells/{cell}/bisect"): "bisect",
     ("post", "/api/v1/runs/{run_id}/cells/{cell}/bisect/plan"): "plan_bisect",
-    ("post", "/api/v1/runs/{run_id}/second-machine"): "second_machine",
+    ("post", "/api/v1/runs/{run_id}/confirmation-run"): "start_confirmation_run",
     ("get", "/api/v1/compare"): "compare_runs", ("post", "/api/v1/lint"): "lint_documents",
     ("put", "/api/v1/payloads/{sha256}"): "put_payload_archive",
     ("get", "/api/v1/payloads/{sha256}"): "get_payload",
@@ -57,7 +57,8 @@ OPERATIONS = {
     ("get", "/api/v1/platforms"): "list_platforms",
     ("get", "/api/v1/schema/matrix"): "get_matrix_schema",
     ("get", "/api/v1/schema/payload"): "get_payload_schema",
-    ("get", "/api/v1/signatures"): "list_signatures", ("get", "/api/v1/tests"): "list_known_tests",
+    ("get", "/api/v1/failure-groups"): "list_failure_groups",
+    ("get", "/api/v1/tests"): "list_known_tests",
     ("get", "/api/v1/tests/{test_id}/history"): "get_test_history",
     ("get", "/api/v1/benchmarks/{benchmark}/series"): "get_benchmark_series",
     ("get", "/api/v1/aliases"): "list_aliases", ("post", "/api/v1/aliases"): "match_tests",
@@ -73,11 +74,11 @@ OPERATIONS = {
     ("post", "/api/v1/schedules/{name}/resume"): "resume_schedule",
     ("post", "/api/v1/schedules/{name}/trigger"): "trigger_schedule",
     ("delete", "/api/v1/schedules/{name}"): "remove_schedule",
-    ("get", "/api/v1/webhooks"): "list_webhooks", ("post", "/api/v1/webhooks"): "add_webhook",
-    ("delete", "/api/v1/webhooks/{channel}"): "remove_webhook",
-    ("post", "/api/v1/webhooks/{channel}/test"): "try_webhook",
-    ("post", "/api/v1/webhooks/{channel}/rotate"): "rotate_webhook",
-    ("get", "/api/v1/webhooks/{channel}/deliveries"): "list_deliveries",
+    ("get", "/api/v1/channels"): "list_channels", ("post", "/api/v1/channels"): "create_channel",
+    ("delete", "/api/v1/channels/{channel}"): "remove_channel",
+    ("post", "/api/v1/channels/{channel}/test"): "send_test",
+    ("post", "/api/v1/channels/{channel}/rotate"): "rotate_channel_secret",
+    ("get", "/api/v1/channels/{channel}/deliveries"): "list_deliveries",
     ("get", "/api/v1/gates"): "list_gates", ("get", "/api/v1/gates/{name}"): "get_gate",
     ("put", "/api/v1/gates/{name}"): "put_gate",
     ("get", "/api/v1/gates/{name}/policies"): "list_gate_policies",
@@ -96,7 +97,7 @@ OPERATIONS = {
     ("get", "/api/v1/keyring"): "get_keyring", ("post", "/api/v1/keys/rotate"): "rotate_keys",
     ("post", "/api/v1/keys/{key_id}/retire"): "retire_signing_key",
     ("get", "/api/v1/quarantines"): "list_quarantines",
-    ("get", "/api/v1/quarantines/candidates"): "list_quarantine_candidates",
+    ("get", "/api/v1/quarantines/suggestions"): "list_quarantine_suggestions",
     ("post", "/api/v1/quarantines"): "create_quarantine",
     ("post", "/api/v1/quarantines/{quarantine_id}/end"): "end_one_quarantine",
     ("get", "/api/v1/tokens"): "list_tokens", ("post", "/api/v1/tokens"): "create_token",
@@ -118,8 +119,8 @@ BODIES: dict[str, type[BaseModel]] = {
     for body in (
         LaunchRequest, RerunRequest, TokenRequest, MatchRequest, DecisionRequest,
         KnownIssueRequest, LintRequest, PolicyRequest, EvaluateRequest, DryRunRequest,
-        WaiverRequest, ReviewRequest, ApprovalRequest, StatementsRequest, BisectRequest,
-        TrialRequest, SecondMachineRequest, QuarantineRequest, WebhookRequest, TryRequest,
+        WaiverRequest, ReviewRequest, ApprovalRequest, AnnotationsRequest, BisectRequest,
+        RetestRequest, ConfirmationRunRequest, QuarantineRequest, ChannelRequest, TryRequest,
         RotateRequest, ScheduleRequest, TriggerRequest,
     )
 }  # fmt: skip

@@ -19,7 +19,7 @@ def looked_at(
     """The error of an attempt on this computer, and what is kept of who would have produced it."""
     kept = []
     lease = SimpleNamespace(
-        id="lease-1", provider="local", facts=facts, simulated=simulated, reach=None,
+        id="lease-1", provider="local", facts=facts, simulated=simulated, endpoint=None,
         machine_id="m-1", place="here",
     )  # fmt: skip
     world = SimpleNamespace(

@@ -84,7 +84,7 @@ def kept() -> Json:
 
 def sight(name: str, **given: Any) -> Json:
     plain: Json = {
-        "provider": "aws", "id": name, "kind": "machine", "state": "ready", "standing": "orphan",
+        "provider": "aws", "id": name, "kind": "machine", "state": "ready", "ownership": "orphan",
         "run": runs.RUN_ID, "cell": "aws-a10g", "attempt": "a", "token": "t", "controller": "c",
         "expires_at": at(3600), "first_seen": at(0), "ends_after": at(1200), "detail": "",
         "facts": {}, "simulated": False,

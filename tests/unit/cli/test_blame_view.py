@@ -13,7 +13,7 @@ from orchestrator.cli.view.blame import SHOWN, blamed
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.watching.event_stream import FeedEvent, Notice, notice_of
 from orchestrator.cli.watching.live_display import LiveDisplay, PlainDisplay
-from orchestrator.cli.watching.poll_threads import Sight
+from orchestrator.cli.watching.poll_threads import WatchedRun
 from tests.unit.cli import runs
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\nnew\u202eline"
@@ -89,9 +89,9 @@ def test_what_is_no_json_is_no_notice() -> None:
     assert notice_of(FeedEvent("1", "cell", "{")) is None
 
 
-def sight(*notices: Notice, state: str = "diagnosing") -> Sight:
+def watched(*notices: Notice, state: str = "diagnosing") -> WatchedRun:
     shown = runs.run(runs.cell("here", state), runs.cell("there", "running"))
-    return Sight(shown, read(Run, shown), notices=notices)
+    return WatchedRun(shown, read(Run, shown), notices=notices)
 
 
 FIRST = Notice("here", "diagnosing: 12 failing tests again, 4 times, with nothing changed")
@@ -102,7 +102,7 @@ def test_each_notice_is_one_plain_line_and_told_once() -> None:
     said: list[str] = []
     display = PlainDisplay(said.append)
     for notices in ((FIRST,), (FIRST, SECOND), (FIRST, SECOND)):
-        display.show(sight(*notices), runs.NOW, "")
+        display.show(watched(*notices), runs.NOW, "")
     told = [line for line in said if "diagnosing: " in line]
     assert told[0] == f"  1m 40s  here: {FIRST.text}"
     assert told[1].startswith("  1m 40s  here: diagnosing: again, with baseline 0.4.5red")
@@ -112,7 +112,7 @@ def test_each_notice_is_one_plain_line_and_told_once() -> None:
 
 def test_the_live_picture_has_the_last_notice_of_a_cell_under_way() -> None:
     def drawn(state: str) -> str:
-        seen = sight(FIRST, SECOND, state=state)
+        seen = watched(FIRST, SECOND, state=state)
         heard = {notice.about: notice.text for notice in seen.notices}
         image = picture(seen.run, LogTail(), now=runs.NOW, width=100, height=24, heard=heard)
         return image.plain
@@ -128,5 +128,5 @@ def test_what_stays_after_the_live_picture_has_the_answers() -> None:
     console = Console(width=120, file=None, force_terminal=False)
     shown = runs.typical() | {"diagnosed": [diagnosed()]}
     with console.capture() as captured:
-        LiveDisplay(console).finish(Sight(shown, read(Run, shown)), runs.NOW)
+        LiveDisplay(console).finish(WatchedRun(shown, read(Run, shown)), runs.NOW)
     assert "who broke it" in captured.get()

@@ -20,7 +20,7 @@ SIGNATURE = {
 }
 
 
-def cluster(count: int = 10, **given: Any) -> Json:
+def group(count: int = 10, **given: Any) -> Json:
     plain = {"signature": SIGNATURE, "count": count, "cells": ["gcp-l4"], "known_issues": []}
     return plain | {"tolerated": 0} | given
 
@@ -40,13 +40,13 @@ def text(**given: Any) -> str:
 
 
 def test_each_signature_has_a_line_with_its_known_issue() -> None:
-    shown = text(clusters=[cluster(known_issues=["KI-0001"], tolerated=10), cluster(1)])
+    shown = text(failure_groups=[group(known_issues=["KI-0001"], tolerated=10), group(1)])
     lines = [line.strip() for line in shown.splitlines()]
     said = "ValidationError at fp8_training_engine.to_te_recipe: <n> validation error"
     assert lines[1] == "failures by signature"
     assert lines[2].startswith(f"10  {said}")
     assert "gcp-l4  KI-0001  s1-0123456789ab" in " ".join(lines[2:])
-    partly = text(clusters=[cluster(known_issues=["KI-0001"], tolerated=3)])
+    partly = text(failure_groups=[group(known_issues=["KI-0001"], tolerated=3)])
     assert "KI-0001 (3 of them)" in " ".join(partly.split())
 
 
@@ -68,18 +68,18 @@ def test_known_issues_that_need_a_person_are_told() -> None:
 
 
 def test_many_signatures_are_cut_and_the_cut_is_said() -> None:
-    told = text(clusters=[cluster(1)] * (SHOWN + 3))
+    told = text(failure_groups=[group(1)] * (SHOWN + 3))
     assert "and 3 more signatures; --json has them all" in told
 
 
 def test_nothing_is_printed_where_nothing_failed() -> None:
     assert text() == ""
-    assert text(clusters=[], known_issues=[use("applies", count=1)]) == ""
+    assert text(failure_groups=[], known_issues=[use("applies", count=1)]) == ""
 
 
 def test_what_machines_said_cannot_draw_on_the_terminal() -> None:
     evil = SIGNATURE | {"message": "\x1b[31m[bold]red\nnext line\x07"}
-    told = text(clusters=[cluster(1, signature=evil)])
+    told = text(failure_groups=[group(1, signature=evil)])
     assert "\x1b" not in told
     assert "\x07" not in told
     assert "[bold]red" in told

@@ -1,4 +1,4 @@
-"""``results.json`` of a device's own trial."""
+"""``results.json`` of a device's own retest."""
 
 from __future__ import annotations
 

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.domain.annotation import MOST_STATEMENTS, Annotation, check_annotations, unsaid
+from orchestrator.domain.annotation import MOST_ANNOTATIONS, Annotation, check_annotations, unsaid
 from orchestrator.domain.problems import InvalidDocumentError
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-HEAD = "apiVersion: seatrial/v1\nkind: Statements\n"
+HEAD = "apiVersion: seatrial/v1\nkind: Annotations\n"
 NOTE = Annotation(kind="note", text="Seen.", author="R. Eader")
 
 
 def read(text: str, *cells: str) -> tuple[Annotation, ...]:
-    return FileDocuments().read_statements(HEAD + text, "notes.yaml", cells=cells)
+    return FileDocuments().read_annotations(HEAD + text, "notes.yaml", cells=cells)
 
 
 def refused(text: str, *cells: str) -> str:
@@ -27,7 +27,7 @@ def refused(text: str, *cells: str) -> str:
 
 def test_a_file_is_signed_once_and_each_may_be_signed_by_itself():
     first, second = read(
-        "author: R. Eader\nstatements:\n"
+        "author: R. Eader\nannotations:\n"
         "  - {kind: fix, title: Mended, files: [a.py], at: 2026-01-18, cell: gcp-l4}\n"
         "  - {kind: recommendation, text: Pin torch., author: W. Riter}\n",
         "gcp-l4",
@@ -48,43 +48,43 @@ def test_a_file_is_signed_once_and_each_may_be_signed_by_itself():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("- {kind: fxi, text: a, author: b}", "line 4, column 10: statements.0.kind: 'fxi'"),
-        ("- {kind: fix, text: a}", "line 4, column 3: statements.0.author: is missing"),
-        ("- {kind: fix, author: a}", "line 4, column 3: statements.0: needs a title or a text"),
+        ("- {kind: fxi, text: a, author: b}", "line 4, column 10: annotations.0.kind: 'fxi'"),
+        ("- {kind: fix, text: a}", "line 4, column 3: annotations.0.author: is missing"),
+        ("- {kind: fix, author: a}", "line 4, column 3: annotations.0: needs a title or a text"),
         (
             "- {kind: fix, text: a, author: b, cell: gcp-l5}",
-            "line 4, column 41: statements.0.cell: the run",
+            "line 4, column 41: annotations.0.cell: the run",
         ),
-        ("- {kind: fix, text: a, author: b, at: soon}", "statements.0.at: 'soon' is no date"),
+        ("- {kind: fix, text: a, author: b, at: soon}", "annotations.0.at: 'soon' is no date"),
         ("- {kind: fix, text: a, author: b, at: 0001-01-01}", "is no date"),
         ("- {kind: fix, text: a, autor: b}", "did you mean 'author'?"),
-        ('- {kind: fix, title: "a\\nb", author: b}', "statements.0.title: must be one line"),
+        ('- {kind: fix, title: "a\\nb", author: b}', "annotations.0.title: must be one line"),
         ('- {kind: fix, text: "a\\e[2J", author: b}', "has a character that no text has"),
-        ("[]", "statements: there is none"),
+        ("[]", "annotations: there is none"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_place(line: str, said: str):
-    text = f"statements:\n{line}\n" if line.startswith("-") else f"statements: {line}\n"
+    text = f"annotations:\n{line}\n" if line.startswith("-") else f"annotations: {line}\n"
     assert said in refused(text, "gcp-l4")
 
 
 def test_a_cell_that_is_nearly_right_is_suggested():
-    text = "statements: [{kind: note, text: a, author: b, cell: gcp-l5}]\n"
+    text = "annotations: [{kind: note, text: a, author: b, cell: gcp-l5}]\n"
     assert "did you mean 'gcp-l4'?" in refused(text, "gcp-l4")
 
 
 @pytest.mark.parametrize(
     ("written", "path"),
     [
-        (Annotation(kind="note", text="x" * 65_537, author="a"), ("statements", 0, "text")),
-        (Annotation(kind="note", title="x" * 301, author="a"), ("statements", 0, "title")),
+        (Annotation(kind="note", text="x" * 65_537, author="a"), ("annotations", 0, "text")),
+        (Annotation(kind="note", title="x" * 301, author="a"), ("annotations", 0, "title")),
         (Annotation(kind="note", text="x", author="a", files=("f",) * 201),
-         ("statements", 0, "files")),
+         ("annotations", 0, "files")),
         (Annotation(kind="note", text="x", author="a", files=("a\nb",)),
-         ("statements", 0, "files", 0)),
-        (Annotation(kind="note", text="\ud800", author="a"), ("statements", 0, "text")),
-        (Annotation(kind="note", text="a\x00", author="a"), ("statements", 0, "text")),
-        (Annotation(kind="note", text="a", author=" "), ("statements", 0, "author")),
+         ("annotations", 0, "files", 0)),
+        (Annotation(kind="note", text="\ud800", author="a"), ("annotations", 0, "text")),
+        (Annotation(kind="note", text="a\x00", author="a"), ("annotations", 0, "text")),
+        (Annotation(kind="note", text="a", author=" "), ("annotations", 0, "author")),
     ],
 )  # fmt: skip
 def test_sizes_and_signs_are_bounded(written: Annotation, path: tuple[str | int, ...]):
@@ -92,9 +92,9 @@ def test_sizes_and_signs_are_bounded(written: Annotation, path: tuple[str | int,
 
 
 def test_so_many_at_once_and_not_one_more():
-    assert list(check_annotations([NOTE] * MOST_STATEMENTS, [])) == []
-    [problem] = check_annotations([NOTE] * (MOST_STATEMENTS + 1), [])
-    assert problem.path == ("statements",)
+    assert list(check_annotations([NOTE] * MOST_ANNOTATIONS, [])) == []
+    [problem] = check_annotations([NOTE] * (MOST_ANNOTATIONS + 1), [])
+    assert problem.path == ("annotations",)
 
 
 def test_the_same_again_is_known_whenever_it_is_said_again():

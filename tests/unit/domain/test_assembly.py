@@ -250,7 +250,7 @@ def test_demos_and_benchmarks_are_named_after_their_files_and_keep_what_they_say
     assert cell.jobs == {"moe-demo": "demo", "moe-benchmark": "benchmark"}
     assert cell.facts.jobs["moe-demo"].degraded == "FlexAttention fell back"
     assert {name for _, name in cell.facts.checks} == {"same", "same (2)"}
-    assert cell.facts.checks["moe-demo", "same (2)"].reason == "concluded, not said"
+    assert cell.facts.checks["moe-demo", "same (2)"].reason == "inferred"
     assert cell.facts.metrics[0].samples == (7.79,)
     assert cell.verdict("moe-demo") is Outcome.FAILED
     assert cell.verdict("moe-benchmark") is Outcome.PASSED

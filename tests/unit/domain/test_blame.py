@@ -17,7 +17,7 @@ from orchestrator.domain.blame import (
     RootCause,
     attribute_failure,
 )
-from orchestrator.domain.retests import Options, TrialAsk, TrialKind, TrialOrder, trials_of
+from orchestrator.domain.retests import Options, RetestKind, RetestOptions, RetestPlan, retests_of
 from tests.unit.domain.test_retests import A, lived
 
 PACKAGES = (("dep", "1.0", "2.0"),)
@@ -26,20 +26,20 @@ ABOUT = AttributionContext(
     baseline="widget 1.0", last_green="r1", packages=PACKAGES, same_tests=True
 )
 BOTH = Options(baseline="widget 1.0", last_green="the packages of run r1 (dep 1.0)")
-FAILS = {kind: ["failed"] for kind in TrialKind}
+FAILS = {kind: ["failed"] for kind in RetestKind}
 
 
 def judged(
-    told: dict[TrialKind, list[str]], about: AttributionContext = ABOUT, options: Options = BOTH
+    told: dict[RetestKind, list[str]], about: AttributionContext = ABOUT, options: Options = BOTH
 ) -> Attribution:
-    """The answer where trials of each kind end so, over and over."""
+    """The answer where retests of each kind end so, over and over."""
 
-    def tell(ask: TrialAsk, key: str, time: int) -> str:
+    def tell(ask: RetestPlan, key: str, time: int) -> str:
         words = told[ask.kind]
         return words[time % len(words)]
 
-    sittings = lived(TrialOrder(diagnose=True), (A,), options, tell)
-    [found] = attribute_failure((A,), trials_of(sittings), about)
+    retest_sessions = lived(RetestOptions(diagnose=True), (A,), options, tell)
+    [found] = attribute_failure((A,), retests_of(retest_sessions), about)
     return found
 
 
@@ -54,10 +54,10 @@ def with_second(*words: str, **more) -> AttributionContext:
 @pytest.mark.parametrize(
     ("told", "about", "answer"),
     [
-        ({TrialKind.BASELINE: ["passed"]}, ABOUT, "ours"),
-        ({TrialKind.LAST_GREEN: ["passed"]}, ABOUT, "dependency"),
-        ({TrialKind.RERUN: ["failed", "passed"]}, ABOUT, "flaky"),
-        ({TrialKind.RERUN: ["error", "passed"]}, ABOUT, "flaky"),
+        ({RetestKind.BASELINE: ["passed"]}, ABOUT, "ours"),
+        ({RetestKind.LAST_GREEN: ["passed"]}, ABOUT, "dependency"),
+        ({RetestKind.RERUN: ["failed", "passed"]}, ABOUT, "flaky"),
+        ({RetestKind.RERUN: ["error", "passed"]}, ABOUT, "flaky"),
         ({}, with_second(*["passed"] * 5), "machine"),
         ({}, ABOUT, "unknown"),
         ({}, with_second(*["passed"] * 3), "unknown"),
@@ -65,11 +65,11 @@ def with_second(*words: str, **more) -> AttributionContext:
         ({}, with_second(*["failed"] * 5, surroundings=DRIVER), "image_or_driver"),
         ({}, with_second(*["failed"] * 5, surroundings=DRIVER, same_tests=False), "unknown"),
         ({}, replace(ABOUT, surroundings=DRIVER), "unknown"),
-        ({TrialKind.BASELINE: ["passed"]}, with_second(*["passed"] * 5), "unknown"),
-        ({TrialKind.LAST_GREEN: ["passed"]}, with_second(*["passed"] * 5), "unknown"),
-        ({TrialKind.BASELINE: ["passed", "failed"]}, ABOUT, "unknown"),
-        ({TrialKind.BASELINE: ["absent"]}, ABOUT, "unknown"),
-        ({TrialKind.BASELINE: ["skipped"], TrialKind.RERUN: ["skipped"]}, ABOUT, "unknown"),
+        ({RetestKind.BASELINE: ["passed"]}, with_second(*["passed"] * 5), "unknown"),
+        ({RetestKind.LAST_GREEN: ["passed"]}, with_second(*["passed"] * 5), "unknown"),
+        ({RetestKind.BASELINE: ["passed", "failed"]}, ABOUT, "unknown"),
+        ({RetestKind.BASELINE: ["absent"]}, ABOUT, "unknown"),
+        ({RetestKind.BASELINE: ["skipped"], RetestKind.RERUN: ["skipped"]}, ABOUT, "unknown"),
     ],
 )
 def test_the_answer(told, about, answer):
@@ -86,18 +86,18 @@ def test_a_second_machine_with_another_environment_proves_nothing():
 
 
 def test_the_evidence_names_what_differs():
-    found = judged({**FAILS, TrialKind.LAST_GREEN: ["passed"]})
+    found = judged({**FAILS, RetestKind.LAST_GREEN: ["passed"]})
     assert "What differs: dep 1.0 -> 2.0." in found.evidence
     assert "With the baseline widget 1.0 it failed 4 of 4 times." in found.evidence
     assert found.as_text()["nodeid"] == "a.py::test_a"
 
 
 def test_a_test_that_depends_on_those_before_it_is_not_called_flaky():
-    def tell(ask: TrialAsk, key: str, time: int) -> str:
+    def tell(ask: RetestPlan, key: str, time: int) -> str:
         return "failed" if ask.whole else "passed"
 
-    sittings = lived(TrialOrder(diagnose=True), (A,), BOTH, tell)
-    [found] = attribute_failure((A,), trials_of(sittings), ABOUT)
+    retest_sessions = lived(RetestOptions(diagnose=True), (A,), BOTH, tell)
+    [found] = attribute_failure((A,), retests_of(retest_sessions), ABOUT)
     assert found.answer is RootCause.UNKNOWN
     assert "it depends on what runs before it" in found.evidence[-1]
 
@@ -106,23 +106,23 @@ def test_trouble_that_has_gone_by_meanwhile_is_not_ours():
     """An outage ends while the baseline runs: with the subject again, it passes too."""
     asked = []
 
-    def tell(ask: TrialAsk, key: str, time: int) -> str:
+    def tell(ask: RetestPlan, key: str, time: int) -> str:
         asked.append(ask.kind)
-        return "failed" if TrialKind.BASELINE not in asked else "passed"
+        return "failed" if RetestKind.BASELINE not in asked else "passed"
 
-    sittings = lived(TrialOrder(diagnose=True), (A,), BOTH, tell)
-    [found] = attribute_failure((A,), trials_of(sittings), ABOUT)
+    retest_sessions = lived(RetestOptions(diagnose=True), (A,), BOTH, tell)
+    [found] = attribute_failure((A,), retests_of(retest_sessions), ABOUT)
     assert found.answer is RootCause.FLAKY
 
 
 def test_two_reruns_do_not_make_anybody_guilty():
-    sittings = lived(TrialOrder(reruns=2), (A,), BOTH, lambda *_: "failed")
-    [found] = attribute_failure((A,), trials_of(sittings), ABOUT)
+    retest_sessions = lived(RetestOptions(reruns=2), (A,), BOTH, lambda *_: "failed")
+    [found] = attribute_failure((A,), retests_of(retest_sessions), ABOUT)
     assert found.answer is RootCause.UNKNOWN
     assert "4 failures in a row are needed" in found.evidence[0]
 
 
-def test_without_any_trial_nobody_is_blamed():
+def test_without_any_retest_nobody_is_blamed():
     [found] = attribute_failure((A,), (), ABOUT)
     assert found.answer is RootCause.UNKNOWN
 
@@ -130,21 +130,21 @@ def test_without_any_trial_nobody_is_blamed():
 @given(
     st.lists(st.sampled_from(("failed", "passed", "skipped", "absent")), min_size=1, max_size=30)
 )
-def test_nobody_is_blamed_unless_every_trial_agrees(words):
-    """Whatever a test does, `ours` and `dependency` need trials without a single exception."""
+def test_nobody_is_blamed_unless_every_retest_agrees(words):
+    """Whatever a test does, `ours` and `dependency` need retests without a single exception."""
     told = iter(words * 30)
-    seen: dict[TrialKind, Counter] = {kind: Counter() for kind in TrialKind}
+    seen: dict[RetestKind, Counter] = {kind: Counter() for kind in RetestKind}
 
-    def tell(ask: TrialAsk, key: str, time: int) -> str:
+    def tell(ask: RetestPlan, key: str, time: int) -> str:
         word = next(told)
         seen[ask.kind][word] += 1
         return word
 
-    sittings = lived(TrialOrder(diagnose=True), (A,), BOTH, tell)
-    [found] = attribute_failure((A,), trials_of(sittings), ABOUT)
-    cure = {RootCause.OURS: TrialKind.BASELINE, RootCause.DEPENDENCY: TrialKind.LAST_GREEN}
+    retest_sessions = lived(RetestOptions(diagnose=True), (A,), BOTH, tell)
+    [found] = attribute_failure((A,), retests_of(retest_sessions), ABOUT)
+    cure = {RootCause.OURS: RetestKind.BASELINE, RootCause.DEPENDENCY: RetestKind.LAST_GREEN}
     if found.answer in cure:
-        assert set(seen[TrialKind.RERUN]) == {"failed"}
+        assert set(seen[RetestKind.RERUN]) == {"failed"}
         assert set(seen[cure[found.answer]]) == {"passed"}
 
 
@@ -153,13 +153,13 @@ def test_a_flaky_test_is_hardly_ever_blamed_on_somebody(chance):
     """A thousand flaky tests of each kind, seeds fixed; ADR 0014 has the sum."""
     dice = random.Random(f"flaky {chance}")
 
-    def tell(ask: TrialAsk, key: str, time: int) -> str:
+    def tell(ask: RetestPlan, key: str, time: int) -> str:
         return "failed" if dice.random() < chance else "passed"
 
     answers: Counter[RootCause] = Counter()
     for _ in range(1_000):
-        sittings = lived(TrialOrder(diagnose=True), (A,), BOTH, tell)
-        [found] = attribute_failure((A,), trials_of(sittings), ABOUT)
+        retest_sessions = lived(RetestOptions(diagnose=True), (A,), BOTH, tell)
+        [found] = attribute_failure((A,), retests_of(retest_sessions), ABOUT)
         answers[found.answer] += 1
     wrong = 1_000 - answers[RootCause.FLAKY] - answers[RootCause.UNKNOWN]
     assert wrong <= 3, answers

@@ -24,7 +24,7 @@ from orchestrator.domain.channel import (
 from orchestrator.domain.gate.verdict import Decision
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
-FAILED = DeliveryAnswer(reception=DeliveryResult.FAILED, said="no answer")
+FAILED = DeliveryAnswer(result=DeliveryResult.FAILED, response_excerpt="no answer")
 
 
 def channel(target: str, kind: str = "webhook", **more: object) -> Channel:
@@ -123,8 +123,8 @@ def test_a_receivers_wish_counts_where_it_is_longer() -> None:
 
 
 def test_what_is_not_tried_again() -> None:
-    for reception in ("taken", "refused", "gone"):
-        receipt = DeliveryAnswer(reception=DeliveryResult(reception), said="")
+    for result in ("taken", "refused", "gone"):
+        receipt = DeliveryAnswer(result=DeliveryResult(result), response_excerpt="")
         assert next_look(delivery(1, 0), receipt, NOW) is None
     old = delivery(1, 3, age_s=GIVE_UP_AFTER.total_seconds())
     assert next_look(old, FAILED, NOW) is None

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.domain.blame import Attribution, RootCause, attribute_failure
 from orchestrator.domain.diagnosis import RetestTally, diagnosed_of
-from orchestrator.domain.retests import Trial, TrialKind
+from orchestrator.domain.retests import Retest, RetestKind
 from tests.unit.domain.test_blame import ABOUT, DRIVER, FAILS, judged, second
 
 BLAME = Attribution(
@@ -16,49 +16,49 @@ BLAME = Attribution(
 )
 
 
-def trial(kind: TrialKind, word: str, **more) -> Trial:
-    return Trial(kind=kind, number=1, outcomes={"moe::t.py::a": word}, **more)
+def retest(kind: RetestKind, word: str, **more) -> Retest:
+    return Retest(kind=kind, number=1, outcomes={"moe::t.py::a": word}, **more)
 
 
 @pytest.mark.parametrize(
     ("kind", "whole", "outcomes", "said"),
     [
-        (TrialKind.RERUN, False, ["failed"] * 4, "failed 4 of 4 again"),
-        (TrialKind.RERUN, False, ["failed", "passed"], "failed 1 of 2 again"),
-        (TrialKind.RERUN, True, ["passed"] * 2, "passed 2 of 2 in its whole job again"),
-        (TrialKind.BASELINE, False, ["passed"] * 4, "passed 4 of 4 with the baseline w 1"),
-        (TrialKind.BASELINE, False, ["absent", "failed"],
+        (RetestKind.RERUN, False, ["failed"] * 4, "failed 4 of 4 again"),
+        (RetestKind.RERUN, False, ["failed", "passed"], "failed 1 of 2 again"),
+        (RetestKind.RERUN, True, ["passed"] * 2, "passed 2 of 2 in its whole job again"),
+        (RetestKind.BASELINE, False, ["passed"] * 4, "passed 4 of 4 with the baseline w 1"),
+        (RetestKind.BASELINE, False, ["absent", "failed"],
          "failed 1 of 2 (not run in 1) with the baseline w 1"),
-        (TrialKind.LAST_GREEN, False, ["passed"] * 4,
+        (RetestKind.LAST_GREEN, False, ["passed"] * 4,
          "passed 4 of 4 with the packages of the last green run"),
     ],
 )  # fmt: skip
 def test_how_it_went_in_words(kind, whole, outcomes, said):
-    changed = "" if kind is TrialKind.RERUN else "w 1"
+    changed = "" if kind is RetestKind.RERUN else "w 1"
     assert (
         str(RetestTally(kind=kind, changed=changed, whole=whole, outcomes=tuple(outcomes))) == said
     )
 
 
-def test_trials_with_the_same_thing_changed_are_told_together():
-    trials = [
-        trial(TrialKind.RERUN, "failed"),
-        trial(TrialKind.BASELINE, "passed", changed="w 1"),
-        trial(TrialKind.RERUN, "failed"),
-        trial(TrialKind.BISECT, "failed", changed="change 7"),
+def test_retests_with_the_same_thing_changed_are_told_together():
+    retests = [
+        retest(RetestKind.RERUN, "failed"),
+        retest(RetestKind.BASELINE, "passed", changed="w 1"),
+        retest(RetestKind.RERUN, "failed"),
+        retest(RetestKind.BISECT, "failed", changed="change 7"),
     ]
-    [found] = diagnosed_of("gcp-l4", [BLAME], trials)
+    [found] = diagnosed_of("gcp-l4", [BLAME], retests)
     assert found.tried == "failed 2 of 2 again; passed 1 of 1 with the baseline w 1"
     assert (found.cell, found.answer, found.sentence) == ("gcp-l4", "ours", "Second.")
 
 
 def test_a_test_that_did_not_run_again_is_not_told():
     other = replace(BLAME, nodeid="t.py::b")
-    assert diagnosed_of("gcp-l4", [other], [trial(TrialKind.RERUN, "failed")]) == ()
+    assert diagnosed_of("gcp-l4", [other], [retest(RetestKind.RERUN, "failed")]) == ()
 
 
-PASSES = FAILS | {TrialKind.BASELINE: ["passed"]}
-GREEN = FAILS | {TrialKind.LAST_GREEN: ["passed"]}
+PASSES = FAILS | {RetestKind.BASELINE: ["passed"]}
+GREEN = FAILS | {RetestKind.LAST_GREEN: ["passed"]}
 NO_PACKAGES = replace(ABOUT, packages=(), surroundings=DRIVER)
 
 
@@ -71,7 +71,7 @@ NO_PACKAGES = replace(ABOUT, packages=(), surroundings=DRIVER)
          "On another machine of the platform, blue:22"),
         (FAILS, replace(ABOUT, surroundings=DRIVER, second=second(*["failed"] * 5)),
          "image_or_driver", "Since the last green run r1: device driver 550 -> 570."),
-        (FAILS | {TrialKind.RERUN: ["passed", "failed"]}, ABOUT, "flaky",
+        (FAILS | {RetestKind.RERUN: ["passed", "failed"]}, ABOUT, "flaky",
          "With nothing changed on the same machine"),
         (FAILS, NO_PACKAGES, "unknown", "Since the last green run r1: device driver"),
     ],

@@ -47,5 +47,5 @@ def test_standing(
     said: TriageInputs, days: int, expected: TriageStatus, owners: tuple[str, ...]
 ) -> None:
     first = NOW - timedelta(days=days)
-    assert said.standing(4, first_seen=first, now=NOW) is expected
+    assert said.status(4, first_seen=first, now=NOW) is expected
     assert said.owners == owners

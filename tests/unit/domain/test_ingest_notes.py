@@ -37,7 +37,7 @@ machine:
   seconds: 300
   usd_per_hour: "0.7068"
   priced: "seed 004, 2026-01-13"
-statements:
+annotations:
   - {kind: fix, title: A fix, text: "It was *so*.", files: [a.py], at: 2026-01-18}
   - {kind: narrative, text: All of it., whole_run: true, author: R. Eader}
 """
@@ -91,8 +91,8 @@ def test_a_platform_without_results():
         ("date: 1969-12-31", "is no date"),
         ("date: 2026-01-19T12:00:00", "is no date"),
         ("jobs: {a b: {title: x}}", "'a b' must be letters"),
-        ("statements: [{kind: fix}]", "needs a title or a text"),
-        ("statements: [{kind: praise, text: x}]", "'praise' is unknown"),
+        ("annotations: [{kind: fix}]", "needs a title or a text"),
+        ("annotations: [{kind: praise, text: x}]", "'praise' is unknown"),
         ("outcome: {word: passed, reason: x}", "'passed' is unknown"),
         ('machine: {usd_per_hour: "-1"}', "must not be negative"),
         ("subject: {name: x, version: 1.10}", 'write it in quotes: "1.10"'),

@@ -26,7 +26,7 @@ CASES = [
     (job(kind="suite"), ("job", 0, "kind"), "suite 'j' needs `pytest`"),
     (job(command=(), pytest=("t",)), ("job", 0, "kind"), "demo 'j' needs `command`"),
     (job(timeout_minutes=0), ("job", 0, "timeout_minutes"), "more than 0"),
-    (job(silence_minutes=-1), ("job", 0, "silence_minutes"), "more than 0"),
+    (job(idle_timeout_minutes=-1), ("job", 0, "idle_timeout_minutes"), "more than 0"),
     (job(gpus=-1), ("job", 0, "gpus"), "not be negative"),
     (job(env={"A=B": "x"}), ("job", 0, "env", "A=B"), "cannot be the name of a variable"),
     (

@@ -51,11 +51,11 @@ def goes(told: str, platform: str = "l4") -> list[ResultPoint]:
 
 
 def test_it_stands_until_its_day_or_its_end():
-    assert state_of(ONE, NOW) is QuarantineState.STANDS
-    assert state_of(ONE, ONE.expires - timedelta(seconds=1)) is QuarantineState.STANDS
+    assert state_of(ONE, NOW) is QuarantineState.ACTIVE
+    assert state_of(ONE, ONE.expires - timedelta(seconds=1)) is QuarantineState.ACTIVE
     assert state_of(ONE, ONE.expires) is QuarantineState.EXPIRED
     ended = replace(ONE, ended_at=NOW + timedelta(days=2), ended_by="me")
-    assert state_of(ended, NOW + timedelta(days=1)) is QuarantineState.STANDS
+    assert state_of(ended, NOW + timedelta(days=1)) is QuarantineState.ACTIVE
     assert state_of(ended, NOW + timedelta(days=3)) is QuarantineState.ENDED
 
 
@@ -118,7 +118,7 @@ def test_failures_in_quarantine_are_named_and_expired_ones_too():
     other = replace(failure, nodeid="t.py::test_b")
     during, late = NOW + timedelta(days=1), NOW + timedelta(days=20)
     [found] = quarantined_of([ONE], [failure, other], at=during)
-    assert (found.nodeid, found.cell, found.state) == (ONE.nodeid, "l4", QuarantineState.STANDS)
+    assert (found.nodeid, found.cell, found.state) == (ONE.nodeid, "l4", QuarantineState.ACTIVE)
     assert quarantined_of([ONE], [failure], at=late)[0].state is QuarantineState.EXPIRED
     assert quarantined_of([ONE], [failure], at=NOW - timedelta(days=1)) == ()
     ended = replace(ONE, ended_at=NOW, ended_by="me")

@@ -1,4 +1,4 @@
-"""Which trial comes next."""
+"""Which retest comes next."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from orchestrator.domain.retests import (
     BACK,
     SURE,
     Options,
+    RetestKind,
+    RetestOptions,
+    RetestPlan,
     RetestSession,
     RetestSessionState,
-    TrialAsk,
-    TrialKind,
-    TrialOrder,
     by_job,
     job_in_session,
     job_of_session,
-    next_trial,
+    next_retest,
     reruns_of,
+    retests_of,
     split_key,
-    trials_of,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-DIAGNOSE = TrialOrder(diagnose=True)
+DIAGNOSE = RetestOptions(diagnose=True)
 BOTH = Options(baseline="widget 1.0", last_green="the packages of run r (dep 1.0)")
 A, B = "suite::a.py::test_a", "suite::a.py::test_b"
 
-Tell = Callable[[TrialAsk, str, int], str]
+Tell = Callable[[RetestPlan, str, int], str]
 
 
 def lived(
-    order: TrialOrder, keys: tuple[str, ...], options: Options, tell: Tell
+    order: RetestOptions, keys: tuple[str, ...], options: Options, tell: Tell
 ) -> list[RetestSession]:
     """Ask and answer until nothing is asked for."""
-    sittings: list[RetestSession] = []
-    while (ask := next_trial(order, keys, sittings, options)) is not None:
-        assert len(sittings) < 10, "it comes to an end"
+    retest_sessions: list[RetestSession] = []
+    while (ask := next_retest(order, keys, retest_sessions, options)) is not None:
+        assert len(retest_sessions) < 10, "it comes to an end"
         asked = keys if ask.whole else [k for k in keys if k in _keys(ask)]
         outcomes = tuple({k: tell(ask, k, n) for k in asked} for n in range(ask.times))
-        sittings.append(sitting(ask, len(sittings) + 1, outcomes))
-    return sittings
+        retest_sessions.append(retest_session(ask, len(retest_sessions) + 1, outcomes))
+    return retest_sessions
 
 
-def _keys(ask: TrialAsk) -> list[str]:
+def _keys(ask: RetestPlan) -> list[str]:
     return [f"{job}::{nodeid}" for job, nodeids in ask.tests.items() for nodeid in nodeids or [""]]
 
 
-def sitting(
-    ask: TrialAsk, number: int, outcomes: tuple[Mapping[str, str], ...] = ()
+def retest_session(
+    ask: RetestPlan, number: int, outcomes: tuple[Mapping[str, str], ...] = ()
 ) -> RetestSession:
     return RetestSession(
         id=f"a-t{number}",
@@ -63,44 +63,44 @@ def sitting(
     )
 
 
-def kinds(sittings: list[RetestSession]) -> list[tuple[str, int]]:
-    return [(s.ask.kind.value, s.ask.times) for s in sittings]
+def kinds(retest_sessions: list[RetestSession]) -> list[tuple[str, int]]:
+    return [(s.ask.kind.value, s.ask.times) for s in retest_sessions]
 
 
 def test_nothing_is_asked_where_nothing_is_wanted_or_failed():
-    assert next_trial(TrialOrder(), (A,), (), BOTH) is None
-    assert next_trial(DIAGNOSE, (), (), BOTH) is None
+    assert next_retest(RetestOptions(), (A,), (), BOTH) is None
+    assert next_retest(DIAGNOSE, (), (), BOTH) is None
 
 
 def test_reruns_alone():
-    found = lived(TrialOrder(reruns=2), (A, B), BOTH, lambda *_: "failed")
+    found = lived(RetestOptions(reruns=2), (A, B), BOTH, lambda *_: "failed")
     assert kinds(found) == [("rerun", 2)]
     assert found[0].ask.tests == {"suite": ("a.py::test_a", "a.py::test_b")}
-    assert reruns_of(trials_of(found), "suite", "a.py::test_a") == ("failed", "failed")
+    assert reruns_of(retests_of(found), "suite", "a.py::test_a") == ("failed", "failed")
 
 
 def test_no_more_tests_than_the_order_says():
-    ask = next_trial(TrialOrder(reruns=1, max_tests=1), (A, B), (), Options())
+    ask = next_retest(RetestOptions(reruns=1, max_tests=1), (A, B), (), Options())
     assert ask is not None
     assert ask.tests == {"suite": ("a.py::test_a",)}
 
 
 def test_tests_that_were_named_are_run_as_often_as_it_takes_to_be_sure():
-    found = lived(TrialOrder(tests=(A,)), (A,), Options(), lambda *_: "passed")
+    found = lived(RetestOptions(tests=(A,)), (A,), Options(), lambda *_: "passed")
     assert kinds(found) == [("rerun", SURE)]
 
 
 def test_a_subject_that_broke_it_is_proved_there_and_back():
-    def tell(ask: TrialAsk, key: str, time: int) -> str:
-        return "passed" if ask.kind is TrialKind.BASELINE else "failed"
+    def tell(ask: RetestPlan, key: str, time: int) -> str:
+        return "passed" if ask.kind is RetestKind.BASELINE else "failed"
 
     found = lived(DIAGNOSE, (A,), BOTH, tell)
     assert kinds(found) == [("rerun", SURE), ("baseline", SURE), ("rerun", BACK)]
 
 
 def test_what_the_baseline_does_not_cure_is_tried_with_the_last_green_packages():
-    def tell(ask: TrialAsk, key: str, time: int) -> str:
-        return "passed" if ask.kind is TrialKind.LAST_GREEN else "failed"
+    def tell(ask: RetestPlan, key: str, time: int) -> str:
+        return "passed" if ask.kind is RetestKind.LAST_GREEN else "failed"
 
     found = lived(DIAGNOSE, (A,), BOTH, tell)
     wanted = [("rerun", SURE), ("baseline", SURE), ("last_green", SURE), ("rerun", BACK)]
@@ -109,8 +109,8 @@ def test_what_the_baseline_does_not_cure_is_tried_with_the_last_green_packages()
 
 
 def test_each_test_goes_its_own_way():
-    def tell(ask: TrialAsk, key: str, time: int) -> str:
-        cured = {A: TrialKind.BASELINE, B: TrialKind.LAST_GREEN}[key]
+    def tell(ask: RetestPlan, key: str, time: int) -> str:
+        cured = {A: RetestKind.BASELINE, B: RetestKind.LAST_GREEN}[key]
         return "passed" if ask.kind is cured else "failed"
 
     found = lived(DIAGNOSE, (A, B), BOTH, tell)
@@ -137,24 +137,24 @@ def test_a_flaky_one_ends_the_search():
 
 
 def test_one_that_is_torn_with_the_baseline_is_looked_at_longer():
-    def tell(ask: TrialAsk, key: str, time: int) -> str:
-        return ("failed", "passed")[time % 2] if ask.kind is TrialKind.BASELINE else "failed"
+    def tell(ask: RetestPlan, key: str, time: int) -> str:
+        return ("failed", "passed")[time % 2] if ask.kind is RetestKind.BASELINE else "failed"
 
     found = lived(DIAGNOSE, (A,), BOTH, tell)
     assert kinds(found) == [("rerun", SURE), ("baseline", SURE), ("rerun", SURE)]
 
 
 def test_a_change_that_could_not_be_made_is_passed_over():
-    first = sitting(
-        TrialAsk(kind=TrialKind.RERUN, tests=by_job([A]), times=4), 1, ({A: "failed"},) * 4
+    first = retest_session(
+        RetestPlan(kind=RetestKind.RERUN, tests=by_job([A]), times=4), 1, ({A: "failed"},) * 4
     )
-    refused = sitting(TrialAsk(kind=TrialKind.BASELINE, tests=by_job([A]), times=4), 2)
-    ask = next_trial(DIAGNOSE, (A,), (first, refused), BOTH)
+    refused = retest_session(RetestPlan(kind=RetestKind.BASELINE, tests=by_job([A]), times=4), 2)
+    ask = next_retest(DIAGNOSE, (A,), (first, refused), BOTH)
     assert ask is not None
-    assert ask.kind is TrialKind.LAST_GREEN
+    assert ask.kind is RetestKind.LAST_GREEN
 
 
-def test_names_of_jobs_in_a_sitting():
+def test_names_of_jobs_in_a_session():
     assert job_of_session(job_in_session("a~b", 3)) == ("a~b", 3)
     assert job_of_session("plain") == ("plain", 0)
     assert split_key("job::") == ("job", "")

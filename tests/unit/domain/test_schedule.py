@@ -84,7 +84,7 @@ def test_a_sensible_one_has_no_fault() -> None:
 def test_states_have_an_order_and_keys_are_exact() -> None:
     firing = Firing(schedule="n", due_at=NOW, claimed_at=NOW, state=FiringState.LAUNCHED)
     assert firing.has_reached(FiringState.RESOLVED)
-    assert not firing.has_reached(FiringState.JUDGED)
+    assert not firing.has_reached(FiringState.EVALUATED)
     assert firing.key == "schedule:n:2026-10-24T09:00:00Z"
 
 

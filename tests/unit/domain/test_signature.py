@@ -198,7 +198,7 @@ def test_failures_are_gathered_the_largest_cluster_first():
     made = failure_groups(
         [*two, *ten], {ten[0].signature.id: (datetime(2025, 1, 1, tzinfo=UTC), AT)}
     )
-    assert [cluster.count for cluster in made] == [10, 1, 1]
+    assert [group.count for group in made] == [10, 1, 1]
     assert made[0].tests == tuple(sorted(A10G_TESTS))
     assert (made[0].first_seen, made[0].last_seen) == (datetime(2025, 1, 1, tzinfo=UTC), AT)
     assert made == failure_groups([*ten, *two], {ten[0].signature.id: (made[0].first_seen, AT)})

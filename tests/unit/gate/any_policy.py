@@ -104,7 +104,7 @@ def exceptions(draw: st.DrawFn) -> GateException:
 def platform_rules(draw: st.DrawFn, name: str, level: str) -> PlatformRule:
     substitute = Substitute(platform=draw(st.sampled_from(PLATFORMS)), jobs=("moe",))
     unavailable = Unavailable(
-        verdict=draw(st.sampled_from(["fail", "inconclusive", "exception", "informing"])),
+        verdict=draw(st.sampled_from(["fail", "inconclusive", "exception", "advisory"])),
         exception=draw(st.sampled_from(["", "", "EXC-1"])),
         substitute=substitute if draw(seldom) else None,
     )
@@ -122,11 +122,11 @@ def job_rules(draw: st.DrawFn) -> JobRule:
     return JobRule(
         id=draw(st.sampled_from(["*", "f*", *JOBS])),
         on=draw(st.one_of(st.just("all"), some_names)),
-        require=draw(st.sampled_from(["all_pass", "all_pass", "recorded_pass"])),
+        require=draw(st.sampled_from(["all_pass", "all_pass", "pass_if_run"])),
         degraded=draw(st.sampled_from(["forbid", "inform"])),
         nothing_passed=draw(st.sampled_from(["inconclusive", "inconclusive", "accepted"])),
         test_set=draw(st.sampled_from(["same", "same", "may_differ"])),
-        level=draw(st.sampled_from(["blocking", "blocking", "informing"])),
+        level=draw(st.sampled_from(["blocking", "blocking", "advisory"])),
     )
 
 
@@ -138,8 +138,8 @@ skip_rules = st.builds(
     SkipRule,
     allow_reasons=st.sampled_from([(), ("needs *",), ("*",)]),
     max=st.sampled_from([None, 0, 3]),
-    on_other=st.sampled_from(["fail", "inconclusive", "informing", "counted"]),
-    on_regression=st.sampled_from(["fail", "inconclusive", "informing"]),
+    on_other=st.sampled_from(["fail", "inconclusive", "advisory", "counted"]),
+    on_regression=st.sampled_from(["fail", "inconclusive", "advisory"]),
 )
 performance_rules = st.builds(
     PerformanceRule,
@@ -162,7 +162,7 @@ flaky_rules = st.builds(
 evidence_rules = st.builds(
     EvidenceRule,
     max_age=st.just("36h"),
-    attestation=st.sampled_from(["required", "unattested_allowed"]),
+    attestation=st.sampled_from(["required", "optional"]),
     reuse=st.sampled_from(["allowed", "refused"]),
     payload_level=st.sampled_from(["untrusted", "untrusted", "reviewed", "trusted"]),
     own_environment=st.sampled_from(["allowed", "refused"]),
@@ -185,7 +185,7 @@ approval_rules = st.builds(
 @st.composite
 def policies(draw: st.DrawFn) -> GatePolicy:
     platforms = draw(st.lists(st.sampled_from(PLATFORMS), unique=True, min_size=1))
-    levels = ["blocking", *(draw(st.sampled_from(["blocking", "informing"])) for _ in platforms)]
+    levels = ["blocking", *(draw(st.sampled_from(["blocking", "advisory"])) for _ in platforms)]
     spec = {
         "jobs": tuple(draw(st.lists(job_rules(), max_size=3))),
         "subject": SubjectRule(
@@ -202,7 +202,7 @@ def policies(draw: st.DrawFn) -> GatePolicy:
                 st.builds(
                     CostRule,
                     max_usd=st.just(Decimal(1)),
-                    on_exceed=st.sampled_from(["fail", "inconclusive", "informing"]),
+                    on_exceed=st.sampled_from(["fail", "inconclusive", "advisory"]),
                 )
             )
         ),

@@ -95,9 +95,9 @@ def test_a_removed_test_is_no_pass_unless_the_policy_gives_it_up(changes, given_
 
 def test_it_is_waived_for_a_job_and_does_not_reach_a_job_that_only_informs():
     assert rule_fault(RULE, policy()) == ""
-    informing = policy(jobs=(JobRule(id="moe", level="informing"), JobRule(id="*")))
+    advisory = policy(jobs=(JobRule(id="moe", level="advisory"), JobRule(id="*")))
     evidence = snapshot(cell("gcp-l4", job("fp8"), job(changes=LOST)))
-    assert judge(informing, evidence).decision is PASS
+    assert judge(advisory, evidence).decision is PASS
     told = result(judge(policy(), evidence), RULE).inputs
     assert (told["removed_tests"], told["added_tests"]) == (["t.py::b"], ["t.py::x"])
 
@@ -105,7 +105,7 @@ def test_it_is_waived_for_a_job_and_does_not_reach_a_job_that_only_informs():
 def test_evidence_from_elsewhere_may_count_tests_without_naming_them():
     nameless = job(changes=TestChanges(runs=("run-0",), unknown=True))
     told = snapshot(cell("gcp-l4", nameless, ingested=True, attested=False))
-    allowed = EvidenceRule(attestation="unattested_allowed")
+    allowed = EvidenceRule(attestation="optional")
     assert judge(policy(evidence=allowed), told).decision is PASS
 
 
@@ -114,8 +114,8 @@ def test_evidence_from_elsewhere_may_count_tests_without_naming_them():
     [
         ({}, OPEN, [RULE]),
         ({"evidence": EvidenceRule(manifest=ManifestRule(removed_tests=("t.py::*",)))}, PASS, []),
-        ({"jobs": (JobRule(id="*", require="recorded_pass"),)}, PASS, []),
-        ({"jobs": (JobRule(id="moe", level="informing"), JobRule(id="*"))}, PASS, []),
+        ({"jobs": (JobRule(id="*", require="pass_if_run"),)}, PASS, []),
+        ({"jobs": (JobRule(id="moe", level="advisory"), JobRule(id="*"))}, PASS, []),
         ({"jobs": ()}, OPEN, [RULE]),
     ],
 )

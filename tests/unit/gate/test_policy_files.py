@@ -9,7 +9,7 @@ import pytest
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.yaml_nodes import read_yaml
 from orchestrator.domain.gate.gate_documents import policy_digest
-from orchestrator.domain.gate.policy import trial_order
+from orchestrator.domain.gate.policy import retest_options
 from orchestrator.domain.gate.rules.hardware import expected
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.problems import InvalidDocumentError
@@ -23,7 +23,7 @@ kind: ReleaseGate
 metadata: {name: release, product: torchbridge, owner: team}
 spec:
 """
-PLATFORMS = "  platforms: [{id: gcp-l4}, {id: aws-a10g, level: informing}]\n"
+PLATFORMS = "  platforms: [{id: gcp-l4}, {id: aws-a10g, level: advisory}]\n"
 
 
 def refused(*lines: str, platforms: str = PLATFORMS) -> str:
@@ -66,8 +66,8 @@ def test_a_ready_made_policy_is_for_its_matrix(path: Path):
         (['jobs: [{id: "a b"}]'], "'a b' fits no job"),
         (["evidence: {max_age: 36 hours}"], "'36 hours' is no duration: write 90m, 36h, 7d or 2w"),
         (["evidence: {max_age: 0h}"], "spec.evidence.max_age: must be more than 0"),
-        (["evidence: {attestation: allowed}"], "'allowed' is unknown; did you mean 'unattested_"),
-        (["evidence: {manifest: {on_missing: informing}}"], "'informing' is unknown"),
+        (["evidence: {attestation: allowed}"], "'allowed' is unknown; valid: optional, required"),
+        (["evidence: {manifest: {on_missing: advisory}}"], "'advisory' is unknown"),
         (["evidence: {manifest: {min_tests_vs_baseline: 1.5}}"], "more than 0 and at most 1"),
         (["skips: {max: -1}"], "spec.skips.max: must be at least 0"),
         (["flaky: {max: 2}"], "has no use without `rerun_success: flaky`"),
@@ -173,7 +173,7 @@ def test_nobody_approves_alone_what_they_asked_for(who: str):
 
 
 def test_a_gate_needs_a_blocking_platform():
-    said = refused(platforms="  platforms: [{id: a, level: informing}]\n")
+    said = refused(platforms="  platforms: [{id: a, level: advisory}]\n")
     assert "at least one platform must be blocking" in said
     assert "at least one platform must be blocking" in refused(platforms="  platforms: []\n")
 
@@ -196,7 +196,7 @@ def test_layout_and_comments_are_no_new_version():
     documents = FileDocuments()
     one = documents.read_policy(HEAD + PLATFORMS, "a.yaml")
     other = documents.read_policy(
-        "# why\n" + HEAD + "  platforms:\n    - id: gcp-l4\n    - {level: informing, id: aws-a10g}",
+        "# why\n" + HEAD + "  platforms:\n    - id: gcp-l4\n    - {level: advisory, id: aws-a10g}",
         "b.yaml",
     )
     stricter = documents.read_policy(HEAD + PLATFORMS + "  new_failures: {}\n", "c.yaml")
@@ -210,7 +210,7 @@ def test_json_is_read_as_well():
         "apiVersion": "seatrial/v1",
         "kind": "ReleaseGate",
         "metadata": {"name": "release", "product": "torchbridge", "owner": "team"},
-        "spec": {"platforms": [{"id": "gcp-l4"}, {"id": "aws-a10g", "level": "informing"}]},
+        "spec": {"platforms": [{"id": "gcp-l4"}, {"id": "aws-a10g", "level": "advisory"}]},
     }
     assert documents.read_policy(sent, "body") == documents.read_policy(text, "file")
 
@@ -232,5 +232,5 @@ def test_the_schema_knows_every_key_that_the_examples_use():
 
 def test_a_policy_says_what_is_tried_with_failing_tests():
     text = HEAD + PLATFORMS + "  flaky: {reruns: 3}\n  diagnosis: {max_tests: 7}\n"
-    order = trial_order(FileDocuments().read_policy(text, "gate.yaml"))
+    order = retest_options(FileDocuments().read_policy(text, "gate.yaml"))
     assert (order.reruns, order.diagnose, order.max_tests, order.max_minutes) == (3, True, 7, 15.0)

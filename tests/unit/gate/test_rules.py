@@ -54,7 +54,7 @@ ANOTHER = PerformanceRule(budgets=(Budget(match="other/time", max_regression="3%
 RERUN = (replace(RED, run="run-1"), cell(run="run-2"))
 IMAGE = cell(id="gcp-l4.image")
 NIGHTLY = replace(RED, id="gcp-l4.nightly", environment="nightly")
-LOCAL = policy("gcp-l4", PlatformRule(id="local", level="informing"))
+LOCAL = policy("gcp-l4", PlatformRule(id="local", level="advisory"))
 A10G = policy(PlatformRule(id="gcp-l4", instance="g2-standard-4"))
 
 
@@ -93,9 +93,9 @@ RULES = [
     (policy(), lost(Outcome.CANCELLED), OPEN, "", ""),
     (policy(jobs=(MOE, FP8)), snapshot(cell()), OPEN, "job/fp8@gcp-l4",
      "There is no evidence of fp8 on gcp-l4."),
-    (policy(jobs=(MOE, replace(FP8, require="recorded_pass"))), snapshot(cell()), PASS, "", ""),
+    (policy(jobs=(MOE, replace(FP8, require="pass_if_run"))), snapshot(cell()), PASS, "", ""),
     (policy(jobs=(MOE,)), snapshot(cell("gcp-l4", job(), X)), FAIL, "", ""),
-    (policy(jobs=(JobRule(id="x", level="informing"), JobRule(id="*"))),
+    (policy(jobs=(JobRule(id="x", level="advisory"), JobRule(id="*"))),
      snapshot(cell("gcp-l4", job(), X)), PASS, "job/x@gcp-l4", "x on gcp-l4 ended failed"),
     (policy(), snapshot(*RERUN, runs=("run-1", "run-2")), PASS, "", ""),
     (policy(), snapshot(*RERUN, runs=("run-2", "run-1")), FAIL, "", ""),
@@ -128,7 +128,7 @@ RULES = [
     (policy(), snapshot(cell(outcome=Outcome.FAILED, reason="tests")), FAIL, "platform/gcp-l4",
      "none of its jobs says so"),
     (*absent("fail"), FAIL, *GONE), (*absent("exception"), FAIL, *GONE),
-    (*absent("inconclusive"), OPEN, *GONE), (*absent("informing"), PASS, *GONE),
+    (*absent("inconclusive"), OPEN, *GONE), (*absent("advisory"), PASS, *GONE),
     (policy(), snapshot(cell("gcp-l4", SHORT)), FAIL, MISSING,
      "2 tests never reported: 2 of moe"),
     (policy(evidence=EvidenceRule(manifest=ManifestRule(on_missing="inconclusive"))),
@@ -138,7 +138,7 @@ RULES = [
     (NINE_TENTHS, snapshot(cell(baseline_collected=6)), FAIL, MISSING,
      "5 tests were collected, of at least 6 (last green run: 6)"),
     (*dear("fail"), FAIL, *COST), (*dear("inconclusive"), OPEN, *COST),
-    (*dear("informing"), PASS, *COST),
+    (*dear("advisory"), PASS, *COST),
     (policy(), snapshot(IMAGE, NIGHTLY), FAIL, "job/moe@gcp-l4.image", "passed 5 tests"),
     (policy(), snapshot(IMAGE, NIGHTLY), FAIL, "job/moe@gcp-l4.nightly", "ended failed"),
     (policy(performance=ANOTHER), snapshot(cell()), OPEN, "performance/other/time",
@@ -178,7 +178,7 @@ def test_a_verdict_sums_up_its_rules() -> None:
 def test_ingested_evidence_where_the_policy_says_so():
     rules = policy(
         PlatformRule(id="gcp-l4", instance="g2-standard-4"),
-        evidence=EvidenceRule(attestation="unattested_allowed"),
+        evidence=EvidenceRule(attestation="optional"),
         subject=SubjectRule(require=("wheel_sha256",)),
     )
     told = {"name": "torchbridge", "version": "0.4.6"}
@@ -245,10 +245,10 @@ def pairs(slower: float = 1.0, noise: float = 0.0, number: int = 12) -> Pairs:
         ((pairs(1.1),), "inconclusive", FAIL),
         ((pairs(1.0, noise=0.5),), "inconclusive", OPEN),
         ((pairs(1.0, noise=0.5),), "fail", FAIL),
-        ((pairs(1.0, noise=0.5),), "informing", PASS),
+        ((pairs(1.0, noise=0.5),), "advisory", PASS),
         ((pairs(number=5),), "inconclusive", OPEN),
         ((), "inconclusive", OPEN),
-        ((), "informing", PASS),
+        ((), "advisory", PASS),
     ],
 )
 def test_performance(measured: tuple[Pairs, ...], word: str, decision: Decision):

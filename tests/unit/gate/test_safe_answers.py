@@ -108,7 +108,7 @@ def test_a_tolerated_failure_beside_nothing_but_skips_is_no_pass():
         (None, FAIL),
         (SkipRule(), FAIL),
         (SkipRule(on_regression="inconclusive"), OPEN),
-        (SkipRule(on_regression="informing"), PASS),
+        (SkipRule(on_regression="advisory"), PASS),
         (SkipRule(allow_reasons=("flaky *",)), PASS),
         (SkipRule(allow_reasons=("slow",)), FAIL),
     ],
@@ -135,7 +135,7 @@ def test_a_skip_of_a_test_that_ran_on_the_baseline(rule: SkipRule | None, decisi
         (SkipRule(max=3), PASS),
         (SkipRule(max=2), FAIL),
         (SkipRule(allow_reasons=("slow",), max=2), FAIL),
-        (SkipRule(max=2, on_other="informing"), PASS),
+        (SkipRule(max=2, on_other="advisory"), PASS),
     ],
 )
 def test_every_skip_is_named_or_counted(rule: SkipRule | None, decision: Decision):
@@ -174,13 +174,13 @@ def test_two_platforms_were_tested_with_the_same(mine, other, may_differ, decisi
 
 
 def test_what_only_informs_may_be_of_another_wheel():
-    rules = policy("gcp-l4", PlatformRule(id="aws-a10g", level="informing"))
+    rules = policy("gcp-l4", PlatformRule(id="aws-a10g", level="advisory"))
     cells = [cell(subject=NAMED | WHEEL), cell("aws-a10g", subject=NAMED)]
     assert judge(rules, snapshot(*cells)).decision is PASS
 
 
 def test_evidence_from_elsewhere_has_no_digest():
-    rules = policy("gcp-l4", "aws-a10g", evidence=EvidenceRule(attestation="unattested_allowed"))
+    rules = policy("gcp-l4", "aws-a10g", evidence=EvidenceRule(attestation="optional"))
     told = cell("aws-a10g", subject=NAMED, ingested=True, attested=False)
     assert judge(rules, snapshot(cell(subject=NAMED | WHEEL), told)).decision is PASS
 
@@ -225,14 +225,14 @@ def test_it_names_the_tests_that_are_lacking_and_can_be_let_go():
     )
     for rules in (
         policy("gcp-l4", "aws-a10g", jobs=(JobRule(id="*", test_set="may_differ"),)),
-        policy("gcp-l4", PlatformRule(id="aws-a10g", level="informing")),
+        policy("gcp-l4", PlatformRule(id="aws-a10g", level="advisory")),
     ):
         assert judge(rules, snapshot(*cells)).decision is PASS
 
 
 def test_evidence_from_elsewhere_may_count_tests_without_naming_them():
     told = cell("aws-a10g", collecting(""), ingested=True, attested=False)
-    allowed = EvidenceRule(attestation="unattested_allowed")
+    allowed = EvidenceRule(attestation="optional")
     rules = policy("gcp-l4", "aws-a10g", evidence=allowed)
     assert judge(rules, snapshot(cell(), told)).decision is PASS
     named = cell("aws-a10g", collecting("bb", "t.py::b"), ingested=True, attested=False)
@@ -388,8 +388,8 @@ def test_what_passes_with_another_payload_alone_needs_a_persons_yes(approvals, d
     [
         ((), OPEN),
         ((JobRule(id="*"),), OPEN),
-        ((JobRule(id="*", require="recorded_pass"),), PASS),
-        ((JobRule(id="demo", level="informing"),), PASS),
+        ((JobRule(id="*", require="pass_if_run"),), PASS),
+        ((JobRule(id="demo", level="advisory"),), PASS),
     ],
 )
 def test_a_job_that_failed_of_this_subject_may_not_be_left_out(rules, decision):
@@ -458,7 +458,7 @@ def test_what_one_person_excused(more, issues, decision):
         ({"flaky": FlakyRule(rerun_success="flaky", max=1)}, WITH),
         ({"flaky": FlakyRule(rerun_success="flaky", max=0)}, FAIL),
         ({"known_issues": (issue(),)}, WITH),
-        ({"jobs": (JobRule(id="moe", level="informing"), JobRule(id="*"))}, PASS),
+        ({"jobs": (JobRule(id="moe", level="advisory"), JobRule(id="*"))}, PASS),
     ],
 )
 def test_a_failure_that_passed_in_a_later_run_is_flaky(more, decision):

@@ -174,7 +174,7 @@ def test_it_says_how_a_job_ended_beside_its_tests_and_a_known_issue_may_be_about
 
 def test_new_failures():
     rules = policy(
-        jobs=(JobRule(id="moe", level="informing"), JobRule(id="ok")),
+        jobs=(JobRule(id="moe", level="advisory"), JobRule(id="ok")),
         new_failures=NewFailureRule(max=0),
     )
     known = cell("gcp-l4", job("ok"), job("moe", failed(is_new=False)))
@@ -246,7 +246,7 @@ def test_a_command_that_was_diagnosed_is_blamed_by_its_job():
 
 def test_an_informing_failure_takes_nothing_from_a_blocking_one():
     rules = policy(
-        jobs=(JobRule(id="a", level="informing"), JobRule(id="*")),
+        jobs=(JobRule(id="a", level="advisory"), JobRule(id="*")),
         known_issues=(issue(max_failures=1),),
     )
     evidence = snapshot(cell("gcp-l4", job("a", failed()), job("moe", failed())))
@@ -265,7 +265,7 @@ def test_what_is_surplus_does_not_depend_on_the_order_of_evidence():
 def test_a_gap_in_a_job_that_only_informs_leaves_new_failures_open():
     gap = job("moe", counts=Counts(passed=5, missing=1), outcome=Outcome.FAILED, reason="missing")
     rules = policy(
-        jobs=(JobRule(id="moe", level="informing"), JobRule(id="ok")),
+        jobs=(JobRule(id="moe", level="advisory"), JobRule(id="ok")),
         new_failures=NewFailureRule(max=0),
     )
     verdict = judge(rules, snapshot(cell("gcp-l4", job("ok"), gap), last_green="run-0"))

@@ -184,7 +184,7 @@ def test_a_github_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "reception", "retry_after_s"),
+    ("status", "headers", "result", "retry_after_s"),
     [
         (200, {}, "taken", None), (204, {}, "taken", None), (410, {}, "gone", None),
         (301, {"location": "http://169.254.169.254/"}, "failed", None),
@@ -200,12 +200,12 @@ def test_a_github_of_ones_own() -> None:
     ],
 )  # fmt: skip
 def test_answers(
-    status: int, headers: dict[str, str], reception: str, retry_after_s: float | None
+    status: int, headers: dict[str, str], result: str, retry_after_s: float | None
 ) -> None:
     answer = Answer(status, headers, b"<b>no\x1b[2J\nmore</b>")
     receipt = delivery_answer(answer, now=NOW, refused=frozenset({422}))
-    assert receipt.reception == DeliveryResult(reception)
+    assert receipt.result == DeliveryResult(result)
     assert receipt.retry_after_s == retry_after_s
-    assert "\n" not in receipt.said
-    assert "\x1b" not in receipt.said
-    assert receipt.said.startswith(f"HTTP {status}")
+    assert "\n" not in receipt.response_excerpt
+    assert "\x1b" not in receipt.response_excerpt
+    assert receipt.response_excerpt.startswith(f"HTTP {status}")

@@ -29,8 +29,8 @@ LABELS = {
     "other": "x",
 }
 PARENT = "projects/p/locations/us-west4-a"
-ORDERED, BOOTING = MachineState.ORDERED, MachineState.BOOTING
-READY, STOPPING, GONE = MachineState.READY, MachineState.STOPPING, MachineState.GONE
+REQUESTED, BOOTING = MachineState.REQUESTED, MachineState.BOOTING
+READY, STOPPING, GONE = MachineState.READY, MachineState.STOPPING, MachineState.TERMINATED
 
 
 def node(state: State = State.READY, *, public: bool = True, spot: bool = False) -> tpu_v2.Node:
@@ -82,8 +82,9 @@ def look(
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (Queue.STATE_UNSPECIFIED, ORDERED), (Queue.CREATING, ORDERED), (Queue.ACCEPTED, ORDERED),
-        (Queue.WAITING_FOR_RESOURCES, ORDERED), (Queue.PROVISIONING, ORDERED),
+        (Queue.STATE_UNSPECIFIED, REQUESTED), (Queue.CREATING, REQUESTED),
+        (Queue.ACCEPTED, REQUESTED),
+        (Queue.WAITING_FOR_RESOURCES, REQUESTED), (Queue.PROVISIONING, REQUESTED),
         (Queue.ACTIVE, BOOTING), (Queue.FAILED, STOPPING), (Queue.SUSPENDING, STOPPING),
         (Queue.SUSPENDED, STOPPING), (Queue.DELETING, STOPPING),
     ],
@@ -127,7 +128,7 @@ def test_who_suspended_it(state: Queue, spot: bool, by: By, ended: str) -> None:
 @pytest.mark.parametrize(
     ("state", "expected", "ended"),
     [
-        (State.STATE_UNSPECIFIED, BOOTING, ""), (State.CREATING, ORDERED, ""),
+        (State.STATE_UNSPECIFIED, BOOTING, ""), (State.CREATING, REQUESTED, ""),
         (State.READY, READY, ""), (State.RESTARTING, BOOTING, ""), (State.REIMAGING, BOOTING, ""),
         (State.DELETING, STOPPING, ""), (State.REPAIRING, BOOTING, ""),
         (State.STOPPED, STOPPING, "failed"), (State.STOPPING, STOPPING, "failed"),
@@ -173,12 +174,12 @@ def test_gone_is_only_what_is_nowhere() -> None:
 
 def test_it_is_ready_with_an_address_and_a_host_key() -> None:
     machine = look(queued(Queue.ACTIVE), node(), key=KEY)
-    assert machine.reach == SshAddress("198.51.100.7", "ubuntu", 22, f"ssh-ed25519 {KEY}")
+    assert machine.endpoint == SshAddress("198.51.100.7", "ubuntu", 22, f"ssh-ed25519 {KEY}")
 
 
 def test_without_a_host_key_it_still_boots() -> None:
     machine = look(queued(Queue.ACTIVE), node())
-    assert (machine.state, machine.reach) == (BOOTING, None)
+    assert (machine.state, machine.endpoint) == (BOOTING, None)
     assert "host key" in machine.detail
 
 
@@ -189,15 +190,15 @@ def test_what_the_guest_publishes_is_not_trusted(key: str) -> None:
 
 def test_a_private_machine_is_reached_at_its_private_address() -> None:
     machine = look(None, node(public=False), key=KEY)
-    assert isinstance(machine.reach, SshAddress)
-    assert machine.reach.address == "10.0.0.2"
+    assert isinstance(machine.endpoint, SshAddress)
+    assert machine.endpoint.address == "10.0.0.2"
 
 
 def test_a_public_machine_without_its_public_address_is_not_ready() -> None:
     there = node()
     there.network_endpoints[0].access_config.external_ip = ""
     machine = look(None, there, key=KEY)
-    assert (machine.state, machine.reach) == (BOOTING, None)
+    assert (machine.state, machine.endpoint) == (BOOTING, None)
     assert "address" in machine.detail
     there.network_endpoints = []
     assert address_of(ListedTpu(Handle("z", NODES, "x"), None, there, KEY)) is None

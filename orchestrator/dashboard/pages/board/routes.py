@@ -92,18 +92,18 @@ def show_board(asked: AskedDep, matrix: str = "", before: str = "") -> Response:
     """A page of versions, and how the pass rates went."""
     known = products(asked)
     product = of_products(asked, known)
-    standings = [one for one in gate_statuses(asked.context) if one.stored.product == product]
+    statuses = [one for one in gate_statuses(asked.context) if one.stored.product == product]
     wanted = BoardFilter(
         product=product,
         matrix=matrix,
         limit=PAGE_SIZE,
         before=before or None,
-        believed=_believed(standings),
+        believed=_believed(statuses),
     )
     board = _board(asked, wanted)
     days = _days(asked)
     trends = _trends(asked, product, matrix, days)
-    sentences = [gate_sentence(asked, one) for one in standings]
+    sentences = [gate_sentence(asked, one) for one in statuses]
     facts = {
         "product": product,
         "products": known,
@@ -149,15 +149,15 @@ def _board(asked: Asked, wanted: BoardFilter) -> Board:
 def show_badge(asked: AskedDep, request: Request, gate: str) -> Response:
     """A gate's newest decision as a picture."""
     stored = find_policy(asked.context, gate)
-    found = asked.context.stores.gates.standings(gate=stored.gate)
+    found = asked.context.stores.gates.lineage_heads(gate=stored.gate)
     newest = max((one.newest for one in found), key=lambda one: one.created_at, default=None)
     drawn = pages_of(request).show("badge.svg.j2", badge_words(stored.gate, newest))
     return Response(drawn, media_type="image/svg+xml")
 
 
-def _believed(standings: Sequence[GateStatus]) -> timedelta | None:
+def _believed(statuses: Sequence[GateStatus]) -> timedelta | None:
     """As old as every gate of the product lets evidence be."""
-    ages = (duration(one.policy.spec.evidence.max_age) for one in standings)
+    ages = (duration(one.policy.spec.evidence.max_age) for one in statuses)
     return min(ages, default=None)
 
 

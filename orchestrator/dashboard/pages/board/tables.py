@@ -39,7 +39,7 @@ Figure = tuple[Term, int]
 """What is counted, and how many there are."""
 _SHOWN = ("failed", "error", "missing", "not_run", "skipped", "xpassed")
 _WHY_STALE = {
-    Staleness.LEFT_BEHIND: "a newer run has nothing from here",
+    Staleness.SUPERSEDED: "a newer run has nothing from here",
     Staleness.TOO_OLD: "older than the gates believe",
 }
 
@@ -273,7 +273,7 @@ def _square(asked: Asked, board: Board, row: BoardRow, square: BoardCell) -> Cel
     if cell is None and row.live is not None:
         return Evidence(word="queued", href=urls.run_url(row.live.run), note="a run goes on")
     if cell is None:
-        is_late = square.absence is Absence.NOT_YET
+        is_late = square.absence is Absence.PENDING
         return _NOTHING if is_late else Evidence(word="missing", note="no run has it")
     notes = (
         "" if cell.reason == _TESTS else cell.reason.replace("_", " "),
@@ -414,15 +414,15 @@ class GateSentence:
         return f"{self.gate}: {said_so} {self.about}{why}".rstrip()
 
 
-def gate_sentence(asked: Asked, standing: GateStatus) -> GateSentence:
+def gate_sentence(asked: Asked, status: GateStatus) -> GateSentence:
     """The newest verdict of the gate, whichever its line."""
-    gate = standing.stored.gate
+    gate = status.stored.gate
     waits = [
         text
-        for wait, text in zip(standing.waits, wait_texts(standing), strict=True)
+        for wait, text in zip(status.waits, wait_texts(status), strict=True)
         if wait.lack in _SERIOUS
     ]
-    if not standing.lines:
+    if not status.lines:
         return GateSentence(
             gate=gate,
             word="",
@@ -433,7 +433,7 @@ def gate_sentence(asked: Asked, standing: GateStatus) -> GateSentence:
             more=0,
             waits=waits,
         )
-    newest = standing.lines[0].standing.newest
+    newest = status.lines[0].head.newest
     reasons = _reasons(newest)
     version = newest.subject.get("version", "")
     of = f"for {version}, " if version else ""

@@ -268,16 +268,16 @@ def gate_page(asked: Asked, gate: str, refused: Refused | None = None) -> Respon
 
     Raises GateMissingError, PageMissingError.
     """
-    standing = gate_status(asked.context, gate)
-    line = _line(asked, standing)
-    newest = _newest(asked, standing, line)
+    status = gate_status(asked.context, gate)
+    line = _line(asked, status)
+    newest = _newest(asked, status, line)
     rules = sorted(newest.verdict.rules, key=severity) if newest else []
     open_ = [rule for rule in rules if rule.outcome is not RuleOutcome.OK]
     kept = [rule for rule in rules if rule.outcome is RuleOutcome.OK]
-    policy = policy_facts(asked, standing.stored)
+    policy = policy_facts(asked, status.stored)
     parts = {
         **_rule_tables(open_, kept),
-        "verdicts": _history(asked, standing, line),
+        "verdicts": _history(asked, status, line),
         "waivers": waiver_table(asked, gate),
         "approvals": approval_table(asked, gate, newest),
         "versions": policy.versions,
@@ -288,54 +288,52 @@ def gate_page(asked: Asked, gate: str, refused: Refused | None = None) -> Respon
             title=gate,
             tables=tuple(parts.values()),
             facts={
-                "gate": standing.stored,
+                "gate": status.stored,
                 "parts": parts,
                 "policy": policy,
-                **_decision(asked, standing, line, newest),
+                **_decision(asked, status, line, newest),
                 "rules_total": len(rules),
                 "rules_ok": len(kept),
                 "rules_hidden": len(rules) - len(open_[:RULES_SHOWN]) - len(kept[:RULES_SHOWN]),
                 "summary": _summary(newest),
-                **_form(asked, standing, newest, rules, refused),
+                **_form(asked, status, newest, rules, refused),
             },
-            data={"gate": gate, "policy": _told_policy(standing)},
+            data={"gate": gate, "policy": _told_policy(status)},
             section=urls.GATES,
         ),
         status=422 if refused else 200,
     )
 
 
-def _line(asked: Asked, standing: GateStatus) -> VerdictLineage | None:
+def _line(asked: Asked, status: GateStatus) -> VerdictLineage | None:
     wanted = asked.query.get("lineage", "")
-    names = {one.standing.newest.lineage: one for one in standing.lines}
-    return names.get(wanted) or next(iter(standing.lines), None)
+    names = {one.head.newest.lineage: one for one in status.lines}
+    return names.get(wanted) or next(iter(status.lines), None)
 
 
-def _newest(
-    asked: Asked, standing: GateStatus, line: VerdictLineage | None
-) -> StoredVerdict | None:
-    return asked.context.stores.gates.verdict(line.standing.newest.id) if line else None
+def _newest(asked: Asked, status: GateStatus, line: VerdictLineage | None) -> StoredVerdict | None:
+    return asked.context.stores.gates.verdict(line.head.newest.id) if line else None
 
 
 def _decision(
-    asked: Asked, standing: GateStatus, line: VerdictLineage | None, newest: StoredVerdict | None
+    asked: Asked, status: GateStatus, line: VerdictLineage | None, newest: StoredVerdict | None
 ) -> Mapping[str, object]:
-    waits = wait_texts(standing)
-    badge = urls.badge_url(standing.stored.gate)
+    waits = wait_texts(status)
+    badge = urls.badge_url(status.stored.gate)
     public = asked.context.gate.public_url
     return {
-        "owner": standing.policy.metadata.owner,
+        "owner": status.policy.metadata.owner,
         "line": line,
-        "lines": [one.standing.newest.lineage for one in standing.lines],
+        "lines": [one.head.newest.lineage for one in status.lines],
         "newest": newest,
-        "since": Moment(line.standing.since if line else None),
+        "since": Moment(line.head.since if line else None),
         "age": Moment(newest.verdict.at if newest else None, asked.now),
         "waits": waits[:WAITS_SHOWN],
         "waits_more": max(len(waits) - WAITS_SHOWN, 0),
-        "schedules": [(one.schedule.name, Moment(one.next_at)) for one in standing.schedules[:10]],
+        "schedules": [(one.schedule.name, Moment(one.next_at)) for one in status.schedules[:10]],
         "badge": badge,
-        "badge_markdown": f"![{standing.stored.gate}]({public}{badge})",
-        "command": f"seatrial gate check {standing.stored.gate}",
+        "badge_markdown": f"![{status.stored.gate}]({public}{badge})",
+        "command": f"seatrial gate check {status.stored.gate}",
         "key": asked.context.new_id(),
     }
 
@@ -356,7 +354,7 @@ def _summary(newest: StoredVerdict | None) -> str:
 
 def _form(
     asked: Asked,
-    standing: GateStatus,
+    status: GateStatus,
     newest: StoredVerdict | None,
     rules: Sequence[RuleResult],
     refused: Refused | None,
@@ -371,16 +369,16 @@ def _form(
         "written": {name: given.get(name, "") for name in _WRITTEN},
         "only_this": bool(written.get("only_this")),
         "waivable": waivable(rules),
-        "longest": longest_exception(policy_of(standing.stored)).days,
+        "longest": longest_exception(policy_of(status.stored)).days,
         "is_waiving": bool(asked.query.get("rule")) or (refused and refused.about == "waiver"),
     }
 
 
-def _history(asked: Asked, standing: GateStatus, line: VerdictLineage | None) -> Table:
+def _history(asked: Asked, status: GateStatus, line: VerdictLineage | None) -> Table:
     before = asked.query.get("before", "")
-    lineage = line.standing.newest.lineage if line else None
+    lineage = line.head.newest.lineage if line else None
     found = asked.context.stores.gates.verdict_lines(
-        standing.stored.gate, lineage=lineage, limit=PAGE_SIZE + 1, before=before
+        status.stored.gate, lineage=lineage, limit=PAGE_SIZE + 1, before=before
     )
     shown = found[:PAGE_SIZE]
     rows = [
@@ -394,7 +392,7 @@ def _history(asked: Asked, standing: GateStatus, line: VerdictLineage | None) ->
         columns=_VERDICTS,
         rows=rows,
         empty="The gate has not decided anything yet.",
-        command=f"seatrial gate check {standing.stored.gate}",
+        command=f"seatrial gate check {status.stored.gate}",
         next=f"{asked.here(before=shown[-1].id)}#verdicts" if has_more else "",
         is_caption_hidden=True,
     )
@@ -420,8 +418,8 @@ def _verdict(asked: Asked, one: VerdictLine, before: VerdictLine | None) -> Row:
     )
 
 
-def _told_policy(standing: GateStatus) -> Mapping[str, object]:
-    stored = standing.stored
+def _told_policy(status: GateStatus) -> Mapping[str, object]:
+    stored = status.stored
     return {
         "digest": stored.digest,
         "product": stored.product,

@@ -46,23 +46,23 @@ RUN_SHOWN = 12
 _LONGEST = 160
 
 
-def wait_texts(standing: GateStatus) -> list[Text]:
+def wait_texts(status: GateStatus) -> list[Text]:
     """Each of them, with a way to it."""
-    return [_text(standing, wait) for wait in standing.waits]
+    return [_text(status, wait) for wait in status.waits]
 
 
-def _text(standing: GateStatus, wait: PendingItem) -> Text:
-    gate = urls.gate_url(standing.stored.gate)
+def _text(status: GateStatus, wait: PendingItem) -> Text:
+    gate = urls.gate_url(status.stored.gate)
     match wait.lack:
         case WaitReason.VERDICT:
-            note = f"seatrial gate check {standing.stored.gate}"
+            note = f"seatrial gate check {status.stored.gate}"
             return Text("its first verdict", gate, note=note)
         case WaitReason.JUDGEMENT:
             return Text(f"a verdict on run {wait.run[:RUN_SHOWN]}", urls.run_url(wait.run))
         case WaitReason.RUN:
             return Text(f"run {wait.run[:RUN_SHOWN]}, which goes on", urls.run_url(wait.run))
         case WaitReason.FRESH_EVIDENCE:
-            believed = standing.policy.spec.evidence.max_age
+            believed = status.policy.spec.evidence.max_age
             return Text(f"evidence that is not older than {believed}")
         case WaitReason.POLICY:
             return Text("a verdict by its present policy", f"{gate}#policy")
@@ -99,7 +99,7 @@ class Try:
 
     name: str
     has_arrived: bool
-    said: str
+    response_excerpt: str
 
 
 def key_table(asked: Asked) -> Table:
@@ -125,7 +125,7 @@ def channel_table(asked: Asked) -> Table:
         columns=(*_CHANNELS, _TRY) if asked.viewer.may(Scope.ADMIN) else _CHANNELS,
         rows=[_channel(asked, *one) for one in channels],
         empty="Nobody is told of verdicts yet.",
-        command="seatrial notify add NAME URL",
+        command="seatrial channel add NAME URL",
         is_caption_hidden=True,
     )
 
@@ -138,7 +138,9 @@ def last_try(asked: Asked, channel_id: str) -> Try | None:
     if channel is None or not tests:
         return None
     last: DeliveryAttempt = tests[0][-1]
-    return Try(channel.name, last.receipt.reception is DeliveryResult.TAKEN, last.receipt.said)
+    return Try(
+        channel.name, last.receipt.result is DeliveryResult.TAKEN, last.receipt.response_excerpt
+    )
 
 
 @router.post(urls.CHANNEL_TEST)
@@ -173,14 +175,14 @@ def _key(asked: Asked, key: PublicKey) -> Row:
 
 def _channel(asked: Asked, channel: Channel, health: ChannelHealth) -> Row:
     since = health.disabled_at or health.failing_since
-    why = health.disabled_why or (f"for {age(since, asked.now)}" if since else "")
+    why = health.disabled_reason or (f"for {age(since, asked.now)}" if since else "")
     return Row(
         (
             Text(channel.name, note=channel.kind.value),
             Badge(health.state, note=why),
             Text(channel.shown_target),
             Text(", ".join(channel.lineages) or "everything"),
-            Moment(health.last_ok_at, asked.now),
+            Moment(health.last_success_at, asked.now),
             Number(health.waiting),
             *_button(asked, channel),
         ),
@@ -215,9 +217,9 @@ _COLUMNS = (
 @router.get(urls.GATES)
 def show_gates(asked: AskedDep, tried: str = "") -> Response:
     """All of them."""
-    standings = gate_statuses(asked.context)
-    has_lines = any(_line_of(line) for one in standings for line in one.lines)
-    rows = [row for one in standings for row in _rows(asked, one, has_lines=has_lines)]
+    statuses = gate_statuses(asked.context)
+    has_lines = any(_line_of(line) for one in statuses for line in one.lines)
+    rows = [row for one in statuses for row in _rows(asked, one, has_lines=has_lines)]
     gates = Table(
         id="gates",
         caption="Gates",
@@ -246,33 +248,33 @@ def show_gates(asked: AskedDep, tried: str = "") -> Response:
     )
 
 
-def _rows(asked: Asked, standing: GateStatus, *, has_lines: bool) -> Iterator[Row]:
+def _rows(asked: Asked, status: GateStatus, *, has_lines: bool) -> Iterator[Row]:
     """A row for each lineage of the gate, newest first; the first row has what it waits for."""
-    lines: Sequence[VerdictLineage | None] = standing.lines or (None,)
+    lines: Sequence[VerdictLineage | None] = status.lines or (None,)
     for number, line in enumerate(lines):
-        head, *rest = _cells(asked, standing, line, is_first=number == 0)
+        head, *rest = _cells(asked, status, line, is_first=number == 0)
         named = (Text(_line_of(line)),) if has_lines else ()
         yield Row((head, *named, *rest), tone=_tone(line))
 
 
 def _line_of(line: VerdictLineage | None) -> str:
     """Its name, where it is not the gate's own."""
-    newest = line.standing.newest if line else None
+    newest = line.head.newest if line else None
     return newest.lineage if newest and newest.lineage != newest.gate else ""
 
 
 def _cells(
-    asked: Asked, standing: GateStatus, line: VerdictLineage | None, *, is_first: bool
+    asked: Asked, status: GateStatus, line: VerdictLineage | None, *, is_first: bool
 ) -> tuple[Cell, ...]:
-    stored = standing.stored
+    stored = status.stored
     badge = urls.badge_url(stored.gate)
-    name = line.standing.newest.lineage if line else stored.gate
+    name = line.head.newest.lineage if line else stored.gate
     gate = urls.with_query(urls.gate_url(stored.gate), lineage="" if is_first else name)
     return (
         Text(stored.gate, gate, note=stored.product),
         *_decided(asked, line),
-        Several(list(_waits(standing)) if is_first else ()),
-        _due(asked, standing, name),
+        Several(list(_waits(status)) if is_first else ()),
+        _due(asked, status, name),
         Text(badge, badge, is_code=True) if is_first else Text(""),
     )
 
@@ -280,13 +282,13 @@ def _cells(
 def _decided(asked: Asked, line: VerdictLineage | None) -> tuple[Cell, Cell, Cell, Cell]:
     if line is None:
         return Badge("unknown", note="no verdict yet"), Moment(None), Text(""), Moment(None)
-    newest = line.standing.newest
+    newest = line.head.newest
     href = urls.verdict_url(newest.id)
     decision = Badge(newest.decision, href)
     stale = Badge("stale", note="its evidence is too old to pass again")
     return (
         Several((decision, stale)) if line.is_stale else decision,
-        Moment(line.standing.since),
+        Moment(line.head.since),
         Text(newest.id, href, note=summary_of(newest.decision, newest.summary)),
         Moment(newest.at, asked.now),
     )
@@ -296,23 +298,23 @@ def _tone(line: VerdictLineage | None) -> str:
     if line is None:
         return "warn"
     tones = {"FAIL": "bad", "INCONCLUSIVE": "warn"}
-    return tones.get(line.standing.newest.decision, "warn" if line.is_stale else "")
+    return tones.get(line.head.newest.decision, "warn" if line.is_stale else "")
 
 
-def _waits(standing: GateStatus) -> Iterator[Text]:
-    texts = wait_texts(standing)
+def _waits(status: GateStatus) -> Iterator[Text]:
+    texts = wait_texts(status)
     yield from texts[:WAITS_SHOWN]
     if not texts:
         yield Text("nothing")
     if len(texts) > WAITS_SHOWN:
         many = len(texts) - WAITS_SHOWN
-        yield Text(f"and {many} more", urls.gate_url(standing.stored.gate))
+        yield Text(f"and {many} more", urls.gate_url(status.stored.gate))
 
 
-def _due(asked: Asked, standing: GateStatus, line: str) -> Cell:
+def _due(asked: Asked, status: GateStatus, line: str) -> Cell:
     """The next schedule of that line; of the gate's own line, of any that ends in the gate."""
-    mine = [one for one in standing.schedules if one.schedule.lineage == line]
-    found: Due | None = next(iter(mine or standing.schedules), None)
+    mine = [one for one in status.schedules if one.schedule.lineage == line]
+    found: Due | None = next(iter(mine or status.schedules), None)
     if found is None:
         return Text("nothing is scheduled", urls.SCHEDULES)
     href = urls.schedule_url(found.schedule.name)

@@ -55,7 +55,7 @@ def phases(cell: CellRecord, run: Run, now: datetime) -> tuple[Phase, ...]:
     state, since, attempt = CellState.QUEUED, run.created_at, 1
     for step in cell.transitions:
         found.append(Phase(state, since, step.at, max(attempt, step.attempt)))
-        state, since, attempt = CellState(step.target), step.at, step.attempt
+        state, since, attempt = CellState(step.to_state), step.at, step.attempt
     if state is not CellState.DONE:
         found.append(Phase(state, since, max(now, since), attempt, is_over=False))
     return tuple(found)

@@ -46,7 +46,7 @@ from orchestrator.store.runs import RunsAsked
 
 SHOWN = 40
 """Rows of each table on the page; its other formats have all of them."""
-_CLUSTERS = (
+_GROUPS = (
     Column("signature", "Failure"),
     Column("results", "Results", is_number=True),
     Column("tests", "Tests", is_number=True),
@@ -76,23 +76,23 @@ _QUARANTINED = (
 )
 
 
-def cluster_table(record: RunRecord, most: int | None = None) -> Table:
+def failure_group_table(record: RunRecord, most: int | None = None) -> Table:
     """The failures by signature, the largest first."""
     return Table(
         id="failures",
         caption="Failure groups",
-        columns=_CLUSTERS,
-        rows=[_cluster_row(one) for one in record.clusters[:most]],
-        total=len(record.clusters),
+        columns=_GROUPS,
+        rows=[_group_row(one) for one in record.failure_groups[:most]],
+        total=len(record.failure_groups),
         empty="Nothing failed so far.",
         is_caption_hidden=True,
     )
 
 
-def _cluster_row(cluster: FailureGroup) -> Row:
-    known = ", ".join(cluster.known_issues)
-    tolerated = f"{cluster.tolerated} of {cluster.count} tolerated" if known else ""
-    signature = cluster.signature
+def _group_row(group: FailureGroup) -> Row:
+    known = ", ".join(group.known_issues)
+    tolerated = f"{group.tolerated} of {group.count} tolerated" if known else ""
+    signature = group.signature
     return Row(
         (
             Text(
@@ -100,10 +100,10 @@ def _cluster_row(cluster: FailureGroup) -> Row:
                 urls.signature_url(signature.id),
                 note=" · ".join(part for part in (signature.frame, signature.id) if part),
             ),
-            Number(cluster.count),
-            Number(len(cluster.tests)),
-            Text(", ".join(cluster.cells)),
-            Moment(cluster.first_seen),
+            Number(group.count),
+            Number(len(group.tests)),
+            Text(", ".join(group.cells)),
+            Moment(group.first_seen),
             Text(known or "not known", urls.KNOWN_ISSUES if known else "", note=tolerated),
         ),
         tone="" if known else "bad",
@@ -294,7 +294,7 @@ def _tables(record: RunRecord, now: datetime, *, whole: bool) -> Sequence[Table]
         cells.phase_table(record, now),
         cells.attempt_table(record, now),
         jobs.job_table(record, now, most=None if whole else jobs.SHOWN),
-        cluster_table(record, most),
+        failure_group_table(record, most),
         diagnosis_table(record, most),
         known_table(record),
         quarantine_table(record, most),
@@ -434,7 +434,7 @@ def form_key(key: str, about: str, *values: str) -> IdempotencyKey:
 
 
 def _refused(asked: Asked, run: Run, why: str, chosen: str, status: int) -> Response:
-    seen = asked.context.stores.feed.last(run.id)
+    seen = asked.context.stores.run_events.last(run.id)
     page = run_page(asked, run_of(asked, run.id), seen, refused=why, chosen=chosen)
     return asked.answer(page, status=status)
 
@@ -442,7 +442,7 @@ def _refused(asked: Asked, run: Run, why: str, chosen: str, status: int) -> Resp
 @router.get(urls.RUNS + "/{run}")
 def show_run(asked: AskedDep, run: str) -> Response:
     """Everything about it but its single tests."""
-    seen = asked.context.stores.feed.last(run)
+    seen = asked.context.stores.run_events.last(run)
     found = run_of(asked, run)
     if found.id != run and asked.wanted is Format.HTML:
         return asked.go(urls.with_query(urls.run_url(found.id), **asked.query))

@@ -28,7 +28,7 @@ def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
 
 def _is_compared(case: RuleContext, judged: JudgedJob, changes: TestChanges) -> bool:
     """Evidence from elsewhere may count tests without naming them, where it is allowed at all."""
-    allowed = case.policy.spec.evidence.attestation == "unattested_allowed"
+    allowed = case.policy.spec.evidence.attestation == "optional"
     if changes.unknown:
         return bool(changes.runs) and not (judged.cell.ingested and allowed)
     return not changes.runs or bool(changes.removed or changes.renamed or changes.added)
@@ -91,7 +91,7 @@ def _absent(
         asked = next(each for each in stand.rules if like(each.id, name))
         lost = _refused(tests, rule)
         is_told = asked.id == name and asked is not stand.rules[-1]
-        if not lost or is_told or asked.require == "recorded_pass":
+        if not lost or is_told or asked.require == "pass_if_run":
             continue
         yield RuleResult(
             id=f"changed_tests/{name}@{cell.id}",

@@ -19,7 +19,7 @@ def cost(case: RuleContext) -> Iterator[RuleResult]:
     yield RuleResult(
         id="cost",
         kind="cost",
-        blocking=rule.on_exceed != "informing",
+        blocking=rule.on_exceed != "advisory",
         outcome=policy_outcome(rule.on_exceed) if is_over else RuleOutcome.OK,
         sentence=(
             f"The machines cost {spent:.2f} USD, {'more' if is_over else 'not more'} than the "

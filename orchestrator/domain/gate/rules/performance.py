@@ -18,13 +18,13 @@ Measured = tuple[CellEvidence, Pairs, Budget | None]
 def performance(case: RuleContext) -> Iterator[RuleResult]:
     """One result per benchmark, and one for each job and budget that has none.
 
-    Blocking platforms are one family of tests, informing ones another: what only informs must
+    Blocking platforms are one family of tests, advisory ones another: what only informs must
     not make the others' tests more or less strict.
     """
     rule = case.policy.spec.performance
     if rule is None:
         return
-    for level in ("blocking", "informing"):
+    for level in ("blocking", "advisory"):
         stands = [stand for stand in case.stands if stand.rule.level == level]
         measured = [row for stand in stands for row in _measured(rule, stand)]
         for row, ruling in zip(measured, _decide(case, rule, measured), strict=True):
@@ -70,7 +70,7 @@ def _result(
 ) -> RuleResult:
     cell, pairs, budget = row
     is_open = ruling.outcome is RuleOutcome.UNKNOWN
-    shown = budget is None or (is_open and rule.on_inconclusive == "informing")
+    shown = budget is None or (is_open and rule.on_inconclusive == "advisory")
     return RuleResult(
         id=f"performance/{pairs.job}/{pairs.metric}@{cell.id}",
         kind="performance",
@@ -168,7 +168,7 @@ def _open(rule: PerformanceRule, what: str, *, is_blocking: bool) -> RuleResult:
     return RuleResult(
         id=f"performance/{what}",
         kind="performance",
-        blocking=is_blocking and rule.on_inconclusive != "informing",
+        blocking=is_blocking and rule.on_inconclusive != "advisory",
         outcome=_untold(rule),
         sentence=f"{what} was not measured beside a baseline on the same machine.",
         inputs={"pairs": 0, "min_pairs": rule.min_pairs},

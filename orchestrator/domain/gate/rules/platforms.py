@@ -23,7 +23,7 @@ _UNAVAILABLE = {
     "fail": RuleOutcome.VIOLATED,
     "exception": RuleOutcome.VIOLATED,
     "inconclusive": RuleOutcome.UNKNOWN,
-    "informing": RuleOutcome.UNKNOWN,
+    "advisory": RuleOutcome.UNKNOWN,
 }
 _WRONG = (Outcome.FAILED, Outcome.TIMED_OUT)
 

@@ -17,7 +17,7 @@ _SEVERITY = (
 
 
 def policy_outcome(word: OnTrouble) -> RuleOutcome:
-    """What trouble comes to; whoever asks sees to it that `informing` blocks nothing."""
+    """What trouble comes to; whoever asks sees to it that `advisory` blocks nothing."""
     return RuleOutcome.UNKNOWN if word == "inconclusive" else RuleOutcome.VIOLATED
 
 

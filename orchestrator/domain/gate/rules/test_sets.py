@@ -29,7 +29,7 @@ def _is_compared(case: RuleContext, judged: JudgedJob) -> bool:
     """Evidence from elsewhere may count tests without naming them, where it is allowed at all."""
     job = judged.job
     asked = judged.blocking and judged.rule.test_set == "same"
-    allowed = case.policy.spec.evidence.attestation == "unattested_allowed"
+    allowed = case.policy.spec.evidence.attestation == "optional"
     told = bool(job.tests_digest) or not (judged.cell.ingested and allowed)
     return asked and told and job.outcome in _FINAL and bool(job.counts.collected)
 

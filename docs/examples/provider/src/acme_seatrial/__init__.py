@@ -52,12 +52,12 @@ REFUSALS: Mapping[str, tuple[type[ProviderError], Extent]] = {
     "not_signed_in": (CredentialsError, Extent.PROJECT),
 }
 STATES: Mapping[str, MachineState] = {
-    "queued": MachineState.ORDERED,  # the cloud may still say no
+    "queued": MachineState.REQUESTED,  # the cloud may still say no
     "starting": MachineState.BOOTING,
     "running": MachineState.READY,
     "deleting": MachineState.STOPPING,
-    "refused": MachineState.GONE,
-    "deleted": MachineState.GONE,
+    "refused": MachineState.TERMINATED,
+    "deleted": MachineState.TERMINATED,
 }
 ENDS = {"no_capacity": "capacity", "region_limit": "quota", "account_limit": "quota"}
 
@@ -122,7 +122,7 @@ class AcmeProvider:
 
     def inspect(self, machine_id: str) -> Machine:
         """How it is now; GONE if Acme does not know it. Raises ProviderError."""
-        gone = Machine(id=machine_id, token="", state=MachineState.GONE)
+        gone = Machine(id=machine_id, token="", state=MachineState.TERMINATED)
         kind = machine_id.partition("/")[0]
         found = self._ask("GET", machine_id) if kind in KINDS else {}
         return self._machine(found, kind) if found else gone
@@ -138,7 +138,7 @@ class AcmeProvider:
         for kind in KINDS:
             for one in self._pages(kind, f"seatrial-project:{project}"):
                 machine = self._machine(one, kind)
-                if machine.state is not MachineState.GONE:
+                if machine.state is not MachineState.TERMINATED:
                     yield machine
 
     def _zones_of(self, kind: str) -> list[Json]:
@@ -165,7 +165,7 @@ class AcmeProvider:
             token=found["tags"].get("seatrial-token", ""),
             state=state,
             # The injected host key holds; a cloud that publishes one gives it as `host_key`.
-            reach=SshAddress(found["address"], USER) if ready else None,
+            endpoint=SshAddress(found["address"], USER) if ready else None,
             detail=f"{found['status']} {refusal}".strip(),
             ended=ENDS.get(refusal, "failed") if refusal else "",
             kind=KINDS[kind],
