@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated
 
@@ -19,7 +19,13 @@ from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.review_payload import NewReview, review_payload
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
-from orchestrator.domain.gate.payload_review import LONGEST_REVIEW, PayloadLevel, PayloadReview
+from orchestrator.domain.gate.payload_review import (
+    LONGEST_REVIEW,
+    PayloadLevel,
+    PayloadReview,
+    ReviewState,
+    review_state,
+)
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.person import Scope
@@ -137,7 +143,8 @@ class ReviewResponse(ResponseModel):
     note: str
     at: datetime
     expires: datetime
-    is_expired: bool
+    state: ReviewState
+    """``withdrawn``: a later ``untrusted`` of the payload took it back."""
 
 
 class ReviewListResponse(ResponseModel):
@@ -233,7 +240,7 @@ def list_payload_reviews(
     """Who said that they read a payload, and what they hold it for; those that are over too."""
     at = context.clock.now()
     found = context.stores.gates.reviews(None if payload is None else [payload])
-    return ReviewListResponse(items=[tell_review(one, at=at) for one in found])
+    return ReviewListResponse(items=[tell_review(one, found, at=at) for one in found])
 
 
 @writing.post("/payload-reviews", status_code=201)
@@ -246,7 +253,8 @@ def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) 
         days=body.days,
         note=body.note,
     )
-    return tell_review(review_payload(context, new), at=context.clock.now())
+    made = review_payload(context, new)
+    return tell_review(made, [made], at=context.clock.now())
 
 
 @reading.get("/approvals")
@@ -297,9 +305,11 @@ def tell_waiver(stored: StoredWaiver, *, at: datetime) -> WaiverResponse:
     return WaiverResponse.of(waiver, stored, is_expired=at >= waiver.expires)
 
 
-def tell_review(review: PayloadReview, *, at: datetime) -> ReviewResponse:
-    """A review of a payload, as it stands at a time."""
-    return ReviewResponse(**asdict(review), is_expired=at >= review.expires)
+def tell_review(
+    review: PayloadReview, known: Iterable[PayloadReview], *, at: datetime
+) -> ReviewResponse:
+    """A review of a payload, with what it counts for at a time among all that are known."""
+    return ReviewResponse.of(review, state=review_state(review, known, at))
 
 
 def tell_approval(gate: str, approval: Approval) -> ApprovalResponse:

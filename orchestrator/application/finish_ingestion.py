@@ -116,7 +116,7 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 def _judged(context: Context, cell: Cell) -> Cause:
     stores = context.stores
     stated = stores.cells.attempts(cell.id)[-1].cause
-    over = replace(cell, state=CellState.RELEASING)
+    over = replace(cell, state=CellState.DONE)
     jobs = judge_jobs(stores, over, stores.runs.spec(cell.run_id))
     verdicts = [
         JobVerdict(job.id, job.outcome or Outcome.NOT_RUN, job.reason, job.detail) for job in jobs

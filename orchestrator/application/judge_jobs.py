@@ -93,9 +93,7 @@ def _job(
     metrics: list[MetricFact],
     attempts: Sequence[Attempt],
 ) -> JobRecord:
-    over = cell.has_reached(CellState.DIAGNOSING) or (
-        fact is not None and fact.finished_ts is not None
-    )
+    over = _has_ended(job, fact, cell)
     cause = attempts[-1].cause if attempts else None
     verdict = (
         judge_job(job.id, kind=job.kind, fact=fact, counts=counts, checks=checks, cause=cause)
@@ -124,6 +122,17 @@ def _job(
         current=(fact.current or "") if fact else "",
         at=_produced_at(fact, attempts),
     )
+
+
+def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
+    """Whether nothing more can change its outcome.
+
+    A command that ended well is judged with its cell: only then is read what it printed.
+    """
+    has_finished = fact is not None and fact.finished_ts is not None
+    if has_finished and fact is not None and job.kind != "suite" and fact.exit_code == 0:
+        return cell.state is CellState.DONE
+    return has_finished or cell.has_reached(CellState.DIAGNOSING)
 
 
 def _produced_at(fact: JobFact | None, attempts: Sequence[Attempt]) -> datetime | None:

@@ -159,6 +159,8 @@ def _answer(case: _Case) -> tuple[RootCause, list[str]]:
     if case.alone.passed or case.among.passed:
         return _unsteady(case)
     if not case.alone.always_failed(SURE):
+        if not case.alone.total:
+            return RootCause.UNKNOWN, ["It was not run again."]
         said = f"It failed {_of(case.alone)} run again with nothing changed; "
         return RootCause.UNKNOWN, [f"{said}{SURE} failures in a row are needed to say more."]
     steady = f"It fails every time with nothing changed: {_of(case.alone)} run again."

@@ -25,8 +25,14 @@ def shadowed(found):
         if not places:
             return f"{root} does not import"
         if found.path_of(str(spec.origin)) is None:
-            return f"{root} is imported from {places[0]}, not from {found.home}"
+            return f"{root} is imported from {places[0]}, not from {found.home}{way(places[0])}"
     return None
+
+def way(place):
+    for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        if entry and (place + os.sep).startswith(os.path.abspath(entry) + os.sep):
+            return f"; PYTHONPATH = {entry!r} comes before it: take that out of payload.toml's env"
+    return ""
 
 try:
     problem = shadowed(Installed(sys.argv[1]))

@@ -21,7 +21,7 @@ def context(stores):
     return SimpleNamespace(stores=stores, clock=SimpleNamespace(now=lambda: after(3600)))
 
 
-def job_after(context, *, job="demo", printed=SAID, exit_code=0):
+def job_after(context, *, job="demo", printed=SAID, exit_code=0, ends=True):
     """How a gate sees the demo of a run in which a job printed that."""
     stores = context.stores
     (cell_id,) = launched(stores, "run-1")
@@ -40,7 +40,8 @@ def job_after(context, *, job="demo", printed=SAID, exit_code=0):
     world = SimpleNamespace(stores=stores, blobs=blobs, self_report=read_self_report)
     for _ in range(2):  # a controller that died in between does it again
         check_self_reports(world, now)
-    done(stores, cell_id)
+    if ends:
+        done(stores, cell_id)
     return next(one for one in only_cell(context, "run-1").jobs if one.id == "demo")
 
 
@@ -50,6 +51,15 @@ def test_a_failure_that_is_printed_beside_a_good_end_is_a_failed_check(context):
     assert demo.failed_checks == ("self-report",)
     (check,) = context.stores.results.checks("run-1.p0")
     assert check.reason == "it printed '[FAIL] converges' and ended with exit code 0"
+
+
+def test_no_command_has_passed_before_its_output_was_read(context):
+    """Until its cell is done it is neither passed nor failed; another exit code decides at once."""
+    assert job_after(context, ends=False).outcome is None
+
+
+def test_a_command_that_fails_by_its_exit_code_has_failed_at_once(context):
+    assert job_after(context, ends=False, exit_code=1).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def test_a_policy_that_asks_for_a_reviewed_payload_fails_until_somebody_read_it(
     assert after["decision"] == "PASS"
     assert after["evidence_digest"] == first["evidence_digest"]
     listed = api.client.get(f"{API}/payload-reviews", params={"payload": payload}).json()["items"]
-    assert [(one["by"], one["note"], one["is_expired"]) for one in listed] == [
-        ("operator", "all of it", False)
+    assert [(one["by"], one["note"], one["state"]) for one in listed] == [
+        ("operator", "all of it", "active")
     ]
     assert listed[0]["token"]
     api.clock.move(days=9)

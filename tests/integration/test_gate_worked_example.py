@@ -101,7 +101,10 @@ def test_with_a_known_issue_for_the_tpu_it_waits_for_a_persons_yes(handed_in):
     assert verdict.decision is Decision.INCONCLUSIVE
     [open_] = [one for one in verdict.rules if one.outcome is RuleOutcome.UNKNOWN]
     assert open_.id == "approval"
-    assert "needs 1 approval by others than its authors; nobody approved" in open_.sentence
+    assert (
+        "needs 1 approval by others than its authors; nobody approved this evidence"
+        in open_.sentence
+    )
 
 
 def test_without_approvals_it_passes_with_exceptions(handed_in):

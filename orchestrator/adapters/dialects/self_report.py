@@ -12,7 +12,7 @@ from orchestrator.adapters.dialects.demo_marks import MARK, RESULTS
 from orchestrator.adapters.dialects.text_lines import LINE_LIMIT, text_lines
 from orchestrator.application.ports.dialects import HEAD_BYTES, Artifact
 
-_WORDS = (b"fail", b"error", b"skip", b"pass", b"ok", b"total", b"test", b"check")
+_WORDS = (b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test", b"check")
 
 
 def read_self_report(output: Iterable[bytes]) -> str:
@@ -67,10 +67,15 @@ _COUNT = re.compile(
     rf"(?P<first>\d{{1,7}})\s(?P<word>{_WORD})\b|(?P<label>{_WORD})\s?[:=|]\s?(?P<last>\d{{1,7}})",
     re.IGNORECASE,
 )
-_SHARE = re.compile(
-    r"^\W{0,8}(?P<passed>\d{1,7})\s?(?:/|of)\s?(?P<total>\d{1,7})\s(?:[\w-]{1,30}\s){0,2}passed\W{0,8}$",
-    re.IGNORECASE,
+_OF = r"(?P<passed>\d{1,7})\s?(?:/|(?:out\s)?of)\s?(?P<total>\d{1,7})"
+_SHARES = tuple(
+    re.compile(rf"^\W{{0,8}}(?:[a-z][a-z ]{{0,30}}:\s{{0,9}})?{form}\W{{0,8}}$", re.IGNORECASE)
+    for form in (
+        rf"{_OF}\s(?:[\w-]{{1,30}}\s){{0,3}}(?:passed|ok|succeeded|successful)",
+        rf"(?:passed|succeeded):?\s{{0,9}}{_OF}(?:\s[\w-]{{1,30}}){{0,2}}",
+    )
 )
+"""``7/8 tests passed``, ``Summary: 7 of 8 checks passed``, ``passed 7 out of 8``."""
 _ANY_MARK = re.compile(MARK.pattern, re.IGNORECASE)
 _STAMP = re.compile(
     r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,12}\s{1,4}"
@@ -123,7 +128,7 @@ class _Read:
             short = int(summed["total"]) - int(summed["passed"])
             if short > self.results.short:
                 self.results = _Sum(line, short)
-        elif share := _SHARE.match(line):
+        elif share := next(filter(None, (form.match(line) for form in _SHARES)), None):
             self.share = _Sum(line, int(share["total"]) - int(share["passed"]))
         elif counts := _COUNTS.match(line):
             self._take_counts(counts, line)

@@ -86,7 +86,7 @@ def _attest_torch(world: FlowDeps, now: AttemptState) -> None:
 
 def judged(world: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
     """The outcome of a cell that is over: by its jobs, whenever they ran, and what stopped it."""
-    over = replace(cell, state=CellState.RELEASING)
+    over = replace(cell, state=CellState.DONE)
     try:
         jobs = judge_jobs(world.stores, over, spec)
         verdicts = [

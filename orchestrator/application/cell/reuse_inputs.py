@@ -89,7 +89,7 @@ def _proven(world: FlowDeps, now: AttemptState) -> dict[str, datetime]:
     made = [one.ingredients for one in world.stores.reusable_results.preparations(now.cell.id)]
     if len({one.key for one in made}) != 1 or _differs(world, now, made[0]):
         return {}
-    over, at = replace(now.cell, state=CellState.RELEASING), world.clock.now()
+    over, at = replace(now.cell, state=CellState.DONE), world.clock.now()
     return {
         job.id: min(job.at, at)
         for job in judge_jobs(world.stores, over, now.spec)

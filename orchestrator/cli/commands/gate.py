@@ -211,7 +211,8 @@ def gate_verify(
         for name, value in sorted(verdict.subject.items()):
             session.print(f"  {one_line(name)}: {one_line(value)}")
         cells = plural(len(found.statements), "cell")
-        session.print(f"  {cells} stated, signed by {found.key.id}")
+        session.print(f"  {cells}, signed by key {found.key.id}")
+        print_verdict(session, verdict)
     for remark in found.remarks:
         session.say(f"not checked: {remark}")
 

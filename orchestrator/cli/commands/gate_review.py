@@ -70,7 +70,6 @@ def reviews_command(
 
 
 def _row(one: Json) -> dict[str, Text]:
-    state = "expired" if one.get("is_expired") else "active"
     short = {"payload": str(one.get("payload"))[:12], "expires": str(one.get("expires"))[:10]}
-    words = {**one, **short, "state": state}
+    words = {**one, **short}
     return {title: Text(one_line(str(words.get(title, "")))) for title in _REVIEWS.titles}

@@ -10,6 +10,7 @@ from typing import Literal
 PayloadLevel = Literal["untrusted", "reviewed", "trusted"]
 LEVELS: tuple[PayloadLevel, ...] = ("untrusted", "reviewed", "trusted")
 """From the least believed; what nobody read is the first."""
+ReviewState = Literal["active", "expired", "withdrawn"]
 LONGEST_REVIEW = timedelta(days=365)
 
 
@@ -37,6 +38,26 @@ class PayloadReview:
 def is_at_least(level: PayloadLevel, wanted: PayloadLevel) -> bool:
     """Whether a level is the wanted one, or above it."""
     return LEVELS.index(level) >= LEVELS.index(wanted)
+
+
+def withdrawal(
+    payload: str, reviews: Iterable[PayloadReview], now: datetime
+) -> PayloadReview | None:
+    """The newest ``untrusted`` of a payload that took back an earlier review; None without one."""
+    said = sorted((one for one in reviews if one.payload == payload and one.at <= now), key=_order)
+    taken = [one for one in said if one.level == "untrusted"]
+    earlier = [one for one in said if taken and _order(one) < _order(taken[-1])]
+    return taken[-1] if any(one.level != "untrusted" for one in earlier) else None
+
+
+def review_state(
+    review: PayloadReview, reviews: Iterable[PayloadReview], now: datetime
+) -> ReviewState:
+    """What a review counts for now, among all that are known of its payload."""
+    if now >= review.expires:
+        return "expired"
+    took = withdrawal(review.payload, reviews, now)
+    return "withdrawn" if took and _order(review) < _order(took) else "active"
 
 
 def review_in_force(

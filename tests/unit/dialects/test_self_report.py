@@ -75,6 +75,13 @@ from orchestrator.adapters.dialects.self_report import read_self_report
         ("ERROR loader.py - retrying\n", ""),
         ("not ok 3 # todo\n", ""),
         ("FAILED: none\n", ""),
+        ("Summary: 4 of 5 checks passed\n", "Summary: 4 of 5 checks passed"),
+        ("passed 4 out of 5\n", "passed 4 out of 5"),
+        ("Passed: 4/5\n", "Passed: 4/5"),
+        ("4 out of 5 demos succeeded\n", "4 out of 5 demos succeeded"),
+        ("Summary: 5 of 5 checks passed\n", ""),
+        ("passed 4 out of 5\npassed 5 out of 5\n", ""),
+        ("batch 4 of 5 passed through the network\n", ""),
         ("epoch 1: 12 errors, 3 warnings so far\n", ""),
     ],
 )

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.domain.gate.payload_review import PayloadReview, review_in_force
+from orchestrator.domain.gate.payload_review import PayloadReview, review_in_force, review_state
 from orchestrator.domain.gate.policy import EvidenceRule
 from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
@@ -78,12 +78,12 @@ def test_it_names_the_digest_who_read_it_what_to_read_and_the_command():
     asked = policy(evidence=EvidenceRule(payload_level="reviewed"))
     assert result(judge(asked, evidence), "payload_level").sentence == (
         f"A payload that is reviewed is asked for; the payload sha256:{DIGEST} is untrusted: nobody"
-        " has said that they read it; whoever reads it says so by `seatrial gate review"
+        " has reviewed it; whoever reads it says so by `seatrial gate review"
         f" {DIGEST} --level reviewed --days 90`; to be read before all: conftest.py"
         " (pytest_pyfunc_call, pytest_runtest_makereport)."
     )
     assert result(judge(policy(), evidence), "payload_level").sentence == (
-        f"The payload sha256:{DIGEST} is untrusted: nobody has said that they read it."
+        f"The payload sha256:{DIGEST} is untrusted: nobody has reviewed it."
     )
     read = replace(evidence, reviews=(said(),))
     assert result(judge(asked, read), "payload_level").sentence == (
@@ -109,3 +109,20 @@ def test_where_no_payload_is_known_nobody_can_have_read_it():
 
 def test_nothing_waives_it_but_to_read_the_payload():
     assert "seatrial gate review DIGEST" in rule_fault("payload_level", policy())
+
+
+def test_a_withdrawn_review_names_who_withdrew_it():
+    def said(name, level, days, by):
+        at = NOW - timedelta(days=days)
+        return PayloadReview(id=name, payload=DIGEST, level=level, by=by, token=by, at=at,
+                             expires=NOW + timedelta(days=9))  # fmt: skip
+
+    first, taken = said("R-0001", "reviewed", 3, "ann"), said("R-0002", "untrusted", 2, "bob")
+    both = (first, taken)
+    evidence = snapshot(cell(subject=SUBJECT), reviews=both)
+    told = result(judge(policy(), evidence), "payload_level").sentence
+    assert told.endswith(f"is untrusted: bob withdrew its review on {taken.at:%Y-%m-%d}.")
+    assert [review_state(one, both, NOW) for one in both] == ["withdrawn", "active"]
+    assert review_state(first, both, NOW + timedelta(days=10)) == "expired"
+    again = said("R-0003", "reviewed", 1, "ann")
+    assert review_state(again, (*both, again), NOW) == "active"

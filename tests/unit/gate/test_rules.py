@@ -43,6 +43,8 @@ RED = cell("gcp-l4", job("moe", failed()))
 MOE, FP8, X = JobRule(id="moe"), JobRule(id="fp8"), job("x", failed())
 FELL = cell("gcp-l4", job("moe", degraded="no kernel"))
 SHORT = job("moe", counts=Counts(passed=5, missing=2), outcome=Outcome.FAILED, reason="missing")
+CUT = job("moe", counts=Counts(passed=5, missing=1, not_run=1), outcome=Outcome.CANCELLED)
+LOST = replace(CUT, outcome=Outcome.ERRORED, reason="lost")
 REUSED = job("moe", reused_from="run-0", at=NOW - timedelta(hours=20))
 OLD = replace(REUSED, at=NOW - timedelta(days=5))
 LIMIT = NOW - timedelta(hours=36)
@@ -133,10 +135,19 @@ RULES = [
      "2 tests never reported: 2 of moe"),
     (policy(evidence=EvidenceRule(manifest=ManifestRule(on_missing="inconclusive"))),
      snapshot(cell("gcp-l4", SHORT)), OPEN, "", ""),
+    (policy(), snapshot(cell("gcp-l4", CUT, outcome=Outcome.CANCELLED)), OPEN, MISSING,
+     "2 tests never reported: 2 of moe (cancelled)"),
+    (policy(), snapshot(cell("gcp-l4", LOST, outcome=Outcome.ERRORED)), OPEN, MISSING,
+     "2 tests never reported: 2 of moe (errored)"),
+    (policy(), snapshot(cell("gcp-l4", SHORT, replace(CUT, id="b"), outcome=Outcome.CANCELLED)),
+     FAIL, MISSING, "4 tests never reported: 2 of b (cancelled), 2 of moe"),
     (NINE_TENTHS, snapshot(cell()), PASS, "", ""),
     (NINE_TENTHS, snapshot(cell(baseline_collected=5)), PASS, "", ""),
     (NINE_TENTHS, snapshot(cell(baseline_collected=6)), FAIL, MISSING,
      "5 tests were collected, of at least 6 (last green run: 6)"),
+    (NINE_TENTHS, snapshot(cell("gcp-l4", replace(CUT, counts=Counts()), baseline_collected=6,
+                                outcome=Outcome.CANCELLED)),
+     OPEN, MISSING, "0 tests were collected"),
     (*dear("fail"), FAIL, *COST), (*dear("inconclusive"), OPEN, *COST),
     (*dear("advisory"), PASS, *COST),
     (policy(), snapshot(IMAGE, NIGHTLY), FAIL, "job/moe@gcp-l4.image", "passed 5 tests"),

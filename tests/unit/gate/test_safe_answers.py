@@ -245,7 +245,7 @@ def test_evidence_from_elsewhere_may_count_tests_without_naming_them():
 @pytest.mark.parametrize(
     ("platform", "expect", "found", "decision", "said"),
     [
-        ("gcp-tpu-v5e", {}, machine("gcp-tpu-v5e"), PASS, "and so it is"),
+        ("gcp-tpu-v5e", {}, machine("gcp-tpu-v5e"), PASS, ": it is."),
         (
             "gcp-tpu-v5e",
             {},
@@ -257,11 +257,11 @@ def test_evidence_from_elsewhere_may_count_tests_without_naming_them():
         ("gcp-tpu-v5e", {}, None, OPEN, "nothing is known of its machine"),
         ("gcp-l4", {}, machine(devices=("nvidia NVIDIA L40S",)), FAIL, "it has nvidia NVIDIA L40S"),
         ("gcp-l4", {}, machine(provider=""), OPEN, "its provider is not known"),
-        ("local-cpu", {}, machine(provider="local", devices=()), PASS, "and so it is"),
+        ("local-cpu", {}, machine(provider="local", devices=()), PASS, ": it is."),
         ("local-cpu", {}, machine(provider="static", devices=()), FAIL, "its provider is static"),
         ("aws-h100", {}, machine(provider="local", devices=()), FAIL, "it has no accelerator"),
-        ("gcp-l4", {"provider": "static"}, machine(provider="static"), PASS, "and so it is"),
-        ("gcp-l4", {"provider": "any"}, machine(provider="local"), PASS, "and so it is"),
+        ("gcp-l4", {"provider": "static"}, machine(provider="static"), PASS, ": it is."),
+        ("gcp-l4", {"provider": "any"}, machine(provider="local"), PASS, ": it is."),
         ("gcp-l4", {"accelerator": "T4"}, machine(), FAIL, "it has NVIDIA L4"),
         ("rack", {"instance": "x1"}, machine(instance_type="x2"), FAIL, "instance type is x2"),
         ("rack", {"instance": "x1"}, machine(), OPEN, "its instance type is not known"),
@@ -279,16 +279,22 @@ def test_it_says_what_was_promised():
     rules = policy(PlatformRule(id="gcp-l4", instance="g2-standard-4"))
     laptop = cell(machines=(machine(provider="local", devices=()),))
     assert result(judge(rules, snapshot(laptop)), "hardware/gcp-l4").sentence == (
-        "gcp-l4 is to be of gcp g2-standard-4 with NVIDIA L4: its provider is local; its instance"
-        " type is not known; it has no accelerator."
+        "gcp-l4 has to be a machine of gcp g2-standard-4 with NVIDIA L4: its provider is local; its"
+        " instance type is not known; it has no accelerator."
     )
 
 
 @pytest.mark.parametrize(
     ("platform", "expect", "matrix", "decision", "said"),
     [
-        ("rack", {}, {"accelerator": "L4"}, PASS, "rack is to be with L4: and so it is."),
-        ("rack", {}, {"accelerator": "T4"}, FAIL, "rack is to be with T4: it has NVIDIA L4."),
+        ("rack", {}, {"accelerator": "L4"}, PASS, "rack has to be a machine with L4: it is."),
+        (
+            "rack",
+            {},
+            {"accelerator": "T4"},
+            FAIL,
+            "rack has to be a machine with T4: it has NVIDIA L4.",
+        ),
         ("rack", {}, {"instance": "g2"}, OPEN, "its instance type is not known"),
         # The matrix takes nothing away from what the policy or the id promises, nor the other way.
         ("gcp-l4", {}, {"provider": "static"}, FAIL, "by the matrix of static: its provider is"),

@@ -51,7 +51,8 @@ def approvals(
         kind="approval",
         blocking=True,
         outcome=RuleOutcome.OK if is_enough else RuleOutcome.UNKNOWN,
-        sentence=f"{decision.value} needs {need} by others than its authors; {who} approved.",
+        sentence=f"{decision.value} needs {need} by others than its authors; {who} approved"
+        " this evidence.",
         inputs={
             "decision": decision.value,
             "need": rule.need,

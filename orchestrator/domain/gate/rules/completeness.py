@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from orchestrator.domain.gate.quantities import counted, some
 from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext
 from orchestrator.domain.gate.rules.rule_results import policy_outcome, worst
 from orchestrator.domain.gate.snapshot import CellEvidence
-from orchestrator.domain.gate.verdict import RuleResult
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.outcome import Outcome
+
+_CUT_SHORT = frozenset({Outcome.CANCELLED, Outcome.ERRORED})
+"""Not the subject's doing: what did not report then is not known."""
 
 
 def missing(case: RuleContext) -> Iterator[RuleResult]:
@@ -21,19 +25,22 @@ def missing(case: RuleContext) -> Iterator[RuleResult]:
 
 def _missing(case: RuleContext, stand: PlatformEvidence, cell: CellEvidence) -> RuleResult:
     rule = case.policy.spec.evidence.manifest
-    judged = [(one.job.id, one.job.counts) for one in stand.counting if one.cell is cell]
-    gaps = {name: n.missing + n.not_run for name, n in judged if n.missing + n.not_run}
+    jobs = [one.job for one in stand.counting if one.cell is cell]
+    unreported = {job.id: job.counts.missing + job.counts.not_run for job in jobs}
+    gaps = {name: number for name, number in unreported.items() if number}
+    cut = {job.id: job.outcome for job in jobs if job.outcome in _CUT_SHORT}
     before, now = cell.baseline_collected, cell.counts.collected
     wanted = before is not None and rule.min_tests_vs_baseline is not None
     least = math.ceil((before or 0) * (rule.min_tests_vs_baseline or 0)) if wanted else 0
     said, outcomes = [], []
     if gaps:
-        told = some([f"{number} of {name}" for name, number in sorted(gaps.items())])
+        told = some([_gap(name, number, cut) for name, number in sorted(gaps.items())])
         said.append(f"{counted(sum(gaps.values()), 'test')} never reported: {told}")
-        outcomes.append(policy_outcome(rule.on_missing))
+        its_own = gaps.keys() - cut.keys()
+        outcomes.append(policy_outcome(rule.on_missing) if its_own else RuleOutcome.UNKNOWN)
     if now < least:
         said.append(f"{now} tests were collected, of at least {least} (last green run: {before})")
-        outcomes.append(policy_outcome(rule.on_missing))
+        outcomes.append(RuleOutcome.UNKNOWN if cut else policy_outcome(rule.on_missing))
     return RuleResult(
         id=f"missing/{cell.id}",
         kind="missing",
@@ -47,6 +54,11 @@ def _missing(case: RuleContext, stand: PlatformEvidence, cell: CellEvidence) -> 
             "least": least,
         },
     )
+
+
+def _gap(name: str, number: int, cut: Mapping[str, Outcome | None]) -> str:
+    outcome = cut.get(name)
+    return f"{number} of {name}" + (f" ({outcome.value})" if outcome else "")
 
 
 def _whole(now: int, before: int | None) -> str:

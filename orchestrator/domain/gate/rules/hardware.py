@@ -68,7 +68,7 @@ def _hardware(stand: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardw
     asked = dict.fromkeys(
         hardware_sentence(one) for one in (wanted, cell.expect) if one != ExpectedHardware()
     )
-    said = "; ".join(dict.fromkeys(one.sentence for one in found)) or "and so it is"
+    said = "; ".join(dict.fromkeys(one.sentence for one in found)) or "it is"
     return RuleResult(
         id=f"hardware/{cell.id}",
         kind="hardware",
@@ -76,7 +76,7 @@ def _hardware(stand: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardw
         outcome=worst(
             RuleOutcome.VIOLATED if one.is_known else RuleOutcome.UNKNOWN for one in found
         ),
-        sentence=f"{cell.id} is to be {', and by the matrix '.join(asked)}: {said}.",
+        sentence=f"{cell.id} has to be a machine {', and by the matrix '.join(asked)}: {said}.",
         inputs={
             "expected": asdict(wanted),
             **({"matrix": asdict(cell.expect)} if cell.expect != ExpectedHardware() else {}),

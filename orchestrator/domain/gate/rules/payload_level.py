@@ -10,6 +10,7 @@ from orchestrator.domain.gate.payload_review import (
     PayloadReview,
     is_at_least,
     review_in_force,
+    withdrawal,
 )
 from orchestrator.domain.gate.quantities import some
 from orchestrator.domain.gate.rule_context import RuleContext
@@ -25,6 +26,8 @@ class _Payload:
 
     digest: str
     review: PayloadReview | None
+    withdrawn: PayloadReview | None
+    """What took back an earlier review."""
 
     @property
     def level(self) -> PayloadLevel:
@@ -32,9 +35,11 @@ class _Payload:
 
     @property
     def sentence(self) -> str:
-        said = "nobody has said that they read it"
+        said = "nobody has reviewed it"
         if self.review is not None:
             said = f"{self.review.by} said so, until {self.review.expires:%Y-%m-%d}"
+        elif self.withdrawn is not None:
+            said = f"{self.withdrawn.by} withdrew its review on {self.withdrawn.at:%Y-%m-%d}"
         return f"the payload sha256:{self.digest} is {self.level}: {said}"
 
 
@@ -46,7 +51,11 @@ def payload_level(case: RuleContext) -> Iterator[RuleResult]:
     wanted = case.policy.spec.evidence.payload_level
     cells = [cell for stand in case.stands if stand.rule.level == "blocking" for cell in stand.ran]
     found = [
-        _Payload(digest, review_in_force(digest, case.snapshot.reviews, case.now))
+        _Payload(
+            digest,
+            review_in_force(digest, case.snapshot.reviews, case.now),
+            withdrawal(digest, case.snapshot.reviews, case.now),
+        )
         for digest in sorted({cell.subject.get("payload_sha256", "") for cell in cells} - {""})
     ]
     unread = [one for one in found if not is_at_least(one.level, wanted)]

@@ -70,7 +70,10 @@ def _cell(stand: PlatformEvidence, cell: CellEvidence) -> tuple[RuleOutcome, str
         return outcome, f"{cell.id} was not available ({why})."
     if cell.outcome in (Outcome.ERRORED, Outcome.CANCELLED, Outcome.NOT_RUN):
         word = cell.outcome.value if cell.outcome else ""
-        return RuleOutcome.UNKNOWN, f"{cell.id} ended {word} ({why}), which says nothing of it."
+        return (
+            RuleOutcome.UNKNOWN,
+            f"{cell.id} ended {word} ({why}): the subject was not tested to the end.",
+        )
     if not _is_explained(cell):
         sentence = f"{cell.id} is {cell.outcome} ({why}), and none of its jobs says so."
         return RuleOutcome.VIOLATED, sentence

@@ -57,7 +57,10 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
         said.append(f"{limited} count, and {rule.max} may")
     if tally.other:
         outcomes.append(_MEANT.get(rule.on_other, RuleOutcome.OK))
-        said.append(f"{tally.other} for a reason that the policy does not accept")
+        limit = (
+            ", counted without a limit" if rule.on_other == "counted" and rule.max is None else ""
+        )
+        said.append(f"{tally.other} for reasons that the policy does not list{limit}")
     if tally.ran_before:
         outcomes.append(_MEANT.get(rule.on_regression, RuleOutcome.OK))
         said.append(f"{len(tally.ran_before)} ran on the baseline: {some(tally.ran_before, 3)}")
