@@ -57,7 +57,8 @@ def serve_command(
     if holder is not None:
         raise CliError(
             f"{home} is held by process {holder}.",
-            "Stop that one, or set SEATRIAL_HOME to another folder.",
+            "Stop that one (one that a command started ends by itself once nothing asks it for "
+            "half a minute), or set SEATRIAL_HOME to another folder.",
         )
     code = _refusing(
         lambda: wiring.control(
