@@ -221,7 +221,7 @@ def _outbox() -> None:
         *_needed(NAME, "name"),
         *_needed(TEXT, "state"),
         *_needed(TIME, "since"),
-        *_optional(TIME, "judged_at"),
+        *_optional(TIME, "evaluated_at"),
     )
     _table(
         "delivery(pk)",
@@ -720,7 +720,7 @@ def _history() -> None:
         *_needed(TEXT, "product"),
         *_needed(INTEGER, "old_test", "new_test"),
         *_needed(TEXT, "change"),
-        *_needed(FLOAT, "likeness"),
+        *_needed(FLOAT, "similarity"),
         *_needed(TEXT, "state"),
         *_needed(TIME, "suggested_at"),
         *_optional(TIME, "decided_at"),

@@ -137,18 +137,18 @@ class PriceListResponse(ResponseModel):
     items: list[PriceResponse]
 
 
-class DoubtfulPriceResponse(ResponseModel):
+class UncertainPriceResponse(ResponseModel):
     """A price that breaks a rule; it is not used."""
 
     price: PriceResponse
-    why: str
+    reason: str
 
 
 class RefreshedResponse(ResponseModel):
     """What came of reading the prices anew."""
 
     kept: list[PriceResponse]
-    doubtful: list[DoubtfulPriceResponse]
+    uncertain: list[UncertainPriceResponse]
     unread: dict[str, str]
     """Providers that could not be asked, with the reason; their prices stay as they were."""
 

@@ -147,14 +147,14 @@ class FlakyResponse(ResponseModel):
 
     passed_on_retry: int
     """Results that failed and passed in the same cell. Certain."""
-    split: int
+    mixed_versions: int
     """Times that it both failed and passed with one version on one platform."""
     flips: int
     """Changes between passing and failing, without failures that lasted."""
     flip_rate: float | None
     failures: int
-    judged: int
-    likely: float
+    results: int
+    min_failure_rate: float
     """Lower bound of the rate of failures that did not last, with 95 %."""
 
 

@@ -61,7 +61,7 @@ class SourceResponse(ResponseModel):
     remarks: list[str]
 
 
-class ToldOtherwiseResponse(ResponseModel):
+class DisputedTestResponse(ResponseModel):
     """What one artifact says of a test."""
 
     source: str
@@ -73,7 +73,7 @@ class DisagreementResponse(ResponseModel):
 
     job: str
     nodeid: str
-    sources: list[ToldOtherwiseResponse]
+    sources: list[DisputedTestResponse]
 
 
 class StatedMachineResponse(ResponseModel):
@@ -224,5 +224,5 @@ def _source(source: Source) -> SourceResponse:
 
 
 def _disagreement(one: Disagreement) -> DisagreementResponse:
-    told = [ToldOtherwiseResponse(source=name, outcome=word) for name, word in one.sources]
+    told = [DisputedTestResponse(source=name, outcome=word) for name, word in one.sources]
     return DisagreementResponse.of(one, sources=told)

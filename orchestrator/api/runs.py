@@ -218,7 +218,7 @@ class HeadroomResponse(ResponseModel):
     limit: int | None
     """null when it is unknown."""
     used: int | None
-    room: QuotaStatus
+    status: QuotaStatus
     """Unknown is never enough."""
     sentence: str
     """The same for a person, with what to do."""

@@ -81,7 +81,7 @@ class Context:
     secret: Callable[[str], str | None]
     janitor: Janitor
     """Looks over the project's machines, and ends what nobody owns."""
-    likeness: Likeness
+    similarity: Likeness
     dialects: Dialects
     """How other programs write results down."""
     intake: Intake

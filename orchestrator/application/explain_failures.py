@@ -112,6 +112,6 @@ def review_run(context: Context, run_id: str) -> FailureReview:
 def _reviewed(context: Context, found: FailuresFound) -> FailureReview:
     spans = context.stores.failures.spans({one.signature.id for one in found.failures})
     gathered = failure_groups(found.failures, spans)
-    near = similar([one.signature for one in gathered], context.likeness.messages)
+    near = similar([one.signature for one in gathered], context.similarity.messages)
     told = tuple(replace(one, similar=near.get(one.signature.id, ())) for one in gathered)
     return FailureReview(told, found.runs, found.is_cut)

@@ -103,7 +103,7 @@ def gather(context: Context, found: FailuresToTriage) -> list[ListedFailureGroup
 
 def with_similar(context: Context, kinds: Sequence[ListedFailureGroup]) -> list[ListedFailureGroup]:
     """The kinds, each with those among them that may be the same."""
-    near = similar([kind.signature for kind in kinds], context.likeness.messages)
+    near = similar([kind.signature for kind in kinds], context.similarity.messages)
     return [replace(kind, similar=near.get(kind.signature.id, ())) for kind in kinds]
 
 

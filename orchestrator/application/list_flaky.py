@@ -197,7 +197,7 @@ def _weighed(
             continue
         names = had.get(test, Counter())
         found.append(_flaky(tests[test], shows, evidence, some, names, signatures, active))
-    return sorted(found, key=lambda one: (-one.evidence.likely, one.test.id))
+    return sorted(found, key=lambda one: (-one.evidence.min_failure_rate, one.test.id))
 
 
 def _flaky(

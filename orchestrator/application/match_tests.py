@@ -89,7 +89,7 @@ def _compare(
     changes = compare_names(
         old,
         new,
-        context.likeness.names,
+        context.similarity.names,
         confirmed=_confirmed(context, old, new),
         rejected={(a.old, a.new) for a in decided if a.state is AliasState.REJECTED},
     )
@@ -117,7 +117,7 @@ def _alias(one: Suggestion, old: KnownTest, new: KnownTest, now: datetime) -> Al
         new_test=new.id,
         new=one.new,
         change=one.change,
-        likeness=one.likeness,
+        similarity=one.similarity,
         state=AliasState.SUGGESTED,
         suggested_at=now,
     )

@@ -37,7 +37,7 @@ def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Annou
         url=run_link(context, firing.run),
         at=context.clock.now(),
         key=f"{firing.key}:end",
-        judged_at=verdict.created_at if verdict else None,
+        evaluated_at=verdict.created_at if verdict else None,
         facts=_facts(schedule, firing, verdict),
     )
 

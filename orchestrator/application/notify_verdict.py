@@ -34,7 +34,7 @@ def announce_verdict(context: Context, stored: StoredVerdict) -> bool:
             url=verdict_link(context, stored.id),
             at=stored.created_at,
             key=f"verdict:{stored.id}",
-            judged_at=stored.created_at,
+            evaluated_at=stored.created_at,
             facts={name: text for name, text in facts.items() if text},
         ),
     )

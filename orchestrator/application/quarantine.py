@@ -167,7 +167,9 @@ def suggest_quarantines(context: Context, product: str) -> tuple[Candidate, ...]
         if (found := _candidate(stores, product, job, nodeid, places)) is not None
     ]
     told = [replace(one, quarantine=_covering(known, one)) for one in candidates]
-    return tuple(sorted(told, key=lambda one: (-one.evidence.likely, one.job, one.nodeid)))
+    return tuple(
+        sorted(told, key=lambda one: (-one.evidence.min_failure_rate, one.job, one.nodeid))
+    )
 
 
 def _most_failing(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.application.context import Context
 from orchestrator.domain.machine import ProviderError
-from orchestrator.domain.prices import DoubtfulPrice, Price, Prices, sift
+from orchestrator.domain.prices import Price, Prices, UncertainPrice, sift
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Refreshed:
     """What came of it."""
 
     kept: tuple[Price, ...]
-    doubtful: tuple[DoubtfulPrice, ...]
+    uncertain: tuple[UncertainPrice, ...]
     unread: Mapping[str, str]
     """Providers that could not be asked, with the reason; their prices stay as they were."""
 
@@ -23,7 +23,7 @@ class Refreshed:
 def refresh_prices(context: Context) -> Refreshed:
     """Ask every provider that can tell; a doubtful price replaces nothing."""
     kept: list[Price] = []
-    doubtful: list[DoubtfulPrice] = []
+    uncertain: list[UncertainPrice] = []
     unread: dict[str, str] = {}
     for name in sorted(context.traits):
         try:
@@ -35,8 +35,8 @@ def refresh_prices(context: Context) -> Refreshed:
         believed, doubted = sift(read)
         context.stores.prices.write(believed)
         kept += believed
-        doubtful += doubted
-    return Refreshed(tuple(kept), tuple(doubtful), unread)
+        uncertain += doubted
+    return Refreshed(tuple(kept), tuple(uncertain), unread)
 
 
 def known_prices(context: Context) -> tuple[Price, ...]:

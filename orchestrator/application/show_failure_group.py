@@ -135,12 +135,12 @@ def _alike(context: Context, signature: Signature) -> list[Signature]:
     if not signature.message:
         return []
     found = context.stores.failure_groups.of_exception(signature.exception, limit=_COMPARED)
-    likeness = context.likeness.messages
+    similarity = context.similarity.messages
     near = [
         one
         for one in found
         if one.id != signature.id
         and one.message
-        and likeness(one.message, signature.message) >= SIMILAR
+        and similarity(one.message, signature.message) >= SIMILAR
     ]
     return near[:_ALIKE]

@@ -179,7 +179,7 @@ def _context(
         intake=FileIntake(scratch=scratch),
         scratch=scratch,
         publish=world.publish,
-        likeness=FuzzyLikeness(),
+        similarity=FuzzyLikeness(),
         gate=gate,
         wake=wake,
         locks=world.locks,

@@ -18,7 +18,7 @@ from orchestrator.cli.errors import CliError
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.prices import DoubtfulPrice, Price
+from orchestrator.domain.prices import Price, UncertainPrice
 
 T = TypeVar("T")
 Words = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
@@ -411,7 +411,7 @@ class Refreshed:
     """What came of reading the prices."""
 
     kept: tuple[Price, ...] = ()
-    doubtful: tuple[DoubtfulPrice, ...] = ()
+    uncertain: tuple[UncertainPrice, ...] = ()
     unread: dict[str, str] = field(default_factory=dict)
 
 
@@ -468,7 +468,7 @@ class Headroom:
     scope: str
     unit: str
     needed: int
-    room: str
+    status: str
     sentence: str = ""
     limit: int | None = None
     used: int | None = None

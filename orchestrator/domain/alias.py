@@ -32,7 +32,7 @@ class Alias:
     new_test: int
     new: str
     change: NameChange
-    likeness: float
+    similarity: float
     """From 0 to 1."""
     state: AliasState
     suggested_at: datetime

@@ -69,7 +69,7 @@ class Announcement:
     at: datetime
     key: str
     """What happened, by a name of its own: it is told at most once, by however many controllers."""
-    judged_at: datetime | None = None
+    evaluated_at: datetime | None = None
     """When the verdict was given that it tells of; None where it tells of none. One that is older
     than what its line was told of already is no news, however late it is told."""
     facts: Mapping[str, str] = field(default_factory=dict)

@@ -37,17 +37,17 @@ class FlakyEvidence:
 
     passed_on_retry: int
     """Results that failed and passed in the same cell: nothing else had changed. Certain."""
-    split: int
+    mixed_versions: int
     """Times that it both failed and passed with one version on one platform."""
     flips: int
     """Changes between passing and failing, on one platform, of failures that did not last."""
     chances: int
     """How many there could have been."""
-    judged: int
+    results: int
     """Results that passed or failed, without lasting breaks."""
     failures: int
     """Of these, failures that did not last."""
-    likely: float
+    min_failure_rate: float
     """Lower bound of the rate of such failures, with 95 %: what tests are ranked by."""
 
     @property

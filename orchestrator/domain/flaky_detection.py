@@ -78,7 +78,7 @@ def flaky_signal(history: Sequence[DatedResult], evidence: FlakyEvidence) -> Fla
     """
     if evidence.is_certain:
         return FlakySignal.RETRIED
-    if evidence.split:
+    if evidence.mixed_versions:
         return FlakySignal.SPLIT
     if evidence.flips < FLIPS:
         return None

@@ -85,7 +85,7 @@ class Suggestion:
     old: str
     new: str
     change: NameChange
-    likeness: float
+    similarity: float
     """From 0 to 1."""
 
 
@@ -188,9 +188,9 @@ class _Search:
 
     def by_likeness(self, alike: Callable[[str, str], float]) -> None:
         """Pair the most alike functions of one class and file that have the same parameters."""
-        for likeness, old, new in sorted(self._likely(alike), key=lambda p: (-p[0], p[1], p[2])):
+        for similarity, old, new in sorted(self._likely(alike), key=lambda p: (-p[0], p[1], p[2])):
             if old in self.gone and new in self.come:
-                self._take(Suggestion(old, new, NameChange.RENAMED, round(likeness, 3)))
+                self._take(Suggestion(old, new, NameChange.RENAMED, round(similarity, 3)))
 
     def _likely(self, alike: Callable[[str, str], float]) -> Iterable[tuple[float, str, str]]:
         left = _COMPARED
@@ -199,9 +199,9 @@ class _Search:
             olds = before.get(_place(name), [])[: max(left, 0)]
             left -= len(olds)
             for old in olds:
-                likeness = alike(self.gone[old].function, name.function)
-                if likeness >= ALIKE and (old, new) not in self.rejected:
-                    yield likeness, old, new
+                similarity = alike(self.gone[old].function, name.function)
+                if similarity >= ALIKE and (old, new) not in self.rejected:
+                    yield similarity, old, new
 
     def _take(self, one: Suggestion) -> None:
         del self.gone[one.old], self.come[one.new]

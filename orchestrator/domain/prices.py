@@ -33,11 +33,11 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class DoubtfulPrice:
+class UncertainPrice:
     """A price that breaks a rule; it is not used."""
 
     price: Price
-    why: str
+    reason: str
 
 
 class PriceBook(Protocol):
@@ -65,7 +65,7 @@ class Prices(Protocol):
         ...
 
 
-def sift(prices: Iterable[Price]) -> tuple[tuple[Price, ...], tuple[DoubtfulPrice, ...]]:
+def sift(prices: Iterable[Price]) -> tuple[tuple[Price, ...], tuple[UncertainPrice, ...]]:
     """Part the prices that can be believed from those that break a rule.
 
     A price is more than nothing; a spot price is lower than the price on demand of its place or
@@ -80,14 +80,14 @@ def sift(prices: Iterable[Price]) -> tuple[tuple[Price, ...], tuple[DoubtfulPric
             places = on_demand.setdefault((price.provider, price.item), {})
             places[price.place] = price.usd_per_hour
     believed: list[Price] = []
-    doubtful: list[DoubtfulPrice] = []
+    uncertain: list[UncertainPrice] = []
     for price in given:
         why = _doubt(price, on_demand.get((price.provider, price.item), {}))
         if why:
-            doubtful.append(DoubtfulPrice(price, why))
+            uncertain.append(UncertainPrice(price, why))
         else:
             believed.append(price)
-    return tuple(believed), tuple(doubtful)
+    return tuple(believed), tuple(uncertain)
 
 
 def _doubt(price: Price, on_demand: Mapping[str, Decimal]) -> str:

@@ -116,7 +116,7 @@ def returned_after(passes: int) -> str:
 
 def is_flaky(evidence: FlakyEvidence) -> bool:
     """Whether a history shows the test both failing and passing with nothing changed."""
-    return evidence.judged > 0 and (evidence.is_certain or evidence.split > 0)
+    return evidence.results > 0 and (evidence.is_certain or evidence.mixed_versions > 0)
 
 
 def quarantined_of(

@@ -71,7 +71,7 @@ class Headroom:
     quota: Quota
     needed: int
     level: QuotaLevel
-    room: QuotaStatus
+    status: QuotaStatus
 
     @property
     def sentence(self) -> str:
@@ -81,7 +81,7 @@ class Headroom:
         if level.limit is None or level.used is None:
             return f"{need}, unknown how much is free: {level.why_unknown or 'it was not told'}"
         free = max(0, level.limit - level.used)
-        if self.room is QuotaStatus.OK:
+        if self.status is QuotaStatus.OK:
             return f"{need}, {free} free"
         return f"{need}, {free} free; ask {quota.code} for >= {level.used + self.needed}"
 

@@ -354,10 +354,10 @@ def _stand(
     session.execute(insert_into(session, LineageStateRow).values(never).on_conflict_do_nothing())
     row = session.get_one(LineageStateRow, name, with_for_update=True)
     before = row.state
-    if told.judged_at is not None:
-        if row.judged_at is not None and told.judged_at < row.judged_at:
+    if told.evaluated_at is not None:
+        if row.evaluated_at is not None and told.evaluated_at < row.evaluated_at:
             return before, False
-        row.judged_at = told.judged_at
+        row.evaluated_at = told.evaluated_at
     if before != state:
         row.state, row.since = state, at
     session.flush()

@@ -34,7 +34,7 @@ def told(
     key: str,
     *,
     lineage: str = "nightly",
-    judged_at: datetime | None = None,
+    evaluated_at: datetime | None = None,
     **facts: str,
 ) -> Announcement:
     return Announcement(
@@ -45,7 +45,7 @@ def told(
         url="",
         at=NOW,
         key=key,
-        judged_at=judged_at,
+        evaluated_at=evaluated_at,
         facts=facts,
     )
 

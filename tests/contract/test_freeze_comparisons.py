@@ -198,7 +198,7 @@ def test_a_cell_says_what_other_subjects_it_stands_in_the_place_of(context, stor
 def renamed(old, new):
     return Alias(
         id=0, product="proof", job=new.job, old_test=old.id, old=old.nodeid, new_test=new.id,
-        new=new.nodeid, change=NameChange.RENAMED, likeness=0.9, state=AliasState.SUGGESTED,
+        new=new.nodeid, change=NameChange.RENAMED, similarity=0.9, state=AliasState.SUGGESTED,
         suggested_at=NOW,
     )  # fmt: skip
 

@@ -48,27 +48,27 @@ def test_lines_stand_for_themselves(stores: Stores, put) -> None:
 
 def test_a_verdict_that_is_told_after_a_newer_one_is_no_news(stores: Stores, put) -> None:
     stores.outbox.add(channel())
-    assert put("pass", "newer", judged_at=after(60))
-    assert not put("fail", "older", judged_at=after(30))
-    assert not put("pass", "newest", judged_at=after(90)), "it never stood at FAIL"
-    assert not put("fail", "older than the newest", judged_at=after(75))
-    assert put("fail", "of its moment", judged_at=after(90))
+    assert put("pass", "newer", evaluated_at=after(60))
+    assert not put("fail", "older", evaluated_at=after(30))
+    assert not put("pass", "newest", evaluated_at=after(90)), "it never stood at FAIL"
+    assert not put("fail", "older than the newest", evaluated_at=after(75))
+    assert put("fail", "of its moment", evaluated_at=after(90))
     assert sent(stores) == ["newer", "of its moment"]
 
 
 def test_what_tells_of_no_verdict_is_news_whenever_it_comes(stores: Stores, put) -> None:
-    assert put("pass", "verdict", judged_at=after(60))
+    assert put("pass", "verdict", evaluated_at=after(60))
     assert put("late", "deadline")
-    assert put("pass", "told after its own deadline", judged_at=after(60))
+    assert put("pass", "told after its own deadline", evaluated_at=after(60))
     assert put("errored", "firing")
-    assert not put("fail", "older", judged_at=after(30))
+    assert not put("fail", "older", evaluated_at=after(30))
 
 
 def test_an_older_verdict_does_not_change_the_status_of_its_commit(stores: Stores, put) -> None:
     stores.outbox.add(channel(kind=ChannelKind.GITHUB))
-    assert put("pass", "newer", judged_at=after(60), git_sha=SHA)
-    assert not put("fail", "older", judged_at=after(30), git_sha=SHA)
-    put("fail", "older, of another commit", judged_at=after(30), git_sha="b" * 40)
+    assert put("pass", "newer", evaluated_at=after(60), git_sha=SHA)
+    assert not put("fail", "older", evaluated_at=after(30), git_sha=SHA)
+    put("fail", "older, of another commit", evaluated_at=after(30), git_sha="b" * 40)
     assert sent(stores) == ["newer", "older, of another commit"]
 
 

@@ -141,7 +141,7 @@ def confirm(stores, old: str, new: str) -> None:
         old_test=numbers[words["old"]],
         new_test=numbers[words["new"]],
         change=NameChange.RENAMED,
-        likeness=0.9,
+        similarity=0.9,
         state=AliasState.SUGGESTED,
         suggested_at=NOW,
     )

@@ -37,7 +37,7 @@ def context(stores):
     """As much of a context as these operations use; its clock can be set."""
     clock = SimpleNamespace(at=NOW)
     clock.now = lambda: clock.at
-    return SimpleNamespace(stores=stores, likeness=FuzzyLikeness(), clock=clock)
+    return SimpleNamespace(stores=stores, similarity=FuzzyLikeness(), clock=clock)
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ def test_both_with_one_version_is_shown_by_two_runs(world, context):
         FailureOrigin.INFRA,
     )
     assert (one.pair.bad.go.run, one.pair.good.go.run) == (bad, good)
-    assert one.evidence.judged == 2
+    assert one.evidence.results == 2
     assert one.last_seen == after(DAY)
 
 

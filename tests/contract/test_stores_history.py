@@ -46,7 +46,7 @@ ISSUE = KnownIssue(
 def context(stores):
     """As much of a context as these operations use."""
     clock = SimpleNamespace(now=lambda: NOW)
-    return SimpleNamespace(stores=stores, likeness=FuzzyLikeness(), clock=clock)
+    return SimpleNamespace(stores=stores, similarity=FuzzyLikeness(), clock=clock)
 
 
 def ran(stores, *lines, run_id="run-1", cell=0):

@@ -290,7 +290,7 @@ def make_context(
         builtin_payload=partial(_builtin, documents, database, blobs, clock),
         secret={"HF_TOKEN": "hunter2"}.get,
         janitor=_janitor(database, clock, providers),
-        likeness=FuzzyLikeness(),
+        similarity=FuzzyLikeness(),
         gate=_gate_ports(home),
         wake=wake,
     )

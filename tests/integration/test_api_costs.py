@@ -125,7 +125,7 @@ def test_prices_are_listed_and_read_anew(here: Clouds) -> None:
     assert [(p["place"], p["usd_per_hour"]) for p in listed] == [("north", "1.01")]
     told = here.client.post(f"{COSTS}/refresh").json()
     assert [(p["place"], p["usd_per_hour"]) for p in told["kept"]] == [("north", "1.006")]
-    assert [(d["price"]["place"], d["why"]) for d in told["doubtful"]] == [
+    assert [(d["price"]["place"], d["reason"]) for d in told["uncertain"]] == [
         ("south", "not more than nothing")
     ]
     assert told["unread"] == {}
@@ -157,7 +157,7 @@ def test_a_plan_says_what_room_the_quotas_leave(
     empty.provider.level_now = level
     plan = empty.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()
     first, second = plan["headroom"]
-    assert (first["room"], first["scope"], first["needed"]) == (room, "nowhere", 4)
+    assert (first["status"], first["scope"], first["needed"]) == (room, "nowhere", 4)
     assert (first["limit"], first["used"]) == (level.limit, level.used)
     assert (first["quota"], first["name"], first["unit"]) == ("L-3819A6DF", "G/VT spot", "vCPU")
     assert sentence in first["sentence"]

@@ -131,8 +131,8 @@ def test_prices_are_read_anew_and_listed(cli: Cli, controller: FakeController) -
         "as_of": runs.at(0),
         "source": "pricing API",
     }
-    doubtful = {"price": one | {"usd_per_hour": "9"}, "why": "too \x1b[31mdear"}
-    told = {"kept": [one], "doubtful": [doubtful], "unread": {"gcp": "not signed in"}}
+    uncertain = {"price": one | {"usd_per_hour": "9"}, "reason": "too \x1b[31mdear"}
+    told = {"kept": [one], "uncertain": [uncertain], "unread": {"gcp": "not signed in"}}
     controller.answers["POST", f"{COSTS}/refresh"] = Answer.of(told)
     controller.answers["GET", f"{COSTS}/prices"] = Answer.of({"items": [one]})
     assert cli("cost", "--refresh") == 0
@@ -142,7 +142,7 @@ def test_prices_are_read_anew_and_listed(cli: Cli, controller: FakeController) -
     assert "gcp keeps its prices: not signed in" in cli.err
     assert cli("cost", "--refresh", "--json") == 0
     assert json.loads(cli.out) == told
-    none = {"kept": [], "doubtful": [], "unread": {"gcp": "not signed in"}}
+    none = {"kept": [], "uncertain": [], "unread": {"gcp": "not signed in"}}
     controller.answers["POST", f"{COSTS}/refresh"] = Answer.of(none)
     assert cli("cost", "--refresh") == 5
     assert "No provider told its prices." in cli.err

@@ -68,7 +68,7 @@ def test_quarantines_are_listed_and_ended(cli: Cli, controller: FakeController) 
 
 
 def test_candidates_are_shown(cli: Cli, controller: FakeController) -> None:
-    flaky = {"passed_on_retry": 2, "likely": 0.25}
+    flaky = {"passed_on_retry": 2, "min_failure_rate": 0.25}
     found = {"job": "unit", "nodeid": "t::a", "platforms": ["l4"], "flaky": flaky}
     path = f"{API}/quarantines/suggestions"
     controller.answers["GET", path] = Answer.of({"items": [found | {"quarantine": "Q-0001"}]})

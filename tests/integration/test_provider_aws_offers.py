@@ -171,8 +171,8 @@ def test_a_type_without_what_is_asked_for_is_never_rented(
 def test_prices_are_read_and_can_be_believed(aws: AwsProvider, cloud: AwsCloud) -> None:
     cloud.prices.on_demand["us-east-1", "g5.xlarge"] = Decimal("1.111")
     cloud.prices.spot["us-east-1b", "g5.xlarge"] = Decimal("0.333")
-    believed, doubtful = sift(aws.read_prices())
-    assert not doubtful
+    believed, uncertain = sift(aws.read_prices())
+    assert not uncertain
     read = {(one.item, one.place, one.market): one for one in believed}
     assert read["g5.xlarge", "us-east-1", "on-demand"].usd_per_hour == Decimal("1.111")
     assert read["g5.xlarge", "us-east-1", "on-demand"].source == "pricing API"

@@ -129,8 +129,8 @@ def test_prices_are_read_from_the_catalogue(
     assert prices["europe-west4", "on-demand"].usd_per_hour == Decimal("1.56")
     assert {price.item for price in prices.values()} == {"v5e-chip"}
     assert {price.source for price in prices.values()} == {"pricing API"}
-    believed, doubtful = sift(prices.values())
-    assert (len(believed), doubtful) == (12, ())
+    believed, uncertain = sift(prices.values())
+    assert (len(believed), uncertain) == (12, ())
 
 
 def level_of(provider: TpuProvider, market: str, kind: str = TYPE) -> Headroom:

@@ -46,7 +46,7 @@ class _Quarantine(BaseModel):
 
 class _Flaky(BaseModel):
     passed_on_retry: int = 0
-    likely: float = 0.0
+    min_failure_rate: float = 0.0
 
 
 class _Candidate(BaseModel):
@@ -163,7 +163,7 @@ def _row(one: _Quarantine) -> dict[str, Text]:
 
 
 def _candidate_row(one: _Candidate) -> dict[str, Text]:
-    retried, likely = str(one.flaky.passed_on_retry), f"{one.flaky.likely:.0%}"
+    retried, likely = str(one.flaky.passed_on_retry), f"{one.flaky.min_failure_rate:.0%}"
     where = ", ".join(one.platforms)
     words = (one.nodeid, one.job, where, retried, likely, one.quarantine)
     return {t: Text(one_line(w)) for t, w in zip(_SUGGESTED.titles, words, strict=True)}

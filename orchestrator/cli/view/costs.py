@@ -96,11 +96,11 @@ def refreshed(answer: Json) -> list[str]:
     """What came of reading the prices anew, in sentences."""
     found = read(Refreshed, answer)
     lines = [f"{plural(len(found.kept), 'price')} read"]
-    for doubtful in found.doubtful:
-        one = doubtful.price
+    for uncertain in found.uncertain:
+        one = uncertain.price
         named = " ".join(part for part in (one.provider, one.item, one.place, one.market) if part)
         lines.append(
-            f"not used: {one_line(named)} {price(one.usd_per_hour)}: {one_line(doubtful.why)}"
+            f"not used: {one_line(named)} {price(one.usd_per_hour)}: {one_line(uncertain.reason)}"
         )
     lines += [
         f"{one_line(name)} keeps its prices: {one_line(why)}" for name, why in found.unread.items()

@@ -47,7 +47,7 @@ def headroom_table(plan: ShownPlan) -> Table:
             Text(one_line(found.scope)),
             Text(f"{found.needed} {one_line(found.unit)}"),
             Text(free_of(found.limit, found.used)),
-            Text(one_line(found.room), style=_QUOTA_STYLES.get(found.room, "")),
+            Text(one_line(found.status), style=_QUOTA_STYLES.get(found.status, "")),
         )
     return table
 
@@ -60,9 +60,9 @@ def shortages(plan: ShownPlan) -> list[Text]:
 
 def _quotas(plan: ShownPlan) -> list[Text]:
     return [
-        Text(f"{one_line(found.room)}: {one_line(found.provider)} {one_line(found.sentence)}")
+        Text(f"{one_line(found.status)}: {one_line(found.provider)} {one_line(found.sentence)}")
         for found in plan.headroom
-        if found.room != "ok"
+        if found.status != "ok"
     ]
 
 

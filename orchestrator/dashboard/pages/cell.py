@@ -204,7 +204,7 @@ _COLUMNS = (
     Column("outcome", "Outcome"),
     Column("message", "Message"),
     Column("signature", "Failure"),
-    Column("duration_s", "Took", is_number=True),
+    Column("duration_s", "Duration", is_number=True),
 )
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
 

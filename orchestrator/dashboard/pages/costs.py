@@ -198,7 +198,7 @@ def forecast_table(nights: Sequence[Forecast]) -> Table:
         columns=(
             Column("schedule", "Schedule"),
             Column("next_at", "Next"),
-            Column("likely_usd", "Likely", is_number=True),
+            Column("likely_usd", "Expected", is_number=True),
             Column("from_usd", "Lowest", is_number=True),
             Column("to_usd", "Highest", is_number=True),
             Column("of", "Of the last"),

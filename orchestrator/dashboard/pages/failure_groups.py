@@ -66,7 +66,7 @@ _DATA = (
     Column("signature", "Signature"),
     Column("frame", "Frame"),
     Column("class", "Class"),
-    Column("test", "Most affected test"),
+    Column("test", "Test with most failures"),
 )
 """Columns of the data formats for values that a page writes beside the failure."""
 _HINTS = {

@@ -63,10 +63,10 @@ _TESTS = (
     Column("quarantine", "Quarantine"),
 )
 _DATA = (
-    Column("whose", "Whose"),
+    Column("whose", "Ownership"),
     Column("passed_on_retry", "Passed on retry", is_number=True),
     Column("failures", "Failed", is_number=True),
-    Column("judged", "Results judged", is_number=True),
+    Column("judged", "Evaluated results", is_number=True),
     Column("flips", "Flips", is_number=True),
     Column("test_id", "Number", is_number=True),
 )
@@ -226,7 +226,7 @@ def _test(asked: Asked, one: FlakyTest) -> Row:
     evidence = one.evidence
     cells: list[Cell] = [
         Text(one.test.nodeid, urls.test_url(one.test.id), note=one.test.job),
-        Number(round(100 * evidence.likely, 1), "%"),
+        Number(round(100 * evidence.min_failure_rate, 1), "%"),
         Badge(one.how, _failure_url(one), note=_WHOSE[one.whose]),
         _figures(evidence),
         Names(one.platforms),
@@ -235,7 +235,7 @@ def _test(asked: Asked, one: FlakyTest) -> Row:
         _confined(asked, one),
     ]
     if _is_data(asked):
-        figures = (evidence.passed_on_retry, evidence.failures, evidence.judged, evidence.flips)
+        figures = (evidence.passed_on_retry, evidence.failures, evidence.results, evidence.flips)
         cells += [Text(one.whose), *map(Number, figures), Number(one.test.id)]
     return Row(cells, id=f"test-{one.test.id}")
 
@@ -243,7 +243,7 @@ def _test(asked: Asked, one: FlakyTest) -> Row:
 def _figures(evidence: FlakyEvidence) -> Text:
     retried = f"{evidence.passed_on_retry:,} on retry, " if evidence.passed_on_retry else ""
     note = plural(evidence.flips, "change") + " between passing and failing"
-    return Text(f"{retried}{evidence.failures:,} failed of {evidence.judged:,}", note=note)
+    return Text(f"{retried}{evidence.failures:,} failed of {evidence.results:,}", note=note)
 
 
 def _failure_url(one: FlakyTest) -> str:

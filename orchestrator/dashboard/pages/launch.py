@@ -209,7 +209,7 @@ _HEADROOM = (
     Column("needed", "Needs", is_number=True),
     Column("free", "Free"),
     Column("quota_status", "Quota status"),
-    Column("ask", "What to ask for"),
+    Column("ask", "Request"),
 )
 
 
@@ -273,10 +273,10 @@ def _headroom(found: Headroom) -> Row:
             Text(quota.scope),
             Number(found.needed, quota.unit),
             Text(free_of(level.limit, level.used)),
-            Badge("insufficient" if found.room is QuotaStatus.SHORT else found.room),
-            Text("" if found.room is QuotaStatus.OK else found.sentence),
+            Badge("insufficient" if found.status is QuotaStatus.SHORT else found.status),
+            Text("" if found.status is QuotaStatus.OK else found.sentence),
         ),
-        tone="" if found.room is QuotaStatus.OK else "warn",
+        tone="" if found.status is QuotaStatus.OK else "warn",
     )
 
 
@@ -291,7 +291,7 @@ def warnings(plan: Plan) -> list[str]:
     known = sum((cell.worst_usd for cell in plan.cells if cell.worst_usd), Decimal(0))
     limit = limit_warning(known, plan.matrix.limits.max_usd)
     found = [f"{limit}."] if limit else []
-    short = sum(one.room is QuotaStatus.SHORT for one in plan.headroom)
+    short = sum(one.status is QuotaStatus.SHORT for one in plan.headroom)
     if short:
         found.append(f"{plural(short, 'quota is', 'quotas are')} too small for this.")
     return found

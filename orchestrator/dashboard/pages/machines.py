@@ -101,7 +101,7 @@ def orphans_table(asked: Asked, orphans: Sequence[OrphanRow]) -> Table:
     columns = (
         Column("machine", "Machine"),
         Column("provider", "Provider"),
-        Column("ownership", "Whose"),
+        Column("ownership", "Ownership"),
         Column("age", "First seen"),
         Column("ends_after", "Ended after"),
         Column("run", "Run"),
@@ -141,7 +141,7 @@ def rented_table(asked: Asked, rented: Sequence[Rented]) -> Table:
             Column("cell", "Cell"),
             Column("state", "State"),
             Column("age_s", "Age", is_number=True),
-            Column("cost_usd", "So far", is_number=True),
+            Column("cost_usd", "Cost so far", is_number=True),
             Column("deadline", "Deadline"),
             Column("expires_at", "Terminates itself"),
         ),
@@ -202,8 +202,8 @@ def looks_table(asked: Asked, looks: Mapping[str, LastLook]) -> Table:
         caption="Latest answers of the providers",
         columns=(
             Column("provider", "Provider"),
-            Column("asked_at", "Asked"),
-            Column("said", "Said"),
+            Column("asked_at", "Last checked"),
+            Column("said", "Response"),
         ),
         rows=[_look_row(asked, name, look) for name, look in looks.items()],
         empty="The janitor of this controller has not asked any provider yet.",

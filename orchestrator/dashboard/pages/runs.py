@@ -30,7 +30,7 @@ _COLUMNS = (
     Column("subject", "Subject"),
     Column("matrix", "Matrix"),
     Column("tests", "Tests"),
-    Column("duration_s", "Took", is_number=True),
+    Column("duration_s", "Duration", is_number=True),
     Column("cost_usd", "Cost", is_number=True),
     Column("cells_passed", "Cells passed"),
 )

@@ -45,7 +45,7 @@ COLUMNS = (
     Column("subject", "Subject"),
     Column("run", "Run"),
     Column("verdict", "Verdict"),
-    Column("ended_at", "Told"),
+    Column("ended_at", "Notified"),
     Column("why", "Why"),
 )
 _OVERLAPS = {

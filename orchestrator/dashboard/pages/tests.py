@@ -81,13 +81,13 @@ def _word(one: CellTestHistory) -> str:
 
 def _flaky(story: TestDetail) -> str:
     it = story.flaky
-    if not it.judged:
+    if not it.results:
         return "nothing to judge yet"
     if not it.failures and not it.passed_on_retry:
-        return f"no short failure in {it.judged:,} results"
+        return f"no short failure in {it.results:,} results"
     parts = [
         f"{it.passed_on_retry:,} passed on retry" if it.passed_on_retry else "",
-        f"{it.split:,} times both with one version" if it.split else "",
+        f"{it.mixed_versions:,} times both with one version" if it.mixed_versions else "",
         f"{it.flips:,} flips in {it.chances:,}" if it.flips else "",
     ]
     told = ", ".join(part for part in parts if part) or f"{it.failures:,} short failures"
@@ -106,7 +106,7 @@ def platforms_table(asked: Asked, story: TestDetail) -> Table:
             Column("version", "Version"),
             Column("results", "Results, the newest to the right"),
             Column("passed", "Passed"),
-            Column("took_s", "Takes", is_number=True),
+            Column("took_s", "Duration", is_number=True),
             Column("trend_s", "Over time"),
             Column("broken", "Regression range"),
         ),
@@ -192,7 +192,7 @@ def history_table(story: TestDetail, goes: Sequence[CellGo], *, more: str) -> Ta
             Column("outcome", "Outcome"),
             Column("platform", "Platform"),
             Column("version", "Version"),
-            Column("took_s", "Took", is_number=True),
+            Column("took_s", "Duration", is_number=True),
             Column("failure", "Failure"),
             Column("run", "Run"),
         ),
@@ -253,7 +253,7 @@ def beside_table(story: TestDetail) -> Table:
         id="excuses",
         caption="Known issues and quarantines",
         columns=(
-            Column("id", "Which"),
+            Column("id", "Id"),
             Column("state", "State"),
             Column("title", "What"),
             Column("owner", "Owner"),
@@ -406,12 +406,12 @@ def _data(story: TestDetail) -> Mapping[str, object]:
         },
         "flaky": {
             "passed_on_retry": story.flaky.passed_on_retry,
-            "split": story.flaky.split,
+            "mixed_versions": story.flaky.mixed_versions,
             "flips": story.flaky.flips,
             "chances": story.flaky.chances,
-            "judged": story.flaky.judged,
+            "results": story.flaky.results,
             "failures": story.flaky.failures,
-            "likely": story.flaky.likely,
+            "min_failure_rate": story.flaky.min_failure_rate,
         },
         "newest_failure": story.message or None,
     }

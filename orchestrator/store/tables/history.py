@@ -73,7 +73,7 @@ class TestAliasRow(Table):
     old_test: Mapped[int] = mapped_column(ForeignKey("test_case.id"))
     new_test: Mapped[int] = mapped_column(ForeignKey("test_case.id"))
     change: Mapped[NameChange] = mapped_column(OneOf(NameChange))
-    likeness: Mapped[float] = mapped_column(Float(53))
+    similarity: Mapped[float] = mapped_column(Float(53))
     state: Mapped[AliasState] = mapped_column(OneOf(AliasState))
     suggested_at: Mapped[datetime]
     decided_at: Mapped[datetime | None]

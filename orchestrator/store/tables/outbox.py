@@ -25,7 +25,7 @@ class LineageStateRow(Table):
     state: Mapped[str]
     """Empty before the first."""
     since: Mapped[datetime]
-    judged_at: Mapped[datetime | None]
+    evaluated_at: Mapped[datetime | None]
     """Of the newest verdict that was told."""
 
 

@@ -24,7 +24,7 @@ def test_a_gate_without_a_verdict_is_loud(pages: PageDesk) -> None:
     gate_world.put(pages.api)
     [row] = pages.page("/gates").rows("gates")
     assert row["Decision"] == "? unknown no verdict yet"
-    assert row["Waits for"] == "its first verdict seatrial gate check release"
+    assert row["Open items"] == "its first verdict seatrial gate check release"
     assert row["Badge"] == "/badges/release.svg"
 
 
@@ -40,7 +40,7 @@ def test_a_gate_tells_its_decision_since_when_and_what_it_waits_for(pages: PageD
     assert row["Since"] == "2026-03-01 12:00 UTC"
     assert row["Age"] == "5 h"
     assert row["Newest verdict"].startswith("V-0002 All ")
-    assert row["Waits for"] == "nothing"
+    assert row["Open items"] == "nothing"
     assert first["id"] == "V-0001"
 
 
@@ -52,7 +52,7 @@ def test_a_pass_that_is_too_old_is_stale(pages: PageDesk) -> None:
     [row] = pages.as_viewer("read").page("/gates").rows("gates")
     assert "✓ PASS" in row["Decision"]
     assert "stale" in row["Decision"]
-    assert row["Waits for"] == "evidence that is not older than 36h"
+    assert row["Open items"] == "evidence that is not older than 36h"
 
 
 def test_newer_runs_and_another_policy_are_waited_for(pages: PageDesk) -> None:
@@ -63,9 +63,9 @@ def test_newer_runs_and_another_policy_are_waited_for(pages: PageDesk) -> None:
     going, _ = gate_world.begun(pages.api, "key-3")
     gate_world.put(pages.api, gate_world.POLICY + "  cost: {max_usd: 3}\n")
     [row] = pages.page("/gates").rows("gates")
-    assert f"a verdict on run {newer[:12]}" in row["Waits for"]
-    assert f"run {going[:12]}, which goes on" in row["Waits for"]
-    assert "by its present policy" in row["Waits for"]
+    assert f"a verdict on run {newer[:12]}" in row["Open items"]
+    assert f"run {going[:12]}, which goes on" in row["Open items"]
+    assert "by its present policy" in row["Open items"]
 
 
 def test_each_line_has_a_row_and_its_own_schedule(pages: PageDesk) -> None:

@@ -145,7 +145,7 @@ def test_an_attempt_that_was_lost_says_why(pages: PageDesk) -> None:
     cells.requeue(agent.attempt_id, lost, at=pages.api.clock.now())
     row = pages.page(f"/runs/{run}").rows("attempts")[0]
     assert (row["Outcome"], row["Why"]) == ("! errored", "preempted: the cloud took it back")
-    assert row["Took"] == "30s"
+    assert row["Duration"] == "30s"
 
 
 def test_the_previous_run_is_one_click_away(pages: PageDesk) -> None:

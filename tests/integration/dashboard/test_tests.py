@@ -127,7 +127,7 @@ def test_older_names_are_one_test_with_it(pages: PageDesk) -> None:
                 new_test=newer,
                 new=new,
                 change=NameChange.RENAMED,
-                likeness=0.9,
+                similarity=0.9,
                 state=AliasState.SUGGESTED,
                 suggested_at=BEGIN,
             )
@@ -167,7 +167,7 @@ def test_what_people_said_of_it_is_beside_it(pages: PageDesk) -> None:
     )
     page = pages.page(address_of(pages))
     rows = page.rows("excuses")
-    assert [(row["Which"], row["What"], row["Owner"]) for row in rows] == [
+    assert [(row["Id"], row["What"], row["Owner"]) for row in rows] == [
         ("KI-0001", "values are three", "ann"),
         ("Q-0001", "it flips", "bo"),
     ]

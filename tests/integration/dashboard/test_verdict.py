@@ -140,7 +140,7 @@ def test_exceptions_are_told_with_their_people(pages: PageDesk) -> None:
     made = pages.post("/gates/release/verdicts", key="k").headers["location"]
     [row] = pages.page(made).rows("exceptions")
     assert row["Exception"] == "W-0001"
-    assert row["Who"] == "a admin, approved by a gate"
+    assert row["People"] == "a admin, approved by a gate"
     assert row["Until"] == "2026-03-08 12:00 UTC"
 
 

@@ -138,6 +138,6 @@ def spent() -> Json:
 def headroom(room: str, sentence: str, **given: Any) -> Json:
     plain: Json = {
         "provider": "aws", "quota": "L-3819A6DF", "name": "G/VT spot", "scope": "us-east-1",
-        "unit": "vCPU", "needed": 8, "limit": 8, "used": 4, "room": room, "sentence": sentence,
+        "unit": "vCPU", "needed": 8, "limit": 8, "used": 4, "status": room, "sentence": sentence,
     }  # fmt: skip
     return plain | given

@@ -46,12 +46,12 @@ def test_flips_count_and_breaks_do_not(results, flips, failures, rate):
 def test_platforms_are_weighed_apart():
     both = [go for pair in zip(history("ppp"), history("fff", "tpu"), strict=True) for go in pair]
     found = flaky_evidence(both)
-    assert (found.flips, found.failures, found.judged, found.split) == (0, 0, 3, 0)
+    assert (found.flips, found.failures, found.results, found.mixed_versions) == (0, 0, 3, 0)
 
 
 def test_both_with_one_version_on_one_platform():
     goes = [ResultPoint(f"r{i}", "1.0", "l4", WORDS[letter]) for i, letter in enumerate("pfp")]
-    assert flaky_evidence(goes).split == 1
+    assert flaky_evidence(goes).mixed_versions == 1
 
 
 def test_the_lower_bound_ranks_much_evidence_above_little():
@@ -70,5 +70,5 @@ def test_the_bound_is_below_the_rate(hits, more):
 @given(st.text("pfesm", max_size=60))
 def test_any_history_can_be_weighed(results):
     found = flaky_evidence(history(results))
-    assert 0 <= found.failures <= found.judged
+    assert 0 <= found.failures <= found.results
     assert found.flips <= found.chances

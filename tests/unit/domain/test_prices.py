@@ -30,11 +30,11 @@ def spot(usd: str, place: str = "us-east-1") -> Price:
 
 
 def doubts(*given_prices: Price) -> dict[tuple[str, str], str]:
-    believed, doubtful = sift(given_prices)
-    assert sorted([*believed, *(d.price for d in doubtful)], key=repr) == sorted(
+    believed, uncertain = sift(given_prices)
+    assert sorted([*believed, *(d.price for d in uncertain)], key=repr) == sorted(
         given_prices, key=repr
     )
-    return {(d.price.place, d.price.market): d.why for d in doubtful}
+    return {(d.price.place, d.price.market): d.reason for d in uncertain}
 
 
 def test_prices_that_break_no_rule_are_believed_in_their_order():
@@ -92,10 +92,10 @@ DOUBTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("table", "doubtful", "why"), DOUBTS)
-def test_which_prices_are_doubtful(table: tuple[Price, ...], doubtful: str, why: str):
+@pytest.mark.parametrize(("table", "uncertain", "why"), DOUBTS)
+def test_which_prices_are_uncertain(table: tuple[Price, ...], uncertain: str, why: str):
     found = doubts(*table)
-    named = (place.partition("/") for place in doubtful.split())
+    named = (place.partition("/") for place in uncertain.split())
     assert set(found) == {(place, market or "on-demand") for place, _, market in named}
     assert all(why in said for said in found.values())
 
@@ -104,9 +104,9 @@ def test_which_prices_are_doubtful(table: tuple[Price, ...], doubtful: str, why:
 def test_an_empty_price_is_not_nothing(usd: str):
     """p5e stands in a public catalogue without a price; nothing is free of charge."""
     bad = price(usd, "b")
-    believed, doubtful = sift([price("1"), price("1.1", "c"), bad, spot("0.4", "b")])
-    assert [d.why for d in doubtful] == ["not more than nothing"]
-    assert doubtful[0].price is bad
+    believed, uncertain = sift([price("1"), price("1.1", "c"), bad, spot("0.4", "b")])
+    assert [d.reason for d in uncertain] == ["not more than nothing"]
+    assert uncertain[0].price is bad
     assert [p.place for p in believed] == ["us-east-1", "c", "b"]
 
 
@@ -126,10 +126,10 @@ def test_an_empty_price_is_not_nothing(usd: str):
     )
 )
 def test_every_price_is_either_believed_or_doubtful(table: list[Price]):
-    believed, doubtful = sift(table)
-    assert len(believed) + len(doubtful) == len(table)
+    believed, uncertain = sift(table)
+    assert len(believed) + len(uncertain) == len(table)
     assert all(one.usd_per_hour > 0 for one in believed)
-    assert all(one.why for one in doubtful)
+    assert all(one.reason for one in uncertain)
     places = {(p.item, p.place): p for p in believed if p.market == "on-demand"}
     for one in believed:
         beside = places.get((one.item, one.place))

@@ -19,7 +19,7 @@ def one(needed: int, level: QuotaLevel, *, each: int = 4) -> Headroom:
 
 def test_what_does_not_fit_says_what_to_ask_for():
     found = one(8, QuotaLevel(limit=4, used=0))
-    assert found.room is QuotaStatus.SHORT
+    assert found.status is QuotaStatus.SHORT
     assert found.sentence == (
         "needs 8 vCPU of G/VT spot in us-east-1, 4 free; ask L-3819A6DF for >= 8"
     )
@@ -27,7 +27,7 @@ def test_what_does_not_fit_says_what_to_ask_for():
 
 def test_what_is_in_use_is_not_free_and_is_asked_for_too():
     found = one(8, QuotaLevel(limit=16, used=12))
-    assert found.room is QuotaStatus.SHORT
+    assert found.status is QuotaStatus.SHORT
     assert found.sentence.endswith("4 free; ask L-3819A6DF for >= 20")
 
 
@@ -41,7 +41,7 @@ def test_what_is_in_use_is_not_free_and_is_asked_for_too():
     ],
 )
 def test_exactly_enough_is_enough(limit: int, used: int, room: QuotaStatus):
-    assert one(8, QuotaLevel(limit, used)).room is room
+    assert one(8, QuotaLevel(limit, used)).status is room
 
 
 def test_what_fits_is_said_in_one_line():
@@ -58,7 +58,7 @@ def test_more_in_use_than_the_limit_is_nothing_free():
 )
 def test_unknown_is_never_enough(level: QuotaLevel):
     found = one(4, level)
-    assert found.room is QuotaStatus.UNKNOWN
+    assert found.status is QuotaStatus.UNKNOWN
     assert found.sentence == (
         "needs 4 vCPU of G/VT spot in us-east-1, unknown how much is free: it was not told"
     )
@@ -72,7 +72,7 @@ def test_demands_are_added_up_quota_by_quota_in_their_order():
     demands = [Demand(PROJECT, 1), Demand(SPOT, 4), Demand(PROJECT, 1), Demand(ON_DEMAND, 8)]
     levels = {q: QuotaLevel(4, 0) for q in (SPOT, ON_DEMAND, PROJECT)}
     found = headroom(iter(demands), levels, at_once=9)
-    assert [(x.quota, x.needed, x.room) for x in found] == [
+    assert [(x.quota, x.needed, x.status) for x in found] == [
         (PROJECT, 2, QuotaStatus.OK),
         (SPOT, 4, QuotaStatus.OK),
         (ON_DEMAND, 8, QuotaStatus.SHORT),
@@ -82,7 +82,7 @@ def test_demands_are_added_up_quota_by_quota_in_their_order():
 def test_of_machines_that_take_turns_the_largest_are_counted():
     demands = [Demand(SPOT, amount) for amount in (4, 32, 8, 16)]
     (found,) = headroom(demands, {SPOT: QuotaLevel(48, 0)}, at_once=2)
-    assert (found.needed, found.room) == (48, QuotaStatus.OK)
+    assert (found.needed, found.status) == (48, QuotaStatus.OK)
 
 
 def test_nothing_asked_is_nothing_needed():

@@ -214,9 +214,9 @@ def test_a_waiver_of_another_gate():
 
 @pytest.mark.parametrize("rule", ["freshness/gcp-l4", "attestation/gcp-l4", "evidence"])
 def test_nothing_waives_evidence_that_is_not_believed(rule: str):
-    doubtful = cell(simulated=True, ended_at=NOW - timedelta(days=9))
+    uncertain = cell(simulated=True, ended_at=NOW - timedelta(days=9))
     verdict = judge(
-        policy(exceptions=(exception(rule),)), snapshot(doubtful, waivers=(waiver(rule),))
+        policy(exceptions=(exception(rule),)), snapshot(uncertain, waivers=(waiver(rule),))
     )
     assert verdict.decision is OPEN
 

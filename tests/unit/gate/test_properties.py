@@ -268,7 +268,7 @@ def test_doubtful_evidence_never_passes(case: Case):
     rules, evidence = case
     digest = evidence_digest(evidence)
     required = replace(rules.spec, evidence=replace(rules.spec.evidence, attestation="required"))
-    for doubtful, policy in (
+    for uncertain, policy in (
         ({"simulated": True}, rules),
         ({"ended_at": NOW - timedelta(hours=37)}, rules),
         ({"mismatch": "found another"}, rules),
@@ -276,7 +276,7 @@ def test_doubtful_evidence_never_passes(case: Case):
         ({"attested": False, "ingested": True}, replace(rules, spec=required)),
         ({"outcome": None, "state": "running"}, rules),
     ):
-        held = tuple(replace(one, **doubtful) for one in evidence.cells)
+        held = tuple(replace(one, **uncertain) for one in evidence.cells)
         after = verdict_of(policy, replace(evidence, cells=held), digest)
         assert after.decision in (Decision.FAIL, Decision.INCONCLUSIVE)
     nothing = replace(evidence, cells=(), runs=(), cost_usd=Decimal(0))

@@ -121,8 +121,8 @@ class Comparison:
         ranked = sorted(
             ((_alike(wanted, words(p.heading)), -n) for n, p in enumerate(self._parts) if p.heading)
         )
-        likeness, at = ranked[-1]
-        if likeness:
+        similarity, at = ranked[-1]
+        if similarity:
             return self._below(-at)
         for correction in self._excused(line):
             for said in correction.ours:

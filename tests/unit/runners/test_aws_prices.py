@@ -45,8 +45,8 @@ def on_demand(*refreshed: Price) -> Price | None:
 
 
 def test_the_shipped_table_breaks_no_rule_and_is_dated() -> None:
-    believed, doubtful = sift(shipped().prices)
-    assert not doubtful
+    believed, uncertain = sift(shipped().prices)
+    assert not uncertain
     assert len(believed) == 57
     assert {price.as_of for price in believed} == {TABLE_DAY}
 

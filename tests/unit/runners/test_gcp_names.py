@@ -139,8 +139,8 @@ def test_what_should_have_ended_is_not_launched() -> None:
 
 def test_the_shipped_table_is_believed_and_complete() -> None:
     prices = KnownPrices(None).all()
-    believed, doubtful = sift(prices)
-    assert doubtful == ()
+    believed, uncertain = sift(prices)
+    assert uncertain == ()
     assert len(believed) == len(prices)
     regions = set(table().zones)
     assert {p.place for p in prices} <= regions

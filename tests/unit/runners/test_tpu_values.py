@@ -176,8 +176,8 @@ def test_the_client_still_has_no_run_duration(library: object) -> None:
 
 def test_the_shipped_table_is_dated_and_believable() -> None:
     shipped = table()
-    believed, doubtful = sift(shipped.prices)
-    assert (len(believed), doubtful) == (len(shipped.prices), ())
+    believed, uncertain = sift(shipped.prices)
+    assert (len(believed), uncertain) == (len(shipped.prices), ())
     assert {price.as_of.date().isoformat() for price in shipped.prices} == {"2026-11-21"}
     west = find(shipped.prices, "v5e-chip", "us-west4", "spot")
     assert west is not None

@@ -50,7 +50,7 @@ _COLUMNS = (
     Column("version", "Version"),
     Column("since", "Since"),
     Column("by", "Uploaded by"),
-    Column("look", "Look at"),
+    Column("look", "Show"),
 )
 
 
@@ -141,7 +141,7 @@ _WAIVERS = (
     Column("reason", "Why"),
     Column("author", "Requested by"),
     Column("approver", "Approved by"),
-    Column("given", "Given"),
+    Column("given", "Approved"),
     Column("until", "Until"),
 )
 _APPROVE = Column("approve", "Approve", is_title_hidden=True)

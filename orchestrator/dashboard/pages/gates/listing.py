@@ -78,7 +78,7 @@ _SOON = timedelta(days=30)
 _KEYS = (
     Column("key", "Key"),
     Column("state", "State"),
-    Column("made", "Made"),
+    Column("made", "Created"),
     Column("ends", "Ends"),
     Column("retired", "Retired"),
 )
@@ -208,7 +208,7 @@ _COLUMNS = (
     Column("since", "Since"),
     Column("verdict", "Newest verdict"),
     Column("age", "Age"),
-    Column("waits_for", "Waits for"),
+    Column("waits_for", "Open items"),
     Column("next_schedule", "Next scheduled"),
     Column("badge", "Badge"),
 )

@@ -345,7 +345,7 @@ _COLUMNS = (
     Column("kind", "Kind"),
     Column("rules", "Changed"),
     Column("reason", "Why"),
-    Column("people", "Who"),
+    Column("people", "People"),
     Column("until", "Until"),
 )
 Words = tuple[str, str, str, str]

@@ -105,7 +105,7 @@ _CELLS = (
     Column("outcome", "Outcome"),
     Column("tests", "Tests"),
     Column("phases_s", "Phases"),
-    Column("duration_s", "Took", is_number=True),
+    Column("duration_s", "Duration", is_number=True),
     Column("cost_usd", "Cost", is_number=True),
     Column("attempts", "Attempts", is_number=True),
     Column("log", "Log"),
@@ -119,7 +119,7 @@ _MACHINES = (
     Column("usd_per_hour", "Per hour", is_number=True),
     Column("held_s", "Held", is_number=True),
     Column("cost_usd", "Cost", is_number=True),
-    Column("provider_said", "The provider said"),
+    Column("provider_said", "Provider response"),
 )
 _DECISIONS = (
     Column("at", "At"),
@@ -134,8 +134,8 @@ _ATTEMPTS = (
     Column("attempt", "Attempt", is_number=True),
     Column("outcome", "Outcome"),
     Column("why", "Why"),
-    Column("opened_at", "Began"),
-    Column("duration_s", "Took", is_number=True),
+    Column("opened_at", "Started"),
+    Column("duration_s", "Duration", is_number=True),
 )
 
 
@@ -320,7 +320,7 @@ _COLUMNS = (
     Column("outcome", "Outcome"),
     Column("results", "Results"),
     Column("why", "Why"),
-    Column("duration_s", "Took", is_number=True),
+    Column("duration_s", "Duration", is_number=True),
 )
 _CELL_COLUMNS = tuple(column for column in _COLUMNS if column.id != "cell")
 _WORST = (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ERRORED, Outcome.NOT_RUN, Outcome.CANCELLED)

@@ -59,7 +59,7 @@ _DIAGNOSED = (
     Column("cell", "Cell"),
     Column("answer", "Root cause"),
     Column("evidence", "Why"),
-    Column("tried", "Tried"),
+    Column("tried", "Retests"),
 )
 _KNOWN = (
     Column("issue", "Known issue"),

@@ -1,0 +1,80 @@
+"""What people and programs meet is called as the glossary calls it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click import Group
+from typer.main import get_command
+
+from orchestrator.cli.app import build
+from orchestrator.store.tables import Table
+
+ROOT = Path(__file__).resolve().parents[2]
+ROW = re.compile(r"^\| (?P<words>[a-z, ]+) \| [^|]+ \|$", re.MULTILINE)
+COLUMN = re.compile(r'Column\(\s*"[a-z_]*",\s*f?"(?P<label>[^"]*)"')
+
+
+def unused() -> frozenset[str]:
+    """The words of the glossary's list of those that are not used."""
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    part = page.partition("## Words that are not used")[2].partition("\n## ")[0]
+    rows = [row["words"].split(", ") for row in ROW.finditer(part) if row["words"] != "not"]
+    return frozenset(word for row in rows for word in row)
+
+
+def words_of(name: str) -> set[str]:
+    """``RunEvent``, ``run_event`` and ``/run-events/{id}`` have the words run and event(s)."""
+    parts = re.findall(r"[A-Z]?[a-z]+", name)
+    words = {part.lower() for part in parts}
+    return words | {word.removesuffix("s") for word in words}
+
+
+def tables() -> Iterator[str]:
+    for table in Table.metadata.tables.values():
+        yield table.name
+        yield from (f"{table.name}.{column.name}" for column in table.columns)
+
+
+def answers() -> Iterator[str]:
+    document = json.loads((ROOT / "tests" / "golden" / "openapi.json").read_text("utf-8"))
+    for path, methods in document["paths"].items():
+        yield path
+        yield from (one["operationId"] for one in methods.values())
+    for name, schema in document["components"]["schemas"].items():
+        yield name
+        yield from (f"{name}.{field}" for field in schema.get("properties", {}))
+        yield from (f"{name}={value}" for value in schema.get("enum", ()))
+
+
+def commands() -> Iterator[str]:
+    def below(command: Group, path: str) -> Iterator[str]:
+        for name, one in command.commands.items():
+            yield f"{path} {name}"
+            yield from (f"{path} {name} {' '.join(each.opts)}" for each in one.params)
+            if isinstance(one, Group):
+                yield from below(one, f"{path} {name}")
+
+    app = build()
+    yield from below(app if isinstance(app, Group) else get_command(app), "")  # type: ignore[arg-type]
+
+
+def labels() -> Iterator[str]:
+    for file in sorted((ROOT / "orchestrator" / "dashboard").rglob("*.py")):
+        yield from (found["label"] for found in COLUMN.finditer(file.read_text("utf-8")))
+
+
+@pytest.mark.parametrize("names", [tables, answers, commands, labels])
+def test_no_name_has_a_word_that_is_not_used(names) -> None:
+    found = list(names())
+    assert len(found) > 50, "nothing was looked at"
+    assert {name for name in found if words_of(name) & unused()} == set()
+
+
+def test_the_list_is_read() -> None:
+    assert {"sitting", "cluster", "reach"} <= unused()
+    assert words_of("/runs/{run_id}/TrialAsk_of") >= {"run", "trial", "ask", "of"}
