@@ -30,7 +30,7 @@ _LOG = Layout(
     whole=("state", "tried"),
 )
 ChannelArgument = Annotated[
-    str, typer.Argument(metavar="CHANNEL", help="A name or an id, as `notify list` shows them.")
+    str, typer.Argument(metavar="CHANNEL", help="A name or an id, as `channel list` shows them.")
 ]
 
 
