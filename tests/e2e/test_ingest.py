@@ -199,7 +199,7 @@ def test_what_a_person_writes_later_stands_in_the_published_reports(home, handed
     run, _ = handed_in
     notes = tmp_path / "notes.yaml"
     notes.write_text(
-        "apiVersion: seatrial/v1\nkind: Annotations\nauthor: R. Eader\nstatements:\n"
+        "apiVersion: seatrial/v1\nkind: Annotations\nauthor: R. Eader\nannotations:\n"
         "  - {kind: fix, title: The mask moved, files: [a.py], cell: gcp-l4, at: 2026-01-18}\n"
         "  - {kind: conclusion, text: All 186 tests pass.}\n"
     )

@@ -102,16 +102,16 @@ SHADOW = {"t/widget/__init__.py": "VERSION = 'mine'\n"}
 
 
 @pytest.mark.parametrize(
-    ("files", "status", "says"),
+    ("files", "status", "verdict", "says"),
     [
         ({"t/test_a.py": "import widget\ndef test(): assert widget.VERSION == 'mine'\n", **SHADOW},
-         5, "rename or move t/widget/__init__.py"),
-        ({"t/test_a.py": FAILING, "conftest.py": DROPS}, 0,
+         5, 5, "rename or move t/widget/__init__.py"),
+        ({"t/test_a.py": FAILING, "conftest.py": DROPS}, 0, 1,
          "conftest.py deselected 1 test (t/test_a.py::test_fails)"),
     ],
     ids=["shadowed beside the test", "dropped by a conftest"],
 )  # fmt: skip
-def test_a_gate_does_not_pass_what_was_not_tested(home, project, files, status, says):
+def test_a_gate_does_not_pass_what_was_not_tested(home, project, files, status, verdict, says):
     for name, text in files.items():
         path = project / "payload" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def test_a_gate_does_not_pass_what_was_not_tested(home, project, files, status, 
     (project / "gate.yaml").write_text(GATE)
     home.seatrial("run", str(project / "m.yaml"), status=status)
     gate = ("gate", "check", str(project / "gate.yaml"), "--run", "latest")
-    said = home.seatrial(*gate, status=1)
+    said = home.seatrial(*gate, status=verdict)
     assert says in " ".join(said.split()), said
 
 

@@ -235,7 +235,7 @@ def test_what_is_short_says_what_to_ask_for(aws: AwsProvider, cloud: AwsCloud) -
     demands = aws.demands(as_platform(PLATFORM), place) * 2
     levels = {one.quota: aws.level(one.quota) for one in demands}
     (room,) = headroom(demands, levels, at_once=2)
-    assert room.room is QuotaStatus.SHORT
+    assert room.status is QuotaStatus.SHORT
     assert room.sentence == (
         "needs 8 vCPU of G/VT spot in us-east-1, 4 free; ask L-3819A6DF for >= 8"
     )

@@ -90,7 +90,7 @@ def sentences(provider: GcpProvider, place: str) -> dict[str, tuple[QuotaStatus,
     demands = provider.demands(as_platform(PLATFORM), found)
     levels = {each.quota: provider.level(each.quota) for each in demands}
     lines = headroom(demands, levels, at_once=1)
-    return {line.quota.code: (line.room, line.sentence) for line in lines}
+    return {line.quota.code: (line.status, line.sentence) for line in lines}
 
 
 def test_what_a_spot_machine_takes_of_which_quotas(

@@ -112,7 +112,7 @@ def test_the_real_services_are_never_asked_from_a_lab(provider: TpuProvider) -> 
     (demand,) = provider.demands(as_platform({"accelerator_type": TYPE}), place)
     assert (demand.amount, demand.quota.scope, demand.quota.unit) == (1, ZONE, "chip")
     (room,) = headroom([demand], {demand.quota: provider.level(demand.quota)}, at_once=1)
-    assert room.room is QuotaStatus.UNKNOWN
+    assert room.status is QuotaStatus.UNKNOWN
     assert "SEATRIAL_GCP_QUOTAS_ENDPOINT" in room.sentence
 
 
@@ -148,13 +148,13 @@ def test_quotas_are_limits_less_everything_that_is_listed(
     cloud.quotas.set(ZONE, 1, market="spot")
     with QuotasCloud(quotas=cloud.quotas, clock=clock) as quotas:
         provider = open_provider(gcp_quotas_endpoint=quotas.endpoint_url)
-        assert level_of(provider, "on-demand", "v5litepod-8").room is QuotaStatus.OK
+        assert level_of(provider, "on-demand", "v5litepod-8").status is QuotaStatus.OK
         provider.launch(ask())
         provider.launch(ask("t-2", options=NODE))
         spot = provider.launch(ask("t-3", market="spot"))
         until(provider, spot.id, MachineState.READY)
         room = level_of(provider, "on-demand", "v5litepod-8")
-        assert (room.level.limit, room.level.used, room.room) == (8, 2, QuotaStatus.SHORT)
+        assert (room.level.limit, room.level.used, room.status) == (8, 2, QuotaStatus.SHORT)
         assert "ask TPUV5sLitepodPerProjectPerZoneForTPUAPI for >= 10" in room.sentence
         cloud.preempt("seatrial-seatrial-t-3", notice_s=0)
         until(provider, spot.id, MachineState.STOPPING)
@@ -162,7 +162,7 @@ def test_quotas_are_limits_less_everything_that_is_listed(
         with pytest.raises(QuotaError, match="Limit: 1 in zone"):
             provider.launch(ask("t-4", market="spot"))
         release(provider, spot.id)
-        assert level_of(provider, "spot").room is QuotaStatus.OK
+        assert level_of(provider, "spot").status is QuotaStatus.OK
 
 
 def test_a_quota_that_cannot_be_read_is_unknown(
@@ -172,7 +172,7 @@ def test_a_quota_that_cannot_be_read_is_unknown(
         provider = open_provider(gcp_quotas_endpoint=quotas.endpoint_url)
         quotas.faults.always("quotaInfos.list", gce_fault("forbidden"))
         room = level_of(provider, "spot")
-        assert (room.room, room.level.limit) == (QuotaStatus.UNKNOWN, None)
+        assert (room.status, room.level.limit) == (QuotaStatus.UNKNOWN, None)
         assert "PERMISSION_DENIED" in room.sentence
 
 

@@ -286,7 +286,7 @@ def test_no_limit_is_more_than_anybody_needs() -> None:
     for info in (quota(({}, [], -1)), quota(({"zone": "us-west4-a"}, [], -1))):
         limit, why = _limit_in(info, "us-west4-a")
         (room,) = headroom([Demand(wanted, 8)], {wanted: QuotaLevel(limit, 64, why)}, at_once=1)
-        assert room.room is QuotaStatus.OK
+        assert room.status is QuotaStatus.OK
 
 
 def test_a_zone_that_is_not_mentioned_is_unknown() -> None:
