@@ -15,12 +15,11 @@ from pathlib import Path
 from rich.console import Console
 
 from orchestrator.bootstrap.cli_wiring import CommandWiring
-from orchestrator.cli.find_run import find_run
 from orchestrator.cli.responses import Run
-from orchestrator.cli.session import Session
+from orchestrator.cli.session import Session, find_run
 from orchestrator.cli.view.live_run import LogTail, picture
-from orchestrator.cli.view.remaining_time import reported
-from orchestrator.cli.watching.log_tails import Tails
+from orchestrator.cli.view.rows import reported
+from orchestrator.cli.watching.poll_threads import Tails
 
 WIDTH, HEIGHT = 100, 24
 FAR_ENOUGH = 0.6

@@ -1,4 +1,4 @@
-"""Run the migrations on the connection of `orchestrator.store.schema_revisions`."""
+"""Run the migrations on the connection of `orchestrator.store.database`."""
 
 from __future__ import annotations
 

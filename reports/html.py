@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markdown_it.token import Token
 
-from reports.model.plot import Plot
+from reports.model.blocks import Plot
 
 PAGE = "page.html.j2"
 SHORT_NAME = 24

@@ -14,15 +14,14 @@ from reports.model.metrics import MetricTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Finding, ReportModel
+from reports.rules.authored import claims_rule
 from reports.rules.backend import BACKEND_PARTS
 from reports.rules.blocks import RULES, Said, differs
-from reports.rules.claims import claims_rule
-from reports.rules.handed_in import TOLD_PARTS
+from reports.rules.handed_in import TOLD_PARTS, recorded_rule
 from reports.rules.kinds import kind_evidence, kind_rules
 from reports.rules.metrics import METRIC_RULES, reported_rule
 from reports.rules.models import platform_rules, summary_rules
 from reports.rules.money import MONEY_RULES
-from reports.rules.recorded import recorded_rule
 
 EVERY_RULE = {**RULES, **BACKEND_PARTS, **TOLD_PARTS, **METRIC_RULES, **MONEY_RULES}
 """By the type of the part."""

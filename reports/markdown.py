@@ -13,9 +13,9 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from reports import authored_text, comparison_text, difference_text, metric_text, platform_text
+from reports import authored_text, compare_text, metric_text, platform_text
 from reports import format as fmt
-from reports.model.plot import Plot
+from reports.model.blocks import Plot
 from reports.model.values import Absent, ReportModel, Status
 
 CELL_LIMIT = 300
@@ -196,10 +196,8 @@ def environment(templates: Path) -> Environment:
         made.filters[name] = _escaped(getattr(metric_text, name))
     for name in BESIDE:
         made.filters[name] = _escaped(getattr(platform_text, name))
-    for name in VERSUS:
-        made.filters[name] = _escaped(getattr(comparison_text, name))
-    for name in CONTRASTED:
-        made.filters[name] = _escaped(getattr(difference_text, name))
+    for name in COMPARING:
+        made.filters[name] = _escaped(getattr(compare_text, name))
     made.filters["differing"] = metric_text.differing
     made.filters |= {"cell": cell, "code": code, "verbatim": verbatim}
     made.filters |= {"written": written, "fenced": fenced, "line": one_line}
@@ -233,15 +231,12 @@ BESIDE = (
 )  # fmt: skip
 """Filters: the writers of `reports.platform_text`, escaped."""
 
-VERSUS = ("category_name", "change_usd", "signed_percent", "status_or_absent", "delta_name")
-"""Filters: the writers of `reports.comparison_text`, escaped."""
-
-
-CONTRASTED = (
+COMPARING = (
+    "category_name", "change_usd", "signed_percent", "status_or_absent", "delta_name",
     "class_cell", "test_cell", "difference", "measured_entry", "entry_name", "evidence_line",
     "counted", "stamped",
 )  # fmt: skip
-"""Filters: the writers of `reports.difference_text`, escaped."""
+"""Filters: the writers of `reports.compare_text`, escaped."""
 
 
 def render_markdown(

@@ -8,7 +8,7 @@ import re
 from reports import format as fmt
 from reports.grouping import telling
 from reports.model.blocks import CheckLine
-from reports.model.compared import ComparedCell, ComparisonTable
+from reports.model.comparison import ComparedCell, ComparisonTable
 from reports.model.metrics import MetricColumn, MetricFigure, MetricLine, MetricTable, Params
 from reports.model.values import Absent
 

@@ -1,19 +1,22 @@
-"""The kinds of reports, and the one way to render any of them."""
+"""The kinds of reports, and how one is rendered as Markdown, HTML or JSON."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 from orchestrator.domain.problems import nearest
 from orchestrator.domain.run_record import Evidence
-from reports.as_json import render_json
 from reports.html import render_html
 from reports.linter import errors, lint, lint_evidence
 from reports.markdown import plain, render_markdown
-from reports.model.plot import Plot
-from reports.model.values import Finding, ReportModel
+from reports.model.blocks import Plot
+from reports.model.values import Absent, Finding, ReportModel
 from reports.plots.selection import plots_of
 from reports.views.backend import backend_view
 from reports.views.compare import compare_view
@@ -21,6 +24,28 @@ from reports.views.cost import cost_view
 from reports.views.platform import platform_view
 from reports.views.results import results_view
 from reports.views.summary import summary_view
+
+
+def render_json(model: ReportModel) -> str:
+    """The whole model, with what was not measured as ``{"not_measured": reason}``."""
+    return json.dumps(_plain(model), ensure_ascii=True, indent=2, allow_nan=False) + "\n"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Absent):
+        return {"not_measured": value.reason}
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"not_measured": "not a finite number"}
+    return value
+
 
 FORMATS = ("md", "html", "json")
 

@@ -32,8 +32,7 @@ from orchestrator.domain.matrix import (
     expand,
 )
 from orchestrator.store import sessions
-from orchestrator.store.database import Database, open_database
-from orchestrator.store.schema_revisions import migrate
+from orchestrator.store.database import Database, migrate, open_database
 from orchestrator.store.stores import Stores
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)

@@ -25,7 +25,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from orchestrator.store.schema_revisions import migrate
+from orchestrator.store.database import migrate
 
 _START_TIMEOUT_S = 30
 _TEMPLATE = "seatrial_template"

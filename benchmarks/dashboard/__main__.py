@@ -26,9 +26,9 @@ from benchmarks.dashboard.fill import fill
 from benchmarks.dashboard.sizes import SIZES
 from orchestrator.api.app import create_app
 from orchestrator.application.tokens import create_token
-from orchestrator.bootstrap.asgi_dispatch import AsgiDispatch
 from orchestrator.bootstrap.controller_process import freeze_start_up_objects
 from orchestrator.bootstrap.controller_wiring import Parts, build
+from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.config import Settings
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.person import Scope

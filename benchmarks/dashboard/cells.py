@@ -16,7 +16,6 @@ from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.facts import CheckFact, JobFact
 from orchestrator.domain.judging import JobVerdict, judge_cell, judge_job
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
-from orchestrator.store.result_rows import Row
 from orchestrator.store.tables import (
     CellRollupRow,
     CheckResultRow,
@@ -25,6 +24,7 @@ from orchestrator.store.tables import (
     NoticeRow,
     TestRetryRow,
 )
+from orchestrator.store.write_results import Row
 
 _KINDS = {job.id: job.kind for job in MANIFEST.job}
 _FIRST_POSITION = 1 << 32

@@ -10,7 +10,6 @@ import psycopg
 from sqlalchemy import Column, Connection, func, select, text
 
 from orchestrator.store.database import Database
-from orchestrator.store.result_rows import Row
 from orchestrator.store.tables import (
     ArtifactRow,
     AttemptRow,
@@ -37,6 +36,7 @@ from orchestrator.store.tables import (
     TextRow,
     TransitionRow,
 )
+from orchestrator.store.write_results import Row
 
 _ORDER: tuple[type[Table], ...] = (
     PayloadRow,

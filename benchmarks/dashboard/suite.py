@@ -27,7 +27,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import Signature, signature_of
 from orchestrator.store.database import Database
 from orchestrator.store.failure_signatures import write_signatures
-from orchestrator.store.test_numbers import TestCases
+from orchestrator.store.write_results import TestCases
 
 _TOLD = 6
 """Ways in which each kind of failure is worded: addresses and numbers change."""

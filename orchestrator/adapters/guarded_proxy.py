@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
-from orchestrator.adapters.notify.guarded_http import Resolve, addresses_of
-from orchestrator.adapters.notify.ssrf_guard import refusal
+from orchestrator.adapters.notify.guarded_http import Resolve, addresses_of, refusal
 
 Look = Callable[[str], str]
 """Why nothing is sent to an address; empty where it may be."""

@@ -1,4 +1,4 @@
-"""The application: REST under ``/api/v1``, and beside it health, figures and documentation."""
+"""The REST application under ``/api/v1``: routers, errors, health, metrics, OpenAPI document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import orchestrator
 from orchestrator.api import (
     benchmarks,
     channels,
-    compare,
     costs,
     errors,
     events,
@@ -96,7 +95,7 @@ def create_app(
 
 def _include_routers(app: FastAPI) -> None:
     api = (
-        *(runs.writing, runs.reading, events.router, logs.router, reports.router, compare.router),
+        *(runs.writing, runs.reading, events.router, logs.router, reports.router, runs.router),
         *(payloads.reading, payloads.writing, service.router, tokens.router, ingest.router),
         *(channels.reading, channels.writing),
         *(machines.reading, machines.writing, costs.reading, costs.writing, linting.router),

@@ -11,7 +11,7 @@ from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.benchmark_series import BenchmarkSeries, series_of
+from orchestrator.application.benchmarks import BenchmarkSeries, series_of
 from orchestrator.application.ports.trends import ChangePoint
 from orchestrator.domain.person import Scope
 

@@ -31,7 +31,7 @@ from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.application.ports.ingest_upload import IntakeError, IntakeFullError
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.ports.signer import KeyUnusableError
-from orchestrator.application.replay_verdict import VerdictMissingError
+from orchestrator.application.reevaluate import VerdictMissingError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError
 from orchestrator.application.sign_off import WaiverMissingError

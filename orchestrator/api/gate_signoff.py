@@ -12,11 +12,10 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
-from orchestrator.api.identity import CallerDep
 from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word
-from orchestrator.api.security import bearer, secured
+from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.gate_policies import find_policy
-from orchestrator.application.review_payload import NewReview, review_payload
+from orchestrator.application.payloads import NewReview, review_payload
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
 from orchestrator.domain.gate.payload_review import (

@@ -12,15 +12,14 @@ from fastapi.responses import StreamingResponse
 from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, resolve_run
-from orchestrator.api.identity import CallerDep
 from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word
-from orchestrator.api.security import bearer, secured
+from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import dry_run, evaluate_gate
 from orchestrator.application.gate_policies import find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
-from orchestrator.application.notify_verdict import announce_verdict
-from orchestrator.application.replay_verdict import Replay, find_verdict, replay
+from orchestrator.application.notifications import announce_verdict
+from orchestrator.application.reevaluate import Replay, find_verdict, replay
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.person import Scope
 from orchestrator.store.verdict_lines import StoredVerdict

@@ -12,18 +12,18 @@ from fastapi.openapi.models import Example
 
 from orchestrator.api.dependencies import LARGEST, ContextDep, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.identity import CallerDep
 from orchestrator.api.models import Filled, RequestModel, ResponseModel, documented
-from orchestrator.api.security import bearer, secured
+from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.explain_failures import review_failures, review_run
-from orchestrator.application.match_tests import (
+from orchestrator.application.test_history import (
     FamilyChanges,
     Matching,
+    TestHistory,
     decide_alias,
+    history_of,
     suggest_aliases,
 )
-from orchestrator.application.test_history import TestHistory, history_of
 from orchestrator.domain.alias import Alias, AliasState, KnownTest
 from orchestrator.domain.blame import RootCause
 from orchestrator.domain.diagnosis import RetestTally

@@ -7,18 +7,18 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.api.dependencies import ContextDep, Digest
 from orchestrator.api.errors import NotFoundError
+from orchestrator.api.ingest import archive_body, received
 from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.api.uploads import archive_body, received
 from orchestrator.application.context import Context
-from orchestrator.application.put_payload import (
+from orchestrator.application.payloads import (
     PAYLOAD_LIMIT_BYTES,
     SUBJECT_LIMIT_BYTES,
     put_payload,
     put_subject,
 )
 from orchestrator.domain.person import Scope
-from orchestrator.store.payloads import StoredPayload
+from orchestrator.store.blobs import StoredPayload
 
 
 class PayloadResponse(ResponseModel):

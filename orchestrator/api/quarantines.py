@@ -12,9 +12,8 @@ from pydantic import Field
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.history import Decide, FlakyResponse, ProductQuery, tell_flaky
-from orchestrator.api.identity import CallerDep
 from orchestrator.api.models import Filled, RequestModel, ResponseModel
-from orchestrator.api.security import bearer, secured
+from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.quarantine import (
     NewQuarantine,
     add_quarantine,

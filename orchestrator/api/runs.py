@@ -1,4 +1,4 @@
-"""Runs: plan, launch, list, show, cancel, run again."""
+"""Runs: plan, launch, list, show, cancel, rerun, compare."""
 
 from __future__ import annotations
 
@@ -9,24 +9,62 @@ from fastapi import APIRouter, Body, Query, Request, Response, Security
 from fastapi.openapi.models import Example
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from orchestrator.api.dependencies import ContextDep, KeyHeader, RunId, idempotency_key
+from orchestrator.api.dependencies import ContextDep, KeyHeader, RunId, idempotency_key, resolve_run
+from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import RequestModel, ResponseModel, Usd
+from orchestrator.api.reports import MEDIA_TYPES, POLICY
 from orchestrator.api.run_responses import RunPageResponse, RunResponse, tell_run, tell_summary
 from orchestrator.api.security import bearer, secured
 from orchestrator.application import list_runs as listing
-from orchestrator.application.cancel_run import cancel_run
+from orchestrator.application.compare_cells import compared_evidence
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
+from orchestrator.application.end_run import cancel_run
 from orchestrator.application.launch_run import BUILTIN, Launched, LaunchOrder, launch_run
 from orchestrator.application.plan_run import Plan, PlannedCell, plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
 from orchestrator.domain.cell import RunState
-from orchestrator.domain.expected_hardware import hardware_sentence
+from orchestrator.domain.matrix import hardware_sentence
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import Scope
+from orchestrator.domain.problems import nearest
 from orchestrator.domain.quota import Headroom, QuotaStatus
 from orchestrator.domain.retests import RetestOptions
+
+KIND = "compare"
+
+RunName = Annotated[
+    str, Query(description="A run's id, the beginning of it, or `latest`", max_length=64)
+]
+
+router = APIRouter(
+    tags=["reports"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
+)
+
+
+@router.get(
+    "/compare",
+    response_class=Response,
+    responses={200: {"content": {media.partition(";")[0]: {} for media in MEDIA_TYPES.values()}}},
+)
+def compare_runs(
+    context: ContextDep,
+    base: RunName,
+    head: RunName,
+    format: Annotated[  # noqa: A002 - the word of the other routes
+        str, Query(description="`json`, `md` or `html`", max_length=10)
+    ] = "json",
+) -> Response:
+    """What changed from one run to another: tests, figures, environments and costs."""
+    if format not in MEDIA_TYPES:
+        raise NotFoundError(f"reports are not made as {format!r}{nearest(format, MEDIA_TYPES)}")
+    older, newer = (resolve_run(context, name) for name in (base, head))
+    text = context.render(KIND, compared_evidence(context, older, newer), None, format)
+    return Response(
+        text, media_type=MEDIA_TYPES[format], headers={"Content-Security-Policy": POLICY}
+    )
+
 
 MATRIX_TEXT = """\
 apiVersion: seatrial/v1

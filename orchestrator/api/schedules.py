@@ -11,10 +11,9 @@ from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
-from orchestrator.api.identity import CallerDep
 from orchestrator.api.models import RequestModel, ResponseModel, documented
 from orchestrator.api.runs import MATRIX_TEXT, Matrix
-from orchestrator.api.security import bearer, secured
+from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application import schedules
 from orchestrator.application.launch_run import BUILTIN
 from orchestrator.application.schedules import ShownSchedule

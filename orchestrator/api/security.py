@@ -1,12 +1,12 @@
-"""Who may come in: tokens, the Host header, and how much a body may weigh."""
+"""Who may call: tokens, identities, the Host header, and the size limit of a body."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
@@ -23,7 +23,7 @@ from orchestrator.api.errors import (
 )
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, check_credential, cookie_of
-from orchestrator.domain.person import Scope
+from orchestrator.domain.person import SOCKET, Person, Scope
 from orchestrator.store.tokens import Token
 
 Guard = Callable[[Credential | None, Scope], Token]
@@ -150,3 +150,15 @@ def _name(host: str) -> str:
 
 def _bracketed(name: str) -> str:
     return f"[{name}]" if ":" in name and not name.startswith("[") else name
+
+
+def _caller(request: Request) -> Person:
+    guard: Guard | None = request.app.state.guard
+    if guard is None:
+        return Person(request.app.state.operator, SOCKET)
+    token = guard(credential_of(request), Scope.READ)
+    return Person(token.name, token.id)
+
+
+CallerDep = Annotated[Person, Depends(_caller)]
+"""Who makes the request. No name in a body counts for it."""

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.application.janitor import Janitor
-from orchestrator.application.log_index import LogIndexes
 from orchestrator.application.ports.blobs import Blobs
-from orchestrator.application.ports.clock import Clock, NewId
-from orchestrator.application.ports.cron import Cron
+from orchestrator.application.ports.clock import Clock, Cron, NewId
 from orchestrator.application.ports.dialects import Dialects
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.ingest_upload import Intake
@@ -20,6 +18,7 @@ from orchestrator.application.ports.subjects import Subjects
 from orchestrator.application.ports.text_similarity import Likeness
 from orchestrator.application.ports.trends import Detector
 from orchestrator.application.process_locks import Locks
+from orchestrator.application.read_log import LogIndexes
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import DocumentFinding, Doubt, ForeignDocument

@@ -1,4 +1,4 @@
-"""End a run whose cells are all done: publish its reports, then say so."""
+"""Cancels a run, or ends one whose cells are all done and publishes its reports."""
 
 from __future__ import annotations
 
@@ -9,13 +9,24 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.application.describe_run import evidence_of
+from orchestrator.application.context import Context
+from orchestrator.application.describe_run import evidence_of, find_run
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.quarantine import settle_after
-from orchestrator.domain.cell import Cell, CellState, RunState, run_outcome
+from orchestrator.domain.cell import Cell, CellState, Run, RunState, run_outcome
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.stores import Stores
+
+
+def cancel_run(context: Context, run_id: str) -> Run:
+    """Ask for it; finished tests are kept and machines go home. A finished run stays as it is.
+
+    Raises RunMissingError.
+    """
+    find_run(context.stores, run_id)
+    return context.stores.runs.request_cancel(run_id, at=context.clock.now())
+
 
 logger = logging.getLogger(__name__)
 

@@ -13,15 +13,15 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Protocol
 
 from orchestrator.application.blame_run import blame_run
-from orchestrator.application.cancel_run import cancel_run
-from orchestrator.application.claim_firings import claim
 from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.context import Context
+from orchestrator.application.end_run import cancel_run
 from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import GateMissingError, find_policy, policy_of
 from orchestrator.application.launch_run import (
@@ -31,32 +31,192 @@ from orchestrator.application.launch_run import (
     PayloadMissingError,
     launch_run,
 )
-from orchestrator.application.notify_firing import end_of_firing, no_verdict
-from orchestrator.application.notify_people import notify_people
-from orchestrator.application.ports.cron import CronError
+from orchestrator.application.notifications import notify_people, run_link
+from orchestrator.application.ports.clock import Cron, CronError
 from orchestrator.application.ports.subjects import SubjectGoneError
 from orchestrator.application.resolve_firing import resolve_firing
-from orchestrator.domain.announcement import Announcement
+from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.blame import Attribution, RootCause
 from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.gate.policy import GatePolicy, retest_options
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.machine import ConfigError
+from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.schedule import (
     CANCELLED,
     ERRORED,
     MAX_TRIES,
+    MISSED,
     SKIPPED,
     Firing,
     FiringState,
     Overlap,
     Schedule,
+    minutes_deadline,
     pause_after,
+    sort_out,
+    wall_deadline,
 )
 from orchestrator.store.errors import StoreError
+from orchestrator.store.schedules import DueSchedule
 from orchestrator.store.stores import Stores
 from orchestrator.store.verdict_lines import StoredVerdict
+
+_BROKEN = (ERRORED, MISSED)
+_RUN_STATES = {
+    Outcome.PASSED: LineageState.PASS,
+    Outcome.FAILED: LineageState.FAIL,
+    Outcome.TIMED_OUT: LineageState.FAIL,
+}
+
+
+def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Announcement | None:
+    """What its end is to people; None where it is none, because another firing stands for it."""
+    if firing.superseded or (not firing.run and firing.outcome in (SKIPPED, CANCELLED)):
+        return None
+    verdict = context.stores.gates.verdict(firing.verdict) if firing.verdict else None
+    state = _state(firing)
+    about = f" for {firing.resolved.subject}" if firing.resolved else ""
+    remarks = firing.resolved.remarks if firing.resolved else ()
+    why = verdict.verdict.summary if verdict else firing.reason or _of_run(firing)
+    return Announcement(
+        lineage=schedule.lineage,
+        state=state,
+        title=f"{_line(schedule)}: {state.words}{about}",
+        text="\n".join([why, *remarks, *_late(firing), _origin(firing)]),
+        url=run_link(context, firing.run),
+        at=context.clock.now(),
+        key=f"{firing.key}:end",
+        evaluated_at=verdict.created_at if verdict else None,
+        facts=_facts(schedule, firing, verdict),
+    )
+
+
+def no_verdict(context: Context, schedule: Schedule, firing: Firing) -> Announcement:
+    """That its deadline has passed without one."""
+    deadline = firing.deadline_at or firing.due_at
+    where = f"it is {firing.state}" + (f", run {firing.run}" if firing.run else "")
+    if firing.verdict:
+        where = f"{firing.verdict} is {firing.outcome}, and run {firing.confirmation_run} asks why"
+    doing = f"it waits after {firing.tries} faults: {firing.reason}" if firing.tries else where
+    return Announcement(
+        lineage=schedule.lineage,
+        state=LineageState.LATE,
+        title=f"{_line(schedule)}: no verdict by {_utc(deadline)}",
+        text=f"The firing of {_utc(firing.due_at)} has come to no final verdict: {doing}.",
+        url=run_link(context, firing.run),
+        at=context.clock.now(),
+        key=f"{firing.key}:deadline",
+        facts=_facts(schedule, firing, None),
+    )
+
+
+def _state(firing: Firing) -> LineageState:
+    if firing.outcome in _BROKEN:
+        return LineageState.ERRORED
+    if firing.verdict:
+        return LineageState.of(Decision(firing.outcome))
+    return _RUN_STATES.get(Outcome(firing.outcome), LineageState.INCONCLUSIVE)
+
+
+def _of_run(firing: Firing) -> str:
+    return f"Run {firing.run} is {firing.outcome.replace('_', ' ')}."
+
+
+def _late(firing: Firing) -> tuple[str, ...]:
+    if not firing.overdue or firing.deadline_at is None:
+        return ()
+    return (f"It comes after the deadline, {_utc(firing.deadline_at)}.",)
+
+
+def _origin(firing: Firing) -> str:
+    cause = f"triggered by {firing.by}" if firing.by else f"due at {_utc(firing.due_at)}"
+    return f"Schedule {firing.schedule}, {cause}."
+
+
+def _line(schedule: Schedule) -> str:
+    return f"{schedule.gate} gate, {schedule.name}" if schedule.gate else schedule.name
+
+
+def _facts(schedule: Schedule, firing: Firing, verdict: StoredVerdict | None) -> dict[str, str]:
+    resolved = firing.resolved.known if firing.resolved else {}
+    subject = verdict.verdict.subject if verdict else resolved
+    facts = {
+        "gate": schedule.gate,
+        "product": verdict.verdict.product if verdict else "",
+        "subject": subject.get("name", ""),
+        "version": subject.get("version", ""),
+        "git_sha": subject.get("git_sha", ""),
+        "verdict": firing.verdict,
+        "runs": firing.run,
+        "schedule": schedule.name,
+        "firing": f"{firing.due_at:%Y-%m-%dT%H:%M:%SZ}",
+        "owner": schedule.owner,
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _utc(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+_LOOK_BACK = timedelta(days=15)
+"""Longer than anything is made up for."""
+
+
+def new_firing(cron: Cron, schedule: Schedule, due_at: datetime, now: datetime) -> Firing:
+    """A firing that is about to begin."""
+    deadline_at = _deadline(cron, schedule, due_at)
+    return Firing(schedule=schedule.name, due_at=due_at, claimed_at=now, deadline_at=deadline_at)
+
+
+def claim(context: Context, due: DueSchedule) -> None:
+    """Write down what became due since the last time, unless somebody did. Raises CronError."""
+    cron, schedule, now = context.gate.cron, due.schedule, context.clock.now()
+    following = partial(cron.next_after, schedule.cron, schedule.tz)
+    at = due.next_due_at if due.next_due_at > now - _LOOK_BACK else following(now - _LOOK_BACK)
+    times = []
+    while at <= now:
+        times.append(at)
+        at = following(at)
+    sorted_out = sort_out(times, schedule, now)
+    firings = [new_firing(cron, schedule, one, now) for one in sorted_out.fire]
+    firings += _missed(schedule, sorted_out.missed, now, tell=not firings)
+    if context.stores.schedules.claim(due, firings, next_due_at=at) and sorted_out.missed:
+        count = len(sorted_out.missed)
+        logger.warning("schedule %s: %d firings were missed for good", schedule.name, count)
+
+
+def _missed(
+    schedule: Schedule, times: tuple[datetime, ...], now: datetime, *, tell: bool
+) -> list[Firing]:
+    """Written down, so that no night is forgotten; told once, where nothing fires instead."""
+    reason = f"no controller ran; {len(times)} missed, and catching up is `{schedule.catch_up}`"
+    over = FiringState.NOTIFIED
+    return [
+        Firing(
+            schedule=schedule.name,
+            due_at=at,
+            claimed_at=now,
+            state=FiringState.EVALUATED if tell and at == times[-1] else over,
+            outcome=MISSED,
+            reason=reason,
+            ended_at=now,
+        )
+        for at in times
+    ]
+
+
+def _deadline(cron: Cron, schedule: Schedule, due_at: datetime) -> datetime | None:
+    after = minutes_deadline(schedule.deadline)
+    if after is not None:
+        return due_at + after
+    wall = wall_deadline(schedule.deadline)
+    if wall is None:
+        return None
+    hour, minute = wall
+    return cron.next_after(f"{minute} {hour} * * *", schedule.tz, due_at)
 
 
 class Evaluate(Protocol):

@@ -11,7 +11,6 @@ from datetime import datetime
 from orchestrator.application.gather_evidence import GatheredCell
 from orchestrator.domain.attestation import mismatch
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.expected_hardware import ExpectedHardware
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import (
@@ -22,6 +21,7 @@ from orchestrator.domain.gate.snapshot import (
     Quarantine,
 )
 from orchestrator.domain.identity import normal_nodeid
+from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.paired_samples import pairs_of
 from orchestrator.domain.retests import reruns_of

@@ -1,22 +1,165 @@
-"""Known issues: add one, end one."""
+"""Known issues: add one, end one, list them with what they match."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
+from enum import StrEnum
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
+from orchestrator.application.triage_failures import FailuresToTriage, meant, most_in_a_run
 from orchestrator.domain.known_issue import (
     IssueMatch,
     IssueScope,
     KnownIssue,
+    Ran,
+    in_scope,
     lacking_limits,
     split_requirement,
 )
 from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.versions import is_version_range
+from orchestrator.store.failure_groups import Group, Looked, WindowCell
+from orchestrator.store.stores import Stores
+
+SOON_DAYS = 7
+"""Whoever owns an issue that is over so soon should know."""
+
+
+class IssueStatus(StrEnum):
+    """How a known issue stands to the newest runs, in the order in which it should be looked at."""
+
+    EXCEEDED = "exceeded"
+    """More failures of one run fit than it allows."""
+    LAPSED = "lapsed"
+    """Its day is over, though failures still fit: nothing explains them now."""
+    STALE = "stale"
+    """What it is about ran, and nothing failed so: it may be mended."""
+    ACTIVE = "active"
+    """It explains failures."""
+    UNTRIED = "untried"
+    """Nothing that it is about ran."""
+    EXPIRED = "expired"
+    """Its day is over, and nothing failed so."""
+    ENDED = "ended"
+    """A person ended it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedIssue:
+    """A known issue, and what the newest runs say of it."""
+
+    issue: KnownIssue
+    status: IssueStatus
+    days_left: int
+    """Until its last day; negative once that is over."""
+    seen: int
+    """Failing results that it is about."""
+    most: int
+    """In one run."""
+    last_run: str
+    last_seen: datetime | None
+    signatures: tuple[str, ...]
+    """Of these results, those it explains most of first."""
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it stands, and is over soon."""
+        lives = self.issue.ended_at is None
+        return lives and 0 <= self.days_left <= SOON_DAYS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueReview:
+    """Known issues."""
+
+    issues: Sequence[ListedIssue]
+    """What a person should look at first."""
+    runs: int
+    """That were looked at."""
+
+
+def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
+    """Hold a product's known issues against its newest runs."""
+    stores, today = context.stores, context.clock.now().date()
+    issues = stores.known_issues.list(product=product)
+    looked = stores.failure_groups.cells(product, runs=runs) if issues else Looked()
+    window = stores.failure_groups.window(looked.cells)
+    names = {group.signature for group in window.groups}
+    found = FailuresToTriage(
+        groups=window.groups,
+        cells=looked.cells,
+        signatures=stores.failure_groups.named(names),
+        tests=window.tests,
+    )
+    groups = meant(stores, issues, found)
+    ran = _ran(stores, issues, looked)
+    shown = [_shown(issue, groups[issue.id], looked.cells, ran, today) for issue in issues]
+    order = list(IssueStatus)
+    shown.sort(key=lambda one: (order.index(one.status), one.days_left, one.issue.id))
+    return IssueReview(issues=shown, runs=looked.runs)
+
+
+def _ran(stores: Stores, issues: Sequence[KnownIssue], looked: Looked) -> Sequence[Ran]:
+    """What ran, with the packages that were there if an issue asks for some."""
+    jobs = stores.failure_groups.suites(looked.cells) if issues else {}
+    asks = any(issue.scope.requires_package for issue in issues)
+    packages = stores.failure_groups.packages(jobs) if asks else {}
+    cells = [cell for pk, cell in looked.cells.items() if pk in jobs]
+    return [
+        Ran(
+            cell.name,
+            cell.platform,
+            cell.version,
+            tuple(jobs[cell.pk]),
+            packages.get(cell.pk, {}),
+        )
+        for cell in cells
+    ]
+
+
+def _shown(
+    issue: KnownIssue,
+    groups: Sequence[Group],
+    cells: Mapping[int, WindowCell],
+    ran: Sequence[Ran],
+    today: date,
+) -> ListedIssue:
+    in_a_run = most_in_a_run(groups, cells)
+    newest = max((cells[group.cell] for group in groups), key=_when, default=None)
+    by_signature: dict[str, int] = {}
+    for group in groups:
+        by_signature[group.signature] = by_signature.get(group.signature, 0) + group.count
+    most = max(in_a_run.values(), default=0)
+    return ListedIssue(
+        issue=issue,
+        status=_status(issue, most, ran, today),
+        days_left=(issue.expires - today).days,
+        seen=sum(by_signature.values()),
+        most=most,
+        last_run=newest.run_id if newest else "",
+        last_seen=newest.at if newest else None,
+        signatures=tuple(sorted(by_signature, key=lambda name: (-by_signature[name], name))),
+    )
+
+
+def _when(cell: WindowCell) -> tuple[datetime, int]:
+    return cell.at, cell.pk
+
+
+def _status(issue: KnownIssue, most: int, ran: Sequence[Ran], today: date) -> IssueStatus:
+    if issue.ended_at is not None:
+        return IssueStatus.ENDED
+    if today > issue.expires:
+        return IssueStatus.LAPSED if most else IssueStatus.EXPIRED
+    if not most:
+        has_run = any(in_scope(issue, one) for one in ran)
+        return IssueStatus.STALE if has_run else IssueStatus.UNTRIED
+    is_exceeded = issue.max_failures is not None and most > issue.max_failures
+    return IssueStatus.EXCEEDED if is_exceeded else IssueStatus.ACTIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
 from orchestrator.domain.problems import Problem
 from orchestrator.domain.retests import RetestOptions
-from orchestrator.store.payloads import StoredPayload
+from orchestrator.store.blobs import StoredPayload
 from orchestrator.store.runs import Claim
 
 BUILTIN = "builtin"

@@ -10,13 +10,15 @@ from datetime import datetime
 from orchestrator.application.context import Context
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
-from orchestrator.domain.flaky_detection import (
+from orchestrator.domain.flaky import (
     DatedResult,
     FailureOrigin,
+    FlakyEvidence,
     FlakySignal,
     ResultPair,
+    ResultPoint,
     failure_origin,
+    flaky_evidence,
     flaky_signal,
     pair_of,
     suspects,

@@ -1,19 +1,207 @@
-"""Runs in lists: each with its counts and its cost, in a bounded number of questions."""
+"""Runs in lists and in the grid: counts and costs of each, in a bounded number of statements."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
+from string import ascii_uppercase
 
 from orchestrator.application.describe_run import stated_cost
+from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.cell import Cell, Run
+from orchestrator.domain.flaky import IN_A_ROW
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts
+from orchestrator.store.failure_groups import Failing
+from orchestrator.store.grids import GridCell, GridMark, TestsWanted
 from orchestrator.store.leases import Spending
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
+
+CELLS_WITH_TESTS = 3
+"""So many of the newest cells with results say which tests there are now."""
+
+
+class GridGroup(StrEnum):
+    """Why a test stands where it stands in a grid; in the order of the rows."""
+
+    FAILING = "failing"
+    MISSING = "missing"
+    """It was collected, and is not reported."""
+    FLAKY = "flaky"
+    """It failed, but not now and not for long; or it passed only on a second try."""
+    STEADY = "steady"
+
+
+@dataclass(frozen=True, slots=True)
+class GridRow:
+    """A test, and how it went in each cell that has it."""
+
+    test: KnownTest
+    group: GridGroup
+    marks: Mapping[int, GridMark]
+    """By the cell's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridFailureGroup:
+    """Failures of one signature."""
+
+    signature: str
+    letter: str
+    """Empty where it was seen once only, or others are seen more often."""
+    seen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A page of a grid."""
+
+    cells: Sequence[GridCell]
+    rows: Sequence[GridRow] = ()
+    groups: Mapping[GridGroup, int] = field(default_factory=dict)
+    """How many tests stand so, of those that do not go well, whatever is asked for."""
+    kinds: Mapping[str, GridFailureGroup] = field(default_factory=dict)
+    """By signature, of all failures in these cells."""
+    retried: Collection[tuple[int, int]] = frozenset()
+    """Cell and test of what was tried more than once."""
+    next: int | None = None
+    """The last test of the page, where there are more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridFilter:
+    """What a grid is asked for."""
+
+    tests: TestsWanted = field(default_factory=TestsWanted)
+    group: GridGroup | None = None
+    """None takes every test."""
+    limit: int = 50
+    after: int | None = None
+    """The last test of the page before."""
+
+
+def grid_of_cells(
+    stores: Stores, product: str, name: str, wanted: GridFilter, *, cells: int
+) -> Grid:
+    """The newest cells of a name, newest first; what their newest one says is now."""
+    columns = stores.grids.newest(product, name, limit=cells)
+    now = next((at for at, one in enumerate(columns) if one.counts.collected), len(columns))
+    return _Sorting(stores, columns, columns[: now + 1]).page(wanted)
+
+
+def grid_of_run(stores: Stores, run: str, wanted: GridFilter) -> Grid:
+    """The cells of a run in matrix order: all of them are now."""
+    columns = stores.grids.of_run(run)
+    return _Sorting(stores, columns, columns).page(wanted)
+
+
+class _Sorting:
+    """Sorts tests by what the few rows say that are no passes."""
+
+    def __init__(self, stores: Stores, cells: Sequence[GridCell], now: Sequence[GridCell]) -> None:
+        self._grids = stores.grids
+        self._cells = cells
+        self._now = {cell.number for cell in now}
+        numbers = [cell.number for cell in cells]
+        self._bad = stores.failure_groups.failing(numbers)
+        self._retried = frozenset(
+            (one.cell, one.test_id) for one in stores.failure_groups.tried(numbers)
+        )
+        is_lacking = [cell.number for cell in now if cell.counts.missing + cell.counts.not_run]
+        lacking = self._grids.unreported(is_lacking) if is_lacking else []
+        self._groups = self._judge({test for _, test in lacking})
+
+    def page(self, wanted: GridFilter) -> Grid:
+        """The rows that are asked for, and what they are shown with."""
+        tests, more = self._tests(wanted)
+        marks: dict[int, dict[int, GridMark]] = {}
+        numbers = [cell.number for cell in self._cells]
+        for mark in self._grids.marks(numbers, [test.id for test in tests]):
+            marks.setdefault(mark.test, {})[mark.cell] = mark
+        return Grid(
+            cells=self._cells,
+            rows=[GridRow(test, self._standing(test.id), marks.get(test.id, {})) for test in tests],
+            groups=Counter(self._groups.values()),
+            kinds=kinds_of(self._bad),
+            retried=self._retried,
+            next=tests[-1].id if more else None,
+        )
+
+    def _judge(self, lacking: Collection[int]) -> dict[int, GridGroup]:
+        places = {cell.number: place for place, cell in enumerate(self._cells)}
+        failed: dict[int, set[int]] = {}
+        failing: set[int] = set()
+        for one in self._bad:
+            failed.setdefault(one.test_id, set()).update(places[cell] for cell in one.cells)
+            if not self._now.isdisjoint(one.cells):
+                failing.add(one.test_id)
+        flaky = {test for test, some in failed.items() if is_short(some)}
+        flaky.update(test for _, test in self._retried)
+        told = dict.fromkeys(flaky, GridGroup.FLAKY)
+        told |= dict.fromkeys(lacking, GridGroup.MISSING)
+        return told | dict.fromkeys(failing, GridGroup.FAILING)
+
+    def _standing(self, test: int) -> GridGroup:
+        return self._groups.get(test, GridGroup.STEADY)
+
+    def _tests(self, wanted: GridFilter) -> tuple[Sequence[KnownTest], bool]:
+        """A page of tests, and whether more follow."""
+        asked = {test for test, group in self._groups.items() if wanted.group in (None, group)}
+        loud = sorted(self._grids.some(asked, wanted.tests), key=self._order)
+        known = self._grids.some([wanted.after]) if wanted.after is not None else []
+        last = known[0] if known else None
+        is_steady = last is not None and last.id not in self._groups
+        if last is not None:
+            loud = [
+                test for test in loud if not is_steady and self._order(test) > self._order(last)
+            ]
+        room = wanted.limit + 1 - len(loud)
+        if room > 0 and wanted.group in (None, GridGroup.STEADY):
+            loud += self._steady(wanted.tests, last if is_steady else None, room)
+        return loud[: wanted.limit], len(loud) > wanted.limit
+
+    def _steady(self, wanted: TestsWanted, last: KnownTest | None, room: int) -> list[KnownTest]:
+        """The next ones by name; so many more are read as may have to be left out."""
+        full = [cell.number for cell in self._cells if cell.counts.collected or not cell.is_done]
+        some = full[:CELLS_WITH_TESTS] if len(self._now) < len(self._cells) else full
+        found = self._grids.after(some, wanted, after=last, limit=room + len(self._groups))
+        return [test for test in found if test.id not in self._groups][:room]
+
+    def _order(self, test: KnownTest) -> tuple[int, str, int]:
+        return list(GridGroup).index(self._standing(test.id)), test.nodeid, test.id
+
+
+def is_short(places: Iterable[int]) -> bool:
+    """Whether some failures, by their columns, are no lasting break."""
+    row = 0
+    last = -2
+    for place in sorted(places):
+        if place != last + 1:
+            if 0 < row < IN_A_ROW:
+                return True
+            row = 0
+        row, last = row + 1, place
+    return 0 < row < IN_A_ROW
+
+
+def kinds_of(bad: Iterable[Failing]) -> Mapping[str, GridFailureGroup]:
+    """The signatures by how often they are seen; those that are seen again get a letter."""
+    counted: Counter[str] = Counter()
+    for one in bad:
+        if one.signature:
+            counted[one.signature] += len(one.cells)
+    ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    letters = iter(ascii_uppercase)
+    return {
+        signature: GridFailureGroup(signature, next(letters, "") if seen > 1 else "", seen)
+        for signature, seen in ranked
+    }
+
 
 _ANY = RunsAsked()
 

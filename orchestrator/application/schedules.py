@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from orchestrator.application.claim_firings import new_firing
 from orchestrator.application.context import Context
+from orchestrator.application.fire_schedules import new_firing
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.launch_run import Later, LaunchOrder, check_order, find_payload
-from orchestrator.application.ports.cron import CronError
+from orchestrator.application.ports.clock import CronError
 from orchestrator.application.resolve_firing import repository_of
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.problems import InvalidDocumentError, Problem

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
-from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
+from orchestrator.application.reevaluate import VerdictMissingError, find_verdict
 from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.excuse_terms import longest_exception
-from orchestrator.domain.gate.rule_names import rule_fault
+from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, Snapshot, Waiver
 from orchestrator.domain.person import SOCKET, Person, person_key
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest

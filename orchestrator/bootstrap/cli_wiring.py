@@ -81,7 +81,7 @@ class CommandWiring:
 
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
         """See the protocol."""
-        from orchestrator.adapters.files.ingest_upload_pack import pack_artifacts
+        from orchestrator.adapters.files.ingest_upload import pack_artifacts
 
         try:
             return pack_artifacts(source, scratch)
@@ -99,7 +99,7 @@ class CommandWiring:
 
     def revisions(self, url: str, scratch: Path) -> Revisions:
         """See the protocol."""
-        from orchestrator.adapters.files.git_revisions import GitRevisions
+        from orchestrator.adapters.files.subject import GitRevisions
 
         return GitRevisions(url, scratch)
 

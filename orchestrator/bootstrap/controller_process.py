@@ -27,15 +27,19 @@ from orchestrator.adapters.files.home_folder import (
 from orchestrator.api.app import create_app
 from orchestrator.api.security import HostCheck, token_guard
 from orchestrator.application.context import Context
-from orchestrator.application.deliver_notifications import deliver
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
+from orchestrator.application.notifications import deliver
 from orchestrator.application.tokens import PREFIX, keep_token
-from orchestrator.bootstrap.asgi_dispatch import AsgiDispatch
-from orchestrator.bootstrap.bounded_http import HttpLimits, bounded
 from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
+from orchestrator.bootstrap.http_server import (
+    AsgiDispatch,
+    HttpLimits,
+    bounded,
+    home_socket,
+    port_sockets,
+)
 from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs, jobs_as
-from orchestrator.bootstrap.sockets import home_socket, port_sockets
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import Controller, Listener, end_process

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -22,12 +24,12 @@ from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.home_folder import temporary_folder
 from orchestrator.adapters.files.ingest_upload import FileIntake
-from orchestrator.adapters.files.pip_network import anywhere, guarded
+from orchestrator.adapters.files.pip import anywhere, guarded
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.keys import new_login
-from orchestrator.adapters.notify.http_sender import HttpSender
+from orchestrator.adapters.notify.http_messages import HttpSender
 from orchestrator.adapters.signing.signer import DsseSigner
 from orchestrator.adapters.text_similarity import FuzzyLikeness
 from orchestrator.application.cell.flow import run_cell
@@ -40,23 +42,110 @@ from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.ports.subjects import Subjects
+from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
 from orchestrator.application.publish_report import publish_report
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
-from orchestrator.bootstrap.workspaces import WorkspacePool
 from orchestrator.config import Settings, listed_secret, secret
-from orchestrator.domain.machine import Provider, ProviderTraits
+from orchestrator.domain.machine import (
+    ConfigError,
+    Endpoint,
+    LocalEndpoint,
+    Login,
+    Provider,
+    ProviderTraits,
+    Shell,
+    UnreachableError,
+)
 from orchestrator.domain.run_record import Evidence
+from orchestrator.store.blobs import PayloadStore, StoredPayload
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.integrity_check import check_unclosed
-from orchestrator.store.payloads import PayloadStore, StoredPayload
 from reports import registry as report_registry
 from reports.exports import registry as export_registry
 from reports.foreign.linter import lint_documents
-from reports.views.authored import doubts_of
+from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
+from runners.shell import open_shell
+from runners.shell.account import account_of
+from runners.workspace import Workspace
+
+
+class EndingWorkspace(Workspace):
+    """One in which what was begun is brought home and ended, and nothing is begun."""
+
+    def __init__(self, shell: Shell, refusal: str, *, base: str, candidates: Sequence[str]) -> None:
+        """`refusal` says why, to a person."""
+        super().__init__(shell, base=base, candidates=candidates)
+        self._refusal = refusal
+
+    def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
+        """Refuse it: it runs the interpreters that a payload names. Raises ConfigError."""
+        raise ConfigError(self._refusal)
+
+    def start(
+        self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str] | None = None
+    ) -> None:
+        """Refuse it. Raises ConfigError."""
+        raise ConfigError(self._refusal)
+
+
+class WorkspacePool:
+    """Hands out workspaces; `disconnect` of one drops its connection."""
+
+    def __init__(
+        self,
+        *,
+        keys: Path,
+        local_base: Path,
+        login: Callable[[str], Login | None],
+        local: LocalJobs = AS_OURSELVES,
+    ) -> None:
+        """`local_base` is the work folder of jobs that run as the controller's own user."""
+        self._keys = keys
+        self._local = local
+        self._login = login
+        self._local_base = local_base
+        self._open: dict[Endpoint, WorkspacePort] = {}
+        self._lock = threading.Lock()
+
+    def open(self, endpoint: Endpoint) -> WorkspacePort:
+        """The workspace of a machine; nothing is connected before its first call.
+
+        Raises ShellError where it cannot be reached from here at all.
+        """
+        with self._lock:
+            if endpoint not in self._open:
+                self._open[endpoint] = self._made(endpoint)
+            return self._open[endpoint]
+
+    def _made(self, endpoint: Endpoint) -> WorkspacePort:
+        shell = open_shell(
+            endpoint,
+            keys_dir=self._keys,
+            private_key=self._private_key,
+            local_umask=self._local.umask,
+        )
+        if isinstance(endpoint, LocalEndpoint):
+            return self._here(endpoint, shell)
+        return Workspace(shell)
+
+    def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
+        """What was begun as one user is gone on with as that one, whatever is permitted now."""
+        if endpoint.hostname != socket.gethostname():
+            here = socket.gethostname()
+            raise UnreachableError(f"the machine is the computer {endpoint.hostname}, not {here}")
+        base = account_of(endpoint.account).work if endpoint.account else str(self._local_base)
+        refusal = self._local.refusal_as(endpoint.account)
+        if refusal:
+            return EndingWorkspace(shell, refusal, base=base, candidates=(sys.executable,))
+        return Workspace(shell, base=base, candidates=(sys.executable,))
+
+    def _private_key(self, lease_id: str) -> str | None:
+        login = self._login(lease_id)
+        return login.private_key if login else None
 
 
 @dataclass(frozen=True, slots=True)

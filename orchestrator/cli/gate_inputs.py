@@ -15,10 +15,9 @@ from orchestrator.cli.errors import (
     WAITED_TOO_LONG,
     CliError,
 )
-from orchestrator.cli.find_run import find_run
 from orchestrator.cli.gate_responses import Policy, Verdict, read_policy, read_verdicts
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session
+from orchestrator.cli.session import Session, find_run
 
 WITH_EXCEPTIONS = 10
 _LOOK_S = 2.0

@@ -1,26 +1,238 @@
-"""From a matrix file to what is sent: read, checked, packed, uploaded."""
+"""From a matrix and options to a run's request: checked, packed, uploaded, its cost confirmed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from decimal import Decimal
 from pathlib import Path
+from types import UnionType
+from typing import Union, cast, get_args, get_origin, get_type_hints
 
+import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.wheels import SubjectWheel
-from orchestrator.cli.baseline_upload import BaselineFile, find_baseline
 from orchestrator.cli.client import Client
-from orchestrator.cli.errors import CliError, document_error
-from orchestrator.cli.overrides import with_overrides
+from orchestrator.cli.errors import USAGE, CliError, document_error
+from orchestrator.cli.responses import ShownPlan
+from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
-from orchestrator.cli.wiring import Packed, RefusedError
+from orchestrator.cli.view.plan import plan_table, shortages, totals
+from orchestrator.cli.wiring import Packed, RefusedError, Wiring
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.matrix import GitSource, Matrix
+from orchestrator.domain.matrix import GitSource, Matrix, Platform
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.problems import Path as Keys
-from orchestrator.domain.units import size
+from orchestrator.domain.units import plural, size, usd
+
+
+def ask(session: Session, plan: ShownPlan, *, yes: bool) -> None:
+    """Show the plan, and have a person agree to what costs money. Raises CliError."""
+    rented = plan.rented(session.wiring.traits)
+    if rented:
+        session.err.print(plan_table(session.err, plan))
+        for line in shortages(plan):
+            session.err.print(line)
+    session.say(f"plan: {totals(plan)}")
+    if not rented or yes:
+        return
+    rented = [cell for cell in rented if cell.is_offered] or rented
+    names = ", ".join(one_line(cell.id) for cell in rented)
+    if not session.is_interactive:
+        raise CliError(
+            f"{names} would be rented, for at most {usd(plan.worst_usd)} an attempt,"
+            " and nobody can be asked here: say -y to agree. Nothing was launched."
+        )
+    if not typer.confirm(f"Rent {plural(len(rented), 'machine')}?", err=True):
+        raise CliError("Nothing was launched.")
+
+
+_WAYS = "fixed, latest, latest:PACKAGE, branch, or git+URL@BRANCH"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which subject a firing is about."""
+
+    kind: str
+    package: str = ""
+    prereleases: bool = False
+    url: str = ""
+    branch: str = ""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether its wheel, if it has one, is uploaded now."""
+        return self.kind == "fixed"
+
+    @property
+    def body(self) -> dict[str, object]:
+        """What the API takes."""
+        return {
+            "kind": self.kind,
+            "package": self.package,
+            "prereleases": self.prereleases,
+            "url": self.url,
+            "branch": self.branch,
+        }
+
+
+def read_selector(text: str, *, prereleases: bool = False) -> Selector:
+    """Read it. Raises CliError."""
+    if text.startswith("git+"):
+        found = _from_git(text.removeprefix("git+"))
+    else:
+        kind, _, package = text.partition(":")
+        if kind not in ("fixed", "latest", "branch") or (package and kind != "latest"):
+            raise CliError(f"--subject {text}: say {_WAYS}", code=USAGE)
+        found = Selector(kind, package=package, prereleases=prereleases)
+    if prereleases and found.kind != "latest":
+        raise CliError("--pre goes with --subject latest", code=USAGE)
+    return found
+
+
+def _from_git(text: str) -> Selector:
+    url, _, branch = text.rpartition("@")
+    if not url or not branch or ":" in branch:
+        raise CliError(f"--subject git+{text}: say git+URL@BRANCH", code=USAGE)
+    return Selector("branch", url=url, branch=branch)
+
+
+HEADER = {"apiVersion": "seatrial/v1", "kind": "Matrix"}
+Document = dict[str, object]
+
+
+def with_overrides(matrix: Matrix, settings: Sequence[str]) -> Document:
+    """Return the matrix as a document, with the settings applied in their order.
+
+    Raises CliError for a setting that is not ``platform.field=value``, or names nothing.
+    """
+    document = {**HEADER, **_plain(asdict(matrix))}
+    for setting in settings:
+        _apply(matrix, document, setting)
+    return document
+
+
+def _apply(matrix: Matrix, document: Document, setting: str) -> None:
+    target, equals, value = setting.partition("=")
+    platform_id, _, path = target.partition(".")
+    if not (equals and platform_id and path):
+        raise CliError(f"--set {setting}: write it as platform.field=value")
+    ids = [platform.id for platform in matrix.platforms]
+    if platform_id not in ids:
+        said = f"the matrix has no platform {platform_id!r}{nearest(platform_id, ids)}"
+        raise CliError(f"--set {setting}: {said}")
+    place = cast(list[Document], document["platforms"])[ids.index(platform_id)]
+    shape: type[object] | None = Platform
+    *parents, last = path.split(".")
+    for name in parents:
+        hint = _hint(shape, name, setting)
+        shape = _dataclass_in(hint)
+        inner = place.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise CliError(f"--set {setting}: {name} has no keys of its own")
+        place = inner
+    place[last] = _typed(value, _hint(shape, last, setting), setting)
+
+
+def _hint(shape: type[object] | None, name: str, setting: str) -> object:
+    """The type of a field; anything at all inside a free mapping."""
+    if shape is None:
+        return str
+    names = [f.name for f in fields(shape)]  # type: ignore[arg-type]  # only dataclasses come here
+    if name == "id" or name not in names:
+        names.remove("id") if "id" in names else None
+        said = "cannot be changed" if name == "id" else f"is no key{nearest(name, names)}"
+        raise CliError(f"--set {setting}: {name!r} {said}")
+    hint: object = get_type_hints(shape)[name]
+    return hint
+
+
+def _dataclass_in(hint: object) -> type[object] | None:
+    found = [one for one in _alternatives(hint) if isinstance(one, type) and is_dataclass(one)]
+    return found[0] if found else None
+
+
+def _alternatives(hint: object) -> tuple[object, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _typed(value: str, hint: object, setting: str) -> object:
+    """Read the text as the field's type; what remains wrong is the schema's to say."""
+    kinds = _alternatives(hint)
+    if bool in kinds:
+        if value not in ("true", "false"):
+            raise CliError(f"--set {setting}: write true or false")
+        return value == "true"
+    if int in kinds:
+        try:
+            return int(value)
+        except ValueError:
+            raise CliError(f"--set {setting}: {value!r} is no whole number") from None
+    lists = any(get_origin(kind) is tuple for kind in kinds)
+    if lists and ("," in value or not _takes_text(kinds, value)):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def _takes_text(kinds: tuple[object, ...], value: str) -> bool:
+    """Whether the field may be this text itself, and not only a list of texts."""
+    return str in kinds or any(value in get_args(kind) for kind in kinds)
+
+
+def _plain(value: Mapping[str, object]) -> Document:
+    """Only what JSON has; what is not set is left out."""
+    return {name: _jsonable(inner) for name, inner in value.items() if inner is not None}
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, Mapping):
+        return _plain(value)
+    if isinstance(value, tuple | list):
+        return [_jsonable(one) for one in value]
+    return str(value) if isinstance(value, Decimal) else value
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineFile:
+    """What benchmarks are paired with, where it has a file of its own."""
+
+    shelf: str
+    """Of the API: ``payloads`` or ``subjects``."""
+    digest: str
+    path: Path
+    commit: str | None = None
+    """What its revision is, where it was built from one."""
+
+    @property
+    def place(self) -> str:
+        """Where it is uploaded to."""
+        return f"/{self.shelf}/{self.digest}"
+
+
+def find_baseline(
+    wiring: Wiring, matrix: Matrix, *, base: Path, scratch: Path
+) -> BaselineFile | None:
+    """Find it below `base`, or make it in `scratch`; None for a package or without a baseline.
+
+    Raises RefusedError and InvalidDocumentError.
+    """
+    baseline = matrix.baseline
+    if baseline is None:
+        return None
+    own = scratch / "baseline"
+    own.mkdir()
+    if baseline.payload is not None:
+        folder = base / baseline.payload.path
+        if not folder.exists():
+            raise RefusedError(f"there is no {folder}")
+        packed = wiring.pack(folder, own)
+        return BaselineFile("payloads", packed.digest, packed.archive)
+    wheel = wiring.subject(baseline.as_subject(matrix.subject.name), base=base, scratch=own)
+    return BaselineFile("subjects", wheel.digest, wheel.path, wheel.commit) if wheel else None
+
 
 BUILTIN = "builtin"
 _MATRIX_LIMIT_BYTES = 1 << 20

@@ -1,15 +1,17 @@
-"""The application of the dashboard's pages; the REST API is another application."""
+"""The application of the dashboard's pages, and the security headers of every answer."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import secrets
 from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.gate_policies import GateMissingError
-from orchestrator.application.replay_verdict import VerdictMissingError
+from orchestrator.application.reevaluate import VerdictMissingError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import (
     benchmarks,
@@ -40,10 +42,59 @@ from orchestrator.dashboard.pages.board import routes as board
 from orchestrator.dashboard.pages.compare import routes as compare
 from orchestrator.dashboard.pages.run import routes as run
 from orchestrator.dashboard.responses import Format, PageMissingError, Pages, pages_of
-from orchestrator.dashboard.security import PageHeaders
 from orchestrator.dashboard.session import ForeignFormError, NotAllowedError, SignedOutError
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.store.errors import StoreError
+
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self' 'nonce-{nonce}'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types htmx",
+    )
+)
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+
+
+class PageHeaders:
+    """Adds the headers, and gives each request a nonce in ``request.state.nonce``."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as the application does, with these headers."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        nonce = secrets.token_urlsafe(16)
+        scope.setdefault("state", {})["nonce"] = nonce
+
+        async def careful(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Content-Security-Policy"] = _POLICY.format(nonce=nonce)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, careful)
+
 
 logger = logging.getLogger(__name__)
 STATIC = Path(__file__).resolve().parent / "static"

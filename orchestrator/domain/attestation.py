@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.domain.expected_hardware import (
+from orchestrator.domain.matrix import (
+    Accelerator,
     ExpectedHardware,
     differences,
     hardware_sentence,
     is_named,
 )
-from orchestrator.domain.matrix import Accelerator
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from datetime import date, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from orchestrator.domain.distribution import canonical_name
-from orchestrator.domain.gate.later_fields import LATER
+from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.signature import Failure, Signature
-from orchestrator.domain.versions import version_fits
+from orchestrator.domain.versions import canonical_name, version_fits
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
-from orchestrator.domain.expected_hardware import ANY, ExpectedHardware
 from orchestrator.domain.git_names import url_fault
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
 from orchestrator.domain.matrix import (
+    ANY,
     BASELINE_SOURCES,
     COMMON_KEYS,
     Baseline,
+    ExpectedHardware,
     JobSelection,
     Matrix,
     Platform,

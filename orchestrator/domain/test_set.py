@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.domain.gate.later_fields import LATER
+from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.untyped_values import text_of, whole_of
 
 NAMED = 200

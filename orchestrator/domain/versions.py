@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 
+
+def canonical_name(name: str) -> str:
+    """The one spelling that every tool agrees on: ``Torch_Bridge`` is ``torch-bridge``."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 _CLAUSE = re.compile(r"(==|!=|>=|<=|>|<)\s*([0-9A-Za-z.+!-]+(?:\.\*)?)")
 _NUMBERS = re.compile(r"v?(\d+(?:\.\d+)*)(.*)", re.DOTALL)
 _BEFORE = re.compile(r"[.-]?(?:a|b|rc|dev|alpha|beta|pre)", re.IGNORECASE)

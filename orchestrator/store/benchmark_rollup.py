@@ -1,4 +1,4 @@
-"""Rolling up what a cell measured: one narrow row for each benchmark."""
+"""Rollups: one narrow row for each benchmark of a cell, kept as cells end."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache
 from statistics import median
 from typing import Any
 
-from sqlalchemy import Select, and_, or_, select
+from sqlalchemy import Select, and_, case, func, insert, or_, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.interleaving import BASELINE
-from orchestrator.domain.spread import spread_of
+from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.paired_samples import spread_of
 from orchestrator.store.column_types import storable
-from orchestrator.store.sql import insert_into, slices
+from orchestrator.store.sql import changed, insert_into, slices
 from orchestrator.store.tables import (
     AttemptRow,
     BenchmarkPointRow,
@@ -28,10 +32,76 @@ from orchestrator.store.tables import (
     CellRow,
     EnvironmentRow,
     JobResultRow,
+    JobRollupRow,
     LeaseRow,
     MetricRow,
     RunRow,
+    TestCaseRow,
+    TestResultRow,
 )
+
+COUNTED: ColumnElement[int] = case(
+    (TestResultRow.final, TestResultRow.outcome),
+    (TestResultRow.outcome == TestOutcome.NOT_RUN.value, TestResultRow.outcome),
+    else_=TestOutcome.MISSING.value,
+)
+"""What a result counts as: one that is not final is missing, unless its job gave up."""
+
+
+def tally(session: Session, cell_pk: int) -> dict[str, dict[TestOutcome, int]]:
+    """How many tests of each job have which outcome, in one statement."""
+    query = (
+        select(TestCaseRow.job, COUNTED.label("counted"), func.count())
+        .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+        .where(TestResultRow.cell == cell_pk)
+        .group_by(TestCaseRow.job, "counted")
+        .order_by(TestCaseRow.job, "counted")
+    )
+    tallies: dict[str, dict[TestOutcome, int]] = {}
+    for job, outcome, number in session.execute(query):
+        tallies.setdefault(job, {})[TestOutcome(outcome)] = number
+    return tallies
+
+
+def write_rollup(session: Session, cell_pk: int, *, at: datetime) -> None:
+    """Keep the cell's counts and cost, within the transaction that concludes it."""
+    total = Counts()
+    counted = {job: Counts.of(tests) for job, tests in tally(session, cell_pk).items()}
+    for job, unnamed in _unnamed(session, cell_pk).items():
+        counted[job] = counted.get(job, Counts()) + unnamed
+    for job, counts in counted.items():
+        total = total + counts
+        row = {"cell": cell_pk, "job": job, **counts.as_dict()}
+        session.execute(insert(JobRollupRow).values(row))
+    cost = _cost_usd(session, cell_pk)
+    row = {"cell": cell_pk, "cost_usd": cost, "concluded_at": at, **total.as_dict()}
+    session.execute(insert(CellRollupRow).values(row))
+
+
+def _unnamed(session: Session, cell_pk: int) -> dict[str, Counts]:
+    """By job, the tests that a source counts without naming them."""
+    query = select(JobResultRow.job, JobResultRow.unnamed).where(JobResultRow.cell == cell_pk)
+    rows = session.execute(query.where(JobResultRow.unnamed.is_not(None)).order_by("job"))
+    return {job: unnamed for job, unnamed in rows if unnamed is not None}
+
+
+def mend_cost(session: Session, attempt_pk: int) -> None:
+    """Bring the cost up to date where a machine is settled after its cell was concluded."""
+    mine = select(AttemptRow.cell).where(AttemptRow.pk == attempt_pk).scalar_subquery()
+    cell_pk = session.scalar(select(CellRollupRow.cell).where(CellRollupRow.cell == mine))
+    if cell_pk is not None:
+        cost = {"cost_usd": _cost_usd(session, cell_pk)}
+        changed(session, update(CellRollupRow).where(CellRollupRow.cell == cell_pk).values(cost))
+
+
+def _cost_usd(session: Session, cell_pk: int) -> Decimal:
+    query = (
+        select(LeaseRow.cost_usd)
+        .join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
+        .where(AttemptRow.cell == cell_pk, LeaseRow.cost_usd.is_not(None))
+    )
+    return sum((cost for cost in session.scalars(query) if cost is not None), Decimal(0))
+
 
 _FINITE = (int, float)
 _NAMES = ("product", "job", "name", "unit", "direction")

@@ -1,17 +1,55 @@
-"""Blobs as rows: for controllers that share a database rather than a folder."""
+"""Blobs and payloads as rows, for controllers that share a database rather than a folder."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from typing import IO
 
 from sqlalchemy import insert
 
 from orchestrator.domain.blobs import BlobMissingError, Intake, is_digest, opened
+from orchestrator.domain.manifest import Manifest
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into
-from orchestrator.store.tables import BlobChunkRow, BlobRow
+from orchestrator.store.tables import BlobChunkRow, BlobRow, PayloadRow
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPayload:
+    """An uploaded payload."""
+
+    digest: str
+    size_bytes: int
+    manifest: Manifest
+
+
+class PayloadStore:
+    """Uploaded payloads by digest; their bytes are blobs."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def put(self, payload: StoredPayload, *, at: datetime) -> None:
+        """Store it; the same digest is stored once."""
+        row = {
+            "digest": payload.digest,
+            "size_bytes": payload.size_bytes,
+            "manifest": payload.manifest,
+            "uploaded_at": at,
+        }
+        with self._sessions.write() as session:
+            insert = insert_into(session, PayloadRow).values(row)
+            session.execute(insert.on_conflict_do_nothing())
+
+    def get(self, digest: str) -> StoredPayload | None:
+        """The payload, or None."""
+        with self._sessions.read() as session:
+            row = session.get(PayloadRow, digest)
+            return StoredPayload(row.digest, row.size_bytes, row.manifest) if row else None
+
 
 _IN_MEMORY_BYTES = 8 * 1024 * 1024
 

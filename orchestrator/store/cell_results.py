@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice
 from orchestrator.domain.outcome import Counts, TestOutcome
-from orchestrator.store.rollups import COUNTED
+from orchestrator.store.benchmark_rollup import COUNTED
 from orchestrator.store.tables import (
     ArtifactRow,
     AttemptRow,

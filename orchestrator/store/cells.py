@@ -1,8 +1,8 @@
-"""Cells, their attempts, and the steps of their lives."""
+"""Cells, their labels, their attempts, and the transitions of their states."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -24,24 +24,54 @@ from orchestrator.domain.cell import (
     Transition,
 )
 from orchestrator.domain.matrix import CellPlan
-from orchestrator.store.benchmark_rollup import write_points
+from orchestrator.store.benchmark_rollup import write_points, write_rollup
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.evidence import Position, position_of
 from orchestrator.store.leases import lease_of
-from orchestrator.store.rollups import write_rollup
 from orchestrator.store.run_events import tell
 from orchestrator.store.runs import run_of
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, cell_row, run_row
+from orchestrator.store.sql import attempt_row, cell_row, run_row, slices
 from orchestrator.store.tables import (
     AttemptRow,
     CellPlanRow,
     CellRow,
+    IngestRow,
     LeaseRow,
     RunRow,
     RunSpecRow,
     TransitionRow,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class DatedCell:
+    """A cell among those of many runs."""
+
+    name: str
+    platform: str
+    """The platform's id."""
+    dated_at: datetime | None
+    """When it is said to have happened; None where that is when its run was launched."""
+
+
+Cells = Mapping[int, DatedCell]
+
+
+def cells_of(session: Session, cells: Iterable[int]) -> Cells:
+    """By the cell's number."""
+    query = (
+        select(CellRow.pk, CellRow.name, CellPlanRow.plan, IngestRow.document)
+        .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+        .join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
+    )
+    found: dict[int, DatedCell] = {}
+    for some in slices(sorted(cells)):
+        for pk, name, plan, ingested in session.execute(query.where(CellRow.pk.in_(some))):
+            dated = ingested.dated_at if ingested is not None else None
+            found[pk] = DatedCell(name, plan.platform.id, dated)
+    return found
+
 
 _CACHED_CELLS = 1_000
 

@@ -1,13 +1,125 @@
-"""Opening a database: the one way in."""
+"""Opens a database, and checks or migrates its schema."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, func, select
+
+from orchestrator.assets import asset_dir
 from orchestrator.store.blobs import DbBlobs
-from orchestrator.store.schema_revisions import Revisions, migrate, require_current, revisions
-from orchestrator.store.sessions import Access, Sessions, connect
+from orchestrator.store.errors import DatabaseNewerError, DatabaseOutdatedError, StoreError
+from orchestrator.store.sessions import Access, Sessions, as_store_errors, connect
 from orchestrator.store.stores import Stores, stores_of
+
+_MIGRATION_LOCK = 7_328_417_253
+"""Number of the advisory lock that keeps two migrations of one Postgres database apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revisions:
+    """Where the tables are, and where this version of the program wants them."""
+
+    current: str | None
+    """None where there are no tables yet."""
+    head: str
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.current == self.head
+
+
+def configuration(connection: Connection | None = None) -> Config:
+    """Alembic's configuration; there is no file of it."""
+    config = Config()
+    config.set_main_option("script_location", str(asset_dir("migrations")).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def revisions(engine: Engine) -> Revisions:
+    """Compare the database with the migrations."""
+    with as_store_errors(engine), engine.connect() as connection:
+        current = MigrationContext.configure(connection).get_current_revision()
+    return Revisions(current, _head())
+
+
+def require_current(engine: Engine) -> None:
+    """Raise DatabaseOutdatedError or DatabaseNewerError unless the tables are of this version."""
+    found = revisions(engine)
+    if found.is_current:
+        return
+    where = engine.url.render_as_string(hide_password=True)
+    if found.current in (None, *_known()):
+        state = f"is at revision {found.current}" if found.current else "has no tables yet"
+        message = f"the database {where} {state}, {found.head} is needed: run `seatrial db upgrade`"
+        raise DatabaseOutdatedError(message, current=found.current, head=found.head)
+    message = (
+        f"the database {where} is at revision {found.current}, which this version of Seatrial "
+        f"does not know (its newest is {found.head}): install the newer version"
+    )
+    raise DatabaseNewerError(message, current=found.current, head=found.head)
+
+
+def migrate(url: str) -> None:
+    """Bring the tables to the newest revision; a revision that is not known is left alone.
+
+    On Postgres two callers take turns; on SQLite the caller holds the home.
+    """
+    _change(url, lambda config: command.upgrade(config, "head"))
+
+
+def unmigrate(url: str, target: str) -> None:
+    """Bring the tables back to an older revision, or to none (``base``). Their data is lost."""
+    _change(url, lambda config: command.downgrade(config, target))
+
+
+def _change(url: str, run: Callable[[Config], None]) -> None:
+    engine = connect(url, Access.MIGRATE)
+    try:
+        with as_store_errors(engine), engine.begin() as connection:
+            if engine.dialect.name == "postgresql":
+                connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+            current = MigrationContext.configure(connection).get_current_revision()
+            if current in (None, *_known()):
+                run(configuration(connection))
+            if engine.dialect.name == "sqlite":
+                _check_references(connection)
+    finally:
+        engine.dispose()
+
+
+def _check_references(connection: Connection) -> None:
+    broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+    if broken is not None:
+        raise StoreError(f"the migration would break a reference of table {broken[0]!r}")
+
+
+@cache
+def _known() -> tuple[str, ...]:
+    """Newest first."""
+    return tuple(script.revision for script in _scripts().walk_revisions())
+
+
+@cache
+def _head() -> str:
+    """Found once: to look for it compiles every migration."""
+    head = _scripts().get_current_head()
+    if head is None:
+        raise StoreError(f"there are no migrations in {asset_dir('migrations')}")
+    return head
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(configuration())
+
 
 _SIGNED_AT_ONCE = 1_000
 

@@ -35,8 +35,8 @@ from sqlalchemy.sql.elements import ColumnElement
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.difference import BAD, GOOD, NEVER, Difference, beginning_of
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.store.benchmark_rollup import COUNTED
 from orchestrator.store.failure_signatures import IS_BAD
-from orchestrator.store.rollups import COUNTED
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import (
     AttemptRow,

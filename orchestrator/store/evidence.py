@@ -13,9 +13,7 @@ from sqlalchemy.orm import Session
 from orchestrator.domain.facts import AgentEnd, Facts
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
-from orchestrator.store.fact_rows import write_facts
 from orchestrator.store.logs import log_part, unpack
-from orchestrator.store.result_rows import ATTEMPT_SPAN, write_tests
 from orchestrator.store.run_events import tell_all
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, changed
@@ -28,7 +26,7 @@ from orchestrator.store.tables import (
     TestCaseRow,
     TestResultRow,
 )
-from orchestrator.store.test_numbers import TestCases
+from orchestrator.store.write_results import ATTEMPT_SPAN, TestCases, write_facts, write_tests
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from orchestrator.domain.identity import resolve
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import SIGNATURE_VERSION, Failure, Signature, signature_of
 from orchestrator.store.aliases import confirmed_of
-from orchestrator.store.cell_labels import Cells, cells_of
+from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.failure_signatures import IS_BAD, read_signature, write_signatures
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, slices

@@ -17,9 +17,9 @@ from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import Person
-from orchestrator.store import passing_runs
+from orchestrator.store import reuse
 from orchestrator.store.column_types import short
-from orchestrator.store.passing_runs import LastGreen
+from orchestrator.store.reuse import LastGreen
 from orchestrator.store.sql import changed, insert_into
 from orchestrator.store.tables import (
     ApprovalRow,
@@ -192,7 +192,7 @@ class GateStore(VerdictLines):
         with self._sessions.read() as session:
             newest = session.scalar(original)
             later = again.where(RunRow.id > (newest or "")).order_by(RunRow.id.desc())
-            whole = (one for one in session.scalars(later) if passing_runs.is_whole(session, one))
+            whole = (one for one in session.scalars(later) if reuse.is_whole(session, one))
             return next(whole, newest)
 
     def failed_runs(self, product: str, *, since: datetime, until: datetime) -> list[str]:
@@ -223,9 +223,9 @@ class GateStore(VerdictLines):
         `ingested` says whether what others produced counts. Simulated machines never do, nor
         do runs of some jobs alone: reruns of what failed, second machines, bisections.
         """
-        asked = passing_runs.Asked(product, platform, before_run, ingested)
+        asked = reuse.Asked(product, platform, before_run, ingested)
         with self._sessions.read() as session:
-            return passing_runs.last_green(session, asked)
+            return reuse.last_green(session, asked)
 
     def green_streak(
         self, product: str, platform: str, *, before_run: str, ingested: bool = True
@@ -234,9 +234,9 @@ class GateStore(VerdictLines):
 
         Counted as in `last_green`.
         """
-        asked = passing_runs.Asked(product, platform, before_run, ingested)
+        asked = reuse.Asked(product, platform, before_run, ingested)
         with self._sessions.read() as session:
-            return passing_runs.streak(session, asked)
+            return reuse.streak(session, asked)
 
     def add_waiver(self, waiver: StoredWaiver) -> StoredWaiver:
         """Store it under a new id; the given id is not read. Not idempotent."""
@@ -356,7 +356,7 @@ def _has_whole_run(session: Session, verdict: int) -> bool:
     """Whether it is about more than reruns of some jobs."""
     query = select(VerdictRunRow.run_id).where(VerdictRunRow.verdict == verdict)
     runs = session.scalars(query).all()
-    return not runs or any(passing_runs.is_whole(session, run) for run in runs)
+    return not runs or any(reuse.is_whole(session, run) for run in runs)
 
 
 def _policies() -> Select[GatePolicyRow, PolicyRow]:

@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease, LeaseState, PlacementDecision
 from orchestrator.domain.machine import Endpoint, Login
+from orchestrator.store.benchmark_rollup import mend_cost
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
-from orchestrator.store.rollups import mend_cost
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, changed, insert_into, run_row
 from orchestrator.store.tables import (

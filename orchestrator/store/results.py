@@ -15,6 +15,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.store.benchmark_rollup import COUNTED, tally
 from orchestrator.store.cell_results import (
     Artifact,
     CellResults,
@@ -28,9 +29,7 @@ from orchestrator.store.cell_results import (
     totals_of,
 )
 from orchestrator.store.column_types import short
-from orchestrator.store.fact_rows import write_checks
 from orchestrator.store.failure_signatures import of_result, read_earlier
-from orchestrator.store.rollups import COUNTED, tally
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, cell_row, insert_into
 from orchestrator.store.tables import (
@@ -41,6 +40,7 @@ from orchestrator.store.tables import (
     TestRetryRow,
     TextRow,
 )
+from orchestrator.store.write_results import write_checks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

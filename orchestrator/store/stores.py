@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from orchestrator.store.aliases import AliasStore
 from orchestrator.store.annotations import AnnotationStore
-from orchestrator.store.benchmark_series import BenchmarkSeriesStore
-from orchestrator.store.benchmarks import BenchmarkStore
+from orchestrator.store.benchmarks import BenchmarkSeriesStore, BenchmarkStore
+from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.cells import CellStore
 from orchestrator.store.controllers import ControllerStore
 from orchestrator.store.cost_aggregates import CostStore
@@ -24,13 +24,12 @@ from orchestrator.store.logs import LogStore
 from orchestrator.store.machine_list import MachineStore, OrphanStore
 from orchestrator.store.operational_metrics import OperationalMetricStore
 from orchestrator.store.outbox import OutboxStore
-from orchestrator.store.payloads import PayloadStore
 from orchestrator.store.prices import PriceStore
 from orchestrator.store.quarantines import QuarantineStore
 from orchestrator.store.release_board import ReleaseStore
 from orchestrator.store.results import ResultStore
 from orchestrator.store.retests import RetestStore
-from orchestrator.store.reuse_inputs import ReusableResultStore
+from orchestrator.store.reuse import ReusableResultStore
 from orchestrator.store.run_events import RunEventStore
 from orchestrator.store.runs import RunStore
 from orchestrator.store.schedules import ScheduleStore

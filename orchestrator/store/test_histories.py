@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.store.cell_labels import Cells, cells_of
+from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_signatures import of_result, read_earlier
 from orchestrator.store.sessions import Sessions

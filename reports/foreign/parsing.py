@@ -1,10 +1,10 @@
-"""From the text of a report to a `Document`."""
+"""Parses a foreign report's text to a `Document`: tables, claims, measurements, signatures."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import ftfy
 from ftfy.badness import is_bad
@@ -13,7 +13,85 @@ from markdown_it.token import Token
 
 from orchestrator.domain.lint_findings import ForeignDocument
 from reports.foreign.document import TOTAL, Block, Document, Heading, Line, Pair, Path, Row, Table
-from reports.foreign.signed_statements import is_ours, unsigned
+from reports.foreign.quantities import Printed, quantities
+
+_LINE = re.compile(r"^[\s\W]{0,8}(?P<label>[A-Za-z][^:|]{0,60}?)\s*:\s+(?P<value>~?\$?\d.*)$")
+_RULE = re.compile(r"^\s*[=\-─_*#]{4,}\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One line of a block."""
+
+    line: int
+    path: Path
+    block: int
+    """The line of its block."""
+    group: str
+    """The title above it inside the block."""
+    label: str
+    values: tuple[Printed, ...]
+
+    @property
+    def value(self) -> Printed:
+        """The first."""
+        return self.values[0]
+
+
+def measurements(document: Document) -> tuple[Measurement, ...]:
+    """Every measurement in the document's blocks."""
+    return tuple(m for block in document.blocks for m in _of(block))
+
+
+def _of(block: Block) -> Iterator[Measurement]:
+    group = ""
+    for line in block.lines:
+        found = _LINE.match(line.text)
+        if found is None:
+            if line.text.strip() and not _RULE.match(line.text) and ":" not in line.text:
+                group = line.text.strip()
+            continue
+        values = tuple(q for q in quantities(found["value"]) if q.unit)
+        if values:
+            yield Measurement(
+                line.number, line.path, block.line, group, found["label"].strip(), values
+            )
+
+
+def words(label: str) -> frozenset[str]:
+    """What a label says, whatever the order and the inflection."""
+    return frozenset(word[:6].lower() for word in re.findall(r"[A-Za-z]+\d*", label))
+
+
+_OURS = re.compile(r"^Run \S+ · evidence sha256 .{1,200} · template \w+ \d+$")
+_SIGNED = re.compile(r"^Written by .{1,200}, \d{4}-\d\d-\d\d\b")
+_BESIDE = re.compile(r"\(.{1,200}, \d{4}-\d\d-\d\d\): |^(?:The results contradict|No result backs)")
+
+
+def is_ours(prose: Iterable[Line]) -> bool:
+    """Whether a report's last line is that of the reports that Seatrial renders."""
+    return any(_OURS.match(line.text) for line in prose)
+
+
+def unsigned(
+    lines: Sequence[Line], prose: Sequence[Line], boundaries: Sequence[int]
+) -> tuple[Line, ...]:
+    """The lines without those that a person signed, and without what was found against them.
+
+    Args:
+        lines: Sentences or entries of lists.
+        prose: Where the signatures stand.
+        boundaries: Lines of headings, tables, blocks and rules: a signed text goes back to one.
+    """
+    signed: set[int] = set()
+    for line in prose:
+        if _SIGNED.match(line.text):
+            start = max((at for at in boundaries if at < line.number), default=0)
+            signed.update(range(start, line.number + 1))
+    return tuple(
+        line for line in lines if line.number not in signed and not _BESIDE.search(line.text)
+    )
+
 
 LONGEST = 2_000
 """Characters of a line that are looked at: what is longer was not made for people."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from reports.model.authored import Authored
-from reports.model.blocks import CheckLine, Hardware
+from reports.model.blocks import Authored, CheckLine, Hardware
 from reports.model.metrics import MetricFigure, Params
 from reports.model.origin import Catalogued, Origin
 from reports.model.values import Absent, Rate, ReportModel, Status, Tally

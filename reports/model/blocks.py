@@ -1,11 +1,49 @@
-"""The tables and blocks that reports are made of. Derived values name their formula."""
+"""The tables, texts and plots that reports are made of. Derived values name their formula."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
+from orchestrator.domain.lint_findings import Doubt
 from reports.model.values import Absent, CheckTally, Rate, Status, Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Authored:
+    """One annotation: dated, signed, and never ours."""
+
+    kind: str
+    """``narrative``, ``fix``, ``recommendation``, ``known-issue``, ``note`` or ``conclusion``."""
+    title: str
+    text: str
+    author: str
+    at: datetime
+    cell: str
+    """Empty where it is about the whole run."""
+    files: tuple[str, ...]
+    problem: str
+    before: str
+    after: str
+    commit: str
+    doubts: tuple[Doubt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Drawn from a model; a document links it or carries it."""
+
+    name: str
+    """Names its file: lower-case letters, digits and dashes."""
+    title: str
+    told: str
+    """What it shows, in a sentence, for those who do not see it."""
+    svg: str
+
+    @property
+    def path(self) -> str:
+        """Beside the document."""
+        return f"plots/{self.name}.svg"
 
 
 @dataclass(frozen=True, slots=True)

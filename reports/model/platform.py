@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from reports.model.authored import Authored
 from reports.model.blocks import (
     AttemptRow,
+    Authored,
     CommandTable,
     FileRow,
     Hardware,
@@ -17,12 +17,12 @@ from reports.model.blocks import (
     SuiteTable,
     TimelineRow,
 )
-from reports.model.compared import Comparison, ComparisonTable, tables_of
-from reports.model.failures import BlameRow, FailureTable, IssueRow, QuarantineRow
+from reports.model.comparison import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricTable
 from reports.model.money import Money
 from reports.model.origin import Catalogued, Elsewhere, Origin
 from reports.model.provenance import Provenance
+from reports.model.results import BlameRow, FailureTable, IssueRow, QuarantineRow
 from reports.model.values import Absent, ReportModel, Status
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from reports.model.authored import Authored
-from reports.model.blocks import Hardware
-from reports.model.compared import Comparison, ComparisonTable, tables_of
-from reports.model.failures import BlameRow, FailureTable, IssueRow, QuarantineRow
+from reports.model.blocks import Authored, Hardware
+from reports.model.comparison import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricLine, MetricTable
 from reports.model.money import Costs, Money
 from reports.model.origin import Elsewhere, Origin
 from reports.model.provenance import Provenance
+from reports.model.results import BlameRow, FailureTable, IssueRow, QuarantineRow
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
 
 HIGHLIGHTS_SHOWN = 6

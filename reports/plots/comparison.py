@@ -1,18 +1,86 @@
-"""Plots of two runs: what became of the tests, and how far each figure moved."""
+"""Plots of two runs: what became of the tests, and the ratio of each metric."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from reports import comparison_text
+from reports import compare_text
 from reports import format as fmt
 from reports.grouping import split_name, telling
-from reports.model.compare import CellPair, CompareReport, MetricDelta
+from reports.model.blocks import Plot
+from reports.model.comparison import CellPair, CompareReport, MetricDelta
 from reports.model.metrics import MetricFigure
-from reports.model.plot import Plot
 from reports.model.values import Absent
+from reports.plots import svg
 from reports.plots.bars import Segment, StackedRow, stacked
-from reports.plots.ratios import RatioRow, ratios
+from reports.plots.svg import BAR, LEFT, RIGHT, ROW, TOP
+
+_REACHES = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1000.0)
+"""How far the scale goes on either side of one: the first that holds every value."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatioRow:
+    """One value set against another; above one it is better."""
+
+    label: str
+    group: str
+    ratio: float
+    low: float
+    high: float
+    """How far both spreads let it be; the ratio itself where nothing is known of them."""
+    kind: str
+    """Class of the style."""
+    told: str
+
+
+def ratios(name: str, title: str, told: str, rows: Sequence[RatioRow], *, note: str) -> Plot:
+    """Dots with whiskers on one logarithmic scale, with better to the right of its middle."""
+    values = [v for row in rows for v in (row.low, row.ratio, row.high)]
+    values = [v for v in values if v > 0 and math.isfinite(v)]
+    furthest = max((max(v, 1 / v) for v in values), default=1.0)
+    reach = next((reach for reach in _REACHES if furthest <= reach), furthest)
+    body: list[str] = []
+    y, group = float(TOP + 4), ""
+    for row in rows:
+        if row.group != group:
+            group = row.group
+            body.append(svg.text(12, y + 12, group, kind="note", limit=100))
+            y += ROW - 6
+        body += _ratio_bar(row, y, reach)
+        y += ROW
+    ticks = _axis(reach, y)
+    body.append(svg.text(12, y + 36, note, kind="note", limit=115))
+    return svg.figure(name, title, told, [*ticks, *body], height=round(y) + 48)
+
+
+def _x(value: float, reach: float) -> float:
+    share = math.log(value) / math.log(reach) if value > 0 else -1.0
+    return (LEFT + RIGHT) / 2 + (RIGHT - LEFT) / 2 * max(-1.0, min(1.0, share))
+
+
+def _ratio_bar(row: RatioRow, y: float, reach: float) -> list[str]:
+    middle = y + BAR / 2
+    parts = [svg.label(y, row.label), svg.value(y, row.told)]
+    if row.high > row.low:
+        ends = _x(row.low, reach), _x(row.high, reach)
+        parts.append(svg.line(ends[0], middle, ends[1], middle, "whisker"))
+    return [*parts, svg.mark(_x(row.ratio, reach), middle, row.kind)]
+
+
+def _axis(reach: float, y: float) -> list[str]:
+    parts = [
+        svg.text((LEFT + RIGHT) / 2 - 12, TOP - 8, "← worse", kind="note", anchor="end"),
+        svg.text((LEFT + RIGHT) / 2 + 12, TOP - 8, "better →", kind="note"),
+    ]
+    for value in (1 / reach, 1.0, reach):
+        x = _x(value, reach)
+        parts.append(svg.line(x, TOP - 2, x, y + 2, "axis" if value == 1 else "grid"))
+        parts.append(svg.text(x, y + 16, fmt.ratio(value), kind="note", anchor="middle"))
+    return parts
+
 
 PAIRS_SHOWN, METRICS_SHOWN = 24, 24
 _KEYS = 3
@@ -30,9 +98,7 @@ def changes_plot(report: CompareReport) -> Plot | None:
         StackedRow(pair.heading, tuple(_segments(pair)), fmt.plural(_names(pair), "test"))
         for pair in report.pairs[:PAIRS_SHOWN]
     ]
-    said = [
-        f"{comparison_text.category_name(name)}: {fmt.count(n)}" for name, n in report.totals if n
-    ]
+    said = [f"{compare_text.category_name(name)}: {fmt.count(n)}" for name, n in report.totals if n]
     told = f"{'; '.join(said)}; the same: {fmt.count(report.unchanged)}"
     return stacked("changes", "What became of the tests", told, rows, shared_scale=False)
 
@@ -47,7 +113,7 @@ def _segments(pair: CellPair) -> Iterator[Segment]:
         number = pair.tests.of(name).count
         if name == "hidden" and not number:
             continue
-        yield Segment(kind, comparison_text.category_name(name).lower(), number, fmt.count(number))
+        yield Segment(kind, compare_text.category_name(name).lower(), number, fmt.count(number))
     same = pair.tests.unchanged
     yield Segment("passed", "the same", same, fmt.count(same))
 

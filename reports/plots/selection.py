@@ -11,19 +11,16 @@ from reports import format as fmt
 from reports import metric_text
 from reports.grouping import split_name, telling
 from reports.model.backend import BackendReport
-from reports.model.compare import CompareReport
-from reports.model.compared import ComparedRow, Comparison
-from reports.model.cost import CostReport
+from reports.model.blocks import Plot
+from reports.model.comparison import ComparedRow, CompareReport, Comparison
 from reports.model.metrics import MetricLine, MetricTable
-from reports.model.money import Costs
+from reports.model.money import CostReport, Costs
 from reports.model.platform import PlatformReport
-from reports.model.plot import Plot
 from reports.model.results import ResultsReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, ReportModel, Tally
-from reports.plots.bars import Segment, SpreadRow, StackedRow, spreads, stacked
+from reports.plots.bars import Segment, SpreadRow, StackedRow, StripRow, spreads, stacked, strips
 from reports.plots.comparison import changes_plot, metrics_plot
-from reports.plots.sample_strips import StripRow, strips
 
 ROWS_SHOWN = 24
 """Rows of one plot; the tables have all."""

@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable
 
 from reports.markdown import plain
-from reports.model.plot import Plot
+from reports.model.blocks import Plot
 
 WIDTH = 720
 LABEL_WIDTH = 200

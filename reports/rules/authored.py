@@ -1,23 +1,104 @@
-"""Rules about what people wrote: a claim that the results contradict is printed with why."""
+"""Rules about what people wrote: a claim that the results contradict is printed with the reason."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.domain.ingested import RunAnnotation
-from orchestrator.domain.lint_findings import ForeignDocument
+from orchestrator.domain.lint_findings import Doubt, ForeignDocument
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
+from orchestrator.domain.vocabulary import term
 from reports import format as fmt
-from reports.foreign.measurement_blocks import words
-from reports.foreign.parsing import read
+from reports.foreign.parsing import read, words
 from reports.foreign.quantities import Fraction, fractions, percents, quantities
 from reports.foreign.rules.hardware import check_architecture, check_fp8
 from reports.foreign.rules.money import check_prices
-from reports.model.values import Finding
-from reports.rules.blocks import Said
+from reports.model.blocks import Authored, CommandTable
+from reports.model.platform import PlatformReport
+from reports.model.summary import SummaryReport
+from reports.model.values import Absent, Claim, Finding, ReportModel, Status, Tally
+from reports.rules.blocks import Said, differs
+from reports.rules.kinds import kind_figures
+
+Figures = tuple[int, ...]
+
+ABSOLUTE = re.compile(r"\b(all|every|fully|100\s?%|perfect|production.ready)\b", re.IGNORECASE)
+_NUMERAL = re.compile(r"(?<![\w.-])\d[\d,]*")
+
+
+def claims_rule(report: ReportModel) -> Iterator[Said]:
+    """Look each claim's figures up in the report."""
+    known, status = _known(report)
+    for claim in report.conclusion:
+        if claim.rule in ("outcome", "run"):
+            yield from _outcome(claim, status)
+        elif ABSOLUTE.search(claim.text):
+            yield "error", "claim", f"a word without a rule: {claim.text}"
+        if claim.rule in known:
+            what = f"figures of {claim.rule}"
+            yield from differs("claim", what, claim.figures, known[claim.rule])
+            yield from _numerals(claim)
+        elif claim.figures:
+            yield "error", "claim", f"nothing in the report backs the figures of {claim.rule}"
+
+
+def _numerals(claim: Claim) -> Iterator[Said]:
+    said = tuple(int(found.replace(",", "")) for found in _NUMERAL.findall(claim.text))
+    if claim.figures:
+        yield from differs("claim", f"numbers in {claim.text!r}", said, claim.figures)
+
+
+def _outcome(claim: Claim, status: Status) -> Iterator[Said]:
+    word = term(status.code).word.upper()
+    if not re.search(rf"Outcome(?: of the run)?: \S+ {word}\b", claim.text):
+        yield "error", "claim", f"the outcome is {word}, the claim says: {claim.text}"
+    if status.code != "passed" and "because every job" in claim.text:
+        yield "error", "claim", "the rule of a pass is quoted for what did not pass"
+
+
+def _known(report: ReportModel) -> tuple[Mapping[str, Figures], Status]:
+    if isinstance(report, PlatformReport):
+        return dict(_of_platform(report)), report.status
+    if isinstance(report, SummaryReport):
+        return dict(_of_summary(report)), report.status
+    return kind_figures(report), getattr(report, "status", Status("running"))
+
+
+def _of_platform(report: PlatformReport) -> Iterator[tuple[str, Figures]]:
+    yield "tests", _tests(report.suites.total)
+    tables = (report.demos, report.use_cases, report.benchmarks)
+    for table in tables:
+        yield f"jobs.{table.kind}", _jobs(table)
+    degraded = [r for t in tables for r in t.rows if r.status.degraded is not None]
+    suites = [row for row in report.suites.rows if row.status.degraded is not None]
+    yield "degraded", (len(degraded) + len(suites),)
+
+
+def _of_summary(report: SummaryReport) -> Iterator[tuple[str, Figures]]:
+    yield "total", _tests(report.total.tally)
+    yield "accelerators", _tests(report.accelerators.tally)
+    yield "degraded", (sum(len(row.degraded) for row in report.rows),)
+    yield "run", (report.passed_cells.part, report.passed_cells.whole)
+
+
+def _tests(tally: Tally | Absent) -> Figures:
+    if isinstance(tally, Absent):
+        return ()
+    judged = tally.passed + tally.failed + tally.error
+    seldom = [n for n in (tally.xfailed, tally.xpassed, tally.not_run) if n]
+    return (tally.passed, judged, tally.skipped, tally.missing, *seldom)
+
+
+def _jobs(table: CommandTable) -> Figures:
+    passed = len([row for row in table.rows if row.status.code == "passed"])
+    known = [row.checks for row in table.rows if not isinstance(row.checks, Absent)]
+    held = sum(checks.passed for checks in known)
+    judged = sum(checks.passed + checks.failed for checks in known)
+    return (passed, len(table.rows), held, judged) if known else (passed, len(table.rows))
+
 
 _ABSOLUTE = re.compile(
     r"(?i)\b(all|every|fully|100\s?%|perfect(?:ly)?|completely|entire(?:ly)?)(?!\w)"
@@ -279,3 +360,31 @@ def _facts(text: str) -> Iterator[Said]:
     ):  # fmt: skip
         for mark in check(document):
             yield mark.level, rule, mark.message
+
+
+def authored_of(evidence: Evidence, cell: str = "") -> tuple[Authored, ...]:
+    """The annotations about one cell; about the run and every cell of it without a name."""
+    told = evidence.record.annotations
+    return tuple(_checked(s, evidence) for s in told if not cell or s.cell == cell)
+
+
+def _checked(said: RunAnnotation, evidence: Evidence) -> Authored:
+    return Authored(
+        kind=said.kind,
+        title=said.title,
+        text=said.text,
+        author=said.author,
+        at=said.at,
+        cell=said.cell,
+        files=said.files,
+        problem=said.problem,
+        before=said.before,
+        after=said.after,
+        commit=said.commit,
+        doubts=doubts_of(said, evidence),
+    )
+
+
+def doubts_of(said: RunAnnotation, evidence: Evidence) -> tuple[Doubt, ...]:
+    """What the results say against it."""
+    return tuple(Doubt(f.level, f.message) for f in check_annotation(said, evidence))

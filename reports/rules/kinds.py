@@ -7,18 +7,17 @@ from typing import Any
 
 from orchestrator.domain.run_record import Evidence
 from reports.model.backend import BackendReport
-from reports.model.compare import CompareReport
-from reports.model.cost import CostReport
+from reports.model.comparison import CompareReport
+from reports.model.money import CostReport
 from reports.model.platform import PlatformReport
 from reports.model.results import ResultsReport
 from reports.model.summary import SummaryReport
 from reports.model.values import ReportModel
 from reports.rules.backend import backend_evidence, backend_figures, backend_rules
 from reports.rules.blocks import Said
-from reports.rules.compare import compare_figures, compare_rules
-from reports.rules.comparison import compare_evidence
-from reports.rules.cost import cost_evidence, cost_figures, cost_rules
+from reports.rules.comparison import compare_evidence, compare_figures, compare_rules
 from reports.rules.handed_in import told_evidence, told_of_platform, told_of_summary
+from reports.rules.money import cost_evidence, cost_figures, cost_rules
 from reports.rules.results import results_figures, results_reported, results_rules
 
 Figures = Mapping[str, tuple[int, ...]]

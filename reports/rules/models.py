@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from reports.format import ended
 from reports.model.blocks import CommandTable
-from reports.model.compared import ComparedRow, Comparison
+from reports.model.comparison import ComparedRow, Comparison
 from reports.model.platform import PlatformReport
 from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Tally
 from reports.rules.blocks import Said, close, differs, total_is
+from reports.rules.metrics import throughput_rule
 from reports.rules.money import platform_money_rule, summary_money_rule
-from reports.rules.outcomes import SEVERITY, run_outcome_rule
-from reports.rules.throughput import throughput_rule
+from reports.rules.results import SEVERITY, run_outcome_rule
 
 
 def platform_rules(report: PlatformReport) -> Iterator[Said]:

@@ -1,26 +1,39 @@
-"""Rules about the results report: sums, ratios and gaps, and figures that were really reported."""
+"""Rules about the results report: sums, ratios, gaps and outcomes, counted again."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.model.blocks import CheckLine
 from reports.model.metrics import MetricFigure
-from reports.model.results import (
-    JobCell,
-    JobGroup,
-    MetricAcross,
-    ResultsReport,
-    Section,
-    SpeedUp,
-)
+from reports.model.results import JobCell, JobGroup, MetricAcross, ResultsReport, Section, SpeedUp
 from reports.model.values import Absent, Status
 from reports.rules.blocks import Said, close, differs
 from reports.rules.money import added_rule, sum_of
-from reports.rules.outcomes import run_outcome_rule
+
+SEVERITY = ("passed", "not_available", "cancelled", "errored", "timed_out", "failed")
+"""From the best to the worst."""
+
+
+def run_outcome_rule(code: str, cells: Sequence[tuple[str, bool]]) -> Iterator[Said]:
+    """The run's outcome is its worst cell's.
+
+    Args:
+        code: The run's outcome; a run that is not over has none to be checked.
+        cells: Each cell's, and whether the cell was optional: then it may be not available.
+    """
+    if code not in SEVERITY:
+        return
+    counted = [said for said, optional in cells if not (optional and said == "not_available")]
+    codes = counted or [said for said, _ in cells]
+    if any(said not in SEVERITY for said in codes):
+        yield "error", "outcome", f"the run is {code}, and a cell is not over"
+    elif codes:
+        yield from differs("outcome", "the run's outcome", code, max(codes, key=SEVERITY.index))
+
 
 Figures = tuple[int, ...]
 

@@ -1,16 +1,21 @@
-"""Metrics: every sample, its middle and its spread, in one table for each job."""
+"""Metrics of jobs: samples, median and spread in tables, and comparisons across platforms."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.paired_samples import spread_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.spread import spread_of
-from reports.grouping import ColumnKey, RowKey, columns_of, layout_of, split_name
-from reports.model.metrics import MetricFigure, MetricLine, MetricTable
+from reports.grouping import ColumnKey, RowKey, columns_of, is_ratio, layout_of, split_name
+from reports.model.backend import SIMILAR_PERCENT, Block, Contrast, Difference, Entry, Section
+from reports.model.blocks import CheckLine, Hardware
+from reports.model.comparison import ComparedRow, Comparison
+from reports.model.metrics import MetricFigure, MetricLine, MetricTable, Params
+from reports.model.summary import CellRow
 from reports.model.values import Absent
+from reports.views.machine import job_status
 
 ROWS_SHOWN = 40
 """Sets of parameters in one table."""
@@ -96,3 +101,246 @@ def metric_figure(fact: MetricFact) -> MetricFigure:
         high=spread.high if spread else none,
         spread=spread.kind if spread else "none",
     )
+
+
+ENTRIES_SHOWN = 200
+"""Metrics that are listed of one job on one platform."""
+CHECKS_SHOWN = 60
+CONTRASTS_SHOWN = 200
+
+Key = tuple[str, str, str, Params, str, str]
+"""Job, section, name, parameters, unit, direction."""
+
+
+def benchmark_jobs(cell: CellRecord) -> tuple[JobRecord, ...]:
+    """Those that said something."""
+    return tuple(j for j in cell.jobs if j.kind == "benchmark" and (j.metrics or j.checks))
+
+
+def block_of(cell: CellRecord, job: JobRecord, *, label: str, alone: bool) -> Block:
+    """One benchmark on one platform."""
+    entries = entries_of(job)
+    shown = list(entries.items())[:ENTRIES_SHOWN]
+    titles = dict.fromkeys(key[1] for key, _ in shown)
+    checks = job.checks[:CHECKS_SHOWN]
+    return Block(
+        cell=cell.id,
+        label=label,
+        job=job.id,
+        title=job.title or job.id,
+        status=job_status(job, cell),
+        sections=tuple(
+            Section(title, tuple(entry for key, entry in shown if key[1] == title))
+            for title in titles
+        ),
+        checks=tuple(
+            CheckLine(c.name, c.outcome, c.value, c.unit, c.tolerance, c.reason) for c in checks
+        ),
+        hidden=len(entries) - len(shown) + len(job.checks) - len(checks),
+        alone=alone,
+    )
+
+
+def entries_of(job: JobRecord) -> dict[Key, Entry]:
+    """Its metrics; one that was reported again stands as it was reported last."""
+    return {_key(fact): _entry(fact) for fact in job.metrics}
+
+
+def _key(fact: MetricFact) -> Key:
+    section, name = _named(fact)
+    return fact.job, section, name, _params(fact), fact.unit, fact.direction
+
+
+def _named(fact: MetricFact) -> tuple[str, str]:
+    """A section is a parameter of that name, or what stands before the last slash."""
+    said = fact.params.get("section")
+    return (said, fact.name) if isinstance(said, str) and said else split_name(fact.name)
+
+
+def _params(fact: MetricFact) -> Params:
+    params = {name: value for name, value in fact.params.items() if name != "section"}
+    baseline = baseline_of(fact)
+    return params_of(params) + ((("vs", baseline),) if baseline else ())
+
+
+def _entry(fact: MetricFact) -> Entry:
+    name = _named(fact)[1]
+    return Entry(name, _params(fact), fact.unit, fact.direction, metric_figure(fact))
+
+
+def contrasts_of(
+    cells: Sequence[tuple[CellRecord, Hardware]],
+) -> tuple[tuple[Contrast, ...], int]:
+    """Every metric that several platforms reported, and how many more there are."""
+    found: dict[Key, dict[int, Entry]] = {}
+    for column, (cell, _) in enumerate(cells):
+        for job in benchmark_jobs(cell):
+            for key, entry in entries_of(job).items():
+                if _comparable(entry):
+                    found.setdefault(key, {})[column] = entry
+    made = [_contrast(k, row, cells) for k, row in found.items() if len(row) > 1]
+    return tuple(made[:CONTRASTS_SHOWN]), max(0, len(made) - CONTRASTS_SHOWN)
+
+
+def _comparable(entry: Entry) -> bool:
+    """A ratio that does not name its baseline cannot be compared with anything."""
+    named = any(name == "vs" for name, _ in entry.params)
+    return not isinstance(entry.figure.median, Absent) and (named or not is_ratio(entry.unit))
+
+
+def _contrast(
+    key: Key, row: dict[int, Entry], cells: Sequence[tuple[CellRecord, Hardware]]
+) -> Contrast:
+    job, section, name, params, unit, direction = key
+    first = min(row, key=lambda i: (not cells[i][1].is_accelerator_evidence, i))
+    return Contrast(
+        job=job,
+        section=section,
+        name=name,
+        params=params,
+        unit=unit,
+        direction=direction,
+        figures=tuple(row[i].figure if i in row else None for i in range(len(cells))),
+        reference=cells[first][0].id,
+        differences=tuple(_difference(i, first, row, cells) for i in sorted(row) if i != first),
+    )
+
+
+def _difference(
+    column: int, first: int, row: dict[int, Entry], cells: Sequence[tuple[CellRecord, Hardware]]
+) -> Difference:
+    mine, reference = row[column].figure, row[first].figure
+    percent = apart(mine.median, reference.median)
+    overlap = mine.n > 1 and reference.n > 1 and _overlap(mine, reference)
+    near = not isinstance(percent, Absent) and percent <= SIMILAR_PERCENT
+    return Difference(
+        cell=cells[column][0].id,
+        percent=percent,
+        better=_better(row, column, first, cells),
+        similar=near or overlap,
+        same_stack=cells[column][1].stack == cells[first][1].stack,
+    )
+
+
+def apart(one: float | Absent, other: float | Absent) -> float | Absent:
+    """``100 * (1 - smaller / larger)``."""
+    if isinstance(one, Absent) or isinstance(other, Absent):
+        return Absent("not measured")
+    low, high = sorted((one, other))
+    if low < 0 or not high:
+        return Absent("not comparable as a ratio")
+    return 100 * (1 - low / high)
+
+
+def _overlap(mine: MetricFigure, other: MetricFigure) -> bool:
+    bounds = (mine.low, mine.high, other.low, other.high)
+    low, high, other_low, other_high = (0.0 if isinstance(b, Absent) else b for b in bounds)
+    return low <= other_high and other_low <= high
+
+
+def _better(
+    row: dict[int, Entry], column: int, first: int, cells: Sequence[tuple[CellRecord, Hardware]]
+) -> str:
+    mine, other = row[column].figure.median, row[first].figure.median
+    direction = row[first].direction
+    if isinstance(mine, Absent) or isinstance(other, Absent) or mine == other:
+        return ""
+    if direction not in ("higher", "lower"):
+        return ""
+    return cells[column if (mine > other) == (direction == "higher") else first][0].id
+
+
+COMPARISONS_SHOWN = 60
+"""Metrics that are compared in one report."""
+
+ComparisonKey = tuple[str, str, str, str, str, Params]
+
+
+def compare(
+    cells: Sequence[tuple[CellRow, Sequence[MetricFact]]],
+) -> tuple[tuple[Comparison, ...], int]:
+    """Return what is comparable, in the order in which it was first reported, and how many more."""
+    found: dict[ComparisonKey, list[tuple[CellRow, MetricFigure]]] = {}
+    for cell, facts in cells:
+        for key, row in _last_rows(facts).items():
+            found.setdefault(key, []).append((cell, row))
+    made = [_comparison(key, rows) for key, rows in found.items() if len(rows) > 1]
+    return tuple(made[:COMPARISONS_SHOWN]), max(0, len(made) - COMPARISONS_SHOWN)
+
+
+def _last_rows(facts: Sequence[MetricFact]) -> dict[ComparisonKey, MetricFigure]:
+    """A metric that was reported again, by a later attempt, stands as it was reported last.
+
+    A ratio that does not name its baseline cannot be compared with anything.
+    """
+    rows = {}
+    for fact in facts:
+        row, baseline = metric_figure(fact), baseline_of(fact)
+        if isinstance(row.median, Absent) or (is_ratio(fact.unit) and baseline is None):
+            continue
+        key = (fact.job, fact.name, fact.unit, fact.direction, baseline or "")
+        rows[(*key, params_of(fact.params))] = row
+    return rows
+
+
+def _comparison(key: ComparisonKey, rows: Sequence[tuple[CellRow, MetricFigure]]) -> Comparison:
+    job, name, unit, direction, baseline, params = key
+    accelerators = [pair for pair in rows if pair[0].hardware.is_accelerator_evidence]
+    first_cell, first = (accelerators or rows)[0]
+    titles = {table.job: table.title for table in first_cell.metrics}
+    return Comparison(
+        job=job,
+        title=titles.get(job, job),
+        metric=name,
+        unit=unit,
+        direction=direction,
+        baseline=baseline,
+        reference=first_cell.cell,
+        params=params,
+        rows=tuple(_row(cell, row, first_cell, first, direction) for cell, row in rows),
+    )
+
+
+def _row(
+    cell: CellRow, row: MetricFigure, first_cell: CellRow, first: MetricFigure, direction: str
+) -> ComparedRow:
+    median, low, high = _figures(row)
+    middle, first_low, first_high = _figures(first)
+    return ComparedRow(
+        cell=cell.cell,
+        accelerator=cell.accelerator,
+        stack=stack_words(cell),
+        median=median,
+        low=low,
+        high=high,
+        n=row.n,
+        spread=row.spread,
+        relative=relative(median, middle, direction),
+        overlaps=low <= first_high and first_low <= high,
+        same_stack=cell.hardware.stack == first_cell.hardware.stack,
+    )
+
+
+def relative(value: float, reference: float, direction: str) -> float | Absent:
+    """Above 1 is better: `value / reference`, or its inverse where lower is better."""
+    if direction not in ("higher", "lower"):
+        return Absent("the direction is not known")
+    over, under = (value, reference) if direction == "higher" else (reference, value)
+    return over / under if under else Absent("division by zero")
+
+
+def _figures(row: MetricFigure) -> tuple[float, float, float]:
+    if (
+        isinstance(row.median, Absent)
+        or isinstance(row.low, Absent)
+        or isinstance(row.high, Absent)
+    ):
+        raise TypeError("only measured rows are compared")
+    return row.median, row.low, row.high
+
+
+def stack_words(cell: CellRow) -> str:
+    """``torch 2.7.0+cu128, CUDA 12.8``."""
+    torch, name, runtime = cell.hardware.stack
+    has_runtime = not isinstance(cell.hardware.runtime, Absent)
+    return f"torch {torch}, {name} {runtime}" if has_runtime else f"torch {torch}"

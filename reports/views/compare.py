@@ -1,42 +1,338 @@
-"""The compare report: a run against another one, which is its base."""
+"""The compare report: a run against its base, with changed tests, metrics and environments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
+from orchestrator.domain.difference import beginning_of
+from orchestrator.domain.facts import MetricFact, TestFact
 from orchestrator.domain.fingerprint import environment_diff
+from orchestrator.domain.identity import compare_names, job_family
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from reports.format import plural, version
-from reports.model.compare import (
+from reports.grouping import is_ratio
+from reports.model.comparison import (
     CATEGORIES,
     CellPair,
+    Change,
+    ChangeGroup,
     Changes,
     CompareReport,
     EnvironmentChange,
     JobChange,
     Lonely,
+    MetricDelta,
     Side,
 )
+from reports.model.metrics import MetricFigure, Params
 from reports.model.values import Absent, Claim, Footer, Status
-from reports.views.changes import (
-    Results,
-    by_name,
-    changes_of,
-    checks_of,
-    same_jobs,
-    under_new_names,
-)
-from reports.views.machine import cell_status, job_status
-from reports.views.match_cells import matches
-from reports.views.metric_changes import deltas_of
+from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative
+from reports.views.machine import cell_status, hardware_of, job_status
 from reports.views.money import money_of, total_costs
 from reports.views.origin import run_date
 from reports.views.phases import run_digest
-from reports.views.probe import hardware_of
 from reports.views.results import column_heading
-from reports.views.suites import suites_of
+from reports.views.suites import settled, suites_of
 from reports.views.summary import run_status, unfinished_run
+
+METRICS_SHOWN = 80
+"""Metrics that are listed of one cell; those that got worse by most come first."""
+
+MetricKey = tuple[str, str, str, str, str, Params]
+"""Job, name, unit, direction, what it is relative to, parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deltas:
+    """The metrics of two cells."""
+
+    shown: tuple[MetricDelta, ...]
+    alike: int
+    hidden: int
+    came: int
+    went: int
+
+
+def deltas_of(old: CellRecord, new: CellRecord, names: Mapping[str, str]) -> Deltas:
+    """Compare what both cells measured; `names` says what a job is called in the base."""
+    before, after = _facts(old, {}), _facts(new, names)
+    titles = {names.get(job.id, job.id): job.title or job.id for job in new.jobs}
+    both = [_delta(key, before[key], after[key], titles) for key in after if key in before]
+    differing = sorted((delta for delta in both if not _is_alike(delta)), key=_badness)
+    return Deltas(
+        shown=tuple(differing[:METRICS_SHOWN]),
+        alike=len(both) - len(differing),
+        hidden=len(differing[METRICS_SHOWN:]),
+        came=len(after) - len(both),
+        went=len(before) - len(both),
+    )
+
+
+def _facts(cell: CellRecord, names: Mapping[str, str]) -> dict[MetricKey, MetricFact]:
+    """What was reported again, by a later attempt, stands as it was reported last."""
+    return {
+        _key(fact, names.get(job.id, job.id)): fact for job in cell.jobs for fact in job.metrics
+    }
+
+
+def _key(fact: MetricFact, job: str) -> MetricKey:
+    against = (baseline_of(fact) or "") if is_ratio(fact.unit) else ""
+    return job, fact.name, fact.unit, fact.direction, against, params_of(fact.params)
+
+
+def _delta(
+    key: MetricKey, old: MetricFact, new: MetricFact, titles: Mapping[str, str]
+) -> MetricDelta:
+    job, name, unit, direction, against, params = key
+    base, head = metric_figure(old), metric_figure(new)
+    return MetricDelta(
+        job=job,
+        title=titles.get(job, job),
+        metric=name,
+        unit=unit,
+        direction=direction,
+        against=against,
+        params=params,
+        base=base,
+        head=head,
+        percent=_percent(base.median, head.median),
+        relative=_relative(base.median, head.median, direction),
+        overlaps=_overlap(base, head),
+    )
+
+
+def _percent(base: float | Absent, head: float | Absent) -> float | Absent:
+    if isinstance(base, Absent) or isinstance(head, Absent):
+        return Absent("one of the two is not a finite number")
+    return 100 * (head / base - 1) if base else Absent("division by zero")
+
+
+def _relative(base: float | Absent, head: float | Absent, direction: str) -> float | Absent:
+    if isinstance(base, Absent) or isinstance(head, Absent):
+        return Absent("one of the two is not a finite number")
+    return relative(head, base, direction)
+
+
+def _overlap(base: MetricFigure, head: MetricFigure) -> bool:
+    ends = (base.low, base.high, head.low, head.high)
+    low, high, other_low, other_high = (0.0 if isinstance(e, Absent) else e for e in ends)
+    return low <= other_high and other_low <= high
+
+
+def _is_alike(delta: MetricDelta) -> bool:
+    """Spreads that touch; single samples are alike only where they are equal."""
+    unknown = isinstance(delta.base.median, Absent) or isinstance(delta.head.median, Absent)
+    return delta.overlaps and not unknown
+
+
+def _badness(delta: MetricDelta) -> float:
+    """Rounded, so that equal ones stay in the order in which they were reported."""
+    return 1.0 if isinstance(delta.relative, Absent) else round(delta.relative, 3)
+
+
+SHOWN = 60
+"""Tests that are listed of one category on one cell."""
+MAYBE_SHOWN = 40
+"""Names that may be one test."""
+
+_BAD = frozenset({"failed", "error"})
+_NEVER = frozenset({"missing", "not_run"})
+_GOOD = frozenset({"passed", "xfailed", "xpassed"})
+_NOT_IN_BASE = Absent("not in the base")
+_NOT_IN_HEAD = Absent("not in the head")
+
+Key = tuple[str, str]
+"""Job, name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How one test went, in one run."""
+
+    outcome: str
+    message: str = ""
+    hides: bool = False
+    """It is a module or a folder that could not be collected."""
+
+
+Results = Mapping[Key, Told]
+
+
+def category(before: str | None, after: str | None, *, is_hidden: bool = False) -> str:
+    """One of `CATEGORIES`; empty where nothing changed. None: the run has no such test."""
+    if after is None:
+        return "hidden" if is_hidden else "gone"
+    if after in _BAD:
+        return "still_failing" if before in _BAD else "new_failure"
+    if after in _NEVER:
+        return "" if before in _NEVER else "missing"
+    if before is None:
+        return "new"
+    return _of_sound(before, after)
+
+
+def _of_sound(before: str, after: str) -> str:
+    """Of a test that neither failed nor got lost."""
+    if before == after:
+        return ""
+    if after == "skipped":
+        return "newly_skipped"
+    return "fixed" if before in _BAD and after in _GOOD else "changed"
+
+
+def same_jobs(base: Sequence[JobRecord], head: Sequence[JobRecord]) -> Mapping[str, str]:
+    """By a job of the head, the one of the base that it is: its id, else the only one like it."""
+    known = {job.id for job in base}
+    found = {job.id: job.id for job in head if job.id in known}
+    theirs = [job for job in base if job.id not in found]
+    ours = [job for job in head if job.id not in found]
+    for job in ours:
+        alike = [other for other in theirs if _alike(job, other)]
+        rivals = [other for other in ours if _alike(job, other)]
+        if len(alike) == 1 and len(rivals) == 1:
+            found[job.id] = alike[0].id
+    return found
+
+
+def _alike(job: JobRecord, other: JobRecord) -> bool:
+    return job.kind == other.kind and job_family(job.id) == job_family(other.id)
+
+
+def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
+    """Tests by job and name; `names` says what a job is called in the base."""
+    return {
+        (names.get(t.job, t.job), t.nodeid): Told(
+            settled(t).word, t.message or t.reason, hides=t.reason == "collection"
+        )
+        for t in tests
+    }
+
+
+def checks_of(cell: CellRecord, names: Mapping[str, str]) -> Results:
+    """Checks by job and name."""
+    return {
+        (names.get(job.id, job.id), check.name): Told(check.outcome, check.reason)
+        for job in cell.jobs
+        for check in job.checks
+    }
+
+
+def under_new_names(base: Results, head: Results, renamed: Mapping[str, str]) -> Results:
+    """The base with the names that its tests have now, where the head has no other of that name."""
+    return {_new_name(key, base, head, renamed): told for key, told in base.items()}
+
+
+def _new_name(key: Key, base: Results, head: Results, renamed: Mapping[str, str]) -> Key:
+    if key in head or key[1] not in renamed:
+        return key
+    now = (key[0], renamed[key[1]])
+    return now if now in head and now not in base else key
+
+
+def changes_of(base: Results, head: Results, *, confirmed: int = 0) -> Changes:
+    """Sort every name of both sides into its category."""
+    same: Counter[str] = Counter()
+    found: dict[str, list[Change]] = {name: [] for name in CATEGORIES}
+    broken = [(key[0], beginning_of(key[1])) for key, told in head.items() if told.hides]
+    for key in dict.fromkeys((*base, *head)):
+        before, after = base.get(key), head.get(key)
+        hidden = any(key[0] == job and key[1].startswith(begin) for job, begin in broken)
+        kind = category(_word(before), _word(after), is_hidden=hidden)
+        if kind:
+            found[kind].append(_change(key, before, after))
+        elif after is not None:
+            same[after.outcome] += 1
+    came = [key for key in head if key not in base]
+    went = [key for key in base if key not in head]
+    return Changes(
+        base=len(base),
+        head=len(head),
+        same=tuple(sorted(same.items())),
+        groups=tuple(
+            _group(name, found[name]) for name in CATEGORIES if name != "hidden" or found[name]
+        ),
+        came=len(came),
+        went=len(went),
+        confirmed=confirmed,
+        maybe=_maybe(went, came),
+    )
+
+
+def _word(told: Told | None) -> str | None:
+    return told.outcome if told is not None else None
+
+
+def _change(key: Key, before: Told | None, after: Told | None) -> Change:
+    return Change(
+        job=key[0],
+        name=key[1],
+        before=before.outcome if before else _NOT_IN_BASE,
+        after=after.outcome if after else _NOT_IN_HEAD,
+        message=(after or before or Told("")).message,
+    )
+
+
+def _group(name: str, changes: list[Change]) -> ChangeGroup:
+    shown = tuple(changes[:SHOWN])
+    return ChangeGroup(name, len(changes), shown, len(changes) - len(shown))
+
+
+def _maybe(went: Sequence[Key], came: Sequence[Key]) -> tuple[tuple[str, str, str], ...]:
+    """Tests that were moved, or whose parameters are in another order: nothing is merged."""
+    found = compare_names(
+        [name for _, name in went], [name for _, name in came], lambda _one, _other: 0.0
+    )
+    said = [(one.old, one.new, one.change.value) for one in found.suggestions]
+    return tuple(said[:MAYBE_SHOWN])
+
+
+Match = tuple[CellRecord, CellRecord, str]
+
+
+def matches(base: Sequence[CellRecord], head: Sequence[CellRecord]) -> tuple[Match, ...]:
+    """Pairs (base, head, how): by cell id, else by platform where that leaves no choice.
+
+    Two runs of one cell each are always set against each other. The pairs come in the order of
+    the head's cells.
+    """
+    found: list[Match] = []
+    for how, key in (("cell id", _id), ("platform", _machine), ("platform", _accelerator)):
+        theirs = _only([c for c in base if all(c is not old for old, _, _ in found)], key)
+        ours = _only([c for c in head if all(c is not new for _, new, _ in found)], key)
+        found += [(theirs[name], cell, how) for name, cell in ours.items() if name in theirs]
+    if not found and len(base) == len(head) == 1:
+        return ((base[0], head[0], "only cell"),)
+    order = [cell.id for cell in head]
+    return tuple(sorted(found, key=lambda match: order.index(match[1].id)))
+
+
+def _only(
+    cells: Sequence[CellRecord], key: Callable[[CellRecord], Hashable]
+) -> dict[Hashable, CellRecord]:
+    """Cells whose key is nobody else's; None is no key."""
+    keys = [key(cell) for cell in cells]
+    pairs = zip(keys, cells, strict=True)
+    return {name: cell for name, cell in pairs if name is not None and keys.count(name) == 1}
+
+
+def _id(cell: CellRecord) -> Hashable:
+    return cell.id
+
+
+def _machine(cell: CellRecord) -> Hashable:
+    platform = cell.platform
+    return platform.provider, platform.instance_type, platform.accelerator_type, _accelerator(cell)
+
+
+def _accelerator(cell: CellRecord) -> Hashable:
+    platform = cell.platform
+    if platform.accelerator is not None:
+        return platform.accelerator.vendor, platform.accelerator.name
+    return platform.accelerator_type or None
+
 
 TEMPLATE = "compare 1"
 ENVIRONMENT_SHOWN = 40

@@ -8,15 +8,13 @@ from decimal import Decimal
 from orchestrator.domain.cell import PlacementResult
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import each, part, plural, version
-from reports.model.cost import CellCost, CostReport, PartRow
-from reports.model.money import Costs, Money
+from reports.model.money import CellCost, CostReport, Costs, Money, PartRow
 from reports.model.provenance import DecisionRow
 from reports.model.values import Absent, Claim, Footer
 from reports.views.machine import cell_status
 from reports.views.money import money_of, total_costs
-from reports.views.origin import run_date
+from reports.views.origin import SIMULATED, run_date
 from reports.views.phases import run_digest
-from reports.views.provenance import SIMULATED
 from reports.views.results import column_heading
 from reports.views.suites import suites_of
 from reports.views.summary import run_status, unfinished_run

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.run_record import Evidence, RunRecord
 from orchestrator.domain.signature import FailureGroup, Signature, signature_of
-from reports.model.failures import (
+from reports.model.results import (
     BlameRow,
     FailureGroupRow,
     FailureTable,

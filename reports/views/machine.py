@@ -1,11 +1,15 @@
-"""Where a cell ran, and how it went, in the words of a report."""
+"""The machine of a cell, as the agent probed it; anything may be missing."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from reports.model.blocks import Hardware
+from reports.model.blocks import Device, Hardware
 from reports.model.values import Absent, Status
 
 PROVIDERS = {
@@ -70,11 +74,11 @@ def instance_of(cell: CellRecord, hardware: Hardware) -> str | Absent:
 
 def accelerator_of(cell: CellRecord, hardware: Hardware) -> str:
     """As probed; without a probe what the platform promises, marked as that."""
-    said = _accelerator(cell, hardware)
+    said = _accelerator_title(cell, hardware)
     return f"{said}, SIMULATED" if cell.simulated else said
 
 
-def _accelerator(cell: CellRecord, hardware: Hardware) -> str:
+def _accelerator_title(cell: CellRecord, hardware: Hardware) -> str:
     if not isinstance(hardware.accelerator, Absent):
         return hardware.accelerator
     promised = cell.platform.accelerator
@@ -115,3 +119,188 @@ def job_status(job: JobRecord, cell: CellRecord) -> Status:
     if cell.state is CellState.DONE:
         return Status(Outcome.NOT_RUN.value, cell.reason)
     return Status("running" if job.started_at else "queued", "", job.degraded)
+
+
+NOT_PROBED = Absent("the machine was never probed")
+NOT_REPORTED = Absent("not reported by the probe")
+NO_RUNTIME = Absent("this torch has none")
+NO_FILE_SAYS = Absent("not in the ingested files")
+_UNSAID = (NOT_PROBED, NOT_REPORTED, NO_RUNTIME)
+
+ARCHITECTURES = {
+    "7.0": "Volta",
+    "7.5": "Turing",
+    "8.0": "Ampere",
+    "8.6": "Ampere",
+    "8.7": "Ampere",
+    "8.9": "Ada Lovelace",
+    "9.0": "Hopper",
+    "10.0": "Blackwell",
+    "10.3": "Blackwell",
+    "12.0": "Blackwell",
+}
+"""NVIDIA's architecture by compute capability."""
+
+IMPORTANT = (
+    "torch", "torchvision", "torch-xla", "triton", "pytorch-triton-rocm", "numpy", "safetensors",
+    "transformer-engine", "flash-attn", "transformers", "onnx", "onnxruntime", "pytest",
+)  # fmt: skip
+"""Packages that results depend on most, in the order in which they are shown."""
+
+
+def hardware_of(cell: CellRecord, *, subject: str) -> Hardware:
+    """What was measured of a cell's machine, or why nothing was."""
+    probed = cell.probed
+    machine = _mapping(probed.get("machine"))
+    devices = _devices(probed)
+    evidence, why = _evidence(cell, devices)
+    runtime_name, runtime = _runtime(probed)
+    packages = _mapping(probed.get("packages"))
+    made = Hardware(
+        devices=devices,
+        accelerator=_accelerator(probed, devices),
+        is_accelerator_evidence=evidence,
+        why=why,
+        cpu=_text(machine, "cpu_model", probed),
+        cpus=_whole(machine, "cpus", probed),
+        memory_bytes=_whole(machine, "memory_bytes", probed),
+        disk_free_bytes=_whole(machine, "disk_free_bytes", probed),
+        os=_text(machine, "os", probed),
+        kernel=_text(machine, "kernel", probed),
+        python=_text(probed, "python", probed),
+        torch=_text(probed, "torch", probed),
+        runtime_name=runtime_name,
+        runtime=runtime,
+        separated_user=_separated(probed),
+        packages=_important(packages, subject),
+        package_count=len(packages) if packages else _missing(probed),
+    )
+    return made if cell.ingested is None else _as_read(made)
+
+
+def _as_read(made: Hardware) -> Hardware:
+    """What no file says is absent for that reason: there was no probe that missed it."""
+    devices = tuple(replace(device, **_unsaid(device)) for device in made.devices)
+    return replace(made, **(_unsaid(made) | {"devices": devices}))
+
+
+def _unsaid(part: Hardware | Device) -> dict[str, Any]:
+    found = {field.name: getattr(part, field.name) for field in fields(part)}
+    return {n: NO_FILE_SAYS for n, said in found.items() if said in _UNSAID}
+
+
+def _missing(probed: Mapping[str, object]) -> Absent:
+    return NOT_REPORTED if probed else NOT_PROBED
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return {str(k): v for k, v in value.items()} if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: object) -> list[Mapping[str, object]]:
+    return [_mapping(item) for item in value] if isinstance(value, list | tuple) else []
+
+
+def _text(source: Mapping[str, object], key: str, probed: Mapping[str, object]) -> str | Absent:
+    value = source.get(key)
+    return str(value) if value not in (None, "") else _missing(probed)
+
+
+def _whole(source: Mapping[str, object], key: str, probed: Mapping[str, object]) -> int | Absent:
+    value = source.get(key)
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
+    return value if good and isinstance(value, int) else _missing(probed)
+
+
+def _devices(probed: Mapping[str, object]) -> tuple[Device, ...]:
+    """The devices that torch sees; without any, those that the machine's own tools list."""
+    listed = _mappings(_mapping(probed.get("machine")).get("devices"))
+    seen = _mappings(probed.get("torch_devices"))
+    drivers = {str(device.get("uuid")): device.get("driver") for device in listed}
+    only = {device.get("driver") for device in listed}
+    shared = only.pop() if len(only) == 1 else None
+    made = []
+    for device in seen or listed:
+        driver = device.get("driver") or drivers.get(str(device.get("uuid"))) or shared
+        made.append(_device({**device, "driver": driver}, probed))
+    return tuple(made)
+
+
+def _device(raw: Mapping[str, object], probed: Mapping[str, object]) -> Device:
+    name = _text(raw, "name", probed)
+    capability = _text(raw, "compute_capability", probed)
+    return Device(
+        name="unnamed device" if isinstance(name, Absent) else name,
+        uuid=_text(raw, "uuid", probed),
+        memory_bytes=_whole(raw, "memory_bytes", probed),
+        compute_capability=capability,
+        architecture=architecture(capability),
+        driver=_text(raw, "driver", probed),
+    )
+
+
+def architecture(capability: str | Absent) -> str | Absent:
+    """The architecture that a compute capability belongs to."""
+    if isinstance(capability, Absent):
+        return capability
+    return ARCHITECTURES.get(capability, Absent("unknown architecture"))
+
+
+def accelerator_words(devices: tuple[Device, ...]) -> str:
+    """``NVIDIA L4``, ``8 × NVIDIA H100``; different ones are all named."""
+    names = [device.name for device in devices]
+    counted = {name: names.count(name) for name in names}
+    return ", ".join(name if n == 1 else f"{n} × {name}" for name, n in counted.items())
+
+
+def _accelerator(probed: Mapping[str, object], devices: tuple[Device, ...]) -> str | Absent:
+    if not probed:
+        return NOT_PROBED
+    return accelerator_words(devices) or Absent("none was found on the machine")
+
+
+def _evidence(cell: CellRecord, devices: tuple[Device, ...]) -> tuple[bool, str]:
+    probed = cell.probed
+    if cell.ingested is not None:
+        return _stated(devices)
+    if not probed:
+        return False, "not accelerator evidence: no machine was probed"
+    if cell.simulated:
+        return False, "not accelerator evidence: the machine is simulated"
+    if not devices:
+        return False, "not accelerator evidence: ran on the CPU"
+    if not _mappings(probed.get("torch_devices")) and probed.get("xla") is None:
+        return False, "not accelerator evidence: the device is there, but torch does not see it"
+    return True, "accelerator evidence: probed on the machine"
+
+
+def _stated(devices: tuple[Device, ...]) -> tuple[bool, str]:
+    """Of a machine that only files tell of."""
+    if not devices:
+        return False, "not accelerator evidence: no ingested file names an accelerator"
+    return True, "accelerator evidence by what ingested files say; not attested"
+
+
+def _runtime(probed: Mapping[str, object]) -> tuple[str, str | Absent]:
+    for key, name in (("cuda", "CUDA"), ("hip", "ROCm"), ("xla", "XLA")):
+        if probed.get(key):
+            return name, str(probed[key])
+    return "CUDA", NO_RUNTIME if probed.get("torch") else _missing(probed)
+
+
+def _separated(probed: Mapping[str, object]) -> str | Absent:
+    said = probed.get("separated_user")
+    if not isinstance(said, bool):
+        return _missing(probed)
+    reason = str(probed.get("separated_user_reason") or "")
+    return f"{'yes' if said else 'no'}{f': {reason}' if reason else ''}"
+
+
+def _important(packages: Mapping[str, object], subject: str) -> tuple[tuple[str, str], ...]:
+    by_name = {_normal(name): str(version) for name, version in packages.items()}
+    wanted = dict.fromkeys([_normal(subject), *IMPORTANT])
+    return tuple((name, by_name[name]) for name in wanted if name in by_name)
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")

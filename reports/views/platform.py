@@ -8,26 +8,37 @@ from orchestrator.domain.cell import CellState
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import moment, version
 from reports.model.blocks import Hardware
-from reports.model.compared import Comparison
+from reports.model.comparison import Comparison
 from reports.model.platform import PlatformReport
 from reports.model.values import Absent, Claim, Footer
-from reports.views.authored import authored_of
-from reports.views.benchmarks import metrics_of
-from reports.views.commands import commands_of
+from reports.rules.authored import authored_of
+from reports.views.benchmarks import compare, metrics_of
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
-from reports.views.machine import cell_status, heading_of, instance_of, long_name, place_of
-from reports.views.metric_comparison import compare
+from reports.views.machine import (
+    cell_status,
+    hardware_of,
+    heading_of,
+    instance_of,
+    long_name,
+    place_of,
+)
 from reports.views.money import money_of
-from reports.views.origin import catalogued_of, date_of, elsewhere_of, origin_of
+from reports.views.origin import (
+    SIMULATED,
+    catalogued_of,
+    date_of,
+    elsewhere_of,
+    origin_of,
+    provenance_of,
+)
 from reports.views.phases import (
     attempts_of,
+    commands_of,
     evidence_digest,
     files_of,
     notices_of,
     timeline_of,
 )
-from reports.views.probe import hardware_of
-from reports.views.provenance import SIMULATED, provenance_of
 from reports.views.reused import reuse_of
 from reports.views.status_phrases import (
     commands_claims,

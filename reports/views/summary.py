@@ -8,28 +8,25 @@ from orchestrator.domain.cell import RunState
 from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import moment, status, version
-from reports.model.authored import Authored
+from reports.model.blocks import Authored
 from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Claim, Footer, Rate, Status
-from reports.views.authored import authored_of
-from reports.views.benchmarks import metrics_of
-from reports.views.commands import commands_of
+from reports.rules.authored import authored_of
+from reports.views.benchmarks import compare, metrics_of
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
 from reports.views.machine import (
     accelerator_of,
     cell_status,
+    hardware_of,
     heading_of,
     instance_of,
     job_status,
     place_of,
     short_name,
 )
-from reports.views.metric_comparison import compare
 from reports.views.money import money_of, total_costs
-from reports.views.origin import elsewhere_of, origin_of, run_date
-from reports.views.phases import run_digest
-from reports.views.probe import hardware_of
-from reports.views.provenance import SIMULATED, provenance_of
+from reports.views.origin import SIMULATED, elsewhere_of, origin_of, provenance_of, run_date
+from reports.views.phases import commands_of, run_digest
 from reports.views.reused import reuse_of
 from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
 from reports.views.suites import rate, suites_of, sum_tallies

@@ -89,9 +89,9 @@ def _start(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
-    from . import start_detached
+    from . import agent_process
 
-    start_detached.start(attempt, start_detached.read_secrets(sys.stdin.buffer))
+    agent_process.start(attempt, agent_process.read_secrets(sys.stdin.buffer))
     return OK
 
 
@@ -115,18 +115,18 @@ def _stop(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
-    from . import stop_attempt
+    from . import agent_process
 
-    stop_attempt.ask(attempt, options.reason)
+    agent_process.ask(attempt, options.reason)
     if options.kill:
-        stop_attempt.kill(attempt)
+        agent_process.kill(attempt)
     return OK
 
 
 def _close(options: argparse.Namespace) -> int:
-    from . import stop_attempt
+    from . import agent_process
 
-    stop_attempt.close(Attempt(options.attempt))
+    agent_process.close(Attempt(options.attempt))
     return OK
 
 

@@ -1,11 +1,70 @@
-"""What a job says by itself in ``$SEATRIAL_EVENTS``: checked, line by line."""
+"""What a job writes to ``$SEATRIAL_EVENTS``: checked line by line, read again after a restart."""
 
 from __future__ import annotations
 
+import json
 import math
-from typing import Callable, Dict, Mapping, Optional, Tuple, Union
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
 
+from .events import Data, EventWriter
 from .masking import JsonValue
+from .tail import Line, Tail
+
+
+@dataclass
+class History:
+    """The part of an event stream that a second agent must know."""
+
+    last_seq: int = 0
+    began_at: Optional[float] = None
+    ended: bool = False
+    finished: Set[str] = field(default_factory=set)
+    done: Dict[str, Set[str]] = field(default_factory=dict)
+
+
+def read(path: Path) -> History:
+    """Read the events written so far; a missing file is an empty history."""
+    history = History()
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        return history
+    with stream:
+        for line in stream:
+            event = _parsed(line)
+            if event is not None:
+                _note(history, event)
+    return history
+
+
+def is_final(data: Mapping[str, object]) -> bool:
+    """Say whether a test record settles its test: its teardown's report, or a made-up one."""
+    return data.get("record") == "report" and (data.get("when") == "teardown" or "cause" in data)
+
+
+def _parsed(line: bytes) -> Optional[Mapping[str, object]]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("seq"), int) else None
+
+
+def _note(history: History, event: Mapping[str, object]) -> None:
+    seq, ts, job, data = (event.get(key) for key in ("seq", "ts", "job", "data"))
+    history.last_seq = max(history.last_seq, seq if isinstance(seq, int) else 0)
+    if history.began_at is None and isinstance(ts, (int, float)):
+        history.began_at = float(ts)
+    history.ended = history.ended or event.get("kind") == "end"
+    if not isinstance(job, str) or not isinstance(data, dict):
+        return
+    if event.get("kind") == "phase" and data.get("name") == "finished":
+        history.finished.add(job)
+    if event.get("kind") == "test" and is_final(data):
+        history.done.setdefault(job, set()).add(str(data.get("nodeid")))
+
 
 Said = Tuple[str, Dict[str, JsonValue]]
 """An event's kind and its data."""
@@ -144,3 +203,82 @@ def _finite(value: object, key: str) -> Union[int, float]:
     if not good:
         raise BadLineError(f"{key} holds {value!r:.40}, which is no finite number")
     return value
+
+
+UNUSABLE = "unusable-events"
+"""The failed check of a job that said what cannot be read: it may have been a failure."""
+
+_LINES = 50_000
+_WARNINGS = 20
+
+
+class Checks:
+    """Follows one job's own lines."""
+
+    def __init__(
+        self,
+        tail: Tail,
+        events: EventWriter,
+        job: str,
+        *,
+        hear: Optional[Callable[[str, Data], None]] = None,
+    ) -> None:
+        """Prepare to follow.
+
+        Args:
+            tail: Of the file with the lines.
+            events: Where complaints about bad lines go, and everything else without `hear`.
+            job: Whose lines they are.
+            hear: Takes every understood line, with its kind, instead of the event stream.
+        """
+        self._tail = tail
+        self._events = events
+        self._job = job
+        self._hear = hear or self._emit
+        self._taken = 0
+        self._bad = 0
+        self._unusable = ""
+
+    def poll(self) -> bool:
+        """Take what was said since the last look; say whether there was any."""
+        return self._take(self._tail.poll())
+
+    def drain(self) -> None:
+        """Take the rest; the job is over."""
+        self._take(self._tail.drain())
+        self._tail.close()
+        if self._bad > _WARNINGS:
+            text = f"{self._bad} lines in $SEATRIAL_EVENTS were bad; {_WARNINGS} are named above"
+            self._events.log("warning", text, self._job)
+        if self._taken > _LINES:
+            text = f"$SEATRIAL_EVENTS held {self._taken} lines; those after {_LINES} were left out"
+            self._events.log("warning", text, self._job)
+            self._unusable = self._unusable or text
+        if self._unusable:
+            self._hear("check", {"check": UNUSABLE, "outcome": "failed", "reason": self._unusable})
+
+    def _take(self, lines: List[Line]) -> bool:
+        for number, line, wrong in lines:
+            self._taken += 1
+            if self._taken > _LINES:
+                continue
+            try:
+                if line is None:
+                    raise BadLineError(wrong)
+                kind, data = understand(line)
+            except BadLineError as error:
+                self._complain(number, error)
+            else:
+                self._hear(kind, data)
+        return bool(lines)
+
+    def _emit(self, kind: str, data: Data) -> None:
+        if kind != "turn":  # of a benchmark that nobody has asked to take turns
+            self._events.emit(kind, self._job, data)
+
+    def _complain(self, number: int, error: BadLineError) -> None:
+        self._bad += 1
+        text = f"line {number} of $SEATRIAL_EVENTS is left out: {error}"
+        self._unusable = self._unusable or text
+        if self._bad <= _WARNINGS:
+            self._events.log("warning", text, self._job)

@@ -10,7 +10,7 @@ from typing import Callable, Dict, Optional, Type
 
 from . import bounded_process, job_env
 from .attempt_context import AttemptContext, JobRunner
-from .event_file import Checks
+from .event_lines import Checks
 from .events import Data
 from .job_user import give
 from .layout import JobFolder

@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
-from . import job_env, processes, pytest_config
+from . import job_env, processes
 from .arms import Arm, ArmReport, Fresh, Resident
 from .attempt_context import AttemptContext, JobRunner
 from .heartbeat import is_nearly_full
@@ -15,7 +15,7 @@ from .masking import JsonValue
 from .paired import PairedRun
 from .plan import Job
 from .records import Records
-from .suite import JobExit, Suite
+from .suite import JobExit, Suite, config_file
 from .supervise import Ended, Watch
 from .tail import PipeTail, Tail
 
@@ -152,7 +152,7 @@ class JobRun:
             poll=lambda: bool(int(records.poll()) | int(job_context.checks.poll())),
             running=records.running,
         )
-        own = pytest_config.find(self._context.attempt.payload)
+        own = config_file(self._context.attempt.payload)
         if own is None:
             job_context.folder.empty_config.touch(mode=0o644)
         suite = Suite(

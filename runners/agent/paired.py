@@ -1,4 +1,4 @@
-"""A benchmark in turns with its baseline on one machine: subject, baseline, baseline, subject.
+"""A paired benchmark on one machine in the turns ABBA, until its precision or its time limit.
 
 Whatever drifts (heat, clocks, a neighbour) then weighs on both arms alike. Only one arm works at a
 time. Where a process's code and data lie in memory makes it some per cent faster or slower for as
@@ -8,18 +8,197 @@ What goes wrong with the baseline costs the pairs, and never the subject's own r
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from typing import Callable, List, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from statistics import NormalDist, fmean, median, stdev
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from .arms import Arm, ArmEnded
 from .events import Data
-from .paired_measurements import BASELINE, SUBJECT, Tally, plain
+from .masking import JsonValue
 from .plan import Pairing
-from .precision import known_to
 from .suite import JobExit
 from .supervise import Ended
 from .telemetry import LAUNCH, Gauges, Readings
+
+SUBJECT = "subject"
+BASELINE = "baseline"
+_SAMPLES = 100_000
+
+Event = Dict[str, JsonValue]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One metric of one turn, of however many lines it was said in."""
+
+    key: str
+    data: Event
+    samples: Tuple[float, ...]
+
+    @property
+    def value(self) -> float:
+        """The median: one hiccup does not move it."""
+        return median(self.samples)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What an arm said in one turn, and what the machine's gauges said at its end."""
+
+    arm: str
+    number: int
+    readings: Mapping[str, float]
+    measured: Tuple[Measured, ...]
+
+    def value(self, key: str) -> float:
+        """Return what was measured; 0 where it was not."""
+        return next((each.value for each in self.measured if each.key == key), 0.0)
+
+    def told(self) -> Iterator[Event]:
+        """Tell its metrics, each with all its samples."""
+        for each in self.measured:
+            yield {**each.data, "samples": list(each.samples)}
+
+
+class Tally:
+    """Turns, numbered over both arms in the order of time: 2n and 2n + 1 are a pair."""
+
+    def __init__(self) -> None:
+        self.turns: List[Turn] = []
+
+    def add(self, arm: str, said: Sequence[Data], readings: Mapping[str, float]) -> None:
+        """Take the next turn."""
+        turn = Turn(arm, len(self.turns), dict(readings), tuple(_measured(said)))
+        self.turns.append(turn)
+
+    @property
+    def pairs(self) -> int:
+        """How many turns of both arms stand beside each other."""
+        return len(self.turns) // 2
+
+    def names(self, arm: str) -> Dict[str, str]:
+        """By key, the names of what an arm has measured."""
+        return {
+            each.key: str(each.data["metric"])
+            for turn in self.turns
+            if turn.arm == arm
+            for each in turn.measured
+        }
+
+    def log_ratios(self) -> Dict[str, List[float]]:
+        """By key, the logarithms of subject over baseline, of the pairs that have a ratio."""
+        shared = self.names(SUBJECT).keys() & self.names(BASELINE).keys()
+        return {key: list(self._of(key)) for key in sorted(shared)}
+
+    def _of(self, key: str) -> Iterator[float]:
+        for one, other in zip(self.turns[::2], self.turns[1::2]):
+            value = {turn.arm: turn.value(key) for turn in (one, other)}
+            subject, baseline = value.get(SUBJECT, 0.0), value.get(BASELINE, 0.0)
+            if subject > 0 and baseline > 0:
+                yield math.log(subject / baseline)
+
+    def events(self) -> Iterator[Event]:
+        """Tell every turn of both arms."""
+        for turn in self.turns:
+            place: Event = {"arm": turn.arm, "turn": turn.number, "readings": dict(turn.readings)}
+            for event in turn.told():
+                yield {**event, **place}
+
+
+def plain(said: Iterable[Data]) -> Iterator[Event]:
+    """Tell metrics as a job does that measures alone: each once, with all of its samples."""
+    for each in _measured(said):
+        yield {**each.data, "samples": list(each.samples[:_SAMPLES])}
+
+
+def _measured(said: Iterable[Data]) -> Iterator[Measured]:
+    found: Dict[str, Tuple[Event, List[float]]] = {}
+    for data in said:
+        what = {name: value for name, value in data.items() if name != "samples"}
+        samples = data["samples"]
+        assert isinstance(samples, list)
+        _, known = found.setdefault(json.dumps(what, sort_keys=True), (what, []))
+        known += [float(sample) for sample in samples]
+    for key, (what, known) in found.items():
+        yield Measured(key, what, tuple(known))
+
+
+FEWEST = 4
+_TWO_SIDED = NormalDist().inv_cdf(0.975)
+_QUANTILE = 0.7
+_NORMAL_SCALE = NormalDist().inv_cdf((1 + _QUANTILE) / 2)
+_REACH = 6.0
+"""Scales from the middle at which a ratio's weight is zero; few ratios reach further."""
+_REACH_OF_FEW = 40.0
+
+
+def half_width(log_ratios: Sequence[float]) -> float:
+    """Return how far the 95 % confidence interval of the mean log ratio reaches to either side.
+
+    Infinite for fewer than four: two are needed for every second one's drift, which is taken out.
+    """
+    if len(log_ratios) < FEWEST:
+        return math.inf
+    ratios = _without_drift(log_ratios)
+    middle = median(ratios)
+    reach = _reach(ratios, middle)
+    if reach == 0:
+        return 0.0
+    near = [far for far in ((ratio - middle) / reach for ratio in ratios) if abs(far) < 1]
+    pulls = sum((far * (1 - far**2) ** 2) ** 2 for far in near)
+    slopes = sum((1 - far**2) * (1 - 5 * far**2) for far in near)
+    if slopes <= 0:
+        return math.inf
+    count = len(ratios)
+    error = reach * math.sqrt(pulls) / slopes * math.sqrt(count / (count - 2))
+    return _student(max(1, len(near) - 2)) * error
+
+
+def known_to(log_ratios: Sequence[float], launch: int) -> float:
+    """Return how well a ratio is known: by its pairs, and by the processes they were taken in.
+
+    Args:
+        log_ratios: In the order in which they were taken.
+        launch: How many of them one start of both arms took.
+    """
+    means = [fmean(log_ratios[at : at + launch]) for at in range(0, len(log_ratios), launch)]
+    return max(half_width(log_ratios), half_width(means) if len(means) >= FEWEST else 0.0)
+
+
+def _without_drift(ratios: Sequence[float]) -> List[float]:
+    """Take out what rises or falls with time: it shows with the other sign in every second pair."""
+    drift = (median(ratios[::2]) - median(ratios[1::2])) / 2
+    return [ratio - drift if n % 2 == 0 else ratio + drift for n, ratio in enumerate(ratios)]
+
+
+def _reach(ratios: Sequence[float], middle: float) -> float:
+    count = len(ratios)
+    scale = _quantile(sorted(abs(ratio - middle) for ratio in ratios)) / _NORMAL_SCALE
+    if scale == 0:  # most are the very same: a coarse clock
+        scale = stdev(ratios)
+    return (_REACH + _REACH_OF_FEW / count) * scale * count / (count - 1.5)
+
+
+def _quantile(ordered: Sequence[float]) -> float:
+    place = _QUANTILE * (len(ordered) - 1)
+    low, part = int(place), place - int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] * (1 - part) + ordered[high] * part
+
+
+def _student(freedom: int) -> float:
+    """Student's t at 97.5 %, by the Cornish-Fisher expansion: within 1 % from 3 degrees on."""
+    z, n = _TWO_SIDED, float(freedom)
+    terms: Tuple[float, ...] = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum(term / n**power for power, term in enumerate(terms, start=1))
+
 
 _WARM_UP = 0
 _STARTING = 2

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from .earlier_events import is_final
+from .event_lines import is_final
 from .events import EventWriter
 from .masking import JsonValue
 from .tail import Tail

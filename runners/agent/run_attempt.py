@@ -9,13 +9,13 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple
 from . import (
     device_check,
     devices,
-    earlier_events,
     environment_facts,
+    event_lines,
     job_env,
     job_user,
     plan,
     processes,
-    recorder_files,
+    suite,
     variant,
 )
 from .attempt_context import AttemptContext, JobRunner
@@ -40,8 +40,8 @@ _HURRIED_PACKING_S = 8.0
 
 def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
     """Do all that the plan says; whatever happens, the last event says how it ended."""
-    past = earlier_events.read(attempt.events)
-    recorder_files.digests_at_start()
+    past = event_lines.read(attempt.events)
+    suite.digests_at_start()
     masker = Masker(secrets.values())
     problem: Optional[PlanError] = None
     try:
@@ -101,7 +101,7 @@ class AttemptRun:
     """The phases, in order."""
 
     def __init__(
-        self, context: AttemptContext, secrets: Mapping[str, str], past: earlier_events.History
+        self, context: AttemptContext, secrets: Mapping[str, str], past: event_lines.History
     ) -> None:
         self._context = context
         self._secrets = secrets

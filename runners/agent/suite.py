@@ -1,13 +1,15 @@
-"""A pytest suite over as many processes as it takes: one crash is one failure."""
+"""A pytest suite in as many processes as it takes: one crash is one failure."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
+from typing import Callable, Dict, List, Mapping, Optional, Pattern, Sequence, Set, Tuple
 
-from . import recorder_files
 from .attempt_context import AttemptContext, JobRunner
 from .heartbeat import is_nearly_full
 from .layout import on_path
@@ -15,6 +17,46 @@ from .output import JobOutput
 from .plan import Job
 from .records import Records, Refusal
 from .supervise import Ended
+
+
+@lru_cache(maxsize=None)
+def digests_at_start() -> Dict[str, str]:
+    """Return name and sha256 of each file; asked first before anything of the payload runs."""
+    return _digests()
+
+
+def changed() -> Optional[str]:
+    """Name a file that is not what it was when the attempt began."""
+    now = _digests()
+    return next((name for name, was in digests_at_start().items() if now.get(name) != was), None)
+
+
+def _digests() -> Dict[str, str]:
+    files = sorted(on_path().glob("*.py"))
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+_ANY = re.compile("")
+_TABLE = re.compile(r"^\s*\[\s*tool\s*\.\s*pytest\s*(\.\s*ini_options\s*)?\]", re.MULTILINE)
+_CANDIDATES: Tuple[Tuple[str, Pattern[str]], ...] = (
+    ("pytest.toml", _ANY),
+    (".pytest.toml", _ANY),
+    ("pytest.ini", _ANY),
+    (".pytest.ini", _ANY),
+    ("pyproject.toml", _TABLE),
+    ("tox.ini", re.compile(r"^\[pytest\]", re.MULTILINE)),
+    ("setup.cfg", re.compile(r"^\[tool:pytest\]", re.MULTILINE)),
+)
+
+
+def config_file(root: Path) -> Optional[Path]:
+    """Return the payload's own pytest configuration, in pytest's order of preference."""
+    for name, needed in _CANDIDATES:
+        path = root / name
+        if path.is_file() and needed.search(path.read_text(encoding="utf-8", errors="replace")):
+            return path
+    return None
+
 
 _PLUGIN_DISK_FULL = 74
 """Exit code of a pytest whose results no longer fit on the disk; a test may end with it, too."""
@@ -195,7 +237,7 @@ class Suite:
 
 def _changed() -> Optional[Refusal]:
     """Say so where the recorder itself was written over; a user of their own could not."""
-    name = recorder_files.changed()
+    name = changed()
     if name is None:
         return None
     text = f"{name} was changed while tests ran: what it recorded does not count"

@@ -7,9 +7,8 @@ from datetime import datetime
 from functools import partial
 
 from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, ProviderError
-from runners.aws.platform_config import Device, PlatformConfig
+from runners.aws.platform_config import Device, InstanceType, PlatformConfig, shipped
 from runners.aws.sdk import Account, Answer
-from runners.aws.shipped_table import InstanceType, shipped
 from runners.ttl_cache import TtlCache
 
 AT_A_TIME = 100

@@ -10,8 +10,8 @@ from decimal import Decimal, InvalidOperation
 
 from orchestrator.domain.machine import ConfigError, CredentialsError, Extent, ProviderError
 from orchestrator.domain.prices import Price, PriceBook
+from runners.aws.platform_config import shipped
 from runners.aws.sdk import Account, Answer
-from runners.aws.shipped_table import shipped
 
 PRICING_REGION = "us-east-1"
 """The Pricing API answers in two regions only, for all of them."""

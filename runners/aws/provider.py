@@ -13,10 +13,9 @@ from runners import ProviderContext
 from runners.aws import machines, platform_config
 from runners.aws.catalogue import Catalogue
 from runners.aws.images import Images
-from runners.aws.inventory import Inventory
+from runners.aws.inventory import Inventory, PlaceFinder
 from runners.aws.launch import Launcher
 from runners.aws.network import Network
-from runners.aws.places import PlaceFinder
 from runners.aws.prices import price_list, read_on_demand, read_spot
 from runners.aws.quotas import QuotaReader
 from runners.aws.resources import INSTANCE, Resources

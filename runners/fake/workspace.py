@@ -10,7 +10,7 @@ from orchestrator.domain.evidence import EvidenceBatch
 from orchestrator.domain.machine import UnreachableError
 from runners.archives import pack
 from runners.fake.computer import INTERPRETER, FakeAttempt, FakeComputer, ended
-from runners.shell.command_limits import OutputLimitError
+from runners.shell.stdin_feeder import OutputLimitError
 from runners.workspace import Kind, WorkspaceError
 
 AGENT_DIGEST = hashlib.sha256(b"the agent of machines in memory").hexdigest()

@@ -1,24 +1,92 @@
-"""Where a platform may be launched, in which order, at what price."""
+"""Offers: where a platform may be launched, in which order, and at what list price."""
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
 from decimal import Decimal
+from functools import cache
+from pathlib import Path
 
-from google.cloud import compute_v1
+from google.cloud import billing_v1, compute_v1
 
 from orchestrator.domain.machine import ConfigError, NotOfferedError, Place
 from orchestrator.domain.matrix import Platform
-from orchestrator.domain.prices import Price
+from orchestrator.domain.prices import Price, PriceBook
 from runners.gcp.clients import ComputeClients
-from runners.gcp.machines import KNOWN, plain
-from runners.gcp.platform_config import PlatformConfig, parse_platform
-from runners.gcp.prices import ADDRESS, DISK, KnownPrices, table
+from runners.gcp.platform_config import KNOWN, MachineShape, PlatformConfig, parse_platform, plain
+from runners.google.catalogue import (
+    SOURCE,
+    compute_skus,
+    is_plain,
+    known,
+    market_of,
+    said_by,
+    usd_of,
+)
+from runners.google.clients import Clients
 from runners.google.names import region_of
-from runners.google.prices import said_by
 from runners.google.responses import READ_TIMEOUT_S, listed
 from runners.ttl_cache import TtlCache
+
+PROVIDER = "gcp"
+DISK, ADDRESS = "disk-gb", "address"
+HOURS_PER_MONTH = Decimal(730)
+MARKETS = ("on-demand", "spot")
+_TABLE = Path(__file__).with_name("prices.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The shipped price table."""
+
+    as_of: datetime
+    zones: Mapping[str, tuple[str, ...]]
+    """Region -> zones, in order."""
+    prices: tuple[Price, ...]
+
+
+@cache
+def table() -> Table:
+    """Read the shipped table, once."""
+    said = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    as_of = datetime.combine(said["as_of"], time(), UTC)
+    zones = {region: tuple(f"{region}-{z}" for z in ends) for region, ends in said["zones"].items()}
+    machines = [
+        Price(PROVIDER, item, region, market, Decimal(usd), as_of, "table")
+        for market in MARKETS
+        for item, regions in said.get(market, {}).items()
+        for region, usd in regions.items()
+    ]
+    per_hour = {
+        DISK: Decimal(said["disk_gb_month"]) / HOURS_PER_MONTH,
+        ADDRESS: Decimal(said["address_hour"]),
+    }
+    others = [
+        Price(PROVIDER, item, region, "on-demand", usd, as_of, "table")
+        for item, usd in per_hour.items()
+        for region in zones
+    ]
+    return Table(as_of, zones, (*machines, *others))
+
+
+class KnownPrices:
+    """The newest price of each thing: refreshed, else shipped."""
+
+    def __init__(self, book: PriceBook | None) -> None:
+        self._book = book
+
+    def all(self) -> tuple[Price, ...]:
+        """Each (item, place, market) once."""
+        return known(PROVIDER, table().prices, self._book)
+
+    def index(self) -> Mapping[tuple[str, str, str], Price]:
+        """The same by (item, place, market)."""
+        return {(price.item, price.place, price.market): price for price in self.all()}
+
 
 MINIMUM_S = 60
 """Compute Engine bills by the second, after the first minute."""
@@ -173,3 +241,73 @@ def _newest(prices: Prices, item: str, where: tuple[str, ...], market: str) -> P
 def _dearness(place: Place) -> tuple[bool, Decimal]:
     usd = place.usd_per_hour
     return usd is None, usd or Decimal(0)
+
+
+_PART = re.compile(r"(?:spot preemptible )?(.+?) (?:instance )?(gpu|ram|core)\b", re.IGNORECASE)
+_DISK = re.compile(r"Balanced PD Capacity\b(?! in .*Regional)", re.IGNORECASE)
+
+Parts = Mapping[tuple[str, str, str], Decimal]
+"""(part, region, market) -> USD per hour; a part is ``g2 core``, ``g2 ram``, ``nvidia l4 gpu``."""
+
+
+def read_catalogue(clients: Clients, now: datetime) -> tuple[Price, ...]:
+    """Today's prices of everything that the shipped table names. Raises ProviderError."""
+    return prices_from(compute_skus(clients), now)
+
+
+def prices_from(skus: Iterable[billing_v1.Sku], now: datetime) -> tuple[Price, ...]:
+    """The same from the catalogue's entries."""
+    parts = _parts(skus)
+    return (*_machines(parts, now), *_disks(parts, now))
+
+
+def _machines(parts: Parts, now: datetime) -> Iterable[Price]:
+    for name, shape in KNOWN.items():
+        for region in table().zones:
+            for market in MARKETS:
+                usd = _total(parts, shape, region, market)
+                if usd is not None:
+                    yield Price(PROVIDER, name, region, market, usd, now, SOURCE)
+
+
+def _total(parts: Parts, shape: MachineShape, region: str, market: str) -> Decimal | None:
+    wanted = {
+        f"{shape.family} core": shape.cpus,
+        f"{shape.family} ram": shape.memory_gib,
+        f"{shape.accelerator_sku} gpu": shape.count,
+    }
+    found = [(parts.get((part, region, market)), amount) for part, amount in wanted.items()]
+    known = [(usd, amount) for usd, amount in found if usd is not None]
+    if len(known) < len(wanted):
+        return None  # half a price is none
+    return sum((usd * amount for usd, amount in known), Decimal(0))
+
+
+def _disks(parts: Parts, now: datetime) -> Iterable[Price]:
+    for region in table().zones:
+        usd = parts.get((DISK, region, "on-demand"))
+        if usd is not None:
+            per_hour = usd / HOURS_PER_MONTH
+            yield Price(PROVIDER, DISK, region, "on-demand", per_hour, now, SOURCE)
+
+
+def _parts(skus: Iterable[billing_v1.Sku]) -> Parts:
+    found: dict[tuple[str, str, str], Decimal] = {}
+    for sku in skus:
+        part, usd = _part(sku), usd_of(sku)
+        if not part or usd is None:
+            continue
+        for region in sku.service_regions:
+            found[part, region, market_of(sku)] = usd
+    return found
+
+
+def _part(sku: billing_v1.Sku) -> str:
+    if sku.category.usage_type not in ("OnDemand", "Preemptible") or not is_plain(sku):
+        return ""
+    if sku.category.resource_family == "Storage" and _DISK.match(sku.description):
+        return DISK
+    matched = _PART.match(sku.description)
+    if matched is None or sku.category.resource_family != "Compute":
+        return ""
+    return f"{matched[1]} {matched[2]}".lower()

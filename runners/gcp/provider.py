@@ -20,16 +20,19 @@ from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners import ProviderContext
-from runners.gcp.catalogue import read_catalogue
 from runners.gcp.clients import ComputeClients
 from runners.gcp.images import Image, Images
-from runners.gcp.instance import build_instance
-from runners.gcp.inventory import everything
-from runners.gcp.names import ResourceId, instance_name, network_tag, parse_id, request_id
-from runners.gcp.offers import Offers
+from runners.gcp.instance import (
+    ResourceId,
+    build_instance,
+    instance_name,
+    network_tag,
+    parse_id,
+    request_id,
+)
+from runners.gcp.inventory import QuotaReader, demands, everything
+from runners.gcp.offers import KnownPrices, Offers, read_catalogue
 from runners.gcp.platform_config import parse_platform
-from runners.gcp.prices import KnownPrices
-from runners.gcp.quotas import QuotaReader, demands
 from runners.gcp.status import StatusReader, as_machine
 from runners.google.errors import error_rule
 from runners.google.firewall import KIND, Firewall, required_ingress

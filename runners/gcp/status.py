@@ -11,10 +11,9 @@ from google.cloud import compute_v1
 
 from orchestrator.domain.machine import Extent, Machine, MachineState, SshAddress
 from runners.gcp.clients import ComputeClients
-from runners.gcp.instance import IMAGE_FACTS
-from runners.gcp.names import ResourceId, last
+from runners.gcp.instance import IMAGE_FACTS, ResourceId, last
+from runners.google.account import HOST_KEYS, host_key_in, user_in
 from runners.google.errors import ended_by
-from runners.google.metadata import HOST_KEYS, host_key_in, user_in
 from runners.google.names import region_of, tags
 from runners.google.responses import (
     READ_TIMEOUT_S,

@@ -1,16 +1,47 @@
-"""Who we are to Google Cloud, and in which of its projects we rent."""
+"""The account that calls Google Cloud (key file or metadata server), and its project."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import google.auth
 from google.auth import exceptions as auth
 from google.auth.credentials import Credentials
 
-from orchestrator.domain.machine import ConfigError, CredentialsError, Extent
+from orchestrator.domain.machine import ConfigError, CredentialsError, Extent, Login
 from runners.google.responses import of_exception
+
+DEFAULT_USER = "ubuntu"
+HOST_KEYS = "hostkeys/"
+"""Where among the guest attributes the guest publishes its host keys."""
+_KEYS = "ssh-keys"
+_ED25519 = re.compile(r"(?:.*/)?ssh-ed25519")
+
+
+def entry(login: Login, user: str) -> dict[str, str]:
+    """Lets one user in, by one key."""
+    key = " ".join(login.public_key.split()[:2])
+    return {
+        _KEYS: f"{user}:{key} {user}",
+        "block-project-ssh-keys": "TRUE",
+        "enable-oslogin": "FALSE",  # else metadata keys are ignored
+        "enable-guest-attributes": "TRUE",  # the guest publishes its host keys there
+    }
+
+
+def user_in(metadata: dict[str, str]) -> str:
+    """Whom `entry` let in."""
+    user, colon, _ = metadata.get(_KEYS, "").partition(":")
+    return user if colon else DEFAULT_USER
+
+
+def host_key_in(attributes: Iterable[tuple[str, str]]) -> str:
+    """The ed25519 host key among guest attributes, base64; empty until it is published."""
+    found = (value.strip() for key, value in attributes if _ED25519.fullmatch(key))
+    return next(found, "")
+
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 

@@ -1,14 +1,32 @@
-"""Cloud Billing's catalogue: the list prices of Compute Engine, which sells TPU chips too."""
+"""Cloud Billing's catalogue: list prices of Compute Engine and of TPU chips."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 
 from google.cloud import billing_v1
 
+from orchestrator.domain.prices import Price, PriceBook
 from runners.google.clients import Clients
 from runners.google.responses import READ_TIMEOUT_S, listed
+
+
+def known(provider: str, shipped: Iterable[Price], book: PriceBook | None) -> tuple[Price, ...]:
+    """The newest price of each thing: (item, place, market) once."""
+    newest: dict[tuple[str, str, str], Price] = {}
+    for price in (*shipped, *(book.of(provider) if book is not None else ())):
+        key = (price.item, price.place, price.market)
+        if key not in newest or price.as_of >= newest[key].as_of:
+            newest[key] = price
+    return tuple(newest.values())
+
+
+def said_by(price: Price) -> str:
+    """Where a price is from, for a person: ``table 2026-11-21``."""
+    return f"{price.source} {price.as_of:%Y-%m-%d}"
+
 
 SOURCE = "pricing API"
 """As `Price.source` has it."""

@@ -14,8 +14,7 @@ from typing import IO
 
 from orchestrator.domain.machine import CommandResult, ConnectionLostError, UnreachableError
 from runners.shell.account import Account, kill_below_sudo, started_as
-from runners.shell.command_limits import Deadline, Output
-from runners.shell.stdin_feeder import Feeder
+from runners.shell.stdin_feeder import Deadline, Feeder, Output
 
 CHUNK_BYTES = 256 * 1024
 POLL_S = 0.5

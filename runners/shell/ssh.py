@@ -18,9 +18,8 @@ from orchestrator.domain.machine import (
     SshEndpoint,
     UnreachableError,
 )
-from runners.shell.command_limits import Deadline, Output
 from runners.shell.connection import connect, where
-from runners.shell.stdin_feeder import STREAM_ERRORS, Feeder
+from runners.shell.stdin_feeder import STREAM_ERRORS, Deadline, Feeder, Output
 from runners.shell.user_key import UserKey
 
 CHUNK_BYTES = 256 * 1024

@@ -24,8 +24,8 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.first_boot import startup_script
+from runners.google.account import entry
 from runners.google.firewall import Firewall, required_ingress
-from runners.google.metadata import entry
 from runners.google.names import label, labels
 from runners.tpu.client import WRITE_TIMEOUT_S, TpuApi
 from runners.tpu.errors import Answer, refused
@@ -38,10 +38,9 @@ from runners.tpu.names import (
     request_id,
     resource_id,
 )
-from runners.tpu.operations import error_of
 from runners.tpu.platform_config import PlatformConfig, parse_platform
 from runners.tpu.states import ListedTpu, machine_of
-from runners.tpu.status import StatusReader
+from runners.tpu.status import StatusReader, error_of
 
 # The guest gets a service account whether one is named or not, and with no scope given that one
 # may do everything. These two let it write logs and metrics.

@@ -20,8 +20,8 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price, PriceBook
+from runners.google.catalogue import said_by
 from runners.google.names import is_region, is_zone, region_of
-from runners.google.prices import said_by
 from runners.tpu.client import TpuApi
 from runners.tpu.names import location
 from runners.tpu.platform_config import PlatformConfig, parse_platform

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.matrix import Platform
-from runners.google.metadata import DEFAULT_USER
+from runners.google.account import DEFAULT_USER
 from runners.tpu.accelerators import Accelerator, accelerator
 
 API_QUEUE, API_NODE = "queued-resource", "node"

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from orchestrator.domain.prices import Price, PriceBook
-from runners.google import prices as google
+from runners.google import catalogue as google
 
 PROVIDER = "tpu"
 ADDRESS = "address"

@@ -10,7 +10,7 @@ from datetime import datetime
 from google.cloud import tpu_v2
 
 from orchestrator.domain.machine import Machine, MachineState, SshAddress
-from runners.google.metadata import user_in
+from runners.google.account import user_in
 from runners.google.names import region_of, tags
 from runners.tpu.client import status_answer
 from runners.tpu.errors import classify

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response
 
-from orchestrator.dashboard.vendoring.packages import BROWSER_TESTS
+from orchestrator.dashboard.vendoring.__main__ import BROWSER_TESTS
 from tests.browser.server import Served
 
 Scheme = Literal["light", "dark"]

@@ -20,8 +20,8 @@ from orchestrator.domain.machine import (
     ShellError,
 )
 from runners.shell import open_shell
-from runners.shell.command_limits import OutputLimitError
 from runners.shell.local import LocalShell
+from runners.shell.stdin_feeder import OutputLimitError
 
 MIB = 1024 * 1024
 

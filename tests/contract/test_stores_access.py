@@ -16,8 +16,8 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from orchestrator.domain.person import Scope
+from orchestrator.store.blobs import StoredPayload
 from orchestrator.store.database import open_database
-from orchestrator.store.payloads import StoredPayload
 from orchestrator.store.tables import ControllerRow
 from orchestrator.store.tokens import Token
 from tests.databases import MANIFEST, NOW, ON_SQLITE, after, together

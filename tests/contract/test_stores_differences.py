@@ -12,7 +12,7 @@ from orchestrator.domain.identity import NameChange
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.store.differences import Overview
-from reports.views.changes import category
+from reports.views.compare import category
 from tests.databases import NOW, Agent, attempt, create, lease
 
 PRODUCT = "proof"

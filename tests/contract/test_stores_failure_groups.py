@@ -8,17 +8,17 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.adapters.text_similarity import FuzzyLikeness
-from orchestrator.application.list_failure_groups import (
+from orchestrator.application.failure_groups import (
     FailureGroupFilter,
     list_failure_groups,
+    show_failure_group,
     with_similar,
 )
+from orchestrator.application.known_issues import IssueStatus, list_issues
 from orchestrator.application.list_flaky import list_flaky
-from orchestrator.application.list_issues import IssueStatus, list_issues
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
-from orchestrator.application.show_failure_group import show_failure_group
 from orchestrator.domain.failure_triage import TriageStatus
-from orchestrator.domain.flaky_detection import FailureOrigin, FlakySignal
+from orchestrator.domain.flaky import FailureOrigin, FlakySignal
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.person import Person

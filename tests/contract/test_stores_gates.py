@@ -19,7 +19,7 @@ from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import Person
 from orchestrator.store import gates as gates_of_database
-from orchestrator.store import passing_runs
+from orchestrator.store import reuse
 from orchestrator.store.database import open_database
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.gates import StoredPolicy, StoredWaiver
@@ -296,7 +296,7 @@ def test_a_streak_ends_at_the_first_run_that_is_not_green(gates, stores) -> None
 
 
 def test_a_streak_is_counted_over_pages(gates, stores, monkeypatch) -> None:
-    monkeypatch.setattr(passing_runs, "_AT_ONCE", 3)
+    monkeypatch.setattr(reuse, "_AT_ONCE", 3)
     for number in range(7):
         ended(stores, f"run-{number}", GREEN)
     assert gates.green_streak("proof", "p0", before_run="run-x") == 7

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.application.show_grid import (
+from orchestrator.application.list_runs import (
     GridFilter,
     GridGroup,
     grid_of_cells,

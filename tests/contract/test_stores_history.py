@@ -12,8 +12,7 @@ from sqlalchemy import text
 from orchestrator.adapters.text_similarity import FuzzyLikeness
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.explain_failures import review_failures, review_run
-from orchestrator.application.match_tests import decide_alias, suggest_aliases
-from orchestrator.application.test_history import history_of
+from orchestrator.application.test_history import decide_alias, history_of, suggest_aliases
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.identity import NameChange

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runners.agent import lock, pack_artifacts, stop_attempt
+from runners.agent import agent_process, lock, pack_artifacts
 from runners.agent import pull_events as pulling
 from runners.agent.layout import Attempt
 
@@ -233,7 +233,7 @@ class Machine:
     def close_all(self) -> None:
         """Remove every attempt; nothing of them may be left."""
         for folder in self.attempts:
-            stop_attempt.close(Attempt(folder))
+            agent_process.close(Attempt(folder))
             assert not folder.exists()
             assert processes_of(folder) == {}
 

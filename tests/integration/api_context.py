@@ -33,7 +33,7 @@ from orchestrator.adapters.files.home_folder import temporary_folder
 from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.ids import new_id
-from orchestrator.adapters.notify.http_sender import HttpSender
+from orchestrator.adapters.notify.http_messages import HttpSender
 from orchestrator.adapters.signing.signer import DsseSigner
 from orchestrator.adapters.statistics.paired import PairedStatistics
 from orchestrator.adapters.statistics.trends import StepDetector
@@ -52,15 +52,14 @@ from orchestrator.domain.machine import Provider
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import Scope
 from orchestrator.domain.run_record import Evidence
-from orchestrator.store.blobs import DbBlobs
+from orchestrator.store.blobs import DbBlobs, StoredPayload
 from orchestrator.store.database import Database, open_database
-from orchestrator.store.payloads import StoredPayload
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.stores import Stores
 from reports import registry as report_registry
 from reports.exports import registry as export_registry
 from reports.foreign.linter import lint_documents
-from reports.views.authored import doubts_of
+from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
 from tests.databases import Agent

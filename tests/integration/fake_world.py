@@ -32,8 +32,8 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.run_record import Evidence, RunRecord
+from orchestrator.store.blobs import StoredPayload
 from orchestrator.store.database import Database, open_database
-from orchestrator.store.payloads import StoredPayload
 from runners import ProviderContext, registry
 from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace
 from tests.databases import make_database

@@ -24,8 +24,8 @@ from orchestrator.domain.cell import Lease, LeaseState, Run, RunSpec, RunState
 from orchestrator.domain.machine import FakeEndpoint, Machine, MachineState
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.money import machine_seconds
+from orchestrator.store.blobs import StoredPayload
 from orchestrator.store.leases import Reservation
-from orchestrator.store.payloads import StoredPayload
 from orchestrator.store.stores import Stores
 from runners.fake import FakeComputer, FakeWorkspace
 from tests.integration.faulty_cloud import ClumsyCloud

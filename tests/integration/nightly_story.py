@@ -25,7 +25,7 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.reuse_inputs import Interpreter
 from orchestrator.domain.run_record import CellRecord
-from orchestrator.store.payloads import StoredPayload
+from orchestrator.store.blobs import StoredPayload
 from runners.fake import FakeCloud, passing
 from tests.integration.fake_world import FakeWorld
 

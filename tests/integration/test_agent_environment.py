@@ -19,7 +19,7 @@ from runners.agent.failures import WrongSubject
 from runners.agent.installed import take
 from runners.agent.layout import Attempt
 from runners.agent.plan import Subject
-from runners.agent.subject import prove, prove_installed
+from runners.agent.variant import prove, prove_installed
 from tests.integration.agent_machine import Machine, command, lean_python
 
 MOVES = """import builtins, configparser, sys

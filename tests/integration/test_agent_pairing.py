@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runners.agent.earlier_events import read
+from runners.agent.event_lines import read
 from tests.integration.agent_machine import (
     PAYLOADS,
     Evidence,

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.application.deliver_notifications import deliver
-from orchestrator.application.notify_people import notify_people
+from orchestrator.application.notifications import deliver, notify_people
 from orchestrator.domain.announcement import Announcement, LineageState
 from tests.integration.api_context import Desk
 from tests.integration.webhook_receiver import Receiver, Reply, receiver

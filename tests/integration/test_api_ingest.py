@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from orchestrator.adapters.files.ingest_upload import FileIntake
-from orchestrator.adapters.files.ingest_upload_pack import pack_artifacts
+from orchestrator.adapters.files.ingest_upload import FileIntake, pack_artifacts
 from orchestrator.api.app import create_app
 from orchestrator.application.finish_ingestion import finish_ingestion, resume_ingestions
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts

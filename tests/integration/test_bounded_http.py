@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from orchestrator.bootstrap.bounded_http import HttpLimits, bounded
+from orchestrator.bootstrap.http_server import HttpLimits, bounded
 from tests.integration.api_context import until
 
 LIMITS = HttpLimits(headers_s=1.0, pause_s=1.0, connections=8)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orchestrator.application.match_tests import decide_alias, suggest_aliases
+from orchestrator.application.test_history import decide_alias, suggest_aliases
 from orchestrator.domain.alias import AliasState
 from tests.integration.api_context import Desk
 from tests.unit.cli import in_process

@@ -22,7 +22,7 @@ from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.cell import run_outcome
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts, Outcome, worst
-from orchestrator.store.rollups import tally
+from orchestrator.store.benchmark_rollup import tally
 from orchestrator.store.tables import (
     CellRollupRow,
     CellRow,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.files.ingest_upload_pack import pack_artifacts
+from orchestrator.adapters.files.ingest_upload import pack_artifacts
 from orchestrator.application.evaluate_gate import dry_run
 from orchestrator.application.freeze_evidence import evidence_digest, freeze_evidence
 from orchestrator.domain.gate.evaluate import evaluate

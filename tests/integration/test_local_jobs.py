@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.bootstrap.controller_wiring import WorkspacePool
 from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs
-from orchestrator.bootstrap.workspaces import WorkspacePool
 from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalEndpoint, Place
 from runners import ProviderContext
 from runners.fake.provider import MemoryBook

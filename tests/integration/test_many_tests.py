@@ -14,8 +14,7 @@ from pathlib import Path
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.application.describe_run import describe_run, evidence_of
-from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
-from orchestrator.application.ingest_sources import foreign_files
+from orchestrator.application.ingest_artifacts import IngestOrder, foreign_files, ingest_artifacts
 from orchestrator.domain.assembly.merge import assemble
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import SourceState

@@ -12,9 +12,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect
 
 from orchestrator.store import sessions
-from orchestrator.store.database import open_database, revisions_of
+from orchestrator.store.database import Revisions, migrate, open_database, revisions_of, unmigrate
 from orchestrator.store.errors import DatabaseNewerError, DatabaseOutdatedError, StoreError
-from orchestrator.store.schema_revisions import Revisions, migrate, unmigrate
 from orchestrator.store.sessions import Access, connect
 from orchestrator.store.tables import Table
 from tests.databases import create

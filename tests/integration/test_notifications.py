@@ -19,16 +19,15 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.notify.guarded_http import GuardedHttp
-from orchestrator.adapters.notify.http_sender import HttpSender
+from orchestrator.adapters.notify.http_messages import HttpSender
 from orchestrator.application.context import Context, GatePorts
-from orchestrator.application.deliver_notifications import deliver
 from orchestrator.application.manage_channels import (
     NewChannel,
     add_channel,
     call_channel,
     renew_secret,
 )
-from orchestrator.application.notify_people import notify_people
+from orchestrator.application.notifications import deliver, notify_people
 from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.channel import Channel, ChannelKind, DeliveryResult, DeliveryState
 from orchestrator.domain.problems import InvalidDocumentError

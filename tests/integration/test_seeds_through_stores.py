@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.files.ingest_upload_pack import pack_artifacts
+from orchestrator.adapters.files.ingest_upload import pack_artifacts
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.run_record import Evidence
 from reports.linter import errors, lint, lint_evidence

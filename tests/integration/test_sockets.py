@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.adapters.files.home_folder import holder
-from orchestrator.bootstrap.sockets import home_socket, port_sockets
+from orchestrator.bootstrap.http_server import home_socket, port_sockets
 from orchestrator.cli.wiring import RefusedError
 from tests.e2e.home import a_home, serving
 

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from orchestrator.domain.facts import TestFact
 from orchestrator.store.tables import TestCaseRow
-from orchestrator.store.test_numbers import TestCases
+from orchestrator.store.write_results import TestCases
 
 
 def facts(begin: int, end: int) -> dict[tuple[str, str], TestFact]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.adapters.files.pip_network import guarded
+from orchestrator.adapters.files.pip import guarded
 from orchestrator.adapters.files.target_python import choose
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.application.ports.wheels import Resolution, WheelsError

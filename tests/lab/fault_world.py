@@ -36,8 +36,8 @@ from orchestrator.domain.matrix import (
     expand,
 )
 from orchestrator.domain.run_record import CellRecord
+from orchestrator.store.blobs import StoredPayload
 from orchestrator.store.database import Database, open_database
-from orchestrator.store.payloads import StoredPayload
 from runners import ProviderContext, registry
 from runners.fake import FakeComputer, FakeWorkspace
 from tests.integration.fake_world import SteppingClock, manifest

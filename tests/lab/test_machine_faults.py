@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.application.cell.flow_context import Timings
-from orchestrator.bootstrap.workspaces import WorkspacePool
+from orchestrator.bootstrap.controller_wiring import WorkspacePool
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import (
     HostKeyError,

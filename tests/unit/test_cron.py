@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.adapters.cron import CronsimCron
-from orchestrator.application.ports.cron import CronError
+from orchestrator.application.ports.clock import CronError
 
 CRON = CronsimCron()
 BERLIN = "Europe/Berlin"

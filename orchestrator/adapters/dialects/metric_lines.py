@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.adapters.dialects.error_lines import ErrorLines, is_document, is_torn
 from orchestrator.adapters.dialects.free_text import METRICS_KEPT, FreeText
 from orchestrator.adapters.dialects.measurement_lines import marked, measured
-from orchestrator.adapters.dialects.text_lines import Notes, head_lines, tail_lines, text_lines
+from orchestrator.adapters.dialects.text_lines import (
+    ErrorLines,
+    Notes,
+    head_lines,
+    is_document,
+    is_torn,
+    tail_lines,
+    text_lines,
+)
 from orchestrator.application.ports.dialects import Artifact
 from orchestrator.domain.parsed_results import ParsedEnd, ParsedJob, ParsedProblem, Provenance, Said
 

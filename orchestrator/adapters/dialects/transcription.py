@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from orchestrator.adapters.dialects.bounded_input import encoding, head_text
-from orchestrator.adapters.files.config_nodes import LARGEST_BYTES
+from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
 from orchestrator.adapters.files.documents import Form
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from orchestrator.adapters.files.config_nodes import LARGEST_BYTES
+from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
 from orchestrator.adapters.files.tar_stream import (
     CHUNK_BYTES,
     Kind,

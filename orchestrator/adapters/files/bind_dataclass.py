@@ -1,4 +1,4 @@
-"""From items to the domain's dataclasses, with every mismatch said as a sentence at its place."""
+"""Reads a document into the domain's dataclasses; every mismatch is an error with its place."""
 
 from __future__ import annotations
 
@@ -12,9 +12,80 @@ from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from orchestrator.adapters.files import type_names
-from orchestrator.adapters.files.config_nodes import ConfigNode, Position, placed
+from orchestrator.adapters.files.document_nodes import ConfigNode, Position, placed
 from orchestrator.domain.problems import Path, Problem, nearest
+
+SCALARS: dict[object, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Decimal: 'an amount such as "4.00"',
+    date: "a day such as 2026-03-01",
+    object: "text, a number, true or false",
+}
+
+
+def expected(hint: object) -> str:
+    """What a type is called."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        return either(get_args(hint))
+    if origin is tuple:
+        return "a list"
+    if origin in (Union, types.UnionType):
+        return " or ".join(expected(o) for o in get_args(hint) if o is not type(None))
+    return SCALARS.get(hint, "a mapping")
+
+
+def either(choices: tuple[object, ...]) -> str:
+    """The possible words."""
+    return " or ".join(repr(choice) for choice in choices)
+
+
+def found(item: ConfigNode) -> str:
+    """What stands there."""
+    if item.entries is not None:
+        return "a mapping"
+    if item.elements is not None:
+        return "a list"
+    value = item.value
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return as_written(value)
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    return repr(value) if isinstance(value, str) else f"{value}"
+
+
+def list_advice(item: ConfigNode) -> str:
+    """For a word where a list belongs."""
+    return f"; for a list of one write [{item.value}]" if isinstance(item.value, str) else ""
+
+
+def quote_advice(item: ConfigNode) -> str:
+    """For a number where text belongs: `1.10` is 1.1."""
+    plain = as_written(item.value)
+    what = plain if isinstance(item.value, bool) else f"the number {plain}"
+    return f'write it in quotes: "{item.written or plain}" - unquoted it is {what}'
+
+
+def unquote_advice(item: ConfigNode, kind: object) -> str:
+    """For text that would be right without its quotes; else empty."""
+    if not isinstance(item.value, str) or kind is Decimal:
+        return ""
+    text = item.value.strip()
+    if kind is bool:
+        return f"write {text} without quotes" if text in ("true", "false") else ""
+    digits = text.replace(".", "", 1) if kind is float else text
+    return f"write {text} without quotes" if digits.isdecimal() else ""
+
+
+def as_written(value: object) -> str:
+    """A scalar as YAML and TOML write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
 
 LARGEST_NUMBER = 10**12
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -50,7 +121,7 @@ class DataclassBinder:
         return _BAD
 
     def _wrong(self, item: ConfigNode, wanted: str, path: Path, advice: str = "") -> object:
-        return self.say(path, f"must be {wanted}, not {type_names.found(item)}{advice}", item.at)
+        return self.say(path, f"must be {wanted}, not {found(item)}{advice}", item.at)
 
     def _union(self, item: ConfigNode, options: tuple[object, ...], path: Path) -> object:
         if item.value is None and type(None) in options:
@@ -59,9 +130,9 @@ class DataclassBinder:
         fitting = [option for option in present if _fits(item, option)]
         if len(fitting) == 1 and not _is_other_word(item, fitting[0], among=present):
             return self.read(item, fitting[0], path)
-        words = " or ".join(type_names.expected(option) for option in present)
+        words = " or ".join(expected(option) for option in present)
         takes_list = any(get_origin(option) is tuple for option in present)
-        return self._wrong(item, words, path, type_names.list_advice(item) if takes_list else "")
+        return self._wrong(item, words, path, list_advice(item) if takes_list else "")
 
     def _literal(self, item: ConfigNode, choices: tuple[object, ...], path: Path) -> object:
         for choice in choices:
@@ -70,11 +141,11 @@ class DataclassBinder:
         if isinstance(item.value, str) and len(choices) > 1:
             hint = nearest(item.value, map(str, choices))
             return self.say(path, f"{item.value!r} is unknown{hint}", item.at)
-        return self._wrong(item, type_names.either(choices), path)
+        return self._wrong(item, either(choices), path)
 
     def _list(self, item: ConfigNode, each: object, path: Path) -> object:
         if item.elements is None:
-            return self._wrong(item, "a list", path, type_names.list_advice(item))
+            return self._wrong(item, "a list", path, list_advice(item))
         return tuple(self.read(e, each, (*path, n)) for n, e in enumerate(item.elements))
 
     def _table(self, item: ConfigNode, types_: tuple[object, ...], path: Path) -> object:
@@ -116,16 +187,16 @@ class DataclassBinder:
         read = _number(value, kind)
         if read is not _BAD:
             return read
-        advice = type_names.unquote_advice(item, kind)
+        advice = unquote_advice(item, kind)
         if advice:
-            return self.say(path, f"must be {type_names.SCALARS[kind]}: {advice}", item.at)
-        return self._wrong(item, type_names.expected(kind), path)
+            return self.say(path, f"must be {SCALARS[kind]}: {advice}", item.at)
+        return self._wrong(item, expected(kind), path)
 
     def _text(self, item: ConfigNode, path: Path) -> object:
         if isinstance(item.value, str):
             return self._storable(item.value, path, item.at)
         if isinstance(item.value, bool | int | float):
-            return self.say(path, type_names.quote_advice(item), item.at)
+            return self.say(path, quote_advice(item), item.at)
         return self._wrong(item, "text", path)
 
     def _storable(self, value: str, path: Path, at: Position | None) -> object:
@@ -150,7 +221,7 @@ def _fits(item: ConfigNode, option: object) -> bool:
         return origin is dict or is_dataclass(option)
     if item.elements is not None:
         return origin is tuple
-    return origin is Literal or option in type_names.SCALARS
+    return origin is Literal or option in SCALARS
 
 
 def _is_other_word(item: ConfigNode, option: object, *, among: tuple[object, ...]) -> bool:

@@ -10,10 +10,15 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import TypeAdapter
 
 from orchestrator.adapters.files.bind_dataclass import DataclassBinder
-from orchestrator.adapters.files.config_nodes import ConfigNode, UnreadableError, from_json, located
+from orchestrator.adapters.files.document_nodes import (
+    ConfigNode,
+    UnreadableError,
+    from_json,
+    located,
+    read_toml,
+    read_yaml,
+)
 from orchestrator.adapters.files.requirements import manifest_faults, matrix_faults
-from orchestrator.adapters.files.toml_nodes import read_toml
-from orchestrator.adapters.files.yaml_nodes import read_yaml
 from orchestrator.application.ports.documents import Source
 from orchestrator.domain.annotation import Annotation, AnnotationsFile, check_annotations
 from orchestrator.domain.gate.policy import GatePolicy

@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
 
-from orchestrator.adapters.files import type_names
+from orchestrator.adapters.files import bind_dataclass
 
 BEGIN = "<!-- keys: begin (made by docs/reference.py) -->"
 END = "<!-- keys: end -->"
@@ -57,7 +57,7 @@ def _value(hint: object) -> str:
         return f"mapping to ({_value(arguments[1])})"
     if isinstance(hint, type) and is_dataclass(hint):
         return f"[{hint.__name__}](#{hint.__name__.lower()})"
-    return type_names.expected(hint).removeprefix("a ").removeprefix("an ")
+    return bind_dataclass.expected(hint).removeprefix("a ").removeprefix("an ")
 
 
 def _default(field: Field[Any]) -> str:
@@ -69,7 +69,7 @@ def _default(field: Field[Any]) -> str:
     if field.default is None or field.default in ((), ""):
         return "none"
     value = field.default
-    listed = ", ".join(value) if isinstance(value, tuple) else type_names.as_written(value)
+    listed = ", ".join(value) if isinstance(value, tuple) else bind_dataclass.as_written(value)
     return f"`{listed}`"
 
 

@@ -18,8 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from orchestrator.adapters.files import target_python
 from orchestrator.adapters.files.archive import file_chunks
-from orchestrator.adapters.files.dependency_resolver import DependencyResolver
-from orchestrator.adapters.files.pip_network import Outward, anywhere
+from orchestrator.adapters.files.pip import DependencyResolver, Outward, anywhere
 from orchestrator.adapters.files.requirements import pinned, same_version
 from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
 from orchestrator.application.ports.clock import Clock

@@ -12,14 +12,45 @@ from orchestrator.application.cell.flow_context import (
     overdue,
     workspace_of,
 )
-from orchestrator.application.collect_artifacts import collect_artifacts, keep_raw_evidence
-from orchestrator.application.ingest_evidence import drained, pull_evidence
+from orchestrator.application.finish_ingestion import drained, pull_evidence
+from orchestrator.application.ports.archives import UnpackBundle
+from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import ShellError
+from orchestrator.store.cell_results import Artifact
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
+from orchestrator.store.stores import Stores
+
+RAW_EVENTS = "events.jsonl"
+
+
+def collect_artifacts(
+    workspace: Workspace, unpack: UnpackBundle, stores: Stores, blobs: Blobs, attempt_id: str
+) -> None:
+    """Fetch the attempt's bundle and store each file by digest.
+
+    Raises MachineError or BundleError; files stored until then stay.
+    """
+    cell_id = stores.cells.attempt(attempt_id).cell_id
+    kept = []
+    bundle = workspace.bundle(attempt_id)
+    for name, chunks in unpack([bundle] if bundle else []):
+        digest, size = blobs.put(chunks)
+        kept.append(Artifact(name, digest, size))
+    stores.results.put_artifacts(cell_id, kept)
+
+
+def keep_raw_evidence(stores: Stores, blobs: Blobs, attempt_id: str) -> None:
+    """Store the attempt's events, byte for byte as they came, beside the other files."""
+    attempt = stores.cells.attempt(attempt_id)
+    digest, size = blobs.put(stores.evidence.raw_events(attempt_id))
+    name = RAW_EVENTS if attempt.number == 1 else f"attempt-{attempt.number}.{RAW_EVENTS}"
+    if size:
+        stores.results.put_artifacts(attempt.cell_id, [Artifact(name, digest, size)])
+
 
 logger = logging.getLogger(__name__)
 

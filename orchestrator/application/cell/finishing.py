@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from orchestrator.application.cell.flow_context import FlowDeps
-from orchestrator.application.cell.reuse_inputs import keep_reuse_inputs
+from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value

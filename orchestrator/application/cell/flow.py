@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 
 from orchestrator.application.cell import (
-    booting,
     collecting,
     diagnosing,
     finishing,
+    launching,
     placing,
     preparing,
     queueing,
@@ -53,7 +53,7 @@ async def _work(world: FlowDeps, do: Durable, attempt: str) -> None:
     place = _blamed(world, placing.poll_placement)
     if await do.until("place", place, attempt, every_s=1.0) != GO:
         return
-    boot = _blamed(world, booting.poll_boot)
+    boot = _blamed(world, launching.poll_boot)
     if await do.until("boot", boot, attempt, every_s=1.0) != GO:
         return
     prepare = _blamed(world, preparing.poll_preparation)

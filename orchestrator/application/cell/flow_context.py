@@ -1,13 +1,13 @@
-"""What the phases of a cell reach for, and how patient they are."""
+"""What the phases of a cell share: the stores, the clock, and how retries back off."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from orchestrator.application.cell.backoff import Backoff
 from orchestrator.application.ports.archives import UnpackBundle
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
@@ -15,19 +15,47 @@ from orchestrator.application.ports.engine import Value
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.application.process_locks import Locks
-from orchestrator.domain.cell import (
-    Attempt,
-    Cause,
-    Cell,
-    CellState,
-    Lease,
-    RunSpec,
-)
+from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Lease, RunSpec
 from orchestrator.domain.machine import Login, Provider, ProviderTraits
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.stores import Stores
+
+BASE_S = 2.0
+CAP_S = 60.0
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Exponential back-off with full jitter, by key; forgotten when the controller ends.
+
+    The jitter is drawn from the key and the count, so that it can be repeated in a test.
+    """
+
+    _waits: dict[str, tuple[int, datetime]] = field(default_factory=dict)
+
+    def is_due(self, key: str, now: datetime) -> bool:
+        """Whether the next call may be made."""
+        return key not in self._waits or now >= self._waits[key][1]
+
+    def trouble(self, key: str, now: datetime) -> float:
+        """Note one more trouble; answer how long to wait, in seconds."""
+        count = self._waits[key][0] + 1 if key in self._waits else 1
+        ceiling = min(CAP_S, BASE_S * 2.0 ** (count - 1))
+        seconds = max(0.5, ceiling * _fraction(f"{key}|{count}"))
+        self._waits[key] = (count, now + timedelta(seconds=seconds))
+        return seconds
+
+    def forget(self, key: str) -> None:
+        """The call was answered."""
+        self._waits.pop(key, None)
+
+
+def _fraction(text: str) -> float:
+    drawn: float = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / (1 << 64)
+    return drawn
+
 
 ORDER_MINUTES = 10
 """How long a machine may be waited for at one place."""

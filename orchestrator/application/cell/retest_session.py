@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.application.cell.agent_plan import agent_plan
 from orchestrator.application.cell.baseline import with_baseline
 from orchestrator.application.cell.environment import EnvironmentRefusedError, prepare_environment
 from orchestrator.application.cell.flow_context import FlowDeps
-from orchestrator.application.cell.preparing import candidates_of, secrets_of
+from orchestrator.application.cell.preparing import agent_plan, candidates_of, secrets_of
 from orchestrator.application.diagnosis_inputs import last_time
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import RunSpec

@@ -12,10 +12,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.find_run import find_run
 from orchestrator.cli.responses import Run
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.domain.units import plural
 
 _LARGEST_BYTES = 1 << 19

@@ -14,11 +14,10 @@ import typer
 from orchestrator.application.ports.wheels import Revision, Revisions, SubjectWheel, WheelsError
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
-from orchestrator.cli.confirm_cost import ask
 from orchestrator.cli.errors import FAILED, CliError, RefusalError
-from orchestrator.cli.find_run import find_run
+from orchestrator.cli.launch_request import ask
 from orchestrator.cli.responses import Run, ShownPlan, read
-from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.domain.bisect import (
     FoundRevisions,
     InconclusiveSearch,

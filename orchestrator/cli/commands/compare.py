@@ -11,8 +11,7 @@ import typer
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.commands.report import Format
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.find_run import find_run
-from orchestrator.cli.session import session_of
+from orchestrator.cli.session import find_run, session_of
 
 NAME = "COMPARE"
 

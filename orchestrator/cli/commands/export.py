@@ -12,8 +12,7 @@ import typer
 from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import CellOption, RunArgument
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.find_run import find_cells, find_run
-from orchestrator.cli.session import session_of
+from orchestrator.cli.session import find_cells, find_run, session_of
 
 Format = Literal["junit", "ctrf", "csv", "json", "intoto"]
 

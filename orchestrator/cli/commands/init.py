@@ -2,17 +2,178 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.text import Text
 
 from orchestrator.cli.commands.options import JsonOption
-from orchestrator.cli.doctor import check_up
+from orchestrator.cli.connect import SOCKET
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.session import session_of
+from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.wiring import RefusedError
+from orchestrator.domain.units import size
+
+Level = Literal["OK", "WARN", "FAIL"]
+_DISK_WARN_BYTES = 5 * 10**9
+_DISK_FAIL_BYTES = 5 * 10**8
+_PYTHON = (3, 11)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the check-up."""
+
+    level: Level
+    name: str
+    text: str
+    """What was found, and what to do where it is not OK."""
+
+
+def check_up(session: Session) -> Iterator[Finding]:
+    """Look at everything; nothing is changed."""
+    yield _python()
+    for distribution in ("torch", "pytest"):
+        yield _distribution(distribution)
+    yield _program("git", "payloads in a git work tree cannot be packed without it")
+    yield _program("ssh", "only for looking around on machines by hand; Seatrial has its own")
+    if session.settings.url is not None:
+        yield _remote(session)
+        return
+    yield from _home(session.settings.home)
+    yield _controller(session)
+    yield _database(session)
+
+
+def _python() -> Finding:
+    said = f"{platform.python_version()} at {sys.executable}"
+    if sys.version_info < _PYTHON:
+        return Finding("FAIL", "python", f"{said}: 3.11 or later is needed")
+    return Finding("OK", "python", said)
+
+
+def _distribution(name: str) -> Finding:
+    try:
+        return Finding("OK", name, metadata.version(name))
+    except metadata.PackageNotFoundError:
+        text = f"not installed here: jobs on this computer bring their own, if they name {name}"
+        return Finding("WARN", name, text)
+
+
+def _program(name: str, without: str) -> Finding:
+    path = shutil.which(name)
+    return (
+        Finding("OK", name, _said(path)) if path else Finding("WARN", name, f"not found: {without}")
+    )
+
+
+def _said(path: str) -> str:
+    """What a program says its version is, or where it is."""
+    for option in ("--version", "-V"):
+        try:
+            done = subprocess.run([path, option], capture_output=True, timeout=5, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        lines = (done.stdout or done.stderr).decode(errors="replace").splitlines()
+        if done.returncode == 0 and lines:
+            return lines[0]
+    return path
+
+
+def _home(home: Path) -> Iterator[Finding]:
+    folder = next(path for path in (home, *home.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            what = str(home) if folder == home else f"{home} (will be made)"
+            yield Finding("OK", "home", what)
+    except OSError as error:
+        text = f"{home} cannot be written: {error.strerror or error}; set SEATRIAL_HOME"
+        yield Finding("FAIL", "home", text)
+        return
+    yield from _open_to_others(home)
+    free = shutil.disk_usage(folder).free
+    if free < _DISK_FAIL_BYTES:
+        yield Finding("FAIL", "disk", f"{size(free)} free: too little to keep evidence; make room")
+    elif free < _DISK_WARN_BYTES:
+        yield Finding("WARN", "disk", f"{size(free)} free: an environment with torch needs more")
+    else:
+        yield Finding("OK", "disk", f"{size(free)} free")
+
+
+def _open_to_others(home: Path) -> Iterator[Finding]:
+    """Tokens, keys and evidence stand in it."""
+    found = home.stat() if home.exists() else None
+    if found is None or not found.st_mode & 0o077:
+        return
+    said = f"{home} can be entered by others (mode {stat.S_IMODE(found.st_mode):o})"
+    if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX:
+        text = f"{said} and is not yours: set SEATRIAL_HOME to a folder of your own"
+        yield Finding("FAIL", "home", text)
+    else:
+        yield Finding("WARN", "home", f"{said}; a controller that starts closes it (chmod 700)")
+
+
+def _controller(session: Session) -> Finding:
+    def look() -> Finding:
+        holder = session.wiring.holder()
+        home = session.settings.home
+        if holder is None:
+            return Finding("OK", "controller", "none runs; one is started when it is needed")
+        if not (home / SOCKET).exists() or not _healthy(session):
+            text = f"process {holder} holds the home and does not answer: end it if it stays so"
+            return Finding("WARN", "controller", text)
+        return Finding("OK", "controller", f"process {holder} holds the home and answers")
+
+    return _guarded("controller", look)
+
+
+def _database(session: Session) -> Finding:
+    def look() -> Finding:
+        state = session.wiring.database(upgrade=False)
+        if state.revision is None:
+            return Finding("OK", "database", f"{state.name}: made when it is needed")
+        if state.is_current:
+            return Finding("OK", "database", f"{state.name}: revision {state.revision}")
+        text = f"{state.name}: revision {state.revision}, needs {state.head}"
+        return Finding("WARN", "database", f"{text}; run `seatrial db upgrade`")
+
+    return _guarded("database", look)
+
+
+def _remote(session: Session) -> Finding:
+    def look() -> Finding:
+        session.client().get("/runs", limit=1)
+        return Finding("OK", "controller", f"{session.settings.url} answers, and takes the token")
+
+    return _guarded("controller", look)
+
+
+def _guarded(name: str, look: Callable[[], Finding]) -> Finding:
+    """A check-up goes on where one look fails."""
+    try:
+        return look()
+    except (CliError, RefusedError) as error:
+        return Finding("FAIL", name, " ".join(str(error).split("\n")))
+
+
+def _healthy(session: Session) -> bool:
+    try:
+        with session.line().open() as http:
+            return http.get("/healthz", timeout=3.0).is_success
+    except Exception:  # noqa: BLE001 - any answer but a good one means the same here
+        return False
+
 
 _STYLES = {"OK": "green", "WARN": "yellow", "FAIL": "bold red"}
 
@@ -28,8 +189,11 @@ def init_command(
 ) -> None:
     """Write payload.toml and seatrial.yaml for an existing project, so that it can be run."""
     # Only this command needs them, and every command pays for what is imported above.
-    from orchestrator.cli.starter.project_metadata import survey  # noqa: PLC0415
-    from orchestrator.cli.starter.starter_files import files_for, write_all  # noqa: PLC0415
+    from orchestrator.cli.starter.starter_files import (  # noqa: PLC0415
+        files_for,
+        survey,
+        write_all,
+    )
 
     session = session_of(context)
     if not folder.is_dir():

@@ -12,10 +12,9 @@ from rich.text import Text
 from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
-from orchestrator.cli.find_run import find_run
 from orchestrator.cli.responses import CloudResource, Costs, InventoryReport, read
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.costs import (
     prices_table,
     refreshed,

@@ -13,9 +13,8 @@ import typer
 from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import CellOption, RunArgument
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.find_run import cell_path, find_cells, find_run
 from orchestrator.cli.responses import Artifact, Cell, Run
-from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.session import Session, cell_path, find_cells, find_run, session_of
 
 RUN_WIDE = "summary"
 PER_CELL = frozenset({"platform"})

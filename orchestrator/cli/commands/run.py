@@ -25,16 +25,13 @@ from orchestrator.cli.commands.options import (
     TimeoutOption,
     YesOption,
 )
-from orchestrator.cli.confirm_cost import ask
 from orchestrator.cli.errors import DETACHED, CliError
 from orchestrator.cli.exit_status import conclude, say_how_to_return
-from orchestrator.cli.find_run import find_run
-from orchestrator.cli.launch_request import read_order, upload
+from orchestrator.cli.launch_request import ask, read_order, upload
 from orchestrator.cli.responses import Run, ShownPlan, read
-from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.plan import headroom_table, plan_table, shortages, totals
-from orchestrator.cli.watching.interrupts import Interrupts
-from orchestrator.cli.watching.watch import OnInterrupt, watch
+from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, watch
 
 
 @dataclass(frozen=True, slots=True)

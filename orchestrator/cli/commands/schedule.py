@@ -20,10 +20,9 @@ from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import USAGE, CliError
 from orchestrator.cli.gate_inputs import store_policy
-from orchestrator.cli.launch_request import read_order, upload
+from orchestrator.cli.launch_request import Selector, read_order, read_selector, upload
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
-from orchestrator.cli.subject_option import Selector, read_selector
 from orchestrator.cli.view.tables import Layout, fitting
 
 schedule_app = typer.Typer(

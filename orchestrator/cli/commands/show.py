@@ -13,12 +13,10 @@ from rich.text import Text
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
 from orchestrator.cli.errors import RefusalError
-from orchestrator.cli.find_run import cell_path, find_cells, find_run, run_path
 from orchestrator.cli.responses import Cell, Run, read
 from orchestrator.cli.safe_text import log_line, one_line
-from orchestrator.cli.session import Session, session_of
-from orchestrator.cli.view.blame import blamed
-from orchestrator.cli.view.failures import failures
+from orchestrator.cli.session import Session, cell_path, find_cells, find_run, run_path, session_of
+from orchestrator.cli.view.failures import blamed, failures
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.provenance import provenance

@@ -1,15 +1,174 @@
-"""ssh: going to the machine of a cell."""
+"""ssh: opens a shell on the machine of a cell."""
 
 from __future__ import annotations
 
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
+from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import RunArgument
-from orchestrator.cli.find_run import cell_path, find_cells, find_run
-from orchestrator.cli.session import session_of
-from orchestrator.cli.ssh_client import enter, find_key_file, find_ssh, read_access
+from orchestrator.cli.errors import CliError
+from orchestrator.cli.session import cell_path, find_cells, find_run, session_of
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ADDRESS = re.compile(r"[0-9A-Za-z\[][0-9A-Za-z.:%\]_-]*")
+_USER = re.compile(r"[A-Za-z_][0-9A-Za-z._-]*")
+_HOST_KEY = re.compile(r"[0-9a-z@.-]+ [0-9A-Za-z+/=]+")
+_FILE = re.compile(r"[0-9A-Za-z_][0-9A-Za-z._-]*")
+_SSH_PORT = 22
+_PORTS = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the controller itself signs in."""
+
+    address: str
+    port: int
+    user: str
+    host_key: str
+    private_key: str = ""
+    key_file: str = ""
+
+    def __post_init__(self) -> None:
+        """Nothing of it may be more than it says: it becomes arguments of a program."""
+        plain = (
+            _ADDRESS.fullmatch(self.address)
+            and _USER.fullmatch(self.user)
+            and _HOST_KEY.fullmatch(self.host_key)
+            and (not self.key_file or _FILE.fullmatch(self.key_file))
+            and 0 < self.port < _PORTS
+        )
+        if not plain:
+            raise ValueError("the address, the user or a key is not plain")
+
+
+def read_access(answer: Json) -> Access:
+    """Read what the API answers. Raises CliError, which never has the key in it."""
+    try:
+        return TypeAdapter(Access).validate_python(answer)
+    except ValidationError:
+        raise CliError("the controller's answer does not say how to sign in there") from None
+
+
+def find_ssh() -> str:
+    """OpenSSH's client. Raises CliError."""
+    program = shutil.which("ssh")
+    if program is None:
+        raise CliError(
+            "There is no `ssh` on this computer's PATH.",
+            "Install OpenSSH's client (Debian: apt install openssh-client) and try again.",
+        )
+    return program
+
+
+def find_key_file(access: Access, home: Path | None) -> Path | None:
+    """The key below ``HOME/keys``, where the machine is one's own. Raises CliError."""
+    if not access.key_file:
+        return None
+    if home is None:
+        raise CliError(
+            f"The key to this machine is HOME/keys/{access.key_file} on the controller's computer;"
+            " run this command there."
+        )
+    path = home / "keys" / access.key_file
+    if not path.is_file():
+        raise CliError(f"{path} is not there: it is the key to this machine")
+    return path
+
+
+def enter(program: str, access: Access, key_file: Path | None, command: Sequence[str]) -> int:
+    """Run ssh to its end; answer its exit code. The folder with the key is gone afterwards."""
+    with _signals_end_it(), _private_folder() as folder:
+        key = key_file or folder / "key"
+        if key_file is None:
+            _write(key, access.private_key)
+        known = folder / "known_hosts"
+        _write(known, f"{_host(access)} {access.host_key}\n")
+        return _run(arguments(program, access, key, known, command))
+
+
+def arguments(
+    program: str, access: Access, key: Path, known: Path, command: Sequence[str]
+) -> list[str]:
+    """Accept the one host key that was pinned, and offer the one key."""
+    options = (
+        "StrictHostKeyChecking=yes",
+        f'UserKnownHostsFile="{known}"',
+        "GlobalKnownHostsFile=/dev/null",
+        "UpdateHostKeys=no",
+        "CheckHostIP=no",
+        "IdentitiesOnly=yes",
+        # A shared connection may lead to a machine that had the address before.
+        "ControlPath=none",
+        "PasswordAuthentication=no",
+        "KbdInteractiveAuthentication=no",
+        "ForwardAgent=no",
+    )
+    chosen = [part for option in options for part in ("-o", option)]
+    where = ["-p", str(access.port), "-l", access.user, "--", access.address]
+    return [program, "-i", str(key), *chosen, *where, *command]
+
+
+def _host(access: Access) -> str:
+    if access.port == _SSH_PORT:
+        return access.address
+    return f"[{access.address}]:{access.port}"
+
+
+def _write(path: Path, text: str) -> None:
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(text, encoding="ascii")
+
+
+@contextmanager
+def _private_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="seatrial-ssh-"))  # mode 0700
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _signals_end_it() -> Iterator[None]:
+    """A signal unwinds the stack once, so that the folder is removed; later ones wait."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for one in _SIGNALS:
+            signal.signal(one, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(command: Sequence[str]) -> int:
+    with subprocess.Popen(command) as process:
+        try:
+            code = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    return code if code >= 0 else 128 - code
+
 
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """What follows the cell is the machine's."""

@@ -1,9 +1,10 @@
-"""Where progress is written: redrawn in place on a terminal, else line by line."""
+"""Writes progress: redrawn in place on a terminal, otherwise line by line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Protocol
@@ -11,13 +12,136 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
-from orchestrator.cli.view.blame import blamed
+from orchestrator.cli.responses import Cell, Job, Run
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.view.failures import blamed
+from orchestrator.cli.view.glyphs import word
 from orchestrator.cli.view.live_run import picture, summary
-from orchestrator.cli.view.remaining_time import since
+from orchestrator.cli.view.rows import job_left_s, job_seconds, reported, since
 from orchestrator.cli.watching.failing_tests import BadTest
-from orchestrator.cli.watching.plain_progress import PlainTeller
 from orchestrator.cli.watching.poll_threads import WatchedRun
-from orchestrator.domain.units import elapsed
+from orchestrator.domain.outcome import Counts
+from orchestrator.domain.units import duration, elapsed
+from orchestrator.domain.vocabulary import TEST_OUTCOMES
+
+PULSE_S = 60.0
+"""So often a line is written even where nothing changed, as proof of life."""
+
+
+@dataclass(slots=True)
+class PlainTeller:
+    """Remembers what was told."""
+
+    _cells: dict[str, Cell] = field(default_factory=dict)
+    _state: str = ""
+    _told_at: datetime | None = None
+    _cancelling: bool = False
+
+    def tell(self, run: Run, now: datetime) -> list[str]:
+        """Lines for what is new since the last call, each with the time since the launch."""
+        lines = list(self._news(run, now))
+        self._cells = {cell.id: cell for cell in run.cells}
+        if not lines and since(self._told_at, now) >= PULSE_S:
+            lines = [line for cell in run.cells for line in _pulse(cell, now)]
+        if lines or self._told_at is None:
+            self._told_at = now
+        return [f"{elapsed(since(run.created_at, now)):>8}  {line}" for line in lines]
+
+    def _news(self, run: Run, now: datetime) -> Iterator[str]:
+        if run.cancel_requested_at is not None and not self._cancelling:
+            self._cancelling = True
+            yield "run: cancel requested"
+        for cell in run.cells:
+            before = self._cells.get(cell.id)
+            yield from _job_news(cell, before, now)
+            yield from _cell_news(cell, before)
+            yield from _kept(cell, before, run)
+        if run.is_finished and self._state != run.state:
+            yield f"run: {word(run.outcome or run.state)}{_figures(run.totals)}"
+        self._state = run.state
+
+
+def counts_in_words(counts: Counts) -> str:
+    """``48 passed, 2 failed``; empty when nothing was collected."""
+    figures = counts.as_dict()
+    return ", ".join(f"{figures[name]} {word(name)}" for name in TEST_OUTCOMES if figures[name])
+
+
+def _figures(counts: Counts | None) -> str:
+    words = counts_in_words(counts) if counts else ""
+    return f" ({words})" if words else ""
+
+
+def _kept(cell: Cell, before: Cell | None, run: Run) -> Iterator[str]:
+    """That a machine waits for a person."""
+    if cell.kept_until is None or (before is not None and before.kept_until is not None):
+        return
+    name, run_id = one_line(cell.id), one_line(run.id)
+    yield (
+        f"{name}: its machine is kept until {cell.kept_until:%H:%M:%S} UTC; "
+        f"`seatrial ssh {run_id} {name}` goes there, `seatrial cancel {run_id}` lets it go"
+    )
+
+
+def _cell_news(cell: Cell, before: Cell | None) -> Iterator[str]:
+    name = one_line(cell.id)
+    if cell.simulated and not (before is not None and before.simulated):
+        yield f"{name}: SIMULATED: no gate accepts this"
+    if before is not None and cell.attempt > before.attempt > 0:
+        yield f"{name}: attempt {cell.attempt}"
+    if before is not None and cell.state == before.state:
+        return
+    if not cell.is_done:
+        yield f"{name}: {word(cell.state)}"
+        return
+    why = ": ".join(one_line(part) for part in (word(cell.reason), cell.detail) if part)
+    said = f": {why}" if why and (cell.outcome != "passed" or cell.reason == "reused") else ""
+    yield f"{name}: {word(cell.outcome or cell.state)}{said}{_figures(cell.counts)}"
+
+
+def _job_news(cell: Cell, before: Cell | None, now: datetime) -> Iterator[str]:
+    known = {job.id: job for job in before.jobs} if before else {}
+    for job in cell.jobs:
+        old = known.get(job.id)
+        name = f"{one_line(cell.id)} {one_line(job.id)}"
+        if job.reuse and not job.reused_from and not (old and old.reuse):
+            yield f"{name}: not reused: {one_line(job.reuse)}"
+        if job.is_running and not (old and old.is_running):
+            yield f"{name}: started"
+        if job.outcome is not None and (old is None or old.outcome is None):
+            yield f"{name}: {_ended(job, now)}"
+
+
+def _ended(job: Job, now: datetime) -> str:
+    line = word(job.outcome or "")
+    if job.reused_from:
+        return f"{line}{_figures(job.counts)}, reused: {one_line(job.reuse)}"
+    seconds = job_seconds(job, now)
+    if seconds is not None:
+        line += f" in {duration(seconds)}"
+    line += _figures(job.counts)
+    why = job.detail or word(job.reason)
+    if why and job.outcome != "passed":
+        line += f": {one_line(why)}"
+    return f"{line}; degraded: {one_line(job.degraded)}" if job.degraded else line
+
+
+def _pulse(cell: Cell, now: datetime) -> Iterator[str]:
+    """Where a cell is that is under way."""
+    if cell.is_done or cell.state == "queued":
+        return
+    running = [job for job in cell.jobs if job.is_running]
+    if not running:
+        yield f"{one_line(cell.id)}: still {word(cell.state)}"
+    for job in running:
+        line = f"{one_line(cell.id)} {one_line(job.id)}: "
+        if job.counts is not None and job.counts.collected:
+            line += f"{reported(job.counts)} of {job.counts.collected} tests"
+        else:
+            line += "running"
+        left_s = job_left_s(job, now)
+        yield line + (f", ~{elapsed(left_s)} left" if left_s is not None else "")
+
 
 TOLD_AT_END = 20
 

@@ -1,18 +1,131 @@
-"""Two threads that keep the picture of a run fresh, through every cut of the connection."""
+"""Two threads keep the picture of a run fresh from events and logs, and reconnect after a cut."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from orchestrator.cli.client import Client, Json
-from orchestrator.cli.errors import CliError, UnreachableError
+from orchestrator.cli.errors import CliError, RefusalError, UnreachableError
 from orchestrator.cli.responses import Run, read
-from orchestrator.cli.view.live_run import LogTail
-from orchestrator.cli.watching.event_stream import FeedEvent, Notice, notice_of, read_events
+from orchestrator.cli.safe_text import log_line, one_line
+from orchestrator.cli.view.live_run import LOG_LINES, LogTail
 from orchestrator.cli.watching.failing_tests import BadTest, FailingTests
-from orchestrator.cli.watching.log_tails import Tails
+
+_LOOKS_AT_ONCE = 8
+"""Parts fetched in one go: a long log is caught up with little by little."""
+_LINE_LIMIT = 4096
+
+
+class Tails:
+    """Follows the log of one cell at a time: the one that runs, as long as it runs."""
+
+    def __init__(self, client: Client, run_id: str) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._cell = ""
+        self._offset = 0
+        self._lines: deque[str] = deque(maxlen=LOG_LINES * 2)
+        self._torn = ""
+
+    def look(self, run: Run) -> LogTail:
+        """Fetch what is new and return the tail. Raises UnreachableError."""
+        cell = _chosen(run, self._cell)
+        if cell != self._cell:
+            self._cell, self._offset, self._torn = cell, 0, ""
+            self._lines.clear()
+        if cell:
+            self._fetch()
+        torn = log_line(self._torn)
+        lines = (*self._lines, torn) if torn.strip() else tuple(self._lines)
+        return LogTail(self._cell, lines[-LOG_LINES:])
+
+    def _fetch(self) -> None:
+        path = f"/runs/{self._run_id}/cells/{self._cell}/log"
+        for _ in range(_LOOKS_AT_ONCE):
+            try:
+                data, after = self._client.log_bytes(path, after=self._offset)
+            except RefusalError:
+                return  # no log yet
+            self._take(data.decode(errors="replace"))
+            if after <= self._offset:
+                return
+            self._offset = after
+
+    def _take(self, text: str) -> None:
+        *whole, torn = (self._torn + text).split("\n")
+        self._torn = torn[-_LINE_LIMIT:]
+        for line in whole[-LOG_LINES * 2 :]:
+            safe = log_line(line[:_LINE_LIMIT])
+            if safe.strip():
+                self._lines.append(safe)
+
+
+def _chosen(run: Run, present: str) -> str:
+    """The cell whose log is shown: the present one as long as it runs, else the first that does."""
+    running = [cell.id for cell in run.cells if cell.state in ("running", "preparing")]
+    if present in running or not running:
+        return present
+    return running[0]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEvent:
+    """One event; its data point at what changed, which is asked for elsewhere."""
+
+    id: str
+    """The last number that was given, which a resumed stream continues after."""
+    kind: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the controller tells people of a run, once."""
+
+    about: str
+    """A cell, or a word for the run."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"{one_line(self.about)}: {one_line(self.text)}"
+
+
+def notice_of(event: FeedEvent) -> Notice | None:
+    """The words in an event; None where it has none, or where the run shows the same."""
+    try:
+        data = json.loads(event.data)
+    except ValueError:
+        return None
+    if not isinstance(data, dict) or data.get("shown"):
+        return None
+    text = data.get("notice")
+    about = data.get("cell") or event.kind
+    return Notice(str(about), text) if isinstance(text, str) and text else None
+
+
+def read_events(lines: Iterable[str]) -> Iterator[FeedEvent]:
+    """Parse lines as the HTML standard says: comments and unknown fields are passed over."""
+    last_id, kind, data = "", "", list[str]()
+    for line in lines:
+        if not line:
+            if data or kind:
+                yield FeedEvent(last_id, kind or "message", "\n".join(data))
+            kind, data = "", []
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "id":
+            last_id = value
+        elif name == "event":
+            kind = value
+        elif name == "data":
+            data.append(value)
+
 
 LOOK_AT_LEAST_EVERY_S = 5.0
 """At a run whose feed is silent."""

@@ -10,20 +10,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.application.list_failure_groups import (
+from orchestrator.application.failure_groups import (
+    LOOKED,
+    FailureGroupDetail,
     FailureGroupFilter,
     FailureGroupPage,
+    FailureSite,
     ListedFailureGroup,
     list_failure_groups,
     most_often,
     names_of,
-    with_similar,
-)
-from orchestrator.application.show_failure_group import (
-    LOOKED,
-    FailureGroupDetail,
-    FailureSite,
     show_failure_group,
+    with_similar,
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.path_lookup import of_products, products

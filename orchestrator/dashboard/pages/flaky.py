@@ -37,8 +37,7 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.domain.flaky import FlakyEvidence
-from orchestrator.domain.flaky_detection import FailureOrigin, FlakySignal, ResultPair
+from orchestrator.domain.flaky import FailureOrigin, FlakyEvidence, FlakySignal, ResultPair
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import MOST_PASSES, QuarantineState

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.show_grid import (
+from orchestrator.application.list_runs import (
     Grid,
     GridFailureGroup,
     GridFilter,

@@ -8,8 +8,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
-from orchestrator.application.list_issues import IssueReview, IssueStatus, ListedIssue, list_issues
+from orchestrator.application.known_issues import (
+    IssueReview,
+    IssueStatus,
+    ListedIssue,
+    NewIssue,
+    add_known_issue,
+    end_known_issue,
+    list_issues,
+)
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
 from orchestrator.dashboard.path_lookup import of_products, products

@@ -7,7 +7,7 @@ from statistics import median
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.show_test import CellTestHistory, TestDetail, follow_test
+from orchestrator.application.test_history import CellTestHistory, TestDetail, follow_test
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline, strip
 from orchestrator.dashboard.labels import age

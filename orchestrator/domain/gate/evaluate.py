@@ -9,27 +9,26 @@ from orchestrator.domain.gate.exceptions import excuse, excuses
 from orchestrator.domain.gate.excuse_terms import TERMS_BY_VERSION
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy
-from orchestrator.domain.gate.policy_warnings import warnings
+from orchestrator.domain.gate.policy_checks import warnings
 from orchestrator.domain.gate.quantities import counted, some
-from orchestrator.domain.gate.rule_context import RuleContext, rule_context
+from orchestrator.domain.gate.rule_context import RuleContext, is_bad, rule_context
 from orchestrator.domain.gate.rules.approvals import approvals
 from orchestrator.domain.gate.rules.changed_tests import changed_tests
 from orchestrator.domain.gate.rules.completeness import missing
-from orchestrator.domain.gate.rules.cost import cost
-from orchestrator.domain.gate.rules.credibility import attestation, evidence, freshness
+from orchestrator.domain.gate.rules.credibility import (
+    attestation,
+    evidence,
+    freshness,
+    nothing_passed,
+)
 from orchestrator.domain.gate.rules.failures import failed_first, flaky, known_issues, new_failures
-from orchestrator.domain.gate.rules.hardware import hardware
-from orchestrator.domain.gate.rules.jobs import degraded, jobs
-from orchestrator.domain.gate.rules.passed import nothing_passed
+from orchestrator.domain.gate.rules.jobs import cost, degraded, jobs
 from orchestrator.domain.gate.rules.payload_level import payload_level
 from orchestrator.domain.gate.rules.performance import performance
-from orchestrator.domain.gate.rules.platforms import platforms
-from orchestrator.domain.gate.rules.rule_results import is_bad
-from orchestrator.domain.gate.rules.selection import selection
+from orchestrator.domain.gate.rules.platforms import hardware, platforms
 from orchestrator.domain.gate.rules.skips import skips, skips_where_asked
-from orchestrator.domain.gate.rules.subject import subject, subject_as_required
-from orchestrator.domain.gate.rules.subject_loaded import subject_loaded
-from orchestrator.domain.gate.rules.test_sets import test_sets
+from orchestrator.domain.gate.rules.subject import subject, subject_as_required, subject_loaded
+from orchestrator.domain.gate.rules.test_sets import selection, test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 

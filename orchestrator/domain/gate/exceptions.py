@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from orchestrator.domain.gate.excuse_terms import ExcuseTerms
 from orchestrator.domain.gate.policy import GateException, GatePolicy
 from orchestrator.domain.gate.quantities import counted
-from orchestrator.domain.gate.rule_context import RuleContext
-from orchestrator.domain.gate.rules.rule_results import is_bad
+from orchestrator.domain.gate.rule_context import RuleContext, is_bad
 from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 

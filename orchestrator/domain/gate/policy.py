@@ -7,11 +7,11 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal
 
-from orchestrator.domain.expected_hardware import ExpectedHardware
-from orchestrator.domain.gate.later_fields import LATER
 from orchestrator.domain.gate.payload_review import PayloadLevel
 from orchestrator.domain.gate.quantities import like
+from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.retests import RetestOptions
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}

@@ -12,11 +12,11 @@ from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.domain.cell import Cause
-from orchestrator.domain.expected_hardware import ExpectedHardware
-from orchestrator.domain.gate.later_fields import LATER
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.test_changes import TestChanges
+from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.known_issue import KnownIssue
+from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
 

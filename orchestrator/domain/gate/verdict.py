@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 
-from orchestrator.domain.gate.later_fields import LATER
+LATER: Mapping[str, bool] = MappingProxyType({"later": True})
+"""Metadata of a dataclass field: a document leaves it out where it has its default, so that what
+was stored before there was such a field is written again to the same bytes."""
 
 
 class Decision(StrEnum):

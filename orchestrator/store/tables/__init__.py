@@ -27,12 +27,12 @@ from orchestrator.store.tables.gates import (
 )
 from orchestrator.store.tables.history import (
     KnownIssueRow,
+    QuarantineRow,
     SignatureRow,
     SignatureSuccessorRow,
     TestAliasRow,
     TestRetryRow,
 )
-from orchestrator.store.tables.ingested import AnnotationRow, IngestRow
 from orchestrator.store.tables.leases import (
     AttestationRow,
     LeaseCredentialsRow,
@@ -49,7 +49,6 @@ from orchestrator.store.tables.outbox import (
     DeliveryRow,
     LineageStateRow,
 )
-from orchestrator.store.tables.quarantine import QuarantineRow
 from orchestrator.store.tables.results import (
     ArtifactRow,
     CellRollupRow,
@@ -65,13 +64,21 @@ from orchestrator.store.tables.results import (
     TestResultRow,
     TextRow,
 )
-from orchestrator.store.tables.retests import ConfirmationRunRow, RetestReleaseRow, RetestSessionRow
-from orchestrator.store.tables.reuse import AttemptEnvironmentRow, CellReuseRow, ReusableResultRow
+from orchestrator.store.tables.retests import (
+    AttemptEnvironmentRow,
+    CellReuseRow,
+    ConfirmationRunRow,
+    RetestReleaseRow,
+    RetestSessionRow,
+    ReusableResultRow,
+)
 from orchestrator.store.tables.runs import (
+    AnnotationRow,
     AttemptRow,
     CellPlanRow,
     CellRow,
     IdempotencyKeyRow,
+    IngestRow,
     RunEventRow,
     RunRow,
     RunSpecRow,

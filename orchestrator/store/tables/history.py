@@ -1,4 +1,4 @@
-"""What is learnt over many runs: kinds of failures, tests under other names, known issues."""
+"""Tables of what many runs show: failure groups, aliases of tests, known issues, quarantines."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.identity import NameChange
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.store.column_types import Document, OneOf
 from orchestrator.store.tables.shared_columns import Id, Pk, Table
+
+
+class QuarantineRow(Table):
+    """A quarantine."""
+
+    __tablename__ = "quarantine"
+
+    pk: Mapped[Pk]
+    product: Mapped[str] = mapped_column(index=True)
+    document: Mapped[Quarantine] = mapped_column(Document(Quarantine))
 
 
 class SignatureRow(Table):

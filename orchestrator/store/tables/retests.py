@@ -1,16 +1,18 @@
-"""Failed tests run again on their machine, and who else was asked."""
+"""Tables of retests on the same machine, and of reused results."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import UniqueConstraint
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.retests import RetestSession
-from orchestrator.store.column_types import Document
+from orchestrator.domain.reuse_inputs import Prepared
+from orchestrator.store.column_types import Document, Name
 from orchestrator.store.tables.shared_columns import (
     KeyAttempt,
+    KeyCell,
     KeyRun,
     OfAttempt,
     OfRun,
@@ -18,6 +20,56 @@ from orchestrator.store.tables.shared_columns import (
     Table,
     UniqueId,
 )
+
+
+class AttemptEnvironmentRow(Table):
+    """What an attempt was prepared with."""
+
+    __tablename__ = "attempt_environment"
+
+    attempt: Mapped[KeyAttempt]
+    document: Mapped[Prepared] = mapped_column(Document(Prepared))
+
+
+class ReusableResultRow(Table):
+    """A job that passed, by what its evidence depends on."""
+
+    __tablename__ = "reusable_result"
+    __table_args__ = (
+        Index("ix_reusable_result_requested", "asked", "job", "produced_at"),
+        Index(
+            "ix_reusable_result_platform",
+            "product",
+            "platform",
+            "environment",
+            "job",
+            "produced_at",
+        ),
+    )
+
+    cell: Mapped[KeyCell]
+    job: Mapped[str] = mapped_column(Name, primary_key=True)
+    attempt: Mapped[OfAttempt]
+    """Whose preparation it depends on."""
+    asked: Mapped[str] = mapped_column(Name)
+    product: Mapped[str] = mapped_column(Name)
+    platform: Mapped[str] = mapped_column(Name)
+    environment: Mapped[str] = mapped_column(Name)
+    produced_at: Mapped[datetime]
+
+
+class CellReuseRow(Table):
+    """What was decided about a job before its cell rented anything."""
+
+    __tablename__ = "cell_reuse"
+
+    cell: Mapped[KeyCell]
+    job: Mapped[str] = mapped_column(Name, primary_key=True)
+    source: Mapped[int | None] = mapped_column(ForeignKey("cell.pk"))
+    """Whose evidence stands for it; NULL where it is run."""
+    produced_at: Mapped[datetime | None]
+    why: Mapped[str]
+    decided_at: Mapped[datetime]
 
 
 class RetestSessionRow(Table):

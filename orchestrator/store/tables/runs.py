@@ -1,4 +1,4 @@
-"""Runs, cells and attempts: what lives."""
+"""Tables of runs, cells and attempts, and of what was ingested."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.cell import CellState, RunSpec, RunState
+from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.column_types import Document, Json, Name, OneOf
@@ -23,6 +24,28 @@ from orchestrator.store.tables.shared_columns import (
     Table,
     UniqueId,
 )
+
+
+class IngestRow(Table):
+    """An ingested cell, and what it was made from."""
+
+    __tablename__ = "ingest"
+
+    cell: Mapped[KeyCell]
+    fingerprint: Mapped[UniqueId]
+    document: Mapped[Ingested] = mapped_column(Document(Ingested))
+
+
+class AnnotationRow(Table):
+    """Something that a person wrote for the reports of a run."""
+
+    __tablename__ = "annotation"
+
+    pk: Mapped[Pk]
+    run_id: Mapped[OfRun] = mapped_column(index=True)
+    digest: Mapped[UniqueId]
+    """Of the run and the annotation: the very same one is kept once."""
+    document: Mapped[RunAnnotation] = mapped_column(Document(RunAnnotation))
 
 
 class RunRow(Table):

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from reports.foreign.accelerator_specs import boards_in
 from reports.foreign.document import Document
 from reports.foreign.quantities import Fraction, fraction, only
 from reports.foreign.rule import AcrossRule, Mark
+from reports.foreign.rules.hardware import boards_in
 
 
 def demos(document: Document) -> dict[str, tuple[int, str]]:

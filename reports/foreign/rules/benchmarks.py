@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from reports.foreign.document import Document, Row, Table
-from reports.foreign.measurement_blocks import Measurement, measurements
+from reports.foreign.parsing import Measurement, measurements
 from reports.foreign.quantities import Printed, fractions, only, quantities
 from reports.foreign.rule import Mark, Rule
 

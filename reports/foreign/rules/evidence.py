@@ -10,11 +10,11 @@ from statistics import median
 from orchestrator.domain.facts import MetricFact, TestFact
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
-from reports.foreign.accelerator_specs import boards_in
 from reports.foreign.document import Document, Line, Row, Table
-from reports.foreign.measurement_blocks import words
+from reports.foreign.parsing import words
 from reports.foreign.quantities import Fraction, Printed, fraction, only, quantities
 from reports.foreign.rule import EvidenceRule, Mark
+from reports.foreign.rules.hardware import boards_in
 from reports.foreign.rules.test_counts import listed
 
 _STOP = frozenset({"test", "tests", "demo", "demos", "suite", "benchm", "total"})

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.foreign.accelerator_specs import boards_in
 from reports.foreign.document import Document, Row, Table
 from reports.foreign.quantities import Printed, quantities
 from reports.foreign.rule import AcrossRule, Mark, Rule
+from reports.foreign.rules.hardware import boards_in
 
 _PRICE = re.compile(r"~?\$\s?\d+(?:\.\d+)?\s?(?:/|per |an )\s?(?:h|hr|hour)\b")
 _DATED = re.compile(r"(?i)\b20\d\d-\d\d|\bas of\b|price list|fetched|on[- ]demand|spot")

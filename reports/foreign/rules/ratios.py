@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reports.foreign.document import Document, Row, Table
-from reports.foreign.measurement_blocks import Measurement, measurements, words
+from reports.foreign.parsing import Measurement, measurements, words
 from reports.foreign.quantities import Printed, quantities
 from reports.foreign.rule import Mark, Rule
 

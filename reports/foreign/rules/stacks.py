@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.foreign.accelerator_specs import boards_in
 from reports.foreign.document import Document, Table
 from reports.foreign.quantities import quantities
 from reports.foreign.rule import AcrossRule, Mark, Rule
+from reports.foreign.rules.hardware import boards_in
 
 _TORCH = re.compile(r"(?<![\w.])\d+\.\d+\.\d+\+(?:cu|rocm|cpu)[\w.]*")
 _MARKED = re.compile(r"†|(?i:different stacks?|same stack|same software|confounded|torch \d)")

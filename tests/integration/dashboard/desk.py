@@ -23,7 +23,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, begin_session, cookie_of, create_token
-from orchestrator.bootstrap.asgi_dispatch import AsgiDispatch
+from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.dashboard.responses import Pages
 from orchestrator.dashboard.session import Viewer

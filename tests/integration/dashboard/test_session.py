@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.application.tokens import Credential, cookie_of, create_token
-from orchestrator.bootstrap.asgi_dispatch import AsgiDispatch
+from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import Viewer
 from orchestrator.domain.person import Scope
 from tests.integration import gate_world

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.agent import earlier_events, pytest_config
+from runners.agent import event_lines, suite
 from runners.agent.events import EventWriter
 from runners.agent.masking import Masker
 from runners.agent.pack_artifacts import bundle, flat_name
@@ -53,7 +53,7 @@ def test_a_torn_line_is_ended_and_history_skips_it(tmp_path: Path) -> None:
     events.close()
     with (tmp_path / "events.jsonl").open("ab") as stream:
         stream.write(b'{"v":1,"seq":4')
-    past = earlier_events.read(tmp_path / "events.jsonl")
+    past = event_lines.read(tmp_path / "events.jsonl")
     assert (past.last_seq, past.ended, past.finished) == (3, False, {"a"})
     assert past.done == {"b": {"t::one"}}
     again = writer(tmp_path, after_seq=past.last_seq)
@@ -62,8 +62,8 @@ def test_a_torn_line_is_ended_and_history_skips_it(tmp_path: Path) -> None:
     lines = (tmp_path / "events.jsonl").read_bytes().splitlines()
     assert lines[3] == b'{"v":1,"seq":4'
     assert json.loads(lines[4])["seq"] == 4
-    assert earlier_events.read(tmp_path / "events.jsonl").ended
-    assert earlier_events.read(tmp_path / "absent").last_seq == 0
+    assert event_lines.read(tmp_path / "events.jsonl").ended
+    assert event_lines.read(tmp_path / "absent").last_seq == 0
 
 
 def test_tail_waits_for_whole_lines(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_flat_names_are_harmless() -> None:
 )
 def test_pytest_configuration(tmp_path: Path, name: str, text: str, found: bool) -> None:
     (tmp_path / name).write_text(text)
-    assert pytest_config.find(tmp_path) == (tmp_path / name if found else None)
+    assert suite.config_file(tmp_path) == (tmp_path / name if found else None)
 
 
 GOOD = {"nodeid": "t::x", "when": "call", "outcome": "passed", "duration": 0.5}

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from runners.agent.arms import ArmEnded, ArmReport
-from runners.agent.paired import PairedRun
-from runners.agent.paired_measurements import BASELINE, SUBJECT
+from runners.agent.paired import BASELINE, SUBJECT, PairedRun
 from runners.agent.plan import Pairing
 from runners.agent.suite import JobExit
 from runners.agent.supervise import Ended

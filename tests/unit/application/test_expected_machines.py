@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.application.cell.preparing import WrongHardwareError, attest
-from orchestrator.domain.expected_hardware import ExpectedHardware
-from orchestrator.domain.matrix import Platform
+from orchestrator.domain.matrix import ExpectedHardware, Platform
 
 L4 = {"vendor": "nvidia", "name": "NVIDIA L4"}
 

@@ -6,9 +6,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from orchestrator.application import log_index, read_log
-from orchestrator.application.log_index import LogIndex, LogIndexes
-from orchestrator.application.read_log import KEPT_BYTES, LogReader, Search, open_log, raw_pieces
+from orchestrator.application import read_log
+from orchestrator.application.read_log import (
+    KEPT_BYTES,
+    LogIndex,
+    LogIndexes,
+    LogReader,
+    Search,
+    open_log,
+    raw_pieces,
+)
 from orchestrator.store.logs import AttemptLog
 from tests.unit.application.test_read_log_together import following, preceding
 
@@ -35,9 +42,9 @@ class Logs:
 @pytest.fixture
 def small(monkeypatch):
     """Marks close together, pieces that cut lines in two."""
-    monkeypatch.setattr(log_index, "_STEP", 3)
-    monkeypatch.setattr(log_index, "_BLOCK_BYTES", 7)
-    for module in (log_index, read_log):
+    monkeypatch.setattr(read_log, "_STEP", 3)
+    monkeypatch.setattr(read_log, "_BLOCK_BYTES", 7)
+    for module in (read_log, read_log):
         monkeypatch.setattr(module, "PIECE_BYTES", 23)
     monkeypatch.setattr(read_log, "_WINDOW_BYTES", 11)
 
@@ -132,8 +139,8 @@ def test_a_log_that_shrank_is_another_one():
 
 
 def test_marks_stay_few(monkeypatch):
-    monkeypatch.setattr(log_index, "_MOST_MARKS", 8)
-    monkeypatch.setattr(log_index, "_STEP", 2)
+    monkeypatch.setattr(read_log, "_MOST_MARKS", 8)
+    monkeypatch.setattr(read_log, "_STEP", 2)
     reader = opened(Logs(b"".join(b"%d\n" % n for n in range(1, 2001))))
     assert len(reader.index._lines) <= 8
     assert texts(reader, 1998) == [b"1998", b"1999", b"2000"]

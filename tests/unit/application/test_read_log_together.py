@@ -15,9 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.application import log_index, read_log
-from orchestrator.application.log_index import LogIndex, LogIndexes
-from orchestrator.application.read_log import MOST_LINES, LogLine, LogReader, Search, open_log
+from orchestrator.application import read_log
+from orchestrator.application.read_log import (
+    MOST_LINES,
+    LogIndex,
+    LogIndexes,
+    LogLine,
+    LogReader,
+    Search,
+    open_log,
+)
 from orchestrator.store.logs import AttemptLog
 
 NEEDLE = Search("needle")
@@ -52,10 +59,10 @@ class Growing:
 
 def shrink(patch: pytest.MonkeyPatch, piece: int = 23, searched: int = 40) -> None:
     """Few marks, close together; pieces that cut lines, and hits, in two."""
-    patch.setattr(log_index, "_STEP", 3)
-    patch.setattr(log_index, "_MOST_MARKS", 8)
-    patch.setattr(log_index, "_BLOCK_BYTES", 7)
-    for module in (log_index, read_log):
+    patch.setattr(read_log, "_STEP", 3)
+    patch.setattr(read_log, "_MOST_MARKS", 8)
+    patch.setattr(read_log, "_BLOCK_BYTES", 7)
+    for module in (read_log, read_log):
         patch.setattr(module, "PIECE_BYTES", piece)
     patch.setattr(read_log, "_WINDOW_BYTES", 11)
     patch.setattr(read_log, "KEPT_BYTES", 16)

@@ -9,11 +9,10 @@ import pytest
 from rich.console import Console
 
 from orchestrator.cli.responses import Run, read
-from orchestrator.cli.view.blame import SHOWN, blamed
+from orchestrator.cli.view.failures import SHOWN, blamed
 from orchestrator.cli.view.live_run import LogTail, picture
-from orchestrator.cli.watching.event_stream import FeedEvent, Notice, notice_of
 from orchestrator.cli.watching.live_display import LiveDisplay, PlainDisplay
-from orchestrator.cli.watching.poll_threads import WatchedRun
+from orchestrator.cli.watching.poll_threads import FeedEvent, Notice, WatchedRun, notice_of
 from tests.unit.cli import runs
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\nnew\u202eline"

@@ -10,8 +10,7 @@ import pytest
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
-from orchestrator.cli.starter.project_metadata import survey
-from orchestrator.cli.starter.starter_files import files_for, write_all
+from orchestrator.cli.starter.starter_files import files_for, survey, write_all
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix, expand
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from orchestrator.cli.responses import Run, read
-from orchestrator.cli.watching.plain_progress import PULSE_S, PlainTeller
+from orchestrator.cli.watching.live_display import PULSE_S, PlainTeller
 from tests.unit.cli import runs
 
 

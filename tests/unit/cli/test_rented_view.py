@@ -14,7 +14,7 @@ from orchestrator.cli.view.costs import run_cost, spending
 from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.plan import headroom_table, plan_table, shortages
 from orchestrator.cli.view.provenance import provenance
-from orchestrator.cli.watching.plain_progress import PlainTeller
+from orchestrator.cli.watching.live_display import PlainTeller
 from tests.unit.cli import rented, runs
 from tests.unit.cli.fake_controller import plan
 from tests.unit.cli.golden import assert_golden

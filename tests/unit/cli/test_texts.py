@@ -11,9 +11,9 @@ from rich.cells import cell_len
 
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.cli.errors import CliError, located
-from orchestrator.cli.overrides import with_overrides
+from orchestrator.cli.launch_request import with_overrides
 from orchestrator.cli.safe_text import fit, fit_end, log_line, one_line, pad
-from orchestrator.cli.watching.event_stream import FeedEvent, read_events
+from orchestrator.cli.watching.poll_threads import FeedEvent, read_events
 from orchestrator.domain import units
 from orchestrator.domain.problems import Problem
 

@@ -16,8 +16,7 @@ from rich.text import Text
 from orchestrator.cli.responses import Run, read
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.view.live_run import LogTail, picture, summary
-from orchestrator.cli.view.remaining_time import job_left_s, run_left_s
-from orchestrator.cli.view.rows import bar
+from orchestrator.cli.view.rows import bar, job_left_s, run_left_s
 from orchestrator.domain.outcome import Counts
 from tests.unit.cli import runs
 from tests.unit.cli.golden import assert_golden

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.dashboard.cron_text import cron_words
+from orchestrator.dashboard.pages.schedules import cron_words
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.flaky import ResultPoint, flaky_evidence
-from orchestrator.domain.flaky_detection import (
+from orchestrator.domain.flaky import (
     DatedResult,
     FailureOrigin,
     FlakySignal,
+    ResultPoint,
     failure_origin,
+    flaky_evidence,
     flaky_signal,
     pair_of,
     suspects,

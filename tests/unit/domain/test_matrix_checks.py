@@ -4,9 +4,16 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.domain.expected_hardware import ExpectedHardware
 from orchestrator.domain.manifest import Job
-from orchestrator.domain.matrix import Host, JobSelection, Limits, Matrix, Platform, Subject
+from orchestrator.domain.matrix import (
+    ExpectedHardware,
+    Host,
+    JobSelection,
+    Limits,
+    Matrix,
+    Platform,
+    Subject,
+)
 from orchestrator.domain.matrix_checks import check_matrix
 from tests.unit.domain.builders import TRAITS, manifest, matrix
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.files.ingest_upload import FileIntake, FileTape
-from orchestrator.adapters.files.ingest_upload_pack import pack_artifacts
-from orchestrator.application.ingest_sources import flat_names
+from orchestrator.adapters.files.ingest_upload import FileIntake, FileTape, pack_artifacts
+from orchestrator.application.ingest_artifacts import flat_names
 from orchestrator.application.ports.archives import ArchiveError, Limits
 from orchestrator.application.ports.ingest_upload import IntakeError
 

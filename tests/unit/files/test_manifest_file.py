@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.files.config_nodes import ConfigNode, UnreadableError
+from orchestrator.adapters.files.document_nodes import ConfigNode, UnreadableError, read_toml
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.toml_nodes import read_toml
 from orchestrator.domain.problems import InvalidDocumentError
 
 DOCUMENTS = FileDocuments()

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from orchestrator.domain.gate.policy import EvidenceRule, JobRule, ManifestRule
-from orchestrator.domain.gate.rule_names import rule_fault
+from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.test_changes import BaselineTests, TestChanges, changes_since
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts

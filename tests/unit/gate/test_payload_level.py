@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.domain.gate.payload_review import PayloadReview, review_in_force, review_state
 from orchestrator.domain.gate.policy import EvidenceRule
-from orchestrator.domain.gate.rule_names import rule_fault
+from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.test_set import Hook, TestSet
 from tests.unit.gate.builders import NOW, cell, job, judge, policy, result, snapshot

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.adapters.files.document_nodes import read_yaml
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.yaml_nodes import read_yaml
 from orchestrator.domain.gate.gate_documents import policy_digest
 from orchestrator.domain.gate.policy import retest_options
-from orchestrator.domain.gate.rules.hardware import expected
+from orchestrator.domain.gate.rules.platforms import expected
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.problems import InvalidDocumentError
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.domain.gate.policy import GatePolicy
-from orchestrator.domain.gate.rerun_merge import merge_reruns
+from orchestrator.domain.gate.reruns import merge_reruns
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Pairs
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts, Outcome

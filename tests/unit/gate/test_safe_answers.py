@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.gate.failed_before import failed_before
 from orchestrator.domain.gate.policy import (
     ApprovalRule,
     EvidenceRule,
@@ -19,8 +18,8 @@ from orchestrator.domain.gate.policy import (
     SkipRule,
     SubjectRule,
 )
-from orchestrator.domain.gate.rerun_merge import merge_reruns
-from orchestrator.domain.gate.rule_names import rule_fault
+from orchestrator.domain.gate.reruns import failed_before, merge_reruns
+from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome

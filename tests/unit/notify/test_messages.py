@@ -9,10 +9,16 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from orchestrator.adapters.github.commit_statuses import status_request
 from orchestrator.adapters.notify.guarded_http import Answer
-from orchestrator.adapters.notify.http_sender import delivery_answer, new_secret, signed_headers
-from orchestrator.adapters.notify.messages import slack_body, web_link, webhook_body
+from orchestrator.adapters.notify.http_messages import (
+    delivery_answer,
+    new_secret,
+    signed_headers,
+    slack_body,
+    status_request,
+    web_link,
+    webhook_body,
+)
 from orchestrator.domain.announcement import Announcement, LineageState, News
 from orchestrator.domain.channel import (
     Channel,

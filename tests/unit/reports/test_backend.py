@@ -10,7 +10,7 @@ from orchestrator.domain.facts import CheckFact, MetricFact
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
 from reports.registry import model_of, render
-from reports.views.test_classes import parts_of
+from reports.views.backend import parts_of
 from tests.unit.reports.builders import Jobs, T, cell_of, evidence_of, results_of
 from tests.unit.reports.stories import a10g, l4, release, story
 from tests.unit.reports.tables import tables

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from orchestrator.domain.outcome import TestOutcome
 from reports.linter import errors, lint, lint_evidence
-from reports.model.compare import CATEGORIES
+from reports.model.comparison import CATEGORIES
 from reports.registry import UnknownReportError, model_of, render
-from reports.views.changes import Told, category, changes_of
-from reports.views.compare import compare_view
+from reports.views.compare import Told, category, changes_of, compare_view
 from tests.unit.reports.builders import Jobs, T, cell_of, evidence_of, passing, results_of
 from tests.unit.reports.model_leaves import changed
 from tests.unit.reports.pairs import head, itself, swapped, unnamed

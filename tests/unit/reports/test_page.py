@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from reports.difference_text import stamped
+from reports.compare_text import stamped
 from reports.html import render_html
 from reports.registry import model_of, render
 from tests.unit.reports.pairs import head

@@ -9,10 +9,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from reports.plots.bars import Segment, SpreadRow, StackedRow, spreads, stacked
-from reports.plots.comparison import metrics_plot
-from reports.plots.ratios import RatioRow, ratios
-from reports.plots.sample_strips import DOTS, StripRow, strips
+from reports.plots.bars import (
+    DOTS,
+    Segment,
+    SpreadRow,
+    StackedRow,
+    StripRow,
+    spreads,
+    stacked,
+    strips,
+)
+from reports.plots.comparison import RatioRow, metrics_plot, ratios
 from reports.plots.selection import plots_of
 from reports.plots.svg import LEFT, RIGHT
 from reports.registry import draw, model_of, render

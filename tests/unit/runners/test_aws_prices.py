@@ -13,9 +13,9 @@ import pytest
 
 from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.prices import Price, sift
+from runners.aws.platform_config import shipped
 from runners.aws.prices import _product, price_list
 from runners.aws.quotas import class_of, quota_of
-from runners.aws.shipped_table import shipped
 
 TABLE_DAY = datetime(2026, 11, 21, tzinfo=UTC)
 PRICE = Price(

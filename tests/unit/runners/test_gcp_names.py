@@ -18,13 +18,17 @@ from hypothesis import strategies as st
 
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Login, Place
 from orchestrator.domain.prices import sift
-from runners.gcp.catalogue import prices_from
 from runners.gcp.images import Image
-from runners.gcp.instance import build_instance
-from runners.gcp.machines import KNOWN, types_with
-from runners.gcp.names import ResourceId, instance_name, network_tag, parse_id, request_id
-from runners.gcp.platform_config import parse_platform
-from runners.gcp.prices import KnownPrices, table
+from runners.gcp.instance import (
+    ResourceId,
+    build_instance,
+    instance_name,
+    network_tag,
+    parse_id,
+    request_id,
+)
+from runners.gcp.offers import KnownPrices, prices_from, table
+from runners.gcp.platform_config import KNOWN, parse_platform, types_with
 from runners.google.firewall import rule_name
 from runners.google.names import label
 from tests.platforms import as_platform

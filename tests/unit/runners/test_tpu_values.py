@@ -21,8 +21,7 @@ from orchestrator.domain.prices import Price, sift
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel, QuotaStatus, headroom
 from runners.google.names import labels
 from runners.tpu import TRAITS, names
-from runners.tpu.accelerators import accelerator
-from runners.tpu.catalogue import prices_of
+from runners.tpu.accelerators import accelerator, prices_of
 from runners.tpu.platform_config import parse_platform
 from runners.tpu.prices import find, known, table
 from runners.tpu.quotas import _limit_in

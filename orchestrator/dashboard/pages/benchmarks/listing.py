@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.list_benchmarks import (
+from orchestrator.application.benchmarks import (
     BenchmarkFilter as Wanted,
 )
-from orchestrator.application.list_benchmarks import (
+from orchestrator.application.benchmarks import (
     BenchmarkPage,
     BenchmarkStatus,
     LevelChange,

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.benchmark_trend import (
+from orchestrator.application.benchmarks import (
     BenchmarkTrend,
     Level,
     Step,

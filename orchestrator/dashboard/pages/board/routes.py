@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 from fastapi import APIRouter, Request, Response
 
+from orchestrator.application.benchmarks import RateTrend, rate_trends
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.gate_status import GateStatus, gate_statuses
-from orchestrator.application.rate_trends import RateTrend, rate_trends
 from orchestrator.application.release_board import Board, BoardFilter, release_board
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible

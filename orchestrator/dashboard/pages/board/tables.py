@@ -9,8 +9,8 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import ClassVar
 
+from orchestrator.application.benchmarks import RateTrend
 from orchestrator.application.gate_status import GateStatus, WaitReason
-from orchestrator.application.rate_trends import RateTrend
 from orchestrator.application.release_board import Absence, Board, BoardCell, BoardRow, Staleness
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, sparkline

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.compare_benchmarks import deltas_of
+from orchestrator.application.benchmarks import deltas_of
 from orchestrator.application.compare_cells import (
     CellPair,
     bases_of,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from orchestrator.application.compare_benchmarks import Delta, MetricChange
+from orchestrator.application.benchmarks import Delta, MetricChange
 from orchestrator.application.compare_cells import PACKAGE, STACK, CellPair, Trait
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible

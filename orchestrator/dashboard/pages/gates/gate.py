@@ -13,9 +13,9 @@ from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import policy_of
 from orchestrator.application.gate_status import GateStatus, VerdictLineage, gate_status
 from orchestrator.application.gather_evidence import WrongProductError
-from orchestrator.application.notify_verdict import announce_verdict
+from orchestrator.application.notifications import announce_verdict
 from orchestrator.application.ports.signer import KeyUnusableError
-from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
+from orchestrator.application.reevaluate import VerdictMissingError, find_verdict
 from orchestrator.application.sign_off import (
     NewWaiver,
     WaiverMissingError,
@@ -37,7 +37,7 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, Page
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Several, Table, Text
 from orchestrator.domain.gate.excuse_terms import longest_exception
-from orchestrator.domain.gate.rules.rule_results import is_bad
+from orchestrator.domain.gate.rule_context import is_bad
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.person import Scope, person_key

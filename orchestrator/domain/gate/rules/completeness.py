@@ -6,8 +6,12 @@ import math
 from collections.abc import Iterator, Mapping
 
 from orchestrator.domain.gate.quantities import counted, some
-from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext
-from orchestrator.domain.gate.rules.rule_results import policy_outcome, worst
+from orchestrator.domain.gate.rule_context import (
+    PlatformEvidence,
+    RuleContext,
+    policy_outcome,
+    worst,
+)
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome

@@ -1,4 +1,4 @@
-"""Jobs: those that must have passed did, and what failed is tolerated by something that lasts."""
+"""Jobs: required ones passed, failures are excused only by exceptions, the cost limit holds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import JobRule
 from orchestrator.domain.gate.quantities import counted, is_pattern, like, some
-from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext, is_over
+from orchestrator.domain.gate.rule_context import (
+    JudgedJob,
+    PlatformEvidence,
+    RuleContext,
+    is_over,
+    policy_outcome,
+)
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence
 from orchestrator.domain.gate.tolerance import ToleratedResult
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
+
+
+def cost(case: RuleContext) -> Iterator[RuleResult]:
+    """All machines of all runs that were looked at."""
+    rule = case.policy.spec.cost
+    if rule is None:
+        return
+    spent = case.snapshot.cost_usd
+    is_over = spent > rule.max_usd
+    yield RuleResult(
+        id="cost",
+        kind="cost",
+        blocking=rule.on_exceed != "advisory",
+        outcome=policy_outcome(rule.on_exceed) if is_over else RuleOutcome.OK,
+        sentence=(
+            f"The machines cost {spent:.2f} USD, {'more' if is_over else 'not more'} than the "
+            f"{rule.max_usd:.2f} USD that the policy allows."
+        ),
+        inputs={"usd": str(spent), "max_usd": str(rule.max_usd)},
+    )
+
 
 TOLD = 20
 """Failing results that a verdict names, per job; of the others it has the number."""

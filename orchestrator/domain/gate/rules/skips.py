@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.domain.gate.policy import SkipRule
 from orchestrator.domain.gate.quantities import counted, like, some
-from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
-from orchestrator.domain.gate.rules.rule_results import worst
+from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext, worst
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _TOLD = 20

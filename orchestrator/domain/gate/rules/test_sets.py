@@ -1,13 +1,87 @@
-"""Test sets: a job is the same tests wherever the matrix sends it."""
+"""Test sets: a job is the same tests on every platform, and none was deselected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.policy import SkipRule
+from orchestrator.domain.gate.quantities import counted, like, some
 from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext
+from orchestrator.domain.gate.snapshot import JobEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.test_set import Deselection, SkippedPath
+
+
+def selection(case: RuleContext) -> Iterator[RuleResult]:
+    """One result per job that left something out, or whose outcomes others had a hand in."""
+    for judged in case.jobs:
+        told = judged.job.test_set
+        if told.deselected or told.modules or told.ignored or told.hooks:
+            yield _selection(judged, case.policy.spec.skips)
+
+
+def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
+    job = judged.job
+    told = job.test_set
+    lost = [place for place in _lost(job) if not _is_accepted(place, job, skips)]
+    asked = [one for one in told.deselected if one.asked]
+    said = [
+        *(f"{_deselected(one)}, and the job's arguments do not say so" for one in told.unasked),
+        *(f"{_deselected(one)}, as the job's arguments say" for one in asked),
+        *(_left_out(place, job) for place in (*told.modules, *told.ignored)),
+        *(f"{one.file} {one.verb} {one.name}" for one in told.hooks),
+    ]
+    outcome = RuleOutcome.VIOLATED if told.unasked or lost else RuleOutcome.OK
+    return RuleResult(
+        id=f"selection/{judged.name}",
+        kind="selection",
+        blocking=judged.blocking,
+        outcome=outcome,
+        sentence=f"{job.id} on {judged.cell.id}: {some(said)}.",
+        inputs={
+            "digest": told.digest,
+            "collected": told.collected,
+            "unasked": sum(one.count for one in told.unasked),
+            "asked": sum(one.count for one in asked),
+            "lost": sum(job.known_tests.get(place.path, 0) for place in lost),
+            "deselected": [_row(one) for one in told.deselected],
+            "modules": [{"path": one.path, "why": one.why} for one in told.modules[:_TOLD]],
+            "hooks": [{"name": one.name, "file": one.file} for one in told.hooks[:_TOLD]],
+            "ignored": [{"path": one.path, "why": one.why} for one in told.ignored[:_TOLD]],
+        },
+    )
+
+
+def _lost(job: JobEvidence) -> list[SkippedPath]:
+    """Skipped and ignored places in which the last green run had tests."""
+    places = (*job.test_set.modules, *job.test_set.ignored)
+    return [place for place in places if job.known_tests.get(place.path, 0)]
+
+
+def _is_accepted(place: SkippedPath, job: JobEvidence, skips: SkipRule | None) -> bool:
+    """Whether it skipped itself for a reason that the policy accepts."""
+    patterns = skips.allow_reasons if skips is not None and place in job.test_set.modules else ()
+    return any(like(pattern, place.why) for pattern in patterns)
+
+
+def _deselected(one: Deselection) -> str:
+    names = f" ({some(list(one.tests))})" if one.tests else ""
+    return f"{one.by} deselected {counted(one.count, 'test')}{names}"
+
+
+def _left_out(place: SkippedPath, job: JobEvidence) -> str:
+    known = job.known_tests.get(place.path, 0)
+    before = f", of which the last green run had {counted(known, 'test')}" if known else ""
+    if place in job.test_set.modules:
+        return f"{place.path} skipped itself as a whole ({place.why}){before}"
+    return f"{place.path} was not looked into ({place.why}){before}"
+
+
+def _row(one: Deselection) -> dict[str, object]:
+    tests = list(one.tests[:_TOLD])
+    return {"by": one.by, "count": one.count, "asked": one.asked, "tests": tests}
+
 
 _TOLD = 20
 _SAID = 3

@@ -1,0 +1,498 @@
+"""Benchmarks over runs: lists, series, trends, changes of level, comparisons of two runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from fractions import Fraction
+from itertools import groupby, pairwise
+from statistics import median
+
+from orchestrator.application.context import Context
+from orchestrator.application.ports.trends import ChangePoint, Detector, Trend, Watched
+from orchestrator.domain.fingerprint import environment_diff, fingerprint
+from orchestrator.domain.outcome import Counts
+from orchestrator.store.benchmarks import Benchmark, Measured, Measuring, Overview, Point, Track
+from orchestrator.store.differences import Pair
+from orchestrator.store.release_board import DayRate
+from orchestrator.store.stores import Stores
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What the tests of a day came to."""
+
+    day: date
+    runs: int
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class RateTrend:
+    """The days of one suite on one platform, the oldest first; only those with tests."""
+
+    cell: str
+    job: str
+    """Empty of all suites together."""
+    days: Sequence[Day]
+
+    @property
+    def latest(self) -> Day:
+        """The newest day."""
+        return self.days[-1]
+
+    @property
+    def change(self) -> Fraction | None:
+        """Of the pass rate, from the last day before that has one; None where none has."""
+        now = self.latest.counts.pass_rate
+        before = (day.counts.pass_rate for day in reversed(self.days[:-1]))
+        earlier = next((rate for rate in before if rate is not None), None)
+        return None if now is None or earlier is None else now - earlier
+
+
+def rate_trends(rates: Iterable[DayRate]) -> Mapping[tuple[str, str], RateTrend]:
+    """By platform and suite; of each platform also all suites together, as ``""``.
+
+    A day of all suites together counts the runs of the suite that had most.
+    """
+    found: dict[tuple[str, str], dict[date, Day]] = {}
+    for rate in rates:
+        for job in (rate.job, ""):
+            days = found.setdefault((rate.cell, job), {})
+            known = days.get(rate.day, Day(rate.day, 0, Counts()))
+            runs = max(known.runs, rate.runs)
+            days[rate.day] = Day(rate.day, runs, known.counts + rate.counts)
+    return {
+        (cell, job): RateTrend(cell, job, [days[day] for day in sorted(days)])
+        for (cell, job), days in found.items()
+    }
+
+
+class MetricChange(StrEnum):
+    """What a difference of two measurements comes to."""
+
+    WORSE = "worse"
+    BETTER = "better"
+    DIFFERS = "differs"
+    """Nobody said which direction is the better one."""
+    SINGLE = "single"
+    """One of them is a single sample, which says nothing of its spread."""
+    ALIKE = "alike"
+    """The spreads touch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A benchmark in both cells of a pair."""
+
+    pair: int
+    """The pair's place."""
+    benchmark: Benchmark
+    before: Point
+    after: Point
+
+    @property
+    def change(self) -> float | None:
+        """0.05: the newer median is 5 % higher; None where there is no ratio."""
+        return self.after.value / self.before.value - 1 if self.before.value else None
+
+    @property
+    def loss(self) -> float:
+        """0.05: 5 % worse; below 0 it is better; 0 where that cannot be said."""
+        if self.change is None or self.benchmark.direction not in ("higher", "lower"):
+            return 0.0
+        return self.change if self.benchmark.direction == "lower" else -self.change
+
+    @property
+    def is_apart(self) -> bool:
+        """The spreads do not touch; single samples are apart where they are not equal."""
+        one, other = self.before, self.after
+        return one.high < other.low or other.high < one.low
+
+    @property
+    def verdict(self) -> MetricChange:
+        """In a word."""
+        if not self.is_apart:
+            return MetricChange.ALIKE
+        if min(self.before.samples, self.after.samples) < 2:
+            return MetricChange.SINGLE
+        if not self.loss:
+            return MetricChange.DIFFERS
+        return MetricChange.WORSE if self.loss > 0 else MetricChange.BETTER
+
+
+def deltas_of(stores: Stores, pairs: Sequence[Pair]) -> Sequence[Delta]:
+    """Every benchmark that both cells of a pair have measured, what got worse by most first."""
+    if not pairs:
+        return ()
+    found = stores.benchmarks.beside(pairs)
+    known = stores.benchmarks.known([one.benchmark for one in found])
+    deltas = [Delta(one.pair, known[one.benchmark], one.before, one.after) for one in found]
+    return sorted(deltas, key=_rank)
+
+
+def _rank(delta: Delta) -> tuple[bool, float, str, int]:
+    return not delta.is_apart, -round(delta.loss, 6), delta.benchmark.name, delta.pair
+
+
+FEWEST = 8
+"""Runs from which on a step can be seen."""
+
+
+class LevelChange(StrEnum):
+    """How the level of a series has moved."""
+
+    WORSE = "worse"
+    BETTER = "better"
+    DIFFERS = "differs"
+    """Nobody said which direction is the better one."""
+    STEADY = "steady"
+    SHORT = "short"
+    """Too few runs to see a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkStatus:
+    """A benchmark on a platform over the newest runs."""
+
+    benchmark: Benchmark
+    platform: str
+    """The cell's name."""
+    cells: Sequence[int]
+    values: Sequence[float]
+    change: ChangePoint | None
+    """The last step of its level."""
+
+    @property
+    def loss(self) -> float:
+        """0.05: the level is 5 % worse than the one before; below 0 it is better."""
+        if self.change is None or self.benchmark.direction not in ("higher", "lower"):
+            return 0.0
+        change = self.change.change
+        return change if self.benchmark.direction == "lower" else -change
+
+    @property
+    def moved(self) -> LevelChange:
+        """In a word."""
+        if len(self.values) < FEWEST:
+            return LevelChange.SHORT
+        if self.change is None:
+            return LevelChange.STEADY
+        if not self.loss:
+            return LevelChange.DIFFERS
+        return LevelChange.WORSE if self.loss > 0 else LevelChange.BETTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkFilter:
+    """Which benchmarks are asked for; what is empty takes any."""
+
+    job: str = ""
+    contains: str = ""
+    platform: str = ""
+    moved: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkPage:
+    """Some of the benchmarks, what got worse by most first."""
+
+    items: Sequence[BenchmarkStatus]
+    newest: Mapping[int, Point]
+    """By the place among the items: what the newest run measured."""
+    cells: Mapping[int, Measuring]
+    counts: Mapping[LevelChange, int]
+    """Of all that are asked for, however they moved."""
+    total: int
+    platforms: Sequence[str]
+    several: Collection[str]
+    """Names that benchmarks of several units or parameters have."""
+
+
+def list_benchmarks(
+    context: Context, product: str, asked: BenchmarkFilter, *, runs: int, limit: int, skip: int
+) -> BenchmarkPage:
+    """Some of a product's benchmarks over its newest so many runs that measured something."""
+    store = context.stores.benchmarks
+    overview = store.overview(product, runs=runs, job=asked.job, contains=asked.contains)
+    going = _going(context, overview, asked.platform)
+    names = Counter(benchmark.name for benchmark in overview.benchmarks)
+    counts = dict.fromkeys(LevelChange, 0)
+    for one in going:
+        counts[one.moved] += 1
+    wanted = [one for one in going if asked.moved in ("", one.moved)]
+    wanted.sort(key=lambda one: (-one.loss, one.benchmark.name, one.benchmark.number, one.platform))
+    items = wanted[skip : skip + limit]
+    points = store.points([one.benchmark.number for one in items], [one.cells[-1] for one in items])
+    return BenchmarkPage(
+        items=items,
+        newest={at: points[one.benchmark.number, one.cells[-1]] for at, one in enumerate(items)},
+        cells=overview.cells,
+        counts=counts,
+        total=len(wanted),
+        several={name for name, many in names.items() if many > 1},
+        platforms=sorted({cell.cell for cell in overview.cells.values()}),
+    )
+
+
+def _going(context: Context, overview: Overview, platform: str) -> list[BenchmarkStatus]:
+    known = {benchmark.number: benchmark for benchmark in overview.benchmarks}
+    series = {key: one for key, one in overview.series.items() if platform in ("", key[1])}
+    places = {number: cell.environment for number, cell in overview.cells.items()}
+    watched = [Watched(one.values, [places[cell] for cell in one.cells]) for one in series.values()]
+    changes = context.gate.detector.changes(watched)
+    return [
+        BenchmarkStatus(
+            benchmark=known[number],
+            platform=name,
+            cells=one.cells,
+            values=one.values,
+            change=steps[-1] if steps else None,
+        )
+        for ((number, name), one), steps in zip(series.items(), changes, strict=True)
+    ]
+
+
+SAMPLED = 250
+"""Runs up to which the samples themselves are told: beyond, they would hide the medians."""
+MOST_SAMPLES = 16
+"""Of one run."""
+_NEAR = 2
+"""Runs round a step in which an environment may have changed: no step is placed more exactly."""
+_FEW = 8
+_TENTH = 20
+"""A twentieth of the values lies below the noise band, and one above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A stretch of runs between two steps."""
+
+    first: int
+    last: int
+    """Its first and its last point."""
+    middle: float
+    low: float
+    high: float
+    """Nine of ten values are between these; of few values all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A change point, and what else changed there."""
+
+    change: ChangePoint
+    is_worse: bool | None
+    """None where nobody said which direction is better."""
+    environment: Sequence[tuple[str, str, str]]
+    """(what, before, since)."""
+    is_known: bool
+    """Whether the environments on both sides were told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkTrend:
+    """A benchmark on a platform."""
+
+    track: Track
+    trend: Trend
+    levels: Sequence[Level]
+    steps: Sequence[Step]
+
+    @property
+    def points(self) -> Sequence[Point]:
+        """In the order of the runs."""
+        return self.track.points
+
+    def cell(self, at: int) -> Measuring:
+        """Where a point was measured."""
+        return self.track.cells[self.track.points[at].cell]
+
+    def is_apart(self, at: int) -> bool:
+        """Whether a point was measured in another environment than the one before."""
+        return at > 0 and self.cell(at).environment != self.cell(at - 1).environment
+
+
+def trend_of(context: Context, benchmark: Benchmark, *, platform: str, runs: int) -> BenchmarkTrend:
+    """How it went over so many of the platform's newest runs."""
+    track = context.stores.benchmarks.track(benchmark, cell=platform, runs=runs)
+    values = [point.value for point in track.points]
+    places = [track.cells[point.cell].environment for point in track.points]
+    trend = context.gate.detector.detect(values, places) if values else Trend()
+    return BenchmarkTrend(
+        track=track,
+        trend=trend,
+        levels=tuple(_levels(values, trend)),
+        steps=tuple(_steps(context, track, trend)),
+    )
+
+
+def samples_of(context: Context, trend: BenchmarkTrend) -> Mapping[int, Sequence[float]]:
+    """By the cell; empty where the runs are too many."""
+    if len(trend.points) > SAMPLED:
+        return {}
+    cells = [point.cell for point in trend.points]
+    store = context.stores.benchmarks
+    return store.samples(trend.track.benchmark, cells, most=MOST_SAMPLES)
+
+
+def _levels(values: Sequence[float], trend: Trend) -> Sequence[Level]:
+    edges = [0, *(change.index for change in trend.changes), len(values)]
+    return [_level(values, first, end - 1) for first, end in pairwise(edges) if end > first]
+
+
+def _level(values: Sequence[float], first: int, last: int) -> Level:
+    ordered = sorted(values[first : last + 1])
+    out = len(ordered) // _TENTH if len(ordered) >= _FEW else 0
+    return Level(first, last, median(ordered), ordered[out], ordered[-1 - out])
+
+
+def _steps(context: Context, track: Track, trend: Trend) -> Sequence[Step]:
+    near = {change.index: _round(change.index, len(track.points)) for change in trend.changes}
+    cells = {track.points[at].cell for places in near.values() for at in places}
+    told = context.stores.benchmarks.environments(sorted(cells)) if cells else {}
+    return [_step(track, change, near[change.index], told) for change in trend.changes]
+
+
+def _round(index: int, many: int) -> Sequence[int]:
+    return range(max(0, index - _NEAR - 1), min(many, index + _NEAR + 1))
+
+
+def _step(
+    track: Track,
+    change: ChangePoint,
+    near: Sequence[int],
+    told: Mapping[int, Mapping[str, object]],
+) -> Step:
+    probed = [told.get(track.points[at].cell) for at in near]
+    known = [one for one in probed if one]
+    found = [row for old, new in pairwise(known) for row in environment_diff(old, new)]
+    direction = track.benchmark.direction
+    worse = (change.change > 0) == (direction == "lower")
+    return Step(
+        change=change,
+        is_worse=worse if direction in ("lower", "higher") else None,
+        environment=tuple(dict.fromkeys(found)) if change.environment_changed else (),
+        is_known=len(known) == len(probed),
+    )
+
+
+LOWER = "lower"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesPoint:
+    """One run's measurement."""
+
+    run: str
+    version: str
+    """The subject's."""
+    at: datetime
+    value: float
+    """The median of its samples; of a paired benchmark, of the subject's turns."""
+    samples: int
+    probed: Mapping[str, object]
+
+    @property
+    def environment(self) -> str:
+        """The fingerprint of its environment; empty where it is not known."""
+        return fingerprint(self.probed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkSeries:
+    """One benchmark on one platform, in the order of time."""
+
+    job: str
+    metric: str
+    cell: str
+    platform: str
+    unit: str
+    direction: str
+    params: Mapping[str, object]
+    points: tuple[SeriesPoint, ...]
+    trend: Trend
+
+    def is_worse(self, change: ChangePoint) -> bool:
+        """Whether a change point is a loss."""
+        return (change.change > 0) == (self.direction == LOWER)
+
+    def environment_diff(self, change: ChangePoint) -> tuple[tuple[str, str, str], ...]:
+        """What changed in the environment at a change point: (what, before, since)."""
+        if not change.environment_changed:
+            return ()
+        near = range(max(1, change.index - 2), min(len(self.points), change.index + 3))
+        steps = ((self.points[at - 1].probed, self.points[at].probed) for at in near)
+        return tuple(row for before, since in steps for row in environment_diff(before, since))
+
+
+def series_of(
+    context: Context, benchmark: str, *, product: str | None, platform: str | None, runs: int
+) -> tuple[BenchmarkSeries, ...]:
+    """Every series of a benchmark: one for each cell, unit and set of parameters.
+
+    Args:
+        context: The ports.
+        benchmark: ``job/metric``.
+        product: The payload's name; None means any.
+        platform: The platform's id; None means every one.
+        runs: So many newest runs are looked at.
+    """
+    job, _, metric = benchmark.partition("/")
+    if not metric:
+        return ()
+    found = context.stores.benchmark_series.of_benchmark(job, metric, product=product, runs=runs)
+    mine = [one for one in found if platform in (None, one.platform) and one.fact.samples]
+    mine.sort(key=_kind)
+    groups = (list(some) for _, some in groupby(mine, key=_kind))
+    return tuple(_series(some, context.gate.detector) for some in groups)
+
+
+def _kind(one: Measured) -> tuple[str, ...]:
+    """What makes measurements comparable."""
+    fact = one.fact
+    params = sorted((str(name), str(value)) for name, value in fact.params.items())
+    return one.cell, one.platform, fact.unit, fact.direction, repr(params)
+
+
+def _series(some: Sequence[Measured], detector: Detector) -> BenchmarkSeries:
+    by_run: dict[str, list[Measured]] = {}
+    for one in some:
+        by_run.setdefault(one.run, []).append(one)
+    points = tuple(sorted(map(_point, by_run.values()), key=lambda point: (point.at, point.run)))
+    first = some[0]
+    return BenchmarkSeries(
+        job=first.fact.job,
+        metric=first.fact.name,
+        cell=first.cell,
+        platform=first.platform,
+        unit=first.fact.unit,
+        direction=first.fact.direction,
+        params=first.fact.params,
+        points=points,
+        trend=detector.detect(
+            [point.value for point in points], [point.environment for point in points]
+        ),
+    )
+
+
+def _point(said: Sequence[Measured]) -> SeriesPoint:
+    """Of one run: what it measured outside of turns, or else the subject's turns."""
+    plain = [one for one in said if not one.fact.arm]
+    values = list(_samples(plain)) if plain else [median(one.fact.samples) for one in said]
+    last = said[-1]
+    return SeriesPoint(
+        run=last.run,
+        version=last.version,
+        at=last.at,
+        value=median(values),
+        samples=sum(len(one.fact.samples) for one in plain or said),
+        probed=last.probed,
+    )
+
+
+def _samples(said: Iterable[Measured]) -> Iterable[float]:
+    return (sample for one in said for sample in one.fact.samples)

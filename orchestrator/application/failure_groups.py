@@ -1,0 +1,297 @@
+"""Failure groups of a product's newest runs, new ones first, and one group in detail."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from orchestrator.application.context import Context
+from orchestrator.application.triage_failures import FailuresToTriage, answering, most_in_a_run
+from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.failure_triage import TriageInputs, TriageStatus
+from orchestrator.domain.signature import SIMILAR, Signature, similar
+from orchestrator.store.failure_groups import Group, Place, Places, WindowCell
+
+_ORDER = {status: number for number, status in enumerate(TriageStatus)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroupFilter:
+    """Which failures are looked at; what is empty does not restrict."""
+
+    product: str | None = None
+    runs: int = 20
+    platform: str = ""
+    version: str = ""
+    text: str = ""
+    """Stands in the signature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFailureGroup:
+    """Failing results of one signature."""
+
+    signature: Signature
+    count: int
+    tests: Mapping[int, int]
+    """By number, how many of the results."""
+    jobs: tuple[str, ...]
+    platforms: tuple[str, ...]
+    cells: tuple[str, ...]
+    """Names: platforms with their environments."""
+    versions: tuple[str, ...]
+    """The newest first."""
+    runs: int
+    first_seen: datetime
+    last_seen: datetime
+    answering: TriageInputs = field(default_factory=TriageInputs)
+    status: TriageStatus = TriageStatus.UNOWNED
+    similar: tuple[str, ...] = ()
+    """Ids of others on the page that may be the same; a suggestion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroupPage:
+    """What a question found."""
+
+    kinds: Sequence[ListedFailureGroup]
+    """What is new first, then the largest."""
+    runs: int
+    """That were looked at."""
+    platforms: tuple[str, ...]
+    """Of all of these runs: what can be asked for."""
+    versions: tuple[str, ...]
+    """The newest first."""
+
+
+def list_failure_groups(context: Context, question: FailureGroupFilter) -> FailureGroupPage:
+    """Gather the failures of the newest runs."""
+    store = context.stores.failure_groups
+    looked = store.cells(question.product, runs=question.runs)
+    chosen = [cell.pk for cell in looked.cells.values() if _is_asked(cell, question)]
+    window = store.window(chosen)
+    signatures = store.named({group.signature for group in window.groups})
+    found = FailuresToTriage(
+        groups=window.groups, cells=looked.cells, signatures=signatures, tests=window.tests
+    )
+    kinds = gather(context, found)
+    text = question.text.lower()
+    asked = [kind for kind in kinds if text in str(kind.signature).lower()]
+    return FailureGroupPage(
+        kinds=sorted(asked, key=_urgency),
+        runs=looked.runs,
+        platforms=tuple(sorted({cell.platform for cell in looked.cells.values()})),
+        versions=_versions(looked.cells.values()),
+    )
+
+
+def gather(context: Context, found: FailuresToTriage) -> list[ListedFailureGroup]:
+    """The kinds of these results, and who answers for each."""
+    now = context.clock.now()
+    spans = context.stores.failures.spans(found.signatures)
+    said = answering(context.stores, found, now=now)
+    by_signature: dict[str, list[Group]] = {}
+    for group in found.groups:
+        by_signature.setdefault(group.signature, []).append(group)
+    return [
+        _kind(found, name, groups, spans.get(name), said[name], now)
+        for name, groups in by_signature.items()
+        if name in found.signatures
+    ]
+
+
+def with_similar(context: Context, kinds: Sequence[ListedFailureGroup]) -> list[ListedFailureGroup]:
+    """The kinds, each with those among them that may be the same."""
+    near = similar([kind.signature for kind in kinds], context.similarity.messages)
+    return [replace(kind, similar=near.get(kind.signature.id, ())) for kind in kinds]
+
+
+def names_of(context: Context, kinds: Iterable[ListedFailureGroup]) -> Mapping[int, KnownTest]:
+    """The test of each kind that has it most often."""
+    return context.stores.failure_groups.tests({most_often(kind) for kind in kinds if kind.tests})
+
+
+def most_often(kind: ListedFailureGroup) -> int:
+    """The test that has it most often."""
+    return max(kind.tests, key=lambda test: (kind.tests[test], -test))
+
+
+def _is_asked(cell: WindowCell, question: FailureGroupFilter) -> bool:
+    return question.platform in ("", cell.platform) and question.version in ("", cell.version)
+
+
+def _urgency(kind: ListedFailureGroup) -> tuple[int, int, str]:
+    return _ORDER[kind.status], -kind.count, kind.signature.id
+
+
+def _kind(
+    found: FailuresToTriage,
+    name: str,
+    groups: Sequence[Group],
+    span: tuple[datetime, datetime] | None,
+    said: TriageInputs,
+    now: datetime,
+) -> ListedFailureGroup:
+    cells = [found.cells[group.cell] for group in groups]
+    count = sum(group.count for group in groups)
+    times = [cell.at for cell in cells]
+    first = min([*times, span[0]]) if span else min(times)
+    last = max([*times, span[1]]) if span else max(times)
+    return ListedFailureGroup(
+        signature=found.signatures[name],
+        count=count,
+        tests=found.tests.get(name, {}),
+        jobs=_sorted(group.job for group in groups),
+        platforms=_sorted(cell.platform for cell in cells),
+        cells=_sorted(cell.name for cell in cells),
+        versions=_versions(cells),
+        runs=len({cell.run_id for cell in cells}),
+        first_seen=first,
+        last_seen=last,
+        answering=said,
+        status=said.status(count, first_seen=first, now=now),
+    )
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+def _versions(cells: Collection[WindowCell]) -> tuple[str, ...]:
+    newest = sorted(cells, key=lambda cell: (cell.at, cell.pk), reverse=True)
+    return tuple(dict.fromkeys(cell.version for cell in newest))
+
+
+LOOKED = 2_000
+"""The newest results of a signature that are looked at."""
+_COMPARED = 200
+_ALIKE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class MessageVariant:
+    """Results that say the very same words."""
+
+    message: str
+    count: int
+    newest: Place
+
+
+@dataclass(frozen=True, slots=True)
+class FailureSite:
+    """Results of one test, in one kind of cell, of one version."""
+
+    test_id: int
+    cell: WindowCell
+    """The newest of them."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroupDetail:
+    """Everything about a kind of failure."""
+
+    signature: Signature
+    kind: ListedFailureGroup | None
+    """None where no result has it any more."""
+    product: str
+    """Of its newest result."""
+    traceback: str
+    """Of the newest result."""
+    newest: WindowCell | None
+    newest_test: int
+    most_in_a_run: int
+    variants: Sequence[MessageVariant]
+    """Those said most often first."""
+    spots: Sequence[FailureSite]
+    """The newest first."""
+    tests: Mapping[int, KnownTest]
+    cells: Mapping[int, WindowCell]
+    alike: Sequence[Signature]
+    """That may be the same; a suggestion."""
+    is_cut: bool
+    """There are older results than those looked at."""
+
+
+def show_failure_group(context: Context, signature_id: str) -> FailureGroupDetail | None:
+    """The kind of failure; None where there is no such signature."""
+    store = context.stores.failure_groups
+    signature = context.stores.failures.get(signature_id)
+    if signature is None:
+        return None
+    places = store.places(signature_id, limit=LOOKED)
+    tests = store.tests({place.test_id for place in places.items})
+    newest = places.items[0] if places.items else None
+    found = _found(signature, places, tests)
+    kinds = gather(context, found) if places.items else []
+    in_a_run = most_in_a_run(found.groups, places.cells)
+    return FailureGroupDetail(
+        signature=signature,
+        kind=kinds[0] if kinds else None,
+        product=places.cells[newest.cell].product if newest else "",
+        traceback=store.traceback(newest) if newest else "",
+        newest=places.cells[newest.cell] if newest else None,
+        newest_test=newest.test_id if newest else 0,
+        most_in_a_run=max(in_a_run.values(), default=0),
+        variants=_variants(places.items),
+        spots=_spots(places),
+        tests=tests,
+        cells=places.cells,
+        alike=_alike(context, signature),
+        is_cut=places.is_cut,
+    )
+
+
+def _found(
+    signature: Signature, places: Places, tests: Mapping[int, KnownTest]
+) -> FailuresToTriage:
+    by_job: Counter[tuple[str, int]] = Counter()
+    by_test: Counter[int] = Counter()
+    for place in places.items:
+        by_job[tests[place.test_id].job, place.cell] += 1
+        by_test[place.test_id] += 1
+    return FailuresToTriage(
+        groups=[Group(signature.id, job, cell, many) for (job, cell), many in by_job.items()],
+        cells=places.cells,
+        signatures={signature.id: signature},
+        tests={signature.id: by_test},
+    )
+
+
+def _variants(places: Iterable[Place]) -> list[MessageVariant]:
+    newest: dict[str, Place] = {}
+    counts: Counter[str] = Counter()
+    for place in places:
+        newest.setdefault(place.message, place)
+        counts[place.message] += 1
+    return [
+        MessageVariant(message, many, newest[message]) for message, many in counts.most_common()
+    ]
+
+
+def _spots(places: Places) -> list[FailureSite]:
+    newest: dict[tuple[int, str, str], WindowCell] = {}
+    counts: Counter[tuple[int, str, str]] = Counter()
+    for place in places.items:
+        cell = places.cells[place.cell]
+        key = (place.test_id, cell.name, cell.version)
+        newest.setdefault(key, cell)
+        counts[key] += 1
+    return [FailureSite(key[0], cell, counts[key]) for key, cell in newest.items()]
+
+
+def _alike(context: Context, signature: Signature) -> list[Signature]:
+    if not signature.message:
+        return []
+    found = context.stores.failure_groups.of_exception(signature.exception, limit=_COMPARED)
+    similarity = context.similarity.messages
+    near = [
+        one
+        for one in found
+        if one.id != signature.id
+        and one.message
+        and similarity(one.message, signature.message) >= SIMILAR
+    ]
+    return near[:_ALIKE]

@@ -1,0 +1,229 @@
+"""The HTTP server: its sockets, its applications, and bounds for slow, idle or many clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from orchestrator.cli.wiring import RefusedError
+
+_PATH_LIMIT_BYTES = 100
+"""The kernel takes 107 on Linux, 103 elsewhere."""
+_NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
+def home_socket(path: Path) -> list[socket.socket]:
+    """The home's own socket, for its owner only. Raises RefusedError."""
+    path.unlink(missing_ok=True)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        with _short_name(path) as name:
+            bound.bind(name)
+    except OSError as error:
+        bound.close()
+        raise RefusedError(
+            f"{path} cannot be made: {error.strerror or error}; set SEATRIAL_HOME to another"
+            " folder, with a shorter path"
+        ) from error
+    finally:
+        os.umask(mask)
+    return [bound]
+
+
+def port_sockets(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of the host. Raises RefusedError."""
+    bound: list[socket.socket] = []
+    lacking: OSError | None = None
+    try:
+        for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            try:
+                bound.append(socket.create_server(address[:2], family=family))
+            except OSError as error:
+                if error.errno not in _NO_SUCH_FAMILY:
+                    raise
+                lacking = error
+        if lacking is not None and not bound:
+            raise lacking
+    except OSError as error:
+        for one in bound:
+            one.close()
+        raise RefusedError(_why_not(host, port, error)) from error
+    return bound
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use by another process: --port takes another"
+    is_name = isinstance(error, socket.gaierror) or error.errno is None
+    reason = error.strerror if is_name else os.strerror(error.errno or 0)
+    return f"port {port} of {host} cannot be listened on: {reason}; see --host and --port"
+
+
+@contextlib.contextmanager
+def _short_name(path: Path) -> Iterator[str]:
+    """A name of the file that is short enough for the kernel, where there is one."""
+    if len(os.fsencode(path)) <= _PATH_LIMIT_BYTES or not Path("/proc/self/fd").is_dir():
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+_API = ("/api/", "/docs/", "/openapi.json/", "/healthz/", "/readyz/", "/metrics/")
+
+
+class AsgiDispatch:
+    """Gives each request to the application that its path belongs to."""
+
+    def __init__(self, api: ASGIApp, pages: ASGIApp) -> None:
+        self._api = api
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as that one does."""
+        is_page = scope["type"] == "http" and not f"{scope['path']}/".startswith(_API)
+        await (self._pages if is_page else self._api)(scope, receive, send)
+
+
+_LINGER_S = 1.0
+"""So long a refused client may take to read why."""
+_ROOM = 2
+"""So many times the bound are told that they are too many; what comes then is cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """What a client may take. Answers are not bounded in time: event streams go on for days."""
+
+    headers_s: float
+    """From the connection, or from the answer before, until the headers are complete."""
+    pause_s: float
+    """Between two parts of a body: an upload may be slow, and not stand still."""
+    connections: int
+    """Of all clients."""
+
+    @property
+    def of_one_client(self) -> int:
+        """Half of them, so that nobody takes all; one proxy may stand for many."""
+        return max(self.connections // 2, 1)
+
+
+class BoundedProtocol(H11Protocol):
+    """A connection under `limits`; `bounded` makes a class of it that has some."""
+
+    limits: ClassVar[HttpLimits]
+    _clock: asyncio.TimerHandle | None = None
+    _is_refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections * _ROOM:
+            transport.abort()
+        elif self._are_too_many():
+            self._refuse()
+        else:
+            self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came."""
+        if self._is_refused:
+            return
+        was = self.conn.their_state
+        super().data_received(data)
+        if was is h11.SEND_BODY or self.conn.their_state is not was:
+            self._watch()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _are_too_many(self) -> bool:
+        if len(self.connections) > self.limits.connections:
+            return True
+        host = self.client[0] if self.client else ""
+        return sum(_is_of(one, host) for one in self.connections) > self.limits.of_one_client
+
+    def _refuse(self) -> None:
+        """Say why, and end it once that was read: an early end would take the answer along."""
+        self._is_refused = True
+        said = "there are too many connections; send the request again later"
+        self.transport.write(_answer(503, "Service Unavailable", "too-many-connections", said))
+        self.transport.write_eof()
+        self._clock = self.loop.call_later(_LINGER_S, self.transport.abort)
+
+    def _watch(self) -> None:
+        """Wait for what the client owes now: headers, a part of the body, or nothing."""
+        self._stop()
+        owes = self.conn.their_state
+        if owes is h11.IDLE:
+            self._clock = self.loop.call_later(self.limits.headers_s, self._without_headers)
+        elif owes is h11.SEND_BODY:
+            self._clock = self.loop.call_later(self.limits.pause_s, self._without_body)
+
+    def _stop(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def _without_headers(self) -> None:
+        begun, _ = self.conn.trailing_data
+        if begun and not self.transport.is_closing():
+            said = f"the headers were not complete within {self.limits.headers_s:g} s"
+            self.transport.write(_answer(408, "Request Timeout", "too-slow", said))
+        self.transport.close()
+
+    def _without_body(self) -> None:
+        """End it, unless it is we who do not read."""
+        if self.flow.read_paused or self.conn.they_are_waiting_for_100_continue:
+            self._watch()
+        else:
+            self.transport.close()
+
+
+def bounded(limits: HttpLimits) -> type[BoundedProtocol]:
+    """Connections under these limits, for `uvicorn.Config`."""
+    return type("Bounded", (BoundedProtocol,), {"limits": limits})
+
+
+def _is_of(one: object, host: str) -> bool:
+    client: tuple[str, int] | None = getattr(one, "client", None)
+    return client is not None and client[0] == host
+
+
+def _answer(status: int, phrase: str, kind: str, detail: str) -> bytes:
+    """A problem document, before there is a request that it could belong to."""
+    problem = {
+        "type": f"urn:seatrial:problem:{kind}",
+        "title": phrase,
+        "status": status,
+        "detail": detail,
+    }
+    body = json.dumps(problem).encode()
+    head = (
+        f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/problem+json\r\n"
+        f"content-length: {len(body)}\r\nretry-after: 5\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + body

@@ -1,0 +1,195 @@
+"""Reruns: how one completes the cell that it repeats, and which tests failed before they passed.
+
+Nothing is believed more than before: what is doubted of either machine is doubted of the whole,
+and a failure stays until a later run had that very job to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence
+from orchestrator.domain.gate.tolerance import FailingResult, failing_results
+from orchestrator.domain.identity import normal_nodeid
+from orchestrator.domain.outcome import Counts, Outcome, worst
+
+
+def failed_before(
+    cell: CellEvidence, job: JobEvidence, others: Iterable[CellEvidence], *, passing: Set[str]
+) -> tuple[FailedTest, ...]:
+    """What failed in other cells and does not in the job; of each the last failure, by name.
+
+    What does not pass in the job either, as it is skipped there, names the payload of that run.
+
+    Args:
+        cell: The job's.
+        job: A job that is over.
+        others: The same cell in other runs of the same payload and subject, oldest first.
+        passing: Node ids of the job's tests that pass, as `normal_nodeid` has them.
+    """
+    failing = {_name(one) for one in failing_results(cell, job, blocking=True)}
+    found = {_name(one): one for one in _of_job(job.id, others)}
+    left = {name: found[name] for name in sorted(found) if name not in failing}
+    return tuple(
+        _told(one) if _passes(normal_nodeid(name), one, job, passing) else _gone(one)
+        for name, one in left.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FailedElsewhere:
+    """What failed with other payloads and does not with this one, by name."""
+
+    gone: tuple[FailedTest, ...]
+    """It does not pass: it is not there, was skipped, or is expected to fail."""
+    passed_after: tuple[FailedTest, ...]
+    """It passes."""
+
+
+def failed_elsewhere(
+    cell: CellEvidence, job: JobEvidence, others: Iterable[CellEvidence], *, passing: Set[str]
+) -> FailedElsewhere:
+    """What failed in other cells of the subject with other payloads; of each the last failure.
+
+    Args:
+        cell: The job's.
+        job: A job that is over.
+        others: The same cell in runs of the same subject with other payloads, oldest first.
+        passing: Node ids of the job's tests that pass, as `normal_nodeid` has them.
+    """
+    failing = {normal_nodeid(_name(one)) for one in failing_results(cell, job, blocking=True)}
+    found = {normal_nodeid(_name(one)): one for one in _of_job(job.id, others)}
+    left = {name: found[name] for name in sorted(found) if name not in failing}
+    passes = {name: _passes(name, one, job, passing) for name, one in left.items()}
+    return FailedElsewhere(
+        gone=tuple(_gone(left[name]) for name in left if not passes[name]),
+        passed_after=tuple(_gone(left[name]) for name in left if passes[name]),
+    )
+
+
+def _of_job(job: str, others: Iterable[CellEvidence]) -> Iterator[FailingResult]:
+    for then in others:
+        for old in (one for one in then.jobs if one.id == job):
+            found = list(failing_results(then, old, blocking=True))
+            if not found and old.outcome is Outcome.FAILED:
+                found = [
+                    FailingResult(then, old, blocking=True, name=f"({old.reason})", is_end=True)
+                ]
+            yield from found
+
+
+def _passes(name: str, one: FailingResult, job: JobEvidence, passing: Set[str]) -> bool:
+    """What could not be collected passes by its tests; a check, and an end, by the job's end."""
+    if one.test is None:
+        return job.outcome is Outcome.PASSED or (job.ending is None and not one.is_end)
+    return name in passing or any(test.startswith((f"{name}::", f"{name}/")) for test in passing)
+
+
+def _name(one: FailingResult) -> str:
+    return one.name or "(without a name)"
+
+
+def _told(one: FailingResult) -> FailedTest:
+    if one.test is not None:
+        return replace(one.test, run=one.cell.run)
+    return FailedTest(
+        job=one.job.id, nodeid=_name(one), signature="", message=one.words, run=one.cell.run
+    )
+
+
+def _gone(one: FailingResult) -> FailedTest:
+    return replace(_told(one), payload=one.cell.subject.get("payload_sha256", "?"))
+
+
+_FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
+_UNCLEAR = (Outcome.ERRORED, Outcome.CANCELLED)
+
+
+def merge_reruns(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
+    """The later cell, with those jobs of the earlier one that it did not have again.
+
+    Args:
+        earlier: A cell that is over.
+        later: The same cell of a rerun, of the same payload and subject.
+    """
+    kept = tuple(_kept(earlier, later))
+    if not kept:
+        return later
+    names = {job.id for job in kept}
+    jobs = _by_id([*(job for job in later.jobs if job.id not in names), *kept])
+    told = [cell for cell in (earlier, later) if cell.outcome is not Outcome.NOT_AVAILABLE]
+    outcome = _outcome(earlier, later, jobs)
+    said = next((cell for cell in (later, earlier) if cell.outcome is outcome), None)
+    return replace(
+        later,
+        outcome=outcome,
+        reason=said.reason if said else "",
+        detail=said.detail if said else "",
+        ended_at=_oldest(told),
+        instance_type=", ".join(sorted({cell.instance_type for cell in told})),
+        attested=bool(told) and all(cell.attested for cell in told),
+        mismatch="; ".join(dict.fromkeys(cell.mismatch for cell in told if cell.mismatch)),
+        simulated=any(cell.simulated for cell in told),
+        ingested=any(cell.ingested for cell in told),
+        own_environment=any(cell.own_environment for cell in told),
+        packages=_agreed([cell.packages for cell in told]),
+        fingerprint=later.fingerprint if earlier.fingerprint == later.fingerprint else "",
+        counts=sum((job.counts for job in jobs), Counts()),
+        jobs=jobs,
+        pairs=(
+            *(one for one in earlier.pairs if one.job in names),
+            *(one for one in later.pairs if one.job not in names),
+        ),
+        machines=tuple(dict.fromkeys(one for cell in told for one in cell.machines)),
+        cost_usd=earlier.cost_usd + later.cost_usd,
+        blame=(
+            *(one for one in earlier.blame if one.get("job", "") in names),
+            *(one for one in later.blame if one.get("job", "") not in names),
+        ),
+    )
+
+
+def _kept(earlier: CellEvidence, later: CellEvidence) -> Iterator[JobEvidence]:
+    """Jobs that the later run was not asked for, and failures that it did not get to the end of."""
+    again = {job.id: job for job in later.jobs}
+    for job in earlier.jobs:
+        other = again.get(job.id)
+        if other is None or (_is_bad(job) and other.outcome not in _FINAL):
+            yield replace(job, run=job.run or earlier.run, at=job.at or earlier.ended_at)
+
+
+def _is_bad(job: JobEvidence) -> bool:
+    wrong = job.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
+    return wrong or bool(job.counts.bad or job.failed or job.failed_checks)
+
+
+def _outcome(
+    earlier: CellEvidence, later: CellEvidence, jobs: Sequence[JobEvidence]
+) -> Outcome | None:
+    """What the jobs come to, after what a cell says that no job of it explains."""
+    if later.outcome is None:
+        return None
+    own = {job.outcome for job in earlier.jobs}
+    said = [later.outcome, *([earlier.outcome] if earlier.outcome not in own else [])]
+    known = [one for one in said if one is not None and one is not Outcome.NOT_AVAILABLE]
+    unclear = worst(one for one in known if one in _UNCLEAR)
+    told = [job.outcome for job in jobs if job.outcome is not None]
+    return unclear or worst([*known, *told]) or later.outcome
+
+
+def _oldest(told: Sequence[CellEvidence]) -> datetime | None:
+    """The whole is as old as its oldest part; None where one has no time."""
+    times = [cell.ended_at for cell in told if cell.ended_at is not None]
+    return min(times) if times and len(times) == len(told) else None
+
+
+def _by_id(jobs: Sequence[JobEvidence]) -> tuple[JobEvidence, ...]:
+    return tuple(sorted(jobs, key=lambda job: job.id))
+
+
+def _agreed(told: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
+    """What all say."""
+    first = told[0] if told else {}
+    return {key: first[key] for key in first if all(one.get(key) == first[key] for one in told)}

@@ -1,0 +1,298 @@
+"""Which jobs have a reusable result, and which passing runs it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+
+from sqlalchemy import Select, exists, select
+from sqlalchemy.orm import Session, aliased
+
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.reuse_inputs import Prepared, Reuse
+from orchestrator.store.column_types import short
+from orchestrator.store.errors import UnknownIdError
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import attempt_row, cell_row, insert_into
+from orchestrator.store.tables import (
+    AttemptEnvironmentRow,
+    AttemptRow,
+    CellPlanRow,
+    CellReuseRow,
+    CellRollupRow,
+    CellRow,
+    IngestRow,
+    LeaseRow,
+    ReusableResultRow,
+    RunRow,
+    RunSpecRow,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastGreen:
+    """The newest run in which a platform passed."""
+
+    run_id: str
+    cell_id: str
+    """Of its first environment."""
+    cell: str
+    """Its name."""
+    collected: int
+    """Tests of all its environments."""
+    streak: int
+    """So many runs in a row, this one the newest, in which it passed; counted up to 100."""
+
+
+STREAK_LIMIT = 100
+_AT_ONCE = 50
+_LAST = chr(0x10FFFF)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is wanted."""
+
+    product: str
+    platform: str
+    before_run: str
+    """Only runs that are older; empty: all."""
+    ingested: bool
+    """Whether what others produced counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    run: str
+    id: str
+    name: str
+    outcome: Outcome | None
+    collected: int
+
+
+def last_green(session: Session, asked: Asked) -> LastGreen | None:
+    """The newest run in which the platform passed."""
+    for run, cells in _runs(session, asked):
+        if all(cell.outcome is Outcome.PASSED for cell in cells):
+            earlier = Asked(asked.product, asked.platform, run, asked.ingested)
+            return LastGreen(
+                run_id=run,
+                cell_id=cells[0].id,
+                cell=cells[0].name,
+                collected=sum(cell.collected for cell in cells),
+                streak=min(1 + streak(session, earlier), STREAK_LIMIT),
+            )
+    return None
+
+
+def streak(session: Session, asked: Asked) -> int:
+    """Runs in a row, from the newest on, in which the platform passed."""
+    number = 0
+    for _, cells in _runs(session, asked):
+        if number == STREAK_LIMIT or any(c.outcome is not Outcome.PASSED for c in cells):
+            break
+        number += 1
+    return number
+
+
+def is_whole(session: Session, run_id: str) -> bool:
+    """Whether the run was asked for every job that its matrix has."""
+    row = session.get(RunSpecRow, run_id)
+    return row is None or row.spec.only is None
+
+
+def _runs(session: Session, asked: Asked) -> Iterator[tuple[str, list[_Cell]]]:
+    """The platform's runs, newest first, each with its cells."""
+    for run, cells in groupby(_cells(session, asked), key=lambda cell: cell.run):
+        yield run, list(cells)
+
+
+def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
+    """Done cells of the platform on real machines, a page at a time."""
+    simulated = exists().where(
+        AttemptRow.cell == CellRow.pk, LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated
+    )
+    query = (
+        select(CellRow, CellPlanRow.plan, CellRollupRow, RunRow.rerun_of)
+        .join(RunRow, RunRow.id == CellRow.run_id)
+        .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+        .join(CellRollupRow, CellRollupRow.cell == CellRow.pk)
+        .where(RunRow.product == asked.product, CellRow.state == CellState.DONE, ~simulated)
+        .where(CellRow.name.startswith(asked.platform, autoescape=True))
+        .order_by(CellRow.run_id.desc(), CellRow.position)
+        .limit(_AT_ONCE)
+    )
+    if not asked.ingested:
+        query = query.where(~exists().where(IngestRow.cell == CellRow.pk))
+    run, position = asked.before_run or _LAST, -1
+    while True:
+        older = CellRow.run_id < run
+        later = (CellRow.run_id == run) & (CellRow.position > position)
+        rows = session.execute(query.where(older | later if position >= 0 else older)).all()
+        for row, plan, rollup, origin in rows:
+            run, position = row.run_id, row.position
+            platform = plan.platform
+            if platform.id != asked.platform or platform.provider == "fake":
+                continue
+            if origin is None or is_whole(session, run):
+                counts = Counts(**{name: getattr(rollup, name) for name in Counts().as_dict()})
+                yield _Cell(run, row.id, row.name, row.outcome, counts.collected)
+        if len(rows) < _AT_ONCE:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Evidence of a job that passed, and what it depends on."""
+
+    run: str
+    cell: str
+    """The cell's unique id."""
+    job: str
+    at: datetime
+    """When it was produced."""
+    prepared: Prepared
+
+
+class ReusableResultStore:
+    """Which jobs are proven by what, so that the unchanged is not run again.
+
+    Each method is one transaction. Only what really ran is ever a proof: of a reused job the
+    first cell stays the source, however often it is reused.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def prepare(self, attempt_id: str, prepared: Prepared) -> None:
+        """Store or replace what an attempt was prepared with."""
+        with self._sessions.write() as session:
+            insert = insert_into(session, AttemptEnvironmentRow)
+            row = {"attempt": attempt_row(session, attempt_id).pk, "document": prepared}
+            statement = insert.values(row).on_conflict_do_update(
+                index_elements=["attempt"], set_={"document": insert.excluded.document}
+            )
+            session.execute(statement)
+
+    def preparations(self, cell_id: str) -> list[Prepared]:
+        """Of its attempts, in their order; those that were not prepared are left out."""
+        query = (
+            select(AttemptEnvironmentRow.document)
+            .join(AttemptRow, AttemptRow.pk == AttemptEnvironmentRow.attempt)
+            .join(CellRow, CellRow.pk == AttemptRow.cell)
+            .where(CellRow.id == cell_id)
+            .order_by(AttemptRow.number)
+        )
+        with self._sessions.read() as session:
+            return list(session.scalars(query))
+
+    def prove(self, cell_id: str, jobs: Mapping[str, datetime]) -> None:
+        """Keep jobs that passed, with when their evidence was produced; the first word stands.
+
+        They depend on what the cell's last attempt was prepared with.
+        """
+        last = (
+            select(AttemptEnvironmentRow)
+            .join(AttemptRow, AttemptRow.pk == AttemptEnvironmentRow.attempt)
+            .join(CellRow, CellRow.pk == AttemptRow.cell)
+            .where(CellRow.id == cell_id)
+            .order_by(AttemptRow.number.desc())
+            .limit(1)
+        )
+        with self._sessions.write() as session:
+            found = session.scalar(last)
+            if found is None or not jobs:
+                return
+            made = found.document.ingredients
+            row = {
+                "cell": cell_row(session, cell_id).pk,
+                "attempt": found.attempt,
+                "asked": made.asked,
+                "product": short(made.product),
+                "platform": short(made.platform.get("id", "")),
+                "environment": short(made.environment),
+            }
+            rows = [row | {"job": short(job), "produced_at": at} for job, at in jobs.items()]
+            session.execute(insert_into(session, ReusableResultRow).on_conflict_do_nothing(), rows)
+
+    def find(self, asked: str, job: str, *, limit: int) -> list[Proof]:
+        """Those of the same asked-for ingredients in cells that are done, newest first."""
+        mine = (ReusableResultRow.asked == asked, ReusableResultRow.job == short(job))
+        return self._read(_proofs().where(*mine).limit(limit))
+
+    def newest(self, product: str, platform: str, environment: str, job: str) -> Proof | None:
+        """The newest one of a job there, whatever it depends on."""
+        mine = (
+            ReusableResultRow.product == short(product),
+            ReusableResultRow.platform == short(platform),
+            ReusableResultRow.environment == short(environment),
+            ReusableResultRow.job == short(job),
+        )
+        return next(iter(self._read(_proofs().where(*mine).limit(1))), None)
+
+    def decide(self, cell_id: str, reuses: Sequence[Reuse], *, at: datetime) -> None:
+        """Write down what becomes of each of the cell's jobs, once: the first decision stands."""
+        with self._sessions.write() as session:
+            cell = cell_row(session, cell_id, lock=True).pk
+            known = select(CellReuseRow.job).where(CellReuseRow.cell == cell).limit(1)
+            if not reuses or session.scalar(known) is not None:
+                return
+            names = {one.cell for one in reuses if one.cell}
+            numbers: dict[str, int] = dict(
+                session.execute(select(CellRow.id, CellRow.pk).where(CellRow.id.in_(names))).all()
+            )
+            for one in reuses:
+                if one.cell and one.cell not in numbers:
+                    raise UnknownIdError("cell", one.cell)
+                session.add(
+                    CellReuseRow(
+                        cell=cell,
+                        job=short(one.job),
+                        source=numbers.get(one.cell),
+                        produced_at=one.at,
+                        why=one.why,
+                        decided_at=at,
+                    )
+                )
+
+    def decided(self, cell_id: str) -> Mapping[str, Reuse]:
+        """By job; empty while nothing was decided, and where nobody asked."""
+        return self.decisions([cell_id]).get(cell_id, {})
+
+    def decisions(self, cell_ids: Sequence[str]) -> Mapping[str, Mapping[str, Reuse]]:
+        """The same of many cells, by cell id; those without a decision are left out."""
+        asking = aliased(CellRow)
+        query = (
+            select(asking.id, CellReuseRow, CellRow.id, CellRow.run_id)
+            .join(CellReuseRow, CellReuseRow.cell == asking.pk)
+            .join(CellRow, CellRow.pk == CellReuseRow.source, isouter=True)
+            .where(asking.id.in_(cell_ids))
+            .order_by(asking.pk, CellReuseRow.job)
+        )
+        found: dict[str, dict[str, Reuse]] = {}
+        with self._sessions.read() as session:
+            for asks, row, cell, run in session.execute(query):
+                found.setdefault(asks, {})[row.job] = Reuse(
+                    job=row.job, why=row.why, run=run or "", cell=cell or "", at=row.produced_at
+                )
+        return found
+
+    def _read(self, query: Select[ReusableResultRow, str, str, Prepared]) -> list[Proof]:
+        with self._sessions.read() as session:
+            return [
+                Proof(run, cell, row.job, row.produced_at, prepared)
+                for row, cell, run, prepared in session.execute(query)
+            ]
+
+
+def _proofs() -> Select[ReusableResultRow, str, str, Prepared]:
+    return (
+        select(ReusableResultRow, CellRow.id, CellRow.run_id, AttemptEnvironmentRow.document)
+        .join(CellRow, CellRow.pk == ReusableResultRow.cell)
+        .join(AttemptEnvironmentRow, AttemptEnvironmentRow.attempt == ReusableResultRow.attempt)
+        .where(CellRow.state == CellState.DONE)
+        .order_by(ReusableResultRow.produced_at.desc(), ReusableResultRow.cell.desc())
+    )

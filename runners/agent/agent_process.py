@@ -1,0 +1,198 @@
+"""The agent's own process: started so that it outlives the connection, and stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import BinaryIO, Dict, Mapping, NoReturn, Set
+
+from . import event_lines, lock, processes, run_attempt
+from .events import is_full
+from .layout import Attempt, RefusedError
+
+_CHILDBIRTH_S = 0.05
+_PID_TRIES = 20
+_PID_BETWEEN_S = 0.05
+
+
+class StillThereError(RefusedError):
+    """Something of the attempt could not be ended; the text says what."""
+
+
+def ask(attempt: Attempt, reason: str) -> None:
+    """Ask the agent to stop: it ends the job, packs, and says so. The first reason stands."""
+    temporary = attempt.stop.with_name(f"stop.{os.getpid()}")
+    try:
+        temporary.write_text(reason)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        # On a full disk the request matters more than its reason: an empty file takes no block.
+    try:
+        os.link(temporary, attempt.stop)
+    except FileExistsError:
+        pass
+    finally:
+        temporary.unlink()
+
+
+def kill(attempt: Attempt) -> None:
+    """Kill the agent and every process of the attempt, and wait until they are gone.
+
+    Raises:
+        StillThereError: some do not end.
+    """
+
+    def find() -> Set[int]:
+        running = processes.agents(attempt.folder) | processes.marked(attempt.folder)
+        return _agent(attempt) | running
+
+    left = processes.kill_all(find)
+    # A child that the agent was just starting carries the mark a moment later.
+    time.sleep(_CHILDBIRTH_S)
+    left |= processes.kill_all(find)
+    if left:
+        raise StillThereError(f"processes {sorted(left)} of {attempt.folder} do not end")
+
+
+def close(attempt: Attempt) -> None:
+    """Kill all processes and remove the folder; nothing to remove is no error.
+
+    Somebody else may have removed the folder: what runs without it would make it again.
+
+    Raises:
+        StillThereError: a process does not end, or the folder cannot be removed.
+    """
+    kill(attempt)
+    prefix = Path(attempt.short_prefix)
+    for link in prefix.parent.glob(f"{prefix.name}*"):
+        if link.is_symlink() and attempt.folder in link.readlink().parents:
+            link.unlink()
+    if attempt.folder.exists():
+        shutil.rmtree(attempt.folder, ignore_errors=True)
+    if attempt.folder.exists():
+        raise StillThereError(f"{attempt.folder} cannot be removed entirely")
+
+
+def _agent(attempt: Attempt) -> Set[int]:
+    """Return the agent's process id, if one lives; the file alone proves nothing."""
+    if not lock.held(attempt.lock):
+        return set()
+    for _ in range(_PID_TRIES):
+        try:
+            return {int(attempt.pid.read_text())}
+        except (OSError, ValueError):  # noqa: PERF203 - it is written a moment after the lock
+            time.sleep(_PID_BETWEEN_S)
+    return set()
+
+
+_SECRETS_BYTES = 4 * 1024 * 1024
+_WAIT_S = 30
+
+
+class BadInputError(RefusedError):
+    """What came on stdin is not what ``start`` takes."""
+
+
+class NotStartedError(RefusedError):
+    """The agent ended, or hung, before it could say that it runs."""
+
+
+def read_secrets(stream: BinaryIO) -> Dict[str, str]:
+    """Read ``{"secrets": {name: value}}``; nothing at all means none.
+
+    Raises:
+        BadInputError: it is something else. The text never repeats the input.
+    """
+    raw = stream.read(_SECRETS_BYTES)
+    if not raw.strip():
+        return {}
+    try:
+        value = json.loads(raw)
+    except ValueError:
+        raise BadInputError("stdin is not JSON") from None
+    secrets = value.get("secrets", {}) if isinstance(value, dict) else None
+    if not isinstance(secrets, dict) or not all(isinstance(one, str) for one in secrets.values()):
+        raise BadInputError('stdin must be {"secrets": {name: text}}')
+    return secrets
+
+
+def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
+    """Start the agent of an attempt, unless it runs or has ended; return once it holds the lock.
+
+    Raises:
+        NotStartedError: it did not come up.
+    """
+    held = lock.take(attempt.lock)
+    if held is None:
+        return
+    if event_lines.read(attempt.events).ended:
+        os.close(held)
+        return
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _leave(attempt, secrets, held=held, tell=tell)
+    os.close(tell)
+    # The lock belongs to the open file, which the agent has inherited: closing it frees nothing.
+    os.close(held)
+    os.waitpid(child, 0)
+    with os.fdopen(ready, "rb", buffering=0) as stream:
+        arm_report = select.select([stream], [], [], _WAIT_S)[0] and stream.read(1)
+    if not arm_report:
+        raise NotStartedError(f"the agent did not come up; see {attempt.complaints}")
+
+
+def _leave(attempt: Attempt, secrets: Mapping[str, str], *, held: int, tell: int) -> NoReturn:
+    """Fork again in a session of its own, so that no terminal can end the agent."""
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            _become_agent(attempt, secrets, held=held, tell=tell)
+    finally:
+        os._exit(0)
+
+
+def _become_agent(
+    attempt: Attempt, secrets: Mapping[str, str], *, held: int, tell: int
+) -> NoReturn:
+    code = 1
+    try:
+        _detach(attempt, keep=(held, tell))
+        attempt.pid.write_text(f"{os.getpid()}\n")
+        os.write(tell, b"1")
+        os.close(tell)
+        processes.adopt_orphans()
+        run_attempt.run(attempt, secrets)
+        code = 0
+    except BaseException:  # noqa: BLE001 - nobody is above: it goes to agent.err
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _detach(attempt: Attempt, *, keep: "tuple[int, int]") -> None:
+    """Let go of everything of the caller's: streams, descriptors, folder, signal settings."""
+    os.chdir("/")
+    os.umask(0o022)
+    quiet = os.open(os.devnull, os.O_RDWR)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    complaints = os.open(attempt.complaints, flags, 0o600)
+    for source, target in ((quiet, 0), (quiet, 1), (complaints, 2)):
+        os.dup2(source, target)
+    low, high = sorted(keep)
+    limit = os.sysconf("SC_OPEN_MAX")
+    for first, last in ((3, low), (low + 1, high), (high + 1, min(limit, 65_536))):
+        os.closerange(first, last)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    # A hung test is ended by SIGABRT: the core of a process with a model in it would fill the disk.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
