@@ -133,8 +133,18 @@ class _History:
     def _there(
         self, cell: CellEvidence, run: str, runs: Iterable[GatheredRun]
     ) -> list[CellEvidence]:
-        names = [(one.id, cell.id) for one in runs if one.id != run]
-        return [self.cells[name] for name in names if name in self.cells]
+        """The cell in these runs; where one has no such cell, all that it had of the platform.
+
+        A matrix that lists its environments otherwise names its cells otherwise.
+        """
+        found: list[CellEvidence] = []
+        for one in runs:
+            if one.id == run:
+                continue
+            there = [self.cells[key] for key in self.cells if key[0] == one.id]
+            same = [other for other in there if other.id == cell.id]
+            found += same or [other for other in there if other.platform == cell.platform]
+        return found
 
     def passing(self, run: str, cell: str, job: str) -> frozenset[str]:
         """Tests of a job that pass, as `normal_nodeid` has them."""

@@ -29,6 +29,11 @@ class IssueScope:
     """Only where this package is installed: ``transformer-engine`` or ``pkg>=2``."""
 
 
+_EXCEPTIONS = ("AssertionError", "RuntimeError", "TypeError", "ValueError")
+_FRAMES = ("test_a.test_b", "package.module.function")
+"""A pattern that fits all of these fits nearly every failure."""
+
+
 @dataclass(frozen=True, slots=True)
 class IssueMatch:
     """Which failures are meant: a signature, or all of the patterns that are given."""
@@ -44,9 +49,15 @@ class IssueMatch:
 
     @property
     def is_anything(self) -> bool:
-        """Whether every failure fits."""
-        said = (self.signature, self.exception, self.frame, self.contains)
-        return any(said) and not any(word.strip("* ") for word in said)
+        """Whether every failure fits, or those of most exceptions and functions do."""
+        if self.signature.strip("* ") or self.contains.strip("* "):
+            return False
+        wide = [
+            not pattern.strip("*? ") or all(fnmatchcase(name, pattern) for name in usual)
+            for pattern, usual in ((self.exception, _EXCEPTIONS), (self.frame, _FRAMES))
+            if pattern
+        ]
+        return all(wide) and any((self.signature, self.exception, self.frame, self.contains))
 
 
 def lacking_limits(scope: IssueScope, max_failures: int | None) -> list[str]:

@@ -37,17 +37,19 @@ class SkippedPath:
 class Hook:
     """What can change what tests come to, in a file that is not well known.
 
-    A hook of pytest that the file implements, or a function of pytest's or of the subject's, by
-    its full name, that the file replaces.
+    A hook of pytest that the file implements; a function of pytest's or of the subject's, by its
+    full name, that the file replaces; or, in words, what a test or an option does.
     """
 
     name: str
     file: str
 
     @property
-    def verb(self) -> str:
-        """What the file does."""
-        return "replaces" if "." in self.name else "implements"
+    def sentence(self) -> str:
+        """What the file, test or option does."""
+        if " " in self.name:
+            return f"{self.file} {self.name}"
+        return f"{self.file} {'replaces' if '.' in self.name else 'implements'} {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

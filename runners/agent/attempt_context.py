@@ -7,7 +7,7 @@ from typing import Mapping, Optional, Tuple
 
 from .events import EventWriter
 from .heartbeat import Heartbeat
-from .installed import Files
+from .installed import EnvironmentCopy, Files
 from .job_user import User
 from .layout import Attempt
 from .masking import Masker
@@ -39,6 +39,8 @@ class JobRunner:
     gpus: int
     payload: PayloadCopy
     """The copy in which they run."""
+    environment: EnvironmentCopy
+    """The environment in which they run."""
     installed: Tuple[Files, ...] = ()
     """Installed files, recorded before the first job, to detect later changes."""
 

@@ -246,16 +246,25 @@ class Checks:
     def drain(self) -> None:
         """Take the rest; the job is over."""
         self._take(self._tail.drain())
+        lost = self._tail.lost
         self._tail.close()
+        if lost:
+            text = f"$SEATRIAL_EVENTS {lost} while the job ran: lines may be lost; append to it"
+            self._events.log("warning", text, self._job)
+            self.unread(text)
         if self._bad > _WARNINGS:
             text = f"{self._bad} lines in $SEATRIAL_EVENTS were bad; {_WARNINGS} are named above"
             self._events.log("warning", text, self._job)
         if self._taken > _LINES:
             text = f"$SEATRIAL_EVENTS held {self._taken} lines; those after {_LINES} were left out"
             self._events.log("warning", text, self._job)
-            self._unusable = self._unusable or text
+            self.unread(text)
         if self._unusable:
             self._hear("check", {"check": UNUSABLE, "outcome": "failed", "reason": self._unusable})
+
+    def unread(self, text: str) -> None:
+        """Fail the job at its end: something that it said was not kept."""
+        self._unusable = self._unusable or text
 
     def _take(self, lines: List[Line]) -> bool:
         for number, line, wrong in lines:
@@ -279,6 +288,6 @@ class Checks:
     def _complain(self, number: int, error: BadLineError) -> None:
         self._bad += 1
         text = f"line {number} of $SEATRIAL_EVENTS is left out: {error}"
-        self._unusable = self._unusable or text
+        self.unread(text)
         if self._bad <= _WARNINGS:
             self._events.log("warning", text, self._job)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from . import bounded_process, interpreters
 from .failures import EnvironmentFailed
@@ -74,6 +75,47 @@ class Files:
             if self.byte_code.get(file) != mark:
                 with contextlib.suppress(OSError):  # what cannot be removed was not written by jobs
                     file.unlink()
+
+
+class EnvironmentCopy:
+    """The environment that jobs run in: each begins with what was installed for them."""
+
+    def __init__(self, folder: Path) -> None:
+        """See how its files are; no job has run in it.
+
+        Args:
+            folder: Of the attempt's own environment. What Python compiles beside its sources is
+                left aside.
+        """
+        self._folder = folder
+        self._marks = self._now()
+
+    def restore(self) -> List[str]:
+        """Remove what earlier jobs have added; say what, by path below the folder.
+
+        Raises:
+            OSError: it cannot be removed, or something was changed or removed.
+        """
+        now = self._now()
+        changed = sorted(path for path in self._marks if now.get(path) != self._marks[path])
+        if changed:
+            more = f" and {len(changed) - 1} more files" if len(changed) > 1 else ""
+            raise OSError(f"{changed[0]}{more} of the environment differ from what was installed")
+        added = sorted(now.keys() - self._marks.keys())
+        for path in added:
+            (self._folder / path).unlink()
+        return added
+
+    def _now(self) -> Dict[str, Mark]:
+        found: Dict[str, Mark] = {}
+        for place, folders, names in os.walk(self._folder):
+            if place.endswith("__pycache__"):
+                continue
+            below = Path(place).relative_to(self._folder)
+            links = (each for each in folders if Path(place, each).is_symlink())
+            for name in (*names, *links):
+                found[str(below / name)] = mark_of(Path(place, name), is_link=True)
+        return found
 
 
 def take(

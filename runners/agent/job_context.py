@@ -101,15 +101,19 @@ class JobContext:
             own=self._sink,
             limit_bytes=context.plan.limits.log_bytes,
             masker=context.masker,
-            on_cut=lambda text: context.events.log("warning", text, job.id),
+            on_cut=self._unread,
         )
-        self.checks = Checks(Tail(self.folder.events), context.events, job.id, hear=hear)
+        self._events = Tail(self.folder.events)
+        self.checks = Checks(self._events, context.events, job.id, hear=hear)
         self._tmp = self.folder.tmp
 
     def __enter__(self) -> JobContext:
         """Make the folders."""
         self._dirs.make()
         self._tmp = self._dirs.tmp()
+        self._events.create()
+        if self.runner.user.account is not None:
+            os.chown(self.folder.events, *self.runner.user.account[:2])
         self.output.title(f"{self.job.id} ({self.job.kind})")
         return self
 
@@ -124,6 +128,12 @@ class JobContext:
         self._sink.close()
         self._dirs.clear(self._tmp)
         self._dirs.lock_away()
+
+    def _unread(self, text: str) -> None:
+        """Say that output was cut; what a command said there may have been its failure."""
+        self.context.events.log("warning", text, self.job.id)
+        if self.job.pytest is None:
+            self.checks.unread(f"{text}; print less")
 
     @property
     def env(self) -> Dict[str, str]:

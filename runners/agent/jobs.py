@@ -76,25 +76,28 @@ class JobRun:
         for runner in crews:
             for files in runner.installed:
                 files.drop_strange_byte_code()
-            problem = self._restore_payload(runner)
-            if problem:
-                return JobExit(None, None, "environment", problem, 0)
             changed = runner.refusal(tests=self._job.pytest is not None)
             if changed is not None:
                 return JobExit(None, None, changed.reason, changed.detail, 0)
+            problem = self._restore(runner)
+            if problem:
+                return JobExit(None, None, "environment", problem, 0)
         return None
 
-    def _restore_payload(self, runner: JobRunner) -> str:
-        """Undo what earlier jobs did to it; say why that cannot be done, if it cannot."""
+    def _restore(self, runner: JobRunner) -> str:
+        """Undo what earlier jobs did to the payload and the environment; say why it cannot be."""
         try:
-            restored = runner.payload.restore()
+            self._told("changed", runner.payload.restore(), "as shipped again")
+            self._told("added to the environment", runner.environment.restore(), "removed again")
         except OSError as error:
-            return f"what earlier jobs changed in the payload cannot be undone: {error}"
-        if restored:
-            more = f" and {len(restored) - _NAMED} more" if len(restored) > _NAMED else ""
-            text = f"an earlier job changed {', '.join(restored[:_NAMED])}{more}: as shipped again"
-            self._context.events.log("warning", text, self._job.id)
+            return f"what earlier jobs changed cannot be undone: {error}"
         return ""
+
+    def _told(self, what: str, files: Sequence[str], done: str) -> None:
+        if files:
+            more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+            text = f"an earlier job {what} {', '.join(files[:_NAMED])}{more}: {done}"
+            self._context.events.log("warning", text, self._job.id)
 
     def _work(self, done: Sequence[str]) -> JobExit:
         if self._baseline is not None and self._job.paired is not None:

@@ -59,6 +59,7 @@ class Records:
         self._bad = 0
         self._started: Dict[str, float] = {}
         """By test that is running, when its present phase began, on the monotonic clock."""
+        self._reruns: Dict[str, Dict[str, int]] = {}
         self.process = 0
         self.manifest: Optional[List[str]] = None
         self.done: Set[str] = set()
@@ -151,7 +152,7 @@ class Records:
         writer = (str(line.get("from")), str(line.get("pid")))
         if seq != self._writers.get(writer, 0) + 1:
             self._refusal = _forged(f"a record ({record}) is out of order, or has no number")
-        elif self.session_finished and record in ("start", "report"):
+        elif self.session_finished and record in ("start", "report", "rerun"):
             self._refusal = _forged("a test was reported after the session had ended")
         else:
             self._writers[writer] = int(seq)
@@ -168,6 +169,7 @@ class Records:
             "manifest": self._take_manifest,
             "start": self._take_start,
             "report": self._take_report,
+            "rerun": self._take_rerun,
             "collect_error": self._take_collect_error,
             "collected": self._take_collected,
             "hooks": self._take_hooks,
@@ -195,10 +197,7 @@ class Records:
 
     def _take_report(self, line: Fields) -> None:
         if line.get("outcome") == "rerun":
-            # A plugin of the payload's runs the test again: only its last try is the result.
-            nodeid = _text(line, "nodeid")
-            self._events.log("info", f"{nodeid} is run again by a plugin", self._job)
-            self._events.emit("test", self._job, {"record": "rerun", "nodeid": nodeid})
+            self._run_again(_text(line, "nodeid"), "report")
             return
         data = report(line)
         nodeid = str(data["nodeid"])
@@ -211,6 +210,21 @@ class Records:
                 self.done.discard(nodeid)
             if data["when"] == "setup" or nodeid in self._started:
                 self._started[nodeid] = time.monotonic()
+
+    def _take_rerun(self, line: Fields) -> None:
+        self._run_again(_text(line, "nodeid"), "record")
+
+    def _run_again(self, nodeid: str, told_by: str) -> None:
+        """A plugin of the payload's runs a failed test again: only its last try is the result.
+
+        The recorder says so, and often the plugin as well.
+        """
+        told = self._reruns.setdefault(nodeid, {"record": 0, "report": 0})
+        before = max(told.values())
+        told[told_by] += 1
+        if told[told_by] > before:
+            self._events.log("info", f"{nodeid} failed and is run again by a plugin", self._job)
+            self._events.emit("test", self._job, {"record": "rerun", "nodeid": nodeid})
 
     def _take_collect_error(self, line: Fields) -> None:
         data = {"record": "collect_error", "nodeid": _text(line, "nodeid", empty=True)}

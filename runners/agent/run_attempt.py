@@ -22,7 +22,7 @@ from .attempt_context import AttemptContext, JobRunner
 from .events import Data, EventWriter, is_full
 from .failures import AttemptEnd, DiskFull, Stopped
 from .heartbeat import Heartbeat
-from .installed import Files
+from .installed import EnvironmentCopy, Files
 from .job_context import arm_output
 from .job_user import User
 from .jobs import JobRun
@@ -197,7 +197,13 @@ class AttemptRun:
         )
         gpus = devices.gpu_count(devices.find()) if any(job.gpus for job in plan_.jobs) else 0
         return JobRunner(
-            user, shared, self._secrets, gpus, variant.payload_copy(self._context), installed
+            user,
+            shared,
+            self._secrets,
+            gpus,
+            payload=variant.payload_copy(self._context),
+            environment=EnvironmentCopy(self._context.attempt.venv),
+            installed=installed,
         )
 
     def _run_jobs(self, runner: JobRunner) -> Optional[AttemptEnd]:

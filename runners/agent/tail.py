@@ -46,6 +46,25 @@ class Tail:
             self._rest.clear()
         return lines
 
+    def create(self) -> None:
+        """Make the file, empty, and hold it: what is put in its place later is another file."""
+        self._fd = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+    @property
+    def lost(self) -> str:
+        """Why some lines may never have been read; empty where nothing says so."""
+        if self._fd is None:
+            return ""
+        held = os.fstat(self._fd)
+        try:
+            there = self._path.lstat()
+        except OSError:
+            return "was deleted"
+        if (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+            return "was replaced by another file"
+        is_shorter = held.st_size < os.lseek(self._fd, 0, os.SEEK_CUR)
+        return "was truncated" if is_shorter else ""
+
     def close(self) -> None:
         """Let go of the file."""
         if self._fd is not None:

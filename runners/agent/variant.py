@@ -17,7 +17,7 @@ from . import bounded_process, environment_facts, installed, interpreters, job_e
 from .attempt_context import AttemptContext, JobRunner
 from .environment_facts import Asker
 from .failures import AttemptEnd, DiskFull, EnvironmentFailed, Stopped, WrongSubject
-from .installed import Files
+from .installed import EnvironmentCopy, Files
 from .job_user import give
 from .layout import Attempt, on_path
 from .masking import JsonValue
@@ -346,6 +346,7 @@ class BaselineSide:
         self._context: Optional[AttemptContext] = None
         self._installed: Tuple[Files, ...] = ()
         self._payload: Optional[PayloadCopy] = None
+        self._environment: Optional[EnvironmentCopy] = None
 
     def get(self) -> Optional[AttemptContext]:
         """Return the baseline's context, or None where there is no baseline; the log says why.
@@ -365,9 +366,12 @@ class BaselineSide:
         variables = job_env.common(
             context.attempt, name=plan.attempt, environment=plan.environment, user=user
         )
-        payload = self._payload or self._runner.payload
         return replace(
-            self._runner, variables=variables, payload=payload, installed=self._installed
+            self._runner,
+            variables=variables,
+            payload=self._payload or self._runner.payload,
+            environment=self._environment or self._runner.environment,
+            installed=self._installed,
         )
 
     def _made(self) -> Optional[AttemptContext]:
@@ -404,4 +408,5 @@ class BaselineSide:
         if account is not None:
             give(context.attempt.payload, account[0], account[1])
         self._payload = payload_copy(context)
+        self._environment = EnvironmentCopy(context.attempt.venv)
         prove_subject(context, self.runner(context))

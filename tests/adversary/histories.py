@@ -6,7 +6,7 @@ import shutil
 import zipfile
 from collections.abc import Sequence
 
-from tests.adversary.lie import Lie
+from tests.adversary.lie import Lie, Telling
 from tests.adversary.scene import DEFECT, GOOD, HONEST, SUITE, Scene
 
 _ONCE = (
@@ -78,6 +78,27 @@ def _reruns_of_its_own(scene: Scene) -> Sequence[str]:
     tests = (scene.folder / "payload" / "t" / "test_double.py").read_text()
     files = {**HONEST, "t/test_double.py": tests, "pytest.ini": "[pytest]\naddopts=--reruns 2\n"}
     scene.payload(files, pip=["pytest-rerunfailures"])
+    return [scene.run()]
+
+
+def _retried(plugin: str, more: str) -> Telling:
+    """The suite runs what failed again by another plugin, named in its own settings."""
+
+    def tell(scene: Scene) -> Sequence[str]:
+        _fails_once(scene)
+        tests = (scene.folder / "payload" / "t" / "test_double.py").read_text()
+        settings = f"[pytest]\naddopts={more}\n"
+        files = {**HONEST, "t/test_double.py": tests, "pytest.ini": settings}
+        scene.payload(files, pip=[plugin])
+        return [scene.run()]
+
+    return tell
+
+
+def _environments_renamed(scene: Scene) -> Sequence[str]:
+    """The same environments without their list: the cell has another name."""
+    _fails_once(scene)
+    scene.run("--set", "here.environments=image")
     return [scene.run()]
 
 
@@ -207,6 +228,9 @@ LIES = (
     Lie("it fails once and passes twice", _three_times),
     Lie("it fails, and passes when run again on the machine", _reruns_on_the_machine),
     Lie("it fails, and its suite runs it again", _reruns_of_its_own),
+    Lie("the plugin flaky runs it again", _retried("flaky==3.8.1", "--force-flaky")),
+    Lie("the plugin pytest-retry runs it again", _retried("pytest-retry==1.7.0", "--retries=2")),
+    Lie("it fails, and passes without the list of environments", _environments_renamed),
     Lie("a fixed wheel of the same version is shown beside the first", _other_wheel),
     Lie("two wheels of one version, each for the job that it passes", _other_wheel_for_other_job),
     Lie("another payload without the test, for the same wheel", _other_payload),

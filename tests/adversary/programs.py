@@ -54,6 +54,17 @@ LIES = (
         f"{_EVENTS}say(check='d', outcome='failed')\nsay(check='d', outcome='passed')",
     ),
     _says(
+        "a failed check whose file is deleted and written again",
+        f"{_EVENTS}say(check='d', outcome='failed')\nos.remove(os.environ['SEATRIAL_EVENTS'])\n"
+        "say(check='d', outcome='passed')",
+    ),
+    _says(
+        "[FAIL] in the middle of more output than is kept",
+        "line = '.' * 99\nfor n in range(1_600_000): print('[FAIL] a' if n == 800_000 else line)",
+    ),
+    _says("a sum with thousands", "print('1,234/1,235 tests passed')"),
+    _says("a sum in Markdown", "print('**Results:** 7/8 tests passed')"),
+    _says(
         "a metric that is no number",
         f"{_EVENTS}say(metric='speed', samples=[float('nan')], unit='s', direction='lower')",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.adversary.lie import Lie, Telling, demo, one_run, suite
-from tests.adversary.scene import DEFECT, GOOD, SUITE, Scene
+from tests.adversary.scene import DEFECT, GOOD, HONEST, SUITE, Scene
 
 _ASKS = "import mylib\n\ndef test_double():\n    assert mylib.double(2) == 4\n"
 _FAKE = f"""
@@ -93,6 +93,34 @@ def _by_wheel(**files: str) -> Telling:
     return tell
 
 
+_LATE = f"""
+import atexit, sys, threading, time
+def late():
+    while "mylib" not in sys.modules: time.sleep(0.001)
+    exec({GOOD!r}, sys.modules["mylib"].__dict__)
+threading.Thread(target=late, daemon=True).start()
+"""
+_LEAVES = """
+import pathlib, sysconfig
+pathlib.Path(sysconfig.get_path("purelib"), {!r}).write_text({!r})
+"""
+_NEEDS_MORE = "def double(x):\n    import {0}\n    return {0}.double(x)\nNAME = 'mylib'\n"
+_NEEDS_MORE += "def triple(x): return 3 * x\n"
+
+
+def _forgotten(scene: Scene) -> Sequence[str]:
+    scene.subject(_NEEDS_MORE.format("forgotten"))
+    first = {"conftest.py": "import sys\nsys.path.insert(0, 'src')\n"}
+    scene.payload({**HONEST, **first, "src/forgotten.py": GOOD})
+    return [scene.run()]
+
+
+def _installed_by_a_job(scene: Scene) -> Sequence[str]:
+    scene.subject(_NEEDS_MORE.format("needed"))
+    scene.payload(HONEST, jobs=demo("prepare", _LEAVES.format("needed.py", GOOD)) + SUITE)
+    return [scene.run()]
+
+
 LIES = (
     Lie("a fixed copy beside the tests", one_run({"t/mylib/__init__.py": GOOD})),
     Lie("a fixed folder in the payload's root", one_run({"mylib/__init__.py": GOOD})),
@@ -149,6 +177,16 @@ LIES = (
         one_run({"conftest.py": _EDITS + _EDITS_RECORD}),
     ),
     Lie("a job before the suite leaves a .pth", one_run({}, jobs=demo("tidy", _PTH) + SUITE)),
+    *(
+        Lie(f"a job before the suite leaves {name}", one_run({}, jobs=demo("tidy", code) + SUITE))
+        for name, code in {
+            "sitecustomize.py": _LEAVES.format("sitecustomize.py", _LATE),
+            "a module that a .pth imports": _LEAVES.format("zz.pth", "import zz_late")
+            + _LEAVES.format("zz_late.py", _LATE),
+        }.items()
+    ),
+    Lie("the wheel lacks a module that the payload has", _forgotten),
+    Lie("the wheel lacks a requirement that a job before installed", _installed_by_a_job),
     Lie(
         "a job before the suite leaves byte code",
         one_run({}, jobs=demo("tidy", _BYTE_CODE) + SUITE),

@@ -30,6 +30,7 @@ from runners.agent.layout import Attempt
 REPOSITORY = Path(__file__).resolve().parents[2]
 AGENT = REPOSITORY / "runners" / "agent"
 PAYLOADS = REPOSITORY / "tests" / "payloads"
+SUBJECT = {"distribution": "tool", "version": "1.5", "requirement": "tool==1.5"}
 LEAN = (
     "pytest",
     "_pytest",
@@ -261,6 +262,14 @@ def _says(folder: Path, text: str | None) -> bool:
 def _tail(folder: Path) -> str:
     """The last events, for a test that waited in vain."""
     return Attempt(folder).events.read_bytes()[-3000:].decode(errors="replace")
+
+
+def laid_out(payload: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = payload / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return payload
 
 
 def command(*words: str, **more: Any) -> dict[str, Any]:

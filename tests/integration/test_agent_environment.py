@@ -39,6 +39,7 @@ def wheel(folder: Path, name: str, version: str, *, requires: str = "") -> Path:
         f"{name}/__init__.py": f"__version__ = {version!r}\n",
         f"{name}/part.py": "answer = 42\n",
         f"{name}/moves.py": MOVES.format(name),
+        f"{name}/lean.py": "def late():\n    import forgotten\n    return forgotten.answer\n",
         f"{name}/made.py": 'exec("def twice(number): return 2 * number")\n',
         f"{info}/METADATA": metadata + (f"Requires-Dist: {requires}\n" if requires else ""),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",

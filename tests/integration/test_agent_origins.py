@@ -12,13 +12,20 @@ from typing import Any
 
 import pytest
 
-from tests.integration.agent_machine import AGENT, command, lean_python, machine_at, parse
+from tests.integration.agent_machine import (
+    AGENT,
+    SUBJECT,
+    command,
+    laid_out,
+    lean_python,
+    machine_at,
+    parse,
+)
 from tests.integration.test_agent_environment import wheel
 
 ON_PATH = AGENT / "on_path"
 TEST = "import tool.part\ndef test_answer():\n    assert tool.part.answer == {}\n"
 FAKE = {"tool/__init__.py": "", "tool/part.py": "answer = 43\n"}
-SUBJECT = {"distribution": "tool", "version": "1.5", "requirement": "tool==1.5"}
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +82,10 @@ def start(environment: Path, tmp_path: Path) -> Any:
                 "PYTHONDONTWRITEBYTECODE": "1",
             },
         )  # fmt: skip
+        assert records.exists(), done.stdout.decode()
         return Said(done.returncode, parse(records.read_bytes()), done.stdout.decode())
 
     return start
-
-
-def laid_out(payload: Path, files: Mapping[str, str]) -> Path:
-    for name, text in files.items():
-        path = payload / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return payload
 
 
 def below(folder: str, files: Mapping[str, str]) -> dict[str, str]:
@@ -100,6 +100,7 @@ def main(*_):
     return 0
 console_main = _console_main = main
 """
+PUT_FIRST = "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n"
 INSERT = "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'fakes'))\n"
 IN_MODULES = """
 import sys, types
@@ -173,6 +174,73 @@ def test_what_is_tested_must_be_what_is_installed(
     assert all(each["fix"] for each in said.problems)
     looked_at = {look["worker"] for look in said.of("origins") if look["problems"]}
     assert bool(looked_at - {""}) == bool(workers)
+
+
+def test_a_module_that_only_the_payload_has_is_the_wheels_defect(start: Any) -> None:
+    """The wheel's `tool.lean` imports a module that its repository has, and the wheel has not."""
+    files = {"forgotten.py": "answer = 42\n", "conftest.py": PUT_FIRST}
+    said = start({**files, "test_a.py": "import tool.lean\ndef test(): tool.lean.late()\n"})
+    assert {each["reason"] for each in said.problems} == {"wrong_subject"}, said.output
+    [what] = {each["what"] for each in said.problems}
+    assert "tool.lean imports forgotten, which only the payload has (forgotten.py)" in what
+
+
+RETRIES = """
+import pytest
+from _pytest.runner import runtestprotocol
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    runtestprotocol(item, log=False, nextitem=nextitem)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        item.ihook.pytest_runtest_logreport(report=report)
+    return True
+"""
+CALLS_AGAIN = """
+import pytest
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if call.when == "call" and call.excinfo:
+        again = pytest.CallInfo.from_call(lambda: item.ihook.pytest_runtest_call(item=item), "call")
+        outcome.force_result(pytest.TestReport.from_item_and_call(item, again))
+"""
+UNSTABLE = "tries = []\ndef test_a():\n    tries.append(1)\n    assert len(tries) > 1\n"
+
+
+@pytest.mark.parametrize("plugin", [RETRIES, CALLS_AGAIN], ids=["protocol", "call"])
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
+def test_a_test_that_is_run_again_is_told(start: Any, workers: Any, plugin: str) -> None:
+    """Whatever plugin does it."""
+    stable = "def test_b(): pass\n"
+    said = start({"test_a.py": UNSTABLE + stable, "conftest.py": plugin}, *workers)
+    assert said.code == 0, said.output
+    assert [line["nodeid"] for line in said.of("rerun")] == ["test_a.py::test_a"]
+
+
+IDLE = """
+import threading, unittest
+def test_returns(): return 1 == 2
+def test_thread():
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+class TestMade:
+    def __init__(self): pass
+    def test(self): assert False
+class TestLeftOut(unittest.TestCase):
+    def test(self): assert False
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tests_that_assert_nothing_are_told(start: Any) -> None:
+    said = start({"test_a.py": IDLE}, "-p", "no:unittest")
+    assert said.code == 0, said.output
+    told = [tuple(hook) for line in said.of("hooks") for hook in line["hooks"]]
+    assert ("returned a value, which asserts nothing", "test_a.py::test_returns") in told
+    assert ("left an exception in a thread", "test_a.py::test_thread") in told
+    assert ("has a test class that pytest cannot collect", "test_a.py") in told
+    assert ("leaves out the tests that it would collect", "-p no:unittest") in told
 
 
 PATCHES = """
@@ -478,66 +546,6 @@ def test_a_suite_under_a_variable_that_changes_its_code_is_refused(
         finished = machine.run(payload, python=python, jobs=jobs).finished("suite")
     assert finished["cause"] == "wrong_pytest"
     assert variable in finished["detail"]
-
-
-PART = """
-import importlib.util, pathlib
-part = pathlib.Path(importlib.util.find_spec("tool.part").origin)
-"""
-CHANGED = f"{PART}part.write_text('answer = 43')\n"
-RECORDED = """
-import base64, hashlib
-raw = hashlib.sha256(part.read_bytes()).digest()
-[record] = part.parent.parent.glob("tool-*.dist-info/RECORD")
-rows = [row for row in record.read_text().splitlines() if not row.startswith("tool/part.py,")]
-digest = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-record.write_text("\\n".join([f"tool/part.py,sha256={digest},11", *rows]) + "\\n")
-"""
-BYTE_CODE = f"""{PART}
-import importlib._bootstrap_external as external
-cache = pathlib.Path(importlib.util.cache_from_source(str(part)))
-code = compile("answer = 43", str(part), "exec")
-stat = part.stat()
-cache.parent.mkdir(exist_ok=True)
-cache.write_bytes(external._code_to_timestamp_pyc(code, int(stat.st_mtime), stat.st_size))
-"""
-
-
-@pytest.mark.parametrize(
-    ("before", "conftest", "answer", "cause", "says"),
-    [
-        (CHANGED, "", 43, "wrong_subject", "tool/part.py of tool was changed"),
-        (CHANGED + RECORDED, "", 43, "wrong_subject", "tool/part.py of tool was changed"),
-        ("pass", CHANGED + RECORDED, 43, "wrong_subject", "tool/part.py of tool was changed"),
-        (BYTE_CODE, "", 43, None, "exit code 1"),
-        (BYTE_CODE, "", 42, None, "exit code 0"),
-        ("import tool.part", "", 42, None, "exit code 0"),
-    ],
-    ids=["a file", "and RECORD", "by conftest", "byte code", "no effect", "honest"],
-)
-def test_what_was_installed_stays_so(
-    python: str,
-    tmp_path: Path,
-    before: str,
-    conftest: str,
-    answer: int,
-    cause: str | None,
-    says: str,
-) -> None:
-    """By an earlier job or from inside; byte code that jobs leave is not run by later ones."""
-    with machine_at(tmp_path / "base") as machine:
-        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
-        files = {"test_a.py": TEST.format(answer), "conftest.py": conftest}
-        evidence = machine.run(
-            laid_out(tmp_path / "payload", files),
-            python=python,
-            wheels="w1",
-            subject=SUBJECT,
-            jobs=[command("{python}", "-c", before), {}],
-        )
-    finished = evidence.finished("suite")
-    assert finished["cause"] == cause, evidence.log.decode()
-    assert says in finished["detail"]
 
 
 NO_IMPORT = "import {}, sys, subprocess\ndef test(): {}\n"

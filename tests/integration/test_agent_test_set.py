@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.agent_machine import lean_python, machine_at
-from tests.integration.test_agent_origins import laid_out
+from tests.integration.agent_machine import laid_out, lean_python, machine_at
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def _telling(output: Iterable[bytes]) -> Iterator[bytes]:
     """The lines that may say something, each no longer than is read of one."""
     rest = b""
     for piece in output:
-        text = rest + piece
+        text = rest + piece.replace(b"\r", b"\n")  # what a terminal overwrote was said, too
         *lines, rest = text.split(b"\n") if _tells(text) else (text[text.rfind(b"\n") + 1 :],)
         yield from (line[:LINE_LIMIT] + b"\n" for line in lines if _tells(line))
         rest = rest[:LINE_LIMIT]
@@ -67,9 +67,10 @@ _COUNT = re.compile(
     rf"(?P<first>\d{{1,7}})\s(?P<word>{_WORD})\b|(?P<label>{_WORD})\s?[:=|]\s?(?P<last>\d{{1,7}})",
     re.IGNORECASE,
 )
-_OF = r"(?P<passed>\d{1,7})\s?(?:/|(?:out\s)?of)\s?(?P<total>\d{1,7})"
+_NUMBER = r"\d{1,3}(?:,\d{3}){1,2}|\d{1,7}"
+_OF = rf"(?P<passed>{_NUMBER})\s?(?:/|(?:out\s)?of)\s?(?P<total>{_NUMBER})"
 _SHARES = tuple(
-    re.compile(rf"^\W{{0,8}}(?:[a-z][a-z ]{{0,30}}:\s{{0,9}})?{form}\W{{0,8}}$", re.IGNORECASE)
+    re.compile(rf"^\W{{0,8}}(?:[a-z][a-z ]{{0,30}}:\W{{0,9}})?{form}\W{{0,8}}$", re.IGNORECASE)
     for form in (
         rf"{_OF}\s(?:[\w-]{{1,30}}\s){{0,3}}(?:passed|ok|succeeded|successful)",
         rf"(?:passed|succeeded):?\s{{0,9}}{_OF}(?:\s[\w-]{{1,30}}){{0,2}}",
@@ -90,8 +91,13 @@ _RUNNERS = re.compile(
     r"|test\sresult:\sFAILED\."  # cargo test
     r"|FAIL(?:ED|URE)?:\s(?!\s{0,9}(?:0|none|no)\b)"  # unittest, and many others
     r"|\s{0,40}not\sok\s\d{1,7}\b(?!.*#\s?(?i:TODO|SKIP))"  # TAP
+    r"|TestResults\(failed=[1-9]"  # doctest
     r"|\d{1,3}%\stests\spassed,\s[1-9]\d{0,6}\stests\sfailed\sout\sof\s"  # ctest
 )
+
+
+def _whole(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 @dataclass(slots=True)
@@ -129,7 +135,7 @@ class _Read:
             if short > self.results.short:
                 self.results = _Sum(line, short)
         elif share := next(filter(None, (form.match(line) for form in _SHARES)), None):
-            self.share = _Sum(line, int(share["total"]) - int(share["passed"]))
+            self.share = _Sum(line, _whole(share["total"]) - _whole(share["passed"]))
         elif counts := _COUNTS.match(line):
             self._take_counts(counts, line)
         elif not self.failure and _RUNNERS.match(line):

@@ -7,6 +7,8 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import lru_cache
 
+from orchestrator.domain.outcome import Counts
+
 _DURATION = re.compile(r"(\d{1,6})\s*([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)\s*%")
@@ -64,6 +66,11 @@ def some(names: list[str], most: int = 5) -> str:
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def expected_failures(counts: Counts) -> str:
+    """`` and 2 failed as expected``; empty where no test did."""
+    return f" and {counts.xfailed} failed as expected" if counts.xfailed else ""
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -11,6 +11,7 @@ import csv
 import functools
 import json
 import os
+import re
 import sys
 import types
 from importlib import metadata
@@ -22,6 +23,9 @@ _BESIDE = frozenset(
 )
 """Names that wheels install by mistake; they are no distribution's, unless it has no others."""
 
+
+_START_MODULES = ("sitecustomize.py", "usercustomize.py")
+_IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\b"
 
 GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
 """What the agent said, before anything of the payload could say otherwise."""
@@ -68,7 +72,8 @@ class Installed:
     def start_files(self) -> List[str]:
         """Return what it installed that Python runs at its start, by path below `home`."""
         text = self._dist.read_text("RECORD") or ""
-        return [line.split(",")[0] for line in text.splitlines() if ".pth," in line]
+        paths = [line.split(",")[0] for line in text.splitlines()]
+        return [path for path in paths if path.endswith(".pth") or path in _START_MODULES]
 
     def of(self, loaded: Mapping[str, object]) -> Dict[str, object]:
         """Return those modules that bear names of this distribution.
@@ -106,6 +111,41 @@ class Installed:
             else:
                 self._good[name] = module
         return found
+
+    def borrowed(
+        self, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
+    ) -> Iterator[Problem]:
+        """Say which modules these modules import that only the payload has.
+
+        Without the payload beside it, what is installed could not import them.
+
+        Args:
+            loaded: ``sys.modules``, or a part of it.
+            payload: The payload's folder.
+            own: Files of tests and conftests.
+        """
+        strangers = {
+            name: file
+            for name, module in list(loaded.items())
+            if "." not in name and name not in self.roots
+            for file in _files(module)[:1]
+            if file not in own and _is_below(_real_file(file), _real(payload))
+        }
+        if not strangers:
+            return
+        words = b"|".join(re.escape(name.encode()) for name in strangers)
+        pattern = re.compile(_IMPORT % words)
+        for name, module in self.of(loaded).items():
+            for file in _files(module)[:1]:
+                for found in set(pattern.findall(_source(file))):
+                    stranger = found.decode()
+                    shown = below_payload(strangers[stranger])
+                    what = (
+                        f"{name} imports {stranger}, which only the payload has ({shown}):"
+                        f" neither {self.name} {self.version} nor a requirement installed it"
+                    )
+                    fix = f"put {stranger} into {self.name}'s wheel, or into its dependencies"
+                    yield Problem(name, strangers[stranger], what, fix)
 
     def replaced(self, loaded: Mapping[str, object], payload: str) -> List[Tuple[str, str]]:
         """List what was put into these modules, with the file that its code is in.
@@ -250,6 +290,23 @@ class Installed:
             own not in ("", name) and not self._is_mine(own) and loaded.get(own, module) is module
             for own in own_names
         )
+
+
+def _source(file: str) -> bytes:
+    if not file.endswith(".py"):
+        return b""
+    try:
+        with open(file, "rb") as stream:
+            return stream.read()
+    except OSError:
+        return b""
+
+
+def below_payload(file: str) -> str:
+    """Return a file's path below the payload; any other file as it is."""
+    payload = _real(GIVEN.get("SEATRIAL_PAYLOAD", "")) if GIVEN.get("SEATRIAL_PAYLOAD") else ""
+    real = _real_file(file)
+    return os.path.relpath(real, payload) if payload and _is_below(real, payload) else file
 
 
 def import_names(files: Iterable[str]) -> FrozenSet[str]:
@@ -414,11 +471,15 @@ class Survey(NamedTuple):
         payload = GIVEN.get("SEATRIAL_PAYLOAD", "")
         told = [("wrong_pytest", each) for each in self.tools]
         told += [("wrong_subject", self.subject)] if self.subject else []
-        return [
+        found = [
             (reason, problem)
             for reason, installed in told
             for problem in installed.problems(sys.modules, payload=payload, own=own)
         ]
+        if self.subject is not None and payload:
+            borrowed = self.subject.borrowed(sys.modules, payload, own)
+            found += [("wrong_subject", problem) for problem in borrowed]
+        return found
 
     def elsewhere(self) -> Optional[Tuple[str, Installed]]:
         """Find one that is not where the agent saw it installed, with the reason of the outcome."""

@@ -19,8 +19,10 @@ import seatrial_start
 _WATCHED = (
     "pytest_collect_file",
     "pytest_collection",
+    "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_fixture_setup",
+    "pytest_generate_tests",
     "pytest_itemcollected",
     "pytest_make_collect_report",
     "pytest_pycollect_makeitem",
@@ -53,6 +55,9 @@ _TOOLS = (
     "pluggy._execution",
 )
 """Modules whose functions make an outcome of what a test did; not every version has all."""
+
+_COLLECTORS = ("python", "unittest", "doctest")
+"""pytest's plugins that collect tests."""
 
 Write = Callable[[Dict[str, Any]], None]
 
@@ -236,6 +241,8 @@ def _replacements(config: pytest.Config) -> List[List[str]]:
         found.update(subject.replaced(sys.modules, payload))
     if subject is not None:
         found.update(("runs when Python starts", file) for file in subject.start_files())
+    blocked = (plugin for plugin in _COLLECTORS if config.pluginmanager.is_blocked(plugin))
+    found.update(("leaves out the tests that it would collect", f"-p no:{one}") for one in blocked)
     return [[name, _place(file, config)] for name, file in sorted(found)][:200]
 
 

@@ -45,6 +45,15 @@ _SECTIONS = 50
 _PROPERTIES = 200
 _NAME_CHARS = 4_000
 _STRICT = "[XPASS(strict)]"
+_IDLE = {
+    "PytestReturnNotNoneWarning": "returned a value, which asserts nothing",
+    "PytestUnhandledThreadExceptionWarning": "left an exception in a thread",
+    "PytestCollectionWarning": "has a test class that pytest cannot collect",
+}
+"""By pytest's warning: what a person should know of a test that passed."""
+_IDLE_COROUTINE = "has a coroutine that was never awaited"
+_NEVER_AWAITED = re.compile(r"^coroutine .{1,500} was never awaited")
+_SHOWN = 50
 _LOST = "???"
 """The phase of a test whose worker is gone, as pytest-xdist has it."""
 _POISON = re.compile(
@@ -68,6 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(collector, "seatrial-collector")
     prover = Prover(config, records.write, OWN_CODE)
     config.pluginmanager.register(prover, "seatrial-prover")
+    config.pluginmanager.register(Retries(records), "seatrial-retries")
     if first:
         collected = Collected(config, records.write, name, __file__)
         config.pluginmanager.register(collected, "seatrial-collected")
@@ -180,6 +190,38 @@ class Collector:
             self.all_done = bool(left_out) and not items
 
 
+class Retries:
+    """Writes down that a test failed and was run again, whatever plugin does it."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._failed = False
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self) -> Generator[None, Any, None]:
+        """A test begins."""
+        self._failed = False
+        yield
+
+    @pytest.hookimpl(hookwrapper=True, trylast=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, None]:
+        """Its fixtures are made: for the first time, or again."""
+        yield from self._phase(item)
+
+    @pytest.hookimpl(hookwrapper=True, trylast=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
+        """It is run: for the first time, or again."""
+        yield from self._phase(item)
+
+    def _phase(self, item: pytest.Item) -> Generator[None, Any, None]:
+        if self._failed:
+            self._records.write({"record": "rerun", "nodeid": name(item.nodeid)})
+            self._failed = False
+        outcome = yield
+        if outcome.excinfo is not None:
+            self._failed = not issubclass(outcome.excinfo[0], pytest.skip.Exception)
+
+
 class Recorder:
     """Writes down starts, reports and the end of the session."""
 
@@ -187,6 +229,17 @@ class Recorder:
         self._records = records
         self._config = config
         self._collector = collector
+        self._warned: Dict[Tuple[str, str], None] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_warning_recorded(self, warning_message: Any, nodeid: str) -> None:  # noqa: ANN401 - of `warnings`
+        """Keep what says that a test asserts nothing, or was not collected."""
+        kind, text = warning_message.category.__name__, str(warning_message.message)
+        said = _IDLE.get(kind) or (_IDLE_COROUTINE if _NEVER_AWAITED.search(text) else None)
+        if said:
+            file = seatrial_origins.below_payload(str(warning_message.filename))
+            place = nodeid if "::" in nodeid else file
+            self._warned[said, name(place)] = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -231,6 +284,8 @@ class Recorder:
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._collector.all_done:
             # There were tests; all of them have their results from before.
             session.exitstatus = exitstatus = pytest.ExitCode.OK
+        if self._warned:
+            self._records.write({"record": "hooks", "hooks": list(self._warned)[:_SHOWN]})
         self._records.write({"record": "session_finish", "exitstatus": int(exitstatus)})
 
     def _leave(self) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.agent.event_lines import BadLineError, understand
+from runners.agent.tail import Tail
 
 METRIC = {"metric": "m", "samples": [1, 2.5], "unit": "ms", "direction": "lower"}
 
@@ -83,3 +87,28 @@ def test_nothing_else_comes_out(line: dict[str, object]) -> None:
         "check", "outcome", "value", "expected", "unit", "tolerance", "reason",
         "metric", "samples", "direction", "params",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda path: None, ""),
+        (lambda path: path.unlink(), "was deleted"),
+        (lambda path: (path.unlink(), path.write_text(BETTER)), "was replaced by another file"),
+        (lambda path: path.write_text(""), "was truncated"),
+    ],
+    ids=["appended", "deleted", "replaced", "truncated"],
+)
+def test_a_file_that_did_not_only_grow_is_told(
+    tmp_path: Path, change: Callable[[Path], object], says: str
+) -> None:
+    tail = Tail(tmp_path / "events")
+    tail.create()
+    (tmp_path / "events").write_text('{"check": "a", "outcome": "failed"}\n')
+    [(_, line, _)] = tail.poll()
+    assert line == {"check": "a", "outcome": "failed"}
+    change(tmp_path / "events")
+    assert (tail.drain(), tail.lost) == ([], says)
+
+
+BETTER = '{"check": "a", "outcome": "passed"}\n'

@@ -42,6 +42,13 @@ from orchestrator.adapters.dialects.self_report import read_self_report
         ("7/8 tests passed\n", "7/8 tests passed"),
         ("7/8 tests passed\n8/8 tests passed\n", ""),
         ("7 of 8 checks passed.\n[SKIP] a (no GPU)\n", ""),
+        ("1,234/1,235 tests passed\n", "1,234/1,235 tests passed"),
+        ("1,235/1,235 tests passed\n", ""),
+        ("**Results:** 7/8 tests passed\n", "**Results:** 7/8 tests passed"),
+        ("[FAIL] a\r[PASS] a\r\n", "[FAIL] a"),
+        ("1/8 tests passed\r8/8 tests passed\r", ""),
+        ("TestResults(failed=2, attempted=5)\n", "TestResults(failed=2, attempted=5)"),
+        ("TestResults(failed=0, attempted=5)\n", ""),
         ("--- FAIL: TestA (0.00s)\n", "--- FAIL: TestA (0.00s)"),
         (
             "test result: FAILED. 1 passed; 1 failed; 0 ignored\n",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import JobRule
-from orchestrator.domain.gate.quantities import counted, is_pattern, like, some
+from orchestrator.domain.gate.quantities import counted, expected_failures, is_pattern, like, some
 from orchestrator.domain.gate.rule_context import (
     JudgedJob,
     PlatformEvidence,
@@ -144,6 +144,7 @@ def _went(judged: JudgedJob) -> str:
     if job.outcome is Outcome.PASSED:
         judged_tests = job.counts.passed + job.counts.failed + job.counts.error
         went = f"passed {counted(judged_tests, 'test')}" if judged_tests else "passed"
+        went += expected_failures(job.counts)
     reused = f", in run {job.reused_from}, reused" if job.reused_from else ""
     return went + (f", in run {job.run}" if job.run else "") + reused
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from orchestrator.domain.catalogue import promised
 from orchestrator.domain.gate.evidence_trust import doubts
 from orchestrator.domain.gate.policy import PlatformRule, Substitute
-from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.quantities import counted, expected_failures, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
@@ -182,7 +182,7 @@ def _in_a_row(stand: PlatformEvidence, cell: CellEvidence) -> tuple[RuleOutcome,
 
 def _tests(counts: Counts) -> str:
     judged = counts.passed + counts.failed + counts.error
-    return f"{counts.passed} of {counted(judged, 'test')} passed"
+    return f"{counts.passed} of {counted(judged, 'test')} passed{expected_failures(counts)}"
 
 
 def _inputs(cell: CellEvidence) -> dict[str, object]:

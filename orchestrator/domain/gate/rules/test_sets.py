@@ -30,7 +30,7 @@ def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
         *(f"{_deselected(one)}, and the job's arguments do not say so" for one in told.unasked),
         *(f"{_deselected(one)}, as the job's arguments say" for one in asked),
         *(_left_out(place, job) for place in (*told.modules, *told.ignored)),
-        *(f"{one.file} {one.verb} {one.name}" for one in told.hooks),
+        *(one.sentence for one in told.hooks),
     ]
     outcome = RuleOutcome.VIOLATED if told.unasked or lost else RuleOutcome.OK
     return RuleResult(

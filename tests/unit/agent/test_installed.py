@@ -1,0 +1,47 @@
+"""What jobs added to their environment is removed before the next job; changes are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runners.agent.installed import EnvironmentCopy
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Path:
+    site = tmp_path / "venv" / "lib" / "site-packages"
+    (site / "tool" / "__pycache__").mkdir(parents=True)
+    (site / "tool" / "__init__.py").write_text("answer = 42\n")
+    (site.parent / "link").symlink_to("site-packages")
+    return tmp_path / "venv"
+
+
+def test_what_was_added_is_removed_and_named(venv: Path) -> None:
+    environment = EnvironmentCopy(venv)
+    site = venv / "lib" / "site-packages"
+    (site / "zz.pth").write_text("import os")
+    (site / "more").mkdir()
+    (site / "more" / "__init__.py").write_text("")
+    (site / "linked").symlink_to("/")
+    (site / "tool" / "__pycache__" / "tool.pyc").write_bytes(b"1")
+    added = [f"lib/site-packages/{name}" for name in ("linked", "more/__init__.py", "zz.pth")]
+    assert environment.restore() == added
+    assert environment.restore() == []
+    assert (site / "tool" / "__pycache__" / "tool.pyc").exists()
+
+
+@pytest.mark.parametrize("how", ["written", "removed", "link"])
+def test_what_was_changed_is_told(venv: Path, how: str) -> None:
+    environment = EnvironmentCopy(venv)
+    file = venv / "lib" / "site-packages" / "tool" / "__init__.py"
+    if how == "link":
+        (venv / "lib" / "link").unlink()
+        (venv / "lib" / "link").symlink_to("/")
+    else:
+        file.unlink()
+    if how == "written":
+        file.write_text("answer = 43\n")
+    with pytest.raises(OSError, match="of the environment differ from what was installed"):
+        environment.restore()
