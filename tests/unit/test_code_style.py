@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -78,3 +79,17 @@ def test_no_module_has_a_name_that_says_nothing():
 @pytest.mark.parametrize("name", ["orchestrator", "runners", "reports"])
 def test_import_name_is_ours_alone(name):
     assert set(packages_distributions().get(name, [])) <= {"seatrial"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "docs/architecture.md", *sorted(ROOT.glob("docs/how-to-*.md"))],
+    ids=lambda page: page.stem,
+)
+def test_files_that_a_page_for_developers_names_exist(page: Path) -> None:
+    named = re.findall(r"`((?:[a-z_]+/)+[\w*]+\.\w+|(?:[a-z_]+/){2,})`", page.read_text("utf-8"))
+    assert [
+        path
+        for path in named
+        if not any([*(ROOT / root).glob(path)] for root in ("", "orchestrator", "payload"))
+    ] == []
