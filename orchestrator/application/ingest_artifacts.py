@@ -250,7 +250,7 @@ def _begin(context: Context, order: IngestOrder, ordered: IngestTarget, tray: Tr
         sources=assembly.sources,
         disagreements=assembly.disagreements,
         repeated=assembly.repeated,
-        machine=ordered.notes.machine.stated() if ordered.notes.machine else None,
+        machine=ordered.notes.machine,
     )
     artifacts = _kept(context, tray.files, spool)
     return _store(context, order, ordered, assembly, ingested, artifacts)

@@ -19,6 +19,7 @@ from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.prices import Price, UncertainPrice
+from orchestrator.domain.signature import Signature
 
 T = TypeVar("T")
 Words = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
@@ -72,26 +73,10 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
-    """What is the same of all failures of one kind."""
-
-    id: Words = ""
-    kind: Words = ""
-    exception: Words = ""
-    frame: Words = ""
-    message: Words = ""
-
-    def __str__(self) -> str:
-        where = f" at {self.frame}" if self.frame else ""
-        said = f": {self.message}" if self.message else ""
-        return f"{self.exception or 'failure'}{where}{said}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup:
     """Failures of one signature."""
 
-    signature: Signature = field(default_factory=Signature)
+    signature: Signature
     count: int = 0
     cells: tuple[str, ...] = ()
     known_issues: tuple[str, ...] = ()

@@ -416,3 +416,14 @@ class Folded:
     def text(self) -> str:
         """The sentence in one line."""
         return visible(cut(self.value)).replace("\n", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A part of a table, by what its rows are."""
+
+    title: str
+    many: int
+    href: str
+    is_now: bool
+    tone: str = ""

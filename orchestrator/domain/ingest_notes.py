@@ -73,32 +73,6 @@ class NotedOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotedMachine:
-    """The machine, and what it cost, as a person states it."""
-
-    __pydantic_config__ = _STRICT
-
-    place: str = ""
-    """Region or zone."""
-    instance_type: str = ""
-    """As its provider calls it."""
-    market: str = ""
-    """``spot`` or ``on-demand``."""
-    seconds: Decimal | None = None
-    """How long it was held."""
-    usd_per_hour: Decimal | None = None
-    """Its price."""
-    priced: str = ""
-    """Where the price is from, and of when."""
-    machine_id: str = ""
-    """As its provider called it."""
-
-    def stated(self) -> StatedMachine:
-        """The same as a part of the cell."""
-        return StatedMachine(**{name: getattr(self, name) for name in self.__dataclass_fields__})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AddedAnnotation(AnnotationText):
     """Something for the reports that a person wrote beside the artifacts."""
 
@@ -126,7 +100,7 @@ class IngestNotes:
     """By id."""
     outcome: NotedOutcome | None = None
     """Of a platform without results."""
-    machine: NotedMachine | None = None
+    machine: StatedMachine | None = None
     """Where it ran, and what that cost."""
     annotations: tuple[AddedAnnotation, ...] = ()
     """Narrative, fixes, recommendations, known issues."""
@@ -181,7 +155,7 @@ def _names(notes: IngestNotes) -> Iterator[tuple[Path, str]]:
 _FIRST_YEAR = 1970
 
 
-def _machine_problems(machine: NotedMachine | None) -> Iterator[Problem]:
+def _machine_problems(machine: StatedMachine | None) -> Iterator[Problem]:
     for key in ("seconds", "usd_per_hour"):
         value = getattr(machine, key, None)
         if isinstance(value, Decimal) and value < 0:

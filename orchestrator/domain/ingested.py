@@ -10,7 +10,7 @@ from typing import Literal
 
 from orchestrator.domain.parsed_results import Provenance
 
-_STRICT = {"extra": "forbid"}
+_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
 class SourceState(StrEnum):
@@ -75,12 +75,16 @@ class StatedMachine:
     place: str = ""
     """Region or zone."""
     instance_type: str = ""
+    """As its provider calls it."""
     market: str = ""
+    """``spot`` or ``on-demand``."""
     seconds: Decimal | None = None
+    """How long it was held."""
     usd_per_hour: Decimal | None = None
     priced: str = ""
     """Where the price is from, and of when."""
     machine_id: str = ""
+    """As its provider called it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,16 @@ class NotOfferedError(ProviderError):
     """The provider does not sell this machine at all."""
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorRule:
+    """What a provider's error code means."""
+
+    error: type[ProviderError]
+    extent: Extent = Extent.PLACE
+    advice: str = ""
+    """For a person: what to do next."""
+
+
 class ProviderUnavailableError(ProviderError):
     """The provider throttles or fails: repeat the same call later, with the same token."""
 

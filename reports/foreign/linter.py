@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from orchestrator.domain.lint_findings import LEVELS, DocumentFinding, ForeignDocument
 from orchestrator.domain.run_record import Evidence
 from reports.foreign.document import Document
 from reports.foreign.parsing import read
-from reports.foreign.rule import AcrossRule, EvidenceRule, Mark, Rule
+from reports.foreign.rule import AcrossRule, DocumentRule, EvidenceRule, Mark, Rule
 from reports.foreign.rules import across as between
 from reports.foreign.rules import (
     benchmarks,
@@ -25,9 +26,7 @@ from reports.foreign.rules import (
 )
 from reports.foreign.rules import evidence as against
 
-_Any = Rule | AcrossRule | EvidenceRule
-
-RULES: tuple[Rule, ...] = (
+RULES: tuple[DocumentRule, ...] = (
     *encoding.RULES, *totals.RULES, *test_counts.RULES, *denominators.RULES, *statuses.RULES,
     *claims.RULES, *ratios.RULES, *benchmarks.RULES, *money.RULES, *hardware.RULES, *stacks.RULES,
 )  # fmt: skip
@@ -65,7 +64,9 @@ MOST = 50
 """Findings of one rule in one document; the rest are counted."""
 
 
-def _bounded(rule: _Any, document: Document, marks: Iterable[Mark]) -> Iterator[DocumentFinding]:
+def _bounded(
+    rule: Rule[Any], document: Document, marks: Iterable[Mark]
+) -> Iterator[DocumentFinding]:
     """The first findings of a rule, and a word about the others."""
     unique = list(dict.fromkeys(marks))
     for mark in unique[:MOST]:
@@ -98,5 +99,5 @@ def _held_against(documents: Sequence[Document], evidence: Evidence) -> Iterator
             yield from _bounded(rule, document, rule.check(document, evidence))
 
 
-def _finding(document: Document, rule: _Any, mark: Mark) -> DocumentFinding:
+def _finding(document: Document, rule: Rule[Any], mark: Mark) -> DocumentFinding:
     return DocumentFinding(mark.level, rule.id, document.name, mark.line, mark.message, rule.advice)

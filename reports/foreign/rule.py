@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from orchestrator.domain.lint_findings import Level
 from orchestrator.domain.run_record import Evidence
@@ -19,33 +20,25 @@ class Mark:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One question to one document."""
+Check = TypeVar("Check", bound=Callable[..., Iterable[object]])
+
+
+# Without slots: with them, Python 3.11 cannot make a frozen generic by the name of its kind.
+@dataclass(frozen=True)
+class Rule(Generic[Check]):
+    """One question to reports."""
 
     id: str
     says: str
     """What it looks for."""
     advice: str
     """What to do where it finds something."""
-    check: Callable[[Document], Iterable[Mark]]
+    check: Check
 
 
-@dataclass(frozen=True, slots=True)
-class AcrossRule:
-    """One question to several documents together."""
-
-    id: str
-    says: str
-    advice: str
-    check: Callable[[Sequence[Document]], Iterable[tuple[Document, Mark]]]
-
-
-@dataclass(frozen=True, slots=True)
-class EvidenceRule:
-    """One question to a document and the results of a run."""
-
-    id: str
-    says: str
-    advice: str
-    check: Callable[[Document, Evidence], Iterable[Mark]]
+DocumentRule = Rule[Callable[[Document], Iterable[Mark]]]
+"""One question to one document."""
+AcrossRule = Rule[Callable[[Sequence[Document]], Iterable[tuple[Document, Mark]]]]
+"""One question to several documents together."""
+EvidenceRule = Rule[Callable[[Document, Evidence], Iterable[Mark]]]
+"""One question to a document and the results of a run."""

@@ -13,20 +13,12 @@ from orchestrator.domain.machine import (
     CapacityError,
     ConfigError,
     CredentialsError,
+    ErrorRule,
     Extent,
     ProviderError,
     ProviderUnavailableError,
     QuotaError,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorRule:
-    """What to do about a code."""
-
-    error: type[ProviderError]
-    extent: Extent
-    advice: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,27 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from orchestrator.domain.machine import (
     CapacityError,
     ConfigError,
     CredentialsError,
+    ErrorRule,
     Extent,
     NotOfferedError,
     ProviderError,
     ProviderUnavailableError,
     QuotaError,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorRule:
-    """What one code stands for."""
-
-    error: type[ProviderError]
-    extent: Extent = Extent.PLACE
-    advice: str = ""
 
 
 def ended_by(error: ProviderError) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
 
@@ -34,6 +33,7 @@ from orchestrator.dashboard.table import (
     Names,
     Number,
     Row,
+    Tab,
     Table,
     Text,
 )
@@ -75,17 +75,6 @@ _HINTS = {
 _LOUD = {TriageStatus.NEW: "bad", TriageStatus.LAPSED: "warn"}
 
 router = APIRouter()
-
-
-@dataclass(frozen=True, slots=True)
-class Tab:
-    """A part of a list."""
-
-    title: str
-    many: int
-    href: str
-    is_now: bool
-    tone: str = ""
 
 
 @router.get(urls.FAILURES)

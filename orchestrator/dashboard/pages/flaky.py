@@ -20,7 +20,6 @@ from orchestrator.application.list_flaky import (
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine, end_quarantine
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.pages.failure_groups import Tab
 from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
@@ -34,6 +33,7 @@ from orchestrator.dashboard.table import (
     Number,
     Row,
     Several,
+    Tab,
     Table,
     Text,
 )

@@ -9,7 +9,7 @@ from statistics import median
 from reports.foreign.document import Document, Row, Table
 from reports.foreign.parsing import Measurement, measurements
 from reports.foreign.quantities import Printed, fractions, only, quantities
-from reports.foreign.rule import Mark, Rule
+from reports.foreign.rule import DocumentRule, Mark
 
 _OUTLIER = 50
 """Times the middle of its siblings: no noise, but something else that was measured."""
@@ -143,14 +143,14 @@ def check_tolerance(document: Document) -> Iterator[Mark]:
 
 
 RULES = (
-    Rule("throughput", "a throughput that batch, sequence and time do not give",
+    DocumentRule("throughput", "a throughput that batch, sequence and time do not give",
          "Recompute it, or say what was measured.", check_throughput),
-    Rule("cold-start", "a first measurement among steady ones",
+    DocumentRule("cold-start", "a first measurement among steady ones",
          "Warm up, or report the first one by itself.", check_cold),
-    Rule("derived-rate", "rates that repeat the times",
+    DocumentRule("derived-rate", "rates that repeat the times",
          "State the batch; one of the two is enough.", check_derived),
-    Rule("unit-of-count", "a count of benchmarks that nobody can recount",
+    DocumentRule("unit-of-count", "a count of benchmarks that nobody can recount",
          "Say what is counted: metrics, iterations or programs.", check_units),
-    Rule("tolerance", "differences without a tolerance",
+    DocumentRule("tolerance", "differences without a tolerance",
          "Print the tolerance beside the difference.", check_tolerance),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from reports.foreign.document import Document, Line, Row
 from reports.foreign.quantities import Fraction, fractions, percents
-from reports.foreign.rule import Mark, Rule
+from reports.foreign.rule import DocumentRule, Mark
 from reports.foreign.rules.denominators import platform_table
 from reports.foreign.rules.statuses import worse
 
@@ -161,14 +161,14 @@ def _is_about(line: Line, place: str, claim: Line) -> bool:
 
 
 RULES = (
-    Rule("claim", "all, every, fully, 100% ... without a figure for it",
+    DocumentRule("claim", "all, every, fully, 100% ... without a figure for it",
          "Say the figure, or leave the word out.", check_claims),
-    Rule("claim-scope", "a feature claimed where nothing was measured",
+    DocumentRule("claim-scope", "a feature claimed where nothing was measured",
          "Name the test, or leave the platform out.", check_scope),
-    Rule("readiness", "a release decision in a report of results",
+    DocumentRule("readiness", "a release decision in a report of results",
          "Let a gate with a policy decide, and quote its verdict.", check_ready),
-    Rule("expectation", "expectations that are met and not stated",
+    DocumentRule("expectation", "expectations that are met and not stated",
          "State what was expected, and by whom.", check_expected),
-    Rule("dismissal", "a failure that is called harmless",
+    DocumentRule("dismissal", "a failure that is called harmless",
          "Quote the failure, and leave the judgement to who reads it.", check_dismissed),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from reports.foreign.document import Document, Line, Row, Table
 from reports.foreign.quantities import Fraction, fraction, fractions
-from reports.foreign.rule import Mark, Rule
+from reports.foreign.rule import DocumentRule, Mark
 
 _ABSENT = re.compile(r"(?i)\bN/A\b|not available|not run")
 _CPU = re.compile(r"(?i)\bCPU\b|\blocal(?:ly|host)?\b|mac\s?os|laptop")
@@ -163,13 +163,13 @@ def check_same_set(document: Document) -> Iterator[Mark]:
 
 
 RULES = (
-    Rule("denominator", "a total that does not say what it is of",
+    DocumentRule("denominator", "a total that does not say what it is of",
          "Name the platforms inside and outside, give accelerators a total of their own, and "
          "count distinct tests.", check),
-    Rule("stand-in", "a result from elsewhere in place of one that is not there",
+    DocumentRule("stand-in", "a result from elsewhere in place of one that is not there",
          "Report it as what it is; the platform stays not available.", check_stand_in),
-    Rule("skips-unsaid", "full counts in a document that never speaks of skipped tests",
+    DocumentRule("skips-unsaid", "full counts in a document that never speaks of skipped tests",
          "Print the skipped tests beside the passed ones, a zero too.", check_skips_said),
-    Rule("same-set", "one measure over different sets on different platforms",
+    DocumentRule("same-set", "one measure over different sets on different platforms",
          "Say on each platform what was not run, and why.", check_same_set),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reports.foreign.document import Document
-from reports.foreign.rule import Mark, Rule
+from reports.foreign.rule import DocumentRule, Mark
 
 
 def check(document: Document) -> Iterator[Mark]:
@@ -21,6 +21,6 @@ def check(document: Document) -> Iterator[Mark]:
 
 
 RULES = (
-    Rule("encoding", "text that was decoded with the wrong encoding",
+    DocumentRule("encoding", "text that was decoded with the wrong encoding",
          "Write and read UTF-8 throughout.", check),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from orchestrator.domain.catalogue import architecture
 from reports.foreign.document import Document, Line
 from reports.foreign.quantities import Printed, quantities
-from reports.foreign.rule import AcrossRule, Mark, Rule
+from reports.foreign.rule import AcrossRule, DocumentRule, Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,16 +261,16 @@ def check_sold(document: Document) -> Iterator[Mark]:
 
 
 RULES = (
-    Rule("architecture", "an architecture that is not the board's, or not the capability's",
+    DocumentRule("architecture", "an architecture that is not the board's, or not the capability's",
          "Take it from the compute capability, as probed.", check_architecture),
-    Rule("fp8", "FP8 denied to boards that have it",
+    DocumentRule("fp8", "FP8 denied to boards that have it",
          "Compute capability 8.9 and above have FP8 tensor cores: look for the fault in the "
          "software.", check_fp8),
-    Rule("flash-attention-3", "FlashAttention-3 where there is no Hopper",
+    DocumentRule("flash-attention-3", "FlashAttention-3 where there is no Hopper",
          "Name the kernel that ran.", check_attention),
-    Rule("instance", "an instance type with another board than its own",
+    DocumentRule("instance", "an instance type with another board than its own",
          "Look it up in the provider's catalogue.", check_instance),
-    Rule("memory-unit", "a memory in a unit that cannot be told",
+    DocumentRule("memory-unit", "a memory in a unit that cannot be told",
          "Print MiB, as the driver does.", check_sold),
 )  # fmt: skip
 ACROSS = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reports.foreign.document import Document, Row, Table
 from reports.foreign.quantities import Printed, quantities
-from reports.foreign.rule import AcrossRule, Mark, Rule
+from reports.foreign.rule import AcrossRule, DocumentRule, Mark
 from reports.foreign.rules.hardware import boards_in
 
 _PRICE = re.compile(r"~?\$\s?\d+(?:\.\d+)?\s?(?:/|per |an )\s?(?:h|hr|hour)\b")
@@ -166,10 +166,10 @@ def _prices(document: Document) -> Iterator[tuple[str, Printed]]:
 
 
 RULES = (
-    Rule("cost", "a cost that duration and price do not give",
+    DocumentRule("cost", "a cost that duration and price do not give",
          "Bill the seconds from launch until the machine is gone at the price of that day.",
          check_cost),
-    Rule("price", "a price without date, region or market",
+    DocumentRule("price", "a price without date, region or market",
          "Say when, where and for which market it was read.", check_prices),
 )  # fmt: skip
 ACROSS = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from reports.foreign.document import Document, Row, Table
 from reports.foreign.parsing import Measurement, measurements, words
 from reports.foreign.quantities import Printed, quantities
-from reports.foreign.rule import Mark, Rule
+from reports.foreign.rule import DocumentRule, Mark
 
 _FASTER = re.compile(
     r"(?i)(?<!\d)(?P<percent>\d{1,4}(?:\.\d{1,4})?)\s?%\s{0,3}(?:faster|slower|higher|lower)"
@@ -242,14 +242,14 @@ def _slower(table: Table, base: Row, row: Row) -> Iterator[Mark]:
 
 
 RULES = (
-    Rule("ratio", "a ratio that its figures do not give",
+    DocumentRule("ratio", "a ratio that its figures do not give",
          "Recompute it for each configuration.", check_ratios),
-    Rule("difference", "a percentage from rounded figures",
+    DocumentRule("difference", "a percentage from rounded figures",
          "Compare unrounded figures.", check_differences),
-    Rule("similar", "no rule, or no single one, for what counts as similar",
+    DocumentRule("similar", "no rule, or no single one, for what counts as similar",
          "State the rule, and apply it to unrounded figures.", check_similar),
-    Rule("spread", "speed-ups without samples and spread",
+    DocumentRule("spread", "speed-ups without samples and spread",
          "Print n and the spread beside each ratio.", check_spread),
-    Rule("slower", "what should be better than its baseline, and is worse",
+    DocumentRule("slower", "what should be better than its baseline, and is worse",
          "Say that it is slower; a pass of something else does not cover it.", check_slower),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reports.foreign.document import Document, Table
 from reports.foreign.quantities import quantities
-from reports.foreign.rule import AcrossRule, Mark, Rule
+from reports.foreign.rule import AcrossRule, DocumentRule, Mark
 from reports.foreign.rules.hardware import boards_in
 
 _TORCH = re.compile(r"(?<![\w.])\d+\.\d+\.\d+\+(?:cu|rocm|cpu)[\w.]*")
@@ -163,9 +163,9 @@ def check_regions(documents: Sequence[Document]) -> Iterator[tuple[Document, Mar
 
 
 RULES = (
-    Rule("stack", "compared columns that ran different software",
+    DocumentRule("stack", "compared columns that ran different software",
          "Compare on one stack, or mark every figure that does not.", check),
-    Rule("version-stamp", "several versions of the product in one document",
+    DocumentRule("version-stamp", "several versions of the product in one document",
          "Prove what was under test: print the version that was imported.", check_versions),
 )  # fmt: skip
 ACROSS = (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from reports.foreign.document import Document, Pair, Row
 from reports.foreign.quantities import FRACTION, Fraction, fractions
-from reports.foreign.rule import Mark, Rule
+from reports.foreign.rule import DocumentRule, Mark
 
 _GOOD = re.compile(
     r"(?i)\ball pass|\bcomplete\b|\bPASS(?:ED)?\b|production.ready|\bsuccess|✅|fully validated"
@@ -116,10 +116,10 @@ def _others(row: Row) -> bool:
 
 
 RULES = (
-    Rule("status", "a verdict over parts that are not as good",
+    DocumentRule("status", "a verdict over parts that are not as good",
          "A verdict is its worst part's, or names what it leaves out.", check),
-    Rule("row-status", "a row that says PASS over a count that is not full",
+    DocumentRule("row-status", "a row that says PASS over a count that is not full",
          "The row is partial, or failed.", check_rows),
-    Rule("missing", "cells without a value under a full verdict",
+    DocumentRule("missing", "cells without a value under a full verdict",
          "Say of each empty cell why it is empty.", check_missing),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from reports.foreign.document import Document, Heading, Line, Path, Table
 from reports.foreign.quantities import fractions, whole
-from reports.foreign.rule import Mark, Rule
+from reports.foreign.rule import DocumentRule, Mark
 
 _LISTED = re.compile(
     r"^(?P<name>[\w./:\[\]<>=, -]*\btest_\w[^\s]*)\s+[-–—:]\s+"
@@ -152,10 +152,10 @@ def check_one_list(document: Document) -> Iterator[Mark]:
 
 
 RULES = (
-    Rule("count", "a stated count that the document's own tables or lists do not give",
+    DocumentRule("count", "a stated count that the document's own tables or lists do not give",
          "Count again, or list what is left out.", check_counts),
-    Rule("skip", "a skipped test inside a count or a claim of passed ones",
+    DocumentRule("skip", "a skipped test inside a count or a claim of passed ones",
          "Count it beside the passed tests, never among them.", check_skips),
-    Rule("one-list", "one list of outcomes for several platforms",
+    DocumentRule("one-list", "one list of outcomes for several platforms",
          "Give each platform its own results, or its own report.", check_one_list),
 )  # fmt: skip

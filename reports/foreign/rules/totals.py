@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from reports.foreign.document import Document, Row, Table
 from reports.foreign.quantities import Fraction, Printed, fraction, fractions, only, percents
-from reports.foreign.rule import Mark, Rule
+from reports.foreign.rule import DocumentRule, Mark
 
 _PASS = re.compile(r"\bPASS(?:ED)?\b")
 _STATUS = re.compile(
@@ -174,9 +174,19 @@ def _collected(row: Row, cells: dict[str, str], names: Sequence[str]) -> Iterato
 
 
 RULES = (
-    Rule("total", "a total that is not the sum of its rows", "Add the rows up again.", check),
-    Rule("percent", "a percentage that is not its fraction", "Recompute it.", check_percents),
-    Rule("fraction", "a part that is larger than its whole", "Count again.", check_fractions),
-    Rule("collected", "outcomes that do not come to what was collected", "Count the tests again; "
-         "skipped, missing and not run have their own columns.", check_rows),
-)  # fmt: skip
+    DocumentRule(
+        "total", "a total that is not the sum of its rows", "Add the rows up again.", check
+    ),
+    DocumentRule(
+        "percent", "a percentage that is not its fraction", "Recompute it.", check_percents
+    ),
+    DocumentRule(
+        "fraction", "a part that is larger than its whole", "Count again.", check_fractions
+    ),
+    DocumentRule(
+        "collected",
+        "outcomes that do not come to what was collected",
+        "Count the tests again; skipped, missing and not run have their own columns.",
+        check_rows,
+    ),
+)

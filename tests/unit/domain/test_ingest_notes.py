@@ -59,7 +59,7 @@ def test_all_of_it_is_read():
     assert isinstance(notes.platform, Platform)
     assert notes.dated_at() == datetime(2026, 1, 19, tzinfo=UTC)
     assert notes.machine is not None
-    assert notes.machine.stated() == StatedMachine(
+    assert notes.machine == StatedMachine(
         place="us-west1-a",
         instance_type="g2-standard-4",
         market="on-demand",

@@ -137,7 +137,7 @@ def _cell(files: Sequence[Path], scratch: Path) -> Told:
         sources=read.sources,
         disagreements=read.disagreements,
         repeated=read.repeated,
-        machine=notes.machine.stated() if notes.machine else None,
+        machine=notes.machine,
     )
     cell = replace(_record(platform.id, facts, read, notes, ingested), artifacts=_kept(files))
     return cell, tuple(facts.tests.values()), notes.stated(cell=cell.id, at=at), notes

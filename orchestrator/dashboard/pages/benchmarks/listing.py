@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
@@ -29,7 +28,7 @@ from orchestrator.dashboard.measurement_text import (
 )
 from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
-from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Table, Text
+from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Tab, Table, Text
 from orchestrator.domain.vocabulary import term
 
 RUNS = 30
@@ -47,17 +46,6 @@ _COLUMNS = (
 )
 
 router = APIRouter()
-
-
-@dataclass(frozen=True, slots=True)
-class Tab:
-    """A choice of how the benchmarks moved."""
-
-    title: str
-    many: int
-    href: str
-    is_now: bool
-    tone: str = ""
 
 
 @router.get(urls.BENCHMARKS)
