@@ -15,7 +15,9 @@ from tests.browser.log_world import writer
 from tests.browser.page_watch import Watched, watched
 from tests.browser.server import served
 
-_SEEN = """() => {
+# Read in an animation frame, after the page's own: between two frames a page is as nobody sees it.
+_SEEN = """async () => {
+    await new Promise(requestAnimationFrame);
     const box = document.querySelector('.log-box').getBoundingClientRect();
     return [...document.querySelectorAll('.log-row')].filter((row) => {
         const at = row.getBoundingClientRect();
