@@ -190,14 +190,16 @@ class View {
     this.choose(Math.min(Math.max(1, this.chosen ? from + by : from), this.lines.total));
   }
 
-  // A line to look at, which has an address.
+  // A line to look at, which has an address, in the middle of the box.
   choose(number, isNew = true) {
     if (!number || number > this.lines.total) return;
     this.follow(false);
-    this.rows.chosen = number;
+    this.rows.choose(number);
     this.scroller.toLine(number);
-    this.redraw();
-    if (!isNew) return;
+    if (isNew) this.address(number);
+  }
+
+  address(number) {
     const address = new URL(this.pages.line(number), location.href);
     if (this.search.text) address.searchParams.set("find", this.search.text);
     if (this.search.text && this.search.minds) address.searchParams.set("case", "1");
@@ -208,9 +210,9 @@ class View {
     const link = event.target.closest("a.log-number");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    const top = this.scroller.top;
-    this.choose(link.parentElement.number);
-    this.scroller.to(top);
+    this.follow(false);
+    this.rows.choose(link.parentElement.number);
+    this.address(link.parentElement.number);
   }
 }
 

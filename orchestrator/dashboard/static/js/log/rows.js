@@ -32,9 +32,22 @@ export class Rows {
     this.container.replaceChildren();
   }
 
+  // Rows stay: a click that has begun on one of them ends on it.
+  choose(number) {
+    this.chosen = number;
+    for (const row of this.container.children) this.markChosen(row);
+  }
+
+  markChosen(row) {
+    const isChosen = row.number === this.chosen;
+    row.classList.toggle("chosen", isChosen);
+    if (isChosen) row.firstElementChild.setAttribute("aria-current", "true");
+    else row.firstElementChild.removeAttribute("aria-current");
+  }
+
   make(number, line) {
     const row = document.createElement("div");
-    row.className = number === this.chosen ? "log-row chosen" : "log-row";
+    row.className = "log-row";
     row.id = `L${number}`;
     row.number = number;
     row.line = line;
@@ -43,8 +56,8 @@ export class Rows {
     link.href = this.pages.line(number);
     link.tabIndex = -1;
     link.textContent = number;
-    if (number === this.chosen) link.setAttribute("aria-current", "true");
     row.append(link, this.text(number, line));
+    this.markChosen(row);
     return row;
   }
 
