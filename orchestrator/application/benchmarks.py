@@ -72,12 +72,12 @@ def rate_trends(rates: Iterable[DayRate]) -> Mapping[tuple[str, str], RateTrend]
 
 
 class MetricChange(StrEnum):
-    """What a difference of two measurements comes to."""
+    """How a metric changed between two runs, after its noise."""
 
     WORSE = "worse"
     BETTER = "better"
     DIFFERS = "differs"
-    """Nobody said which direction is the better one."""
+    """The metric states no direction."""
     SINGLE = "single"
     """One of them is a single sample, which says nothing of its spread."""
     ALIKE = "alike"
@@ -148,7 +148,7 @@ class LevelChange(StrEnum):
     WORSE = "worse"
     BETTER = "better"
     DIFFERS = "differs"
-    """Nobody said which direction is the better one."""
+    """The metric states no direction."""
     STEADY = "steady"
     SHORT = "short"
     """Too few runs to see a step."""

@@ -22,20 +22,9 @@ from orchestrator.domain.parsed_results import ParsedEnd, ParsedJob, ParsedProbl
 class MetricLines:
     """Implements `Dialect`."""
 
-    @property
-    def name(self) -> str:
-        """``metric-lines``."""
-        return "metric-lines"
-
-    @property
-    def version(self) -> int:
-        """Grows with what it tells."""
-        return 1
-
-    @property
-    def provenance(self) -> Provenance:
-        """Lines that were made for people."""
-        return Provenance.PARSED_TEXT
+    name = "metric-lines"
+    version = 1
+    provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
         """Never very sure: any program may print a figure."""

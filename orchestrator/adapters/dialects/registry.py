@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from orchestrator.adapters.dialects.ctrf import Ctrf
-from orchestrator.adapters.dialects.demo_headings import DemoHeadings, DemoMarks
+from orchestrator.adapters.dialects.demo_output import DemoHeadings, DemoMarks
 from orchestrator.adapters.dialects.device_results import DeviceResults
 from orchestrator.adapters.dialects.json_report import PytestJsonReport
 from orchestrator.adapters.dialects.junit import JUnitXml

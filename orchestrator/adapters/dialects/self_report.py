@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from orchestrator.adapters.dialects.demo_headings import MARK, RESULTS
+from orchestrator.adapters.dialects.demo_output import MARK, RESULTS
 from orchestrator.adapters.dialects.text_lines import LINE_LIMIT, text_lines
 from orchestrator.application.ports.dialects import HEAD_BYTES, Artifact
 

@@ -37,7 +37,7 @@ class ErrorLines:
     """Watches lines for tracebacks and words of failure."""
 
     last: str = ""
-    """The latest trouble, in one line; a caller that has told of it empties it."""
+    """The last error line; the caller clears it once reported."""
     _in_traceback: bool = False
 
     def see(self, line: str) -> None:

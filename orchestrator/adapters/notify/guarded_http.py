@@ -30,7 +30,7 @@ def refusal(address: str, *, allow_private: bool, remedy: str = REMEDY) -> str:
 
     `remedy` ends the sentence about a private one.
     """
-    for one in _meant(ip_address(address.partition("%")[0])):
+    for one in _reached(ip_address(address.partition("%")[0])):
         why = _refusal(one, allow_private=allow_private, remedy=remedy)
         if why:
             return f"{address} {why}"
@@ -48,8 +48,8 @@ def _refusal(one: Address, *, allow_private: bool, remedy: str) -> str:
     return f"is {kind} address{remedy}"
 
 
-def _meant(address: Address) -> Iterator[Address]:
-    """The address, or the IPv4 one that it stands for; where it is a tunnel to one, both."""
+def _reached(address: Address) -> Iterator[Address]:
+    """The addresses that it reaches: the IPv4 one of a mapped address, both of a tunnel."""
     if isinstance(address, IPv4Address):
         yield address
     elif address.ipv4_mapped is not None:

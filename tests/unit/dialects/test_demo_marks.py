@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.dialects.demo_headings import DemoMarks
+from orchestrator.adapters.dialects.demo_output import DemoMarks
 from orchestrator.domain.parsed_results import (
     ParsedCheck,
     ParsedEnd,

@@ -88,20 +88,9 @@ class _Marks:
 class DemoMarks:
     """Implements `Dialect`."""
 
-    @property
-    def name(self) -> str:
-        """``demo-marks``."""
-        return "demo-marks"
-
-    @property
-    def version(self) -> int:
-        """Grows with what it tells."""
-        return 1
-
-    @property
-    def provenance(self) -> Provenance:
-        """Lines that were made for people."""
-        return Provenance.PARSED_TEXT
+    name = "demo-marks"
+    version = 1
+    provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
         """Sure where marks and their sum are there; unsure of either alone."""
@@ -142,7 +131,10 @@ def _mark(line: str) -> ParsedCheck | None:
 
 
 def _mark_ending(marks: _Marks, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
-    """The end, where the job sums itself up; otherwise nobody knows how it ended."""
+    """The job's end by its Results line, and every disagreement of it with the marks.
+
+    Without a Results line the exit status is unknown: an error is reported and no end.
+    """
     if marks.dropped:
         yield ParsedProblem(
             "error", f"more than {MARKS_KEPT} different marks: the rest is left out"
@@ -207,20 +199,9 @@ class _Parts:
 class DemoHeadings:
     """Implements `Dialect`."""
 
-    @property
-    def name(self) -> str:
-        """``demo-headings``."""
-        return "demo-headings"
-
-    @property
-    def version(self) -> int:
-        """Grows with what it tells."""
-        return 1
-
-    @property
-    def provenance(self) -> Provenance:
-        """Lines that were made for people."""
-        return Provenance.PARSED_TEXT
+    name = "demo-headings"
+    version = 1
+    provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
         """Surer with a happy end, and with several headings."""
