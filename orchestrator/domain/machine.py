@@ -20,7 +20,7 @@ Errors are typed by what the caller should do next::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -28,6 +28,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from orchestrator.domain.matrix import Platform
+from orchestrator.domain.problems import Path, Problem
 
 
 class Extent(StrEnum):
@@ -94,6 +95,32 @@ class CredentialsError(ProviderError):
 
 class ConfigError(ProviderError):
     """The request itself is wrong; repeating it cannot help."""
+
+
+class PlatformError(ConfigError):
+    """A key of a platform has a value that its provider cannot have, in whatever account.
+
+    Args:
+        path: Keys and indexes within the platform.
+        message: The value, and what is possible.
+    """
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(f"{'.'.join(map(str, path))}: {message}")
+        self.problem = Problem(path, message)
+
+
+def platform_problems(
+    platform: Platform, readers: Iterable[Callable[[Platform], object]]
+) -> tuple[Problem, ...]:
+    """The first problem that each reader of the platform's keys raises as a PlatformError."""
+    found: list[Problem] = []
+    for read in readers:
+        try:
+            read(platform)
+        except PlatformError as error:
+            found.append(error.problem)
+    return tuple(found)
 
 
 class ShellError(MachineError):
@@ -340,6 +367,8 @@ class ProviderTraits:
     """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
     notice: str = ""
     """How its machines hear that they will be taken away: ``aws``, ``gcp``, or not at all."""
+    check: Callable[[Platform], Iterable[Problem]] = lambda _platform: ()
+    """Values of a platform's keys that the provider cannot have; answers from its tables alone."""
 
 
 class StaticHostStore(Protocol):

@@ -64,7 +64,7 @@ def _platform_list_problems(
             hint = nearest(platform.provider, providers)
             yield Problem((*path, "provider"), f"there is no provider {platform.provider!r}{hint}")
         else:
-            yield from _provider_key_problems(platform, providers[platform.provider], path)
+            yield from _provider_problems(platform, providers[platform.provider], path)
         if platform.expect is not None:
             yield from _expect_problems(platform.expect, platform.provider, (*path, "expect"))
 
@@ -79,6 +79,14 @@ def _expect_problems(expect: ExpectedHardware, provider: str, path: Path) -> Ite
     if expect.provider not in ("", ANY, provider):
         message = f"nothing of provider {provider!r} can be of {expect.provider!r}"
         yield Problem((*path, "provider"), message)
+
+
+def _provider_problems(platform: Platform, traits: ProviderTraits, path: Path) -> Iterator[Problem]:
+    keys = tuple(_provider_key_problems(platform, traits, path))
+    yield from keys
+    if not keys:
+        for problem in traits.check(platform):
+            yield Problem((*path, *problem.path), problem.message)
 
 
 def _provider_key_problems(

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 Path = tuple[str | int, ...]
+MOST_NAMED = 30
+"""Valid names that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,10 @@ class InvalidDocumentError(ValueError):
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the closest valid name, or the valid names."""
     names = sorted(valid)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
     if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; valid: {', '.join(names)}" if names else ""
+        # Letters in another order are the likeliest slip of all.
+        likeliest = next((one for one in close if sorted(one) == sorted(name)), close[0])
+        return f"; did you mean {likeliest!r}?"
+    more = f" and {len(names) - MOST_NAMED} others" if len(names) > MOST_NAMED else ""
+    return f"; valid: {', '.join(names[:MOST_NAMED])}{more}" if names else ""

@@ -8,15 +8,26 @@ from typing import TYPE_CHECKING
 from orchestrator.domain.machine import ProviderTraits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orchestrator.domain.matrix import Platform
+    from orchestrator.domain.problems import Problem
     from runners.aws.provider import AwsProvider
 
 __all__ = ["TRAITS", "AwsProvider"]
+
+
+def _check(platform: Platform) -> Iterable[Problem]:
+    found: Iterable[Problem] = import_module("runners.aws.platform_config").check_platform(platform)
+    return found
+
 
 TRAITS = ProviderTraits(
     name="aws",
     keys=frozenset({"instance_type", "locations", "market", "image", "connect", "disk_gb"}),
     rented=True,
     notice="aws",
+    check=_check,
 )
 
 

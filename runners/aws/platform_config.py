@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from orchestrator.domain.machine import ConfigError
-from orchestrator.domain.matrix import Accelerator, Platform
+from orchestrator.domain.machine import ConfigError, PlatformError, platform_problems
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
+from orchestrator.domain.problems import Problem, nearest
+
+if TYPE_CHECKING:
+    from botocore.loaders import Loader
 
 DEFAULT_REGIONS = 3
 MARKETS = ("on-demand", "spot")
@@ -77,6 +83,7 @@ CHEAPEST = "cheapest"
 DISK_GB = 150
 IMAGE_KEYS = frozenset({"ssm", "ami", "name", "owner", "user"})
 OPTIONS = frozenset({"subnet"})
+_AMI = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
 _LOCATION = re.compile(r"(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)(?P<letter>[a-z]?)")
 # What vendors put before the name of a device, and says nothing about which one it is.
 _NOT_A_NAME = frozenset({"nvidia", "amd", "intel", "tesla", "instinct", "geforce", "gpu"})
@@ -129,40 +136,65 @@ class PlatformConfig:
 
 
 def parse_platform(platform: Platform) -> PlatformConfig:
-    """Return what the platform asks of EC2. Raises ConfigError, naming the key."""
-    types, device = _texts(platform.instance_type, "instance_type"), _device(platform.accelerator)
+    """What the platform asks of EC2. Raises PlatformError, ConfigError."""
+    types, device = _instance_types(platform), _device(platform)
     if not types and device is None:
         raise ConfigError("instance_type: name one, or an accelerator to choose it by")
-    cheapest = platform.locations == CHEAPEST
     return PlatformConfig(
         instance_types=types,
         device=device,
-        locations=_everywhere() if cheapest else _locations(platform),
-        cheapest=cheapest,
+        locations=_locations(platform),
+        cheapest=platform.locations == CHEAPEST,
         markets=tuple(dict.fromkeys(platform.market or ("on-demand",))),
-        image=_image(platform.image or {}),
+        image=_image(platform),
         public=platform.connect != "private",
-        disk_gb=_disk_gb(platform.disk_gb),
-        subnets=_subnets(platform.options or {}),
+        disk_gb=_disk_gb(platform),
+        subnets=_subnets(platform),
     )
 
 
-def _texts(given: str | tuple[str, ...] | None, key: str) -> tuple[str, ...]:
+def check_platform(platform: Platform) -> tuple[Problem, ...]:
+    """Every value that EC2 cannot have, by the shipped table and botocore's service model."""
+    readers = (_instance_types, _device, _locations, _image, _disk_gb, _subnets)
+    return platform_problems(platform, readers)
+
+
+def _texts(given: str | tuple[str, ...] | None, *path: str) -> tuple[str, ...]:
     if given is None:
         return ()
     texts = (given,) if isinstance(given, str) else given
     if not texts:
-        raise ConfigError(f"{key}: the list is empty")
+        raise PlatformError(path, "the list is empty")
     if not all(text.strip() for text in texts):
-        raise ConfigError(f"{key}: {texts!r} holds an empty text")
+        raise PlatformError(path, f"{texts!r} holds an empty text")
     return tuple(dict.fromkeys(text.strip() for text in texts))
 
 
-def _device(asked: Accelerator | None) -> Device | None:
+def _instance_types(platform: Platform) -> tuple[str, ...]:
+    types = _texts(platform.instance_type, "instance_type")
+    for index, name in enumerate(types):
+        if name not in shipped().types and name not in _service_types():
+            hint = nearest(name, _alike(name, {*shipped().types, *_service_types()}))
+            raise PlatformError(
+                ("instance_type", index) if len(types) > 1 else ("instance_type",),
+                f"boto3 {version('boto3')} knows no EC2 instance type {name!r}{hint}",
+            )
+    return types
+
+
+def _alike(name: str, types: Iterable[str]) -> tuple[str, ...]:
+    """Types of the same family or size, so that a hint changes one of them only."""
+    family, _, size = name.partition(".")
+    same = tuple(one for one in types if one.startswith(f"{family}.") or one.endswith(f".{size}"))
+    return same or tuple(shipped().types)
+
+
+def _device(platform: Platform) -> Device | None:
+    asked = platform.accelerator
     if asked is None:
         return None
     if asked.count < 1:
-        raise ConfigError(f"accelerator.count: {asked.count!r} is no number of devices")
+        raise PlatformError(("accelerator", "count"), f"{asked.count!r} is no number of devices")
     return Device(vendor=asked.vendor, name=asked.name, count=asked.count)
 
 
@@ -170,47 +202,76 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(re.split(r"[\s_/-]+", name.casefold().strip())) - _NOT_A_NAME - {""}
 
 
-def _everywhere() -> tuple[Location, ...]:
-    return tuple(Location(region) for region in shipped().regions)
-
-
 def _locations(platform: Platform) -> tuple[Location, ...]:
-    listed = _texts(platform.locations, "locations")
-    return tuple(map(_location, listed or shipped().default_regions))
+    if platform.locations == CHEAPEST:
+        return tuple(Location(region) for region in shipped().regions)
+    listed = _texts(platform.locations, "locations") or shipped().default_regions
+    return tuple(_location(text, index) for index, text in enumerate(listed))
 
 
-def _location(text: str) -> Location:
+def _location(text: str, index: int) -> Location:
     parts = _LOCATION.fullmatch(text)
-    if parts is None:
-        raise ConfigError(
-            f"locations: {text!r} is neither a region (us-east-1) nor a zone (us-east-1a) of AWS"
+    region = parts["region"] if parts else text
+    if parts is None or (region not in shipped().regions and region not in _service_regions()):
+        hint = nearest(region, {*shipped().regions, *_service_regions()})
+        raise PlatformError(
+            ("locations", index),
+            f"{text!r} is neither a region (us-east-1) nor a zone (us-east-1a) of AWS{hint}",
         )
-    return Location(parts["region"], text if parts["letter"] else "")
+    return Location(region, text if parts["letter"] else "")
 
 
-def _image(asked: Mapping[str, str | tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    unknown = sorted(asked.keys() - IMAGE_KEYS)
-    if unknown:
-        raise ConfigError(
-            f"image.{unknown[0]}: not for aws, where an image has {', '.join(sorted(IMAGE_KEYS))}"
-        )
-    found = {key: _texts(value, f"image.{key}") for key, value in asked.items()}
-    if len(found.keys() & {"ssm", "ami", "name"}) > 1:
-        raise ConfigError("image: one of ssm, ami and name, not several")
+@cache
+def _service_types() -> frozenset[str]:
+    """Every instance type of the EC2 service model that is installed."""
+    model = _loader().load_service_model("ec2", "service-2")
+    return frozenset(model["shapes"]["InstanceType"]["enum"])
+
+
+@cache
+def _service_regions() -> frozenset[str]:
+    """Every region of the public partition, by the endpoints of botocore that is installed."""
+    partitions = _loader().load_data("endpoints")["partitions"]
+    return frozenset(
+        region for one in partitions if one["partition"] == "aws" for region in one["regions"]
+    )
+
+
+def _loader() -> Loader:
+    # botocore takes a while to load; values of the shipped table do not need it.
+    found: Loader = import_module("botocore.loaders").create_loader()
     return found
 
 
-def _disk_gb(size: int | None) -> int:
-    if size is None:
-        return DISK_GB
+def _image(platform: Platform) -> dict[str, tuple[str, ...]]:
+    asked = platform.image or {}
+    unknown = sorted(asked.keys() - IMAGE_KEYS)
+    if unknown:
+        raise PlatformError(
+            ("image", unknown[0]),
+            f"not for aws, where an image has {', '.join(sorted(IMAGE_KEYS))}",
+        )
+    found = {key: _texts(value, "image", key) for key, value in asked.items()}
+    if len(found.keys() & {"ssm", "ami", "name"}) > 1:
+        raise PlatformError(("image",), "one of ssm, ami and name, not several")
+    for ami in found.get("ami", ()):
+        if not _AMI.fullmatch(ami):
+            raise PlatformError(("image", "ami"), f"{ami!r} is no AMI id (ami-0123456789abcdef0)")
+    return found
+
+
+def _disk_gb(platform: Platform) -> int:
+    size = DISK_GB if platform.disk_gb is None else platform.disk_gb
     if not 1 <= size <= 16384:
-        raise ConfigError(f"disk_gb: {size!r} is no size from 1 to 16384")
+        raise PlatformError(("disk_gb",), f"{size!r} is no size from 1 to 16384")
     return size
 
 
-def _subnets(options: Mapping[str, str]) -> tuple[str, ...]:
-    unknown = sorted(options.keys() - OPTIONS)
-    if unknown:
-        raise ConfigError(f"options.{unknown[0]}: aws knows {', '.join(sorted(OPTIONS))} only")
+def _subnets(platform: Platform) -> tuple[str, ...]:
+    options = platform.options or {}
+    for name in options.keys() - OPTIONS:
+        raise PlatformError(
+            ("options", name), f"aws has no option {name!r}{nearest(name, OPTIONS)}"
+        )
     parts = options.get("subnet", "").split(",")
     return tuple(part.strip() for part in parts if part.strip())

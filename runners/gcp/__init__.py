@@ -8,15 +8,27 @@ from typing import TYPE_CHECKING
 from orchestrator.domain.machine import ProviderTraits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orchestrator.domain.matrix import Platform
+    from orchestrator.domain.problems import Problem
     from runners.gcp.provider import GcpProvider
 
 __all__ = ["TRAITS", "GcpProvider"]
+
+
+def _check(platform: Platform) -> Iterable[Problem]:
+    module = import_module("runners.gcp.platform_config")
+    found: Iterable[Problem] = module.check_platform(platform)
+    return found
+
 
 TRAITS = ProviderTraits(
     name="gcp",
     keys=frozenset({"instance_type", "locations", "market", "image", "connect", "disk_gb"}),
     rented=True,
     notice="gcp",
+    check=_check,
 )
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.domain.machine import ConfigError
-from orchestrator.domain.matrix import Accelerator, Platform
-from runners.google.account import DEFAULT_USER
-from runners.google.names import is_region, is_zone
+from orchestrator.domain.machine import ConfigError, PlatformError, platform_problems
+from orchestrator.domain.matrix import Platform
+from orchestrator.domain.problems import Path, Problem, nearest
+from runners.google.names import DEFAULT_USER, known_location
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,18 @@ def plain(accelerator: str) -> str:
 
 DEFAULT_LOCATIONS = ("us-central1", "us-east1", "us-west1")
 DEFAULT_DISK_GB = 150
+SMALLEST_DISK_GB, LARGEST_DISK_GB = 10, 65_536
+"""Of a balanced persistent disk: cloud.google.com/compute/docs/disks."""
+# cloud.google.com/compute/docs/machine-resource, of 2026-11.
+_FAMILIES = frozenset(
+    {
+        *("a2", "a3", "a4", "a4x", "c2", "c2d", "c3", "c3d", "c4", "c4a", "c4d", "e2", "f1", "g1"),
+        *("g2", "g4", "h3", "h4d", "m1", "m2", "m3", "m4", "n1", "n2", "n2d", "n4", "n4a", "n4d"),
+        *("t2a", "t2d", "x4", "z3"),
+    }
+)
+_WHOLE_FAMILIES = frozenset({"g2"})
+"""Families of which `KNOWN` has every machine type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +106,27 @@ class PlatformConfig:
 
 
 def parse_platform(platform: Platform) -> PlatformConfig:
-    """Return what the platform asks of Compute Engine. Raises ConfigError, naming the key."""
-    types, device = texts(platform.instance_type), platform.accelerator
+    """What the platform asks of Compute Engine. Raises PlatformError, ConfigError."""
+    types, device = _instance_types(platform), platform.accelerator
     if not types and device is None:
         raise ConfigError("platform: name an instance_type (g2-standard-4) or an accelerator (L4)")
-    if device is not None:
-        for each in types:
-            _require_device(each, device)
-        types = types or (
-            types_with(device.name, device.count) if device.vendor == "nvidia" else ()
-        )
+    if not types and device is not None and device.vendor == "nvidia":
+        types = types_with(device.name, device.count)
     return PlatformConfig(
         types=types,
         accelerator=f"{device.vendor} {device.name}" if device else "",
         count=device.count if device else 1,
-        locations=_locations(platform.locations),
+        locations=_locations(platform),
         markets=platform.market or ("on-demand",),
-        disk_gb=platform.disk_gb or DEFAULT_DISK_GB,
+        disk_gb=_disk_gb(platform),
         is_public=platform.connect != "private",
         image=platform.image or {},
     )
+
+
+def check_platform(platform: Platform) -> tuple[Problem, ...]:
+    """Every value that Compute Engine cannot have, by the tables of types, regions and disks."""
+    return platform_problems(platform, (_instance_types, _locations, _disk_gb, _options))
 
 
 def texts(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
@@ -121,25 +134,43 @@ def texts(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else given or ()
 
 
-def _require_device(instance_type: str, device: Accelerator) -> None:
-    shape = KNOWN.get(instance_type)
-    if shape is None:
-        return
-    if (plain(device.name), device.count) != (plain(shape.accelerator), shape.count):
-        raise ConfigError(
-            f"instance_type: {instance_type} has {shape.count} x {shape.accelerator}, "
-            f"and the accelerator asked for is {device.count} x {device.name}"
-        )
-
-
-def _locations(asked: tuple[str, ...] | str | None) -> tuple[str, ...]:
-    if asked == "cheapest":
-        return ()
-    locations = texts(asked) or DEFAULT_LOCATIONS
-    for location in locations:
-        if not is_zone(location) and not is_region(location):
-            raise ConfigError(
-                f"locations: {location!r} is neither a region (us-central1) nor a zone "
-                "(us-central1-a) of Google Cloud"
+def _instance_types(platform: Platform) -> tuple[str, ...]:
+    types, device = texts(platform.instance_type), platform.accelerator
+    for index, name in enumerate(types):
+        path: Path = ("instance_type", index) if len(types) > 1 else ("instance_type",)
+        family = name.partition("-")[0]
+        if family not in _FAMILIES or (family in _WHOLE_FAMILIES and name not in KNOWN):
+            raise PlatformError(
+                path, f"Compute Engine has no machine type {name!r}{nearest(name, KNOWN)}"
             )
-    return locations
+        shape = KNOWN.get(name)
+        if shape is None or device is None:
+            continue
+        if (plain(device.name), device.count) != (plain(shape.accelerator), shape.count):
+            raise PlatformError(
+                path,
+                f"{name} has {shape.count} x {shape.accelerator}, "
+                f"and the accelerator asked for is {device.count} x {device.name}",
+            )
+    return types
+
+
+def _locations(platform: Platform) -> tuple[str, ...]:
+    if platform.locations == "cheapest":
+        return ()
+    asked = texts(platform.locations) or DEFAULT_LOCATIONS
+    return tuple(known_location(text, ("locations", index)) for index, text in enumerate(asked))
+
+
+def _disk_gb(platform: Platform) -> int:
+    size = DEFAULT_DISK_GB if platform.disk_gb is None else platform.disk_gb
+    if not SMALLEST_DISK_GB <= size <= LARGEST_DISK_GB:
+        raise PlatformError(
+            ("disk_gb",), f"{size} is no size from {SMALLEST_DISK_GB} to {LARGEST_DISK_GB}"
+        )
+    return size
+
+
+def _options(platform: Platform) -> None:
+    for name in platform.options or {}:
+        raise PlatformError(("options", name), "gcp has no options")

@@ -11,9 +11,9 @@ from google.auth import exceptions as auth
 from google.auth.credentials import Credentials
 
 from orchestrator.domain.machine import ConfigError, CredentialsError, Extent, Login
+from runners.google.names import DEFAULT_USER
 from runners.google.responses import of_exception
 
-DEFAULT_USER = "ubuntu"
 HOST_KEYS = "hostkeys/"
 """Where among the guest attributes the guest publishes its host keys."""
 _KEYS = "ssh-keys"

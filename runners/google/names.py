@@ -6,8 +6,35 @@ import re
 from collections.abc import Mapping
 from hashlib import sha256
 
+from orchestrator.domain.machine import PlatformError
+from orchestrator.domain.problems import Path, nearest
+
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 PREFIX = "seatrial-"
+DEFAULT_USER = "ubuntu"
+"""Who logs in on the images of Google Cloud."""
+REGIONS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            *("africa-south1", "asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2"),
+            *("asia-northeast3", "asia-south1", "asia-south2", "asia-southeast1"),
+            *("asia-southeast2", "australia-southeast1", "australia-southeast2"),
+            *("europe-central2", "europe-north1", "europe-north2", "europe-southwest1"),
+            *("europe-west2", "europe-west3", "europe-west4", "europe-west6", "europe-west8"),
+            *("europe-west9", "europe-west10", "europe-west12", "me-central1", "me-central2"),
+            *("me-west1", "northamerica-northeast1", "northamerica-northeast2"),
+            *("northamerica-south1", "southamerica-east1", "southamerica-west1", "us-east4"),
+            *("us-east5", "us-south1", "us-west1", "us-west2", "us-west3", "us-west4"),
+        ),
+        "abc",
+    ),
+    "europe-west1": "bcd",
+    "us-central1": "abcf",
+    "us-central2": "b",
+    "us-east1": "bcd",
+}
+"""The letters of each region's zones: cloud.google.com/compute/docs/regions-zones, and the zone
+that has TPUs only; of 2026-11."""
 _LABEL = re.compile(r"[-_a-z0-9]{0,63}")
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z]")
 _REGION = re.compile(r"[a-z]+-[a-z]+\d+")
@@ -46,6 +73,22 @@ def is_zone(location: str) -> bool:
 def is_region(location: str) -> bool:
     """Whether it is written like ``us-central1``."""
     return _REGION.fullmatch(location) is not None
+
+
+def known_location(text: str, path: Path) -> str:
+    """The zone or region itself. Raises PlatformError where Google Cloud has none of that name."""
+    region = region_of(text) if is_zone(text) else text
+    zones = tuple(f"{region}-{letter}" for letter in REGIONS.get(region, ""))
+    if not zones:
+        hint = nearest(region, REGIONS)
+        raise PlatformError(
+            path,
+            f"{text!r} is neither a region (us-central1) nor a zone (us-central1-a) of "
+            f"Google Cloud{hint}",
+        )
+    if is_zone(text) and text not in zones:
+        raise PlatformError(path, f"{region} has no zone {text!r}; it has {', '.join(zones)}")
+    return text
 
 
 def region_of(zone: str) -> str:

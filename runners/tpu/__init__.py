@@ -16,8 +16,16 @@ from runners import ProviderContext
 
 if TYPE_CHECKING:
     from orchestrator.domain.prices import Price
+    from orchestrator.domain.problems import Problem
     from orchestrator.domain.quota import Demand, Quota, QuotaLevel
     from runners.tpu.wiring import CloudTpu
+
+
+def _check(platform: Platform) -> Iterable[Problem]:
+    module = import_module("runners.tpu.platform_config")
+    found: Iterable[Problem] = module.check_platform(platform)
+    return found
+
 
 TRAITS = ProviderTraits(
     name="tpu",
@@ -25,6 +33,7 @@ TRAITS = ProviderTraits(
     required=frozenset({"accelerator_type"}),
     rented=True,
     notice="gcp",
+    check=_check,
 )
 
 

@@ -21,7 +21,7 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price, PriceBook
 from runners.google.catalogue import said_by
-from runners.google.names import is_region, is_zone, region_of
+from runners.google.names import is_zone, region_of
 from runners.tpu.client import TpuApi
 from runners.tpu.names import location
 from runners.tpu.platform_config import PlatformConfig, parse_platform
@@ -158,10 +158,6 @@ def _zones(config: PlatformConfig) -> tuple[str, ...]:
 def _expanded(name: str, known_zones: Iterable[str]) -> list[str]:
     if is_zone(name):
         return [name]
-    if not is_region(name):
-        raise ConfigError(
-            f"locations: {name!r} is neither a zone (us-west4-a) nor a region (us-west4)"
-        )
     return [zone for zone in known_zones if zone.startswith(f"{name}-")]
 
 

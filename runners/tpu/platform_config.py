@@ -5,17 +5,53 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from orchestrator.domain.machine import ConfigError
+from orchestrator.domain.machine import PlatformError, platform_problems
 from orchestrator.domain.matrix import Platform
-from runners.google.account import DEFAULT_USER
-from runners.tpu.accelerators import Accelerator, accelerator
+from orchestrator.domain.problems import Problem, nearest
+from runners.google.names import DEFAULT_USER, known_location
 
 API_QUEUE, API_NODE = "queued-resource", "node"
 DEFAULT_WAIT_MINUTES, LONGEST_WAIT_MINUTES = 5, 10
 _OPTIONS = ("api", "flex_start", "network", "subnetwork", "user", "wait_minutes")
+CHEAPEST = "cheapest"
+LARGEST_HOST = 8
+"""A type with a higher number is spread over several hosts."""
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """One accelerator type."""
+
+    name: str
+    generation: str
+    """``v5e``."""
+    chips: int
+    runtime_version: str
+    """What its machines run unless the platform says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    generation: str
+    runtime_version: str
+    cores_per_chip: int
+    sizes: tuple[str, ...]
+    """The numbers of the types with one host."""
+
+
+# From v2 to v4, and in v5p, the number in the name counts cores, of which a chip has two.
+# Types and runtime versions: cloud.google.com/tpu/docs/supported-tpu-configurations, /runtimes.
+_FAMILIES = {
+    "v2": _Family("v2", "tpu-ubuntu2204-base", 2, ("8",)),
+    "v3": _Family("v3", "tpu-ubuntu2204-base", 2, ("8",)),
+    "v4": _Family("v4", "tpu-ubuntu2204-base", 2, ("8",)),
+    "v5litepod": _Family("v5e", "v2-alpha-tpuv5-lite", 1, ("1", "4", "8")),
+    "v5p": _Family("v5p", "v2-alpha-tpuv5", 2, ("8",)),
+    "v6e": _Family("v6e", "v2-alpha-tpuv6e", 1, ("1", "4", "8")),
+}
+_OTHER_RUNTIMES = ("tpu-vm-", "v2-nightly-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,51 +79,97 @@ class PlatformConfig:
 
 
 def parse_platform(platform: Platform) -> PlatformConfig:
-    """Return what the platform asks of Cloud TPU. Raises ConfigError, naming the key."""
-    options = _options(platform.options or {})
-    cheapest = platform.locations == "cheapest"
-    user = options.get("user", DEFAULT_USER)
-    if not _USER.fullmatch(user):
-        raise ConfigError(f"options.user: {user!r} is no user name; ubuntu is usual")
+    """What the platform asks of Cloud TPU. Raises PlatformError."""
+    options = _options(platform)
     return PlatformConfig(
-        accelerator=accelerator(platform.accelerator_type, platform.runtime_version),
+        accelerator=_accelerator(platform),
         markets=tuple(dict.fromkeys(platform.market or ("on-demand",))),
-        locations=() if cheapest else tuple(dict.fromkeys(platform.locations or ())),
-        cheapest=cheapest,
+        locations=_locations(platform),
+        cheapest=platform.locations == CHEAPEST,
         public=platform.connect != "private",
-        queued=_is_queued(options),
-        wait_s=_wait_s(options),
-        user=user,
+        queued=options.get("api", API_QUEUE) == API_QUEUE,
+        wait_s=60 * int(options.get("wait_minutes", DEFAULT_WAIT_MINUTES)),
+        user=options.get("user", DEFAULT_USER),
         network=options.get("network", ""),
         subnetwork=options.get("subnetwork", ""),
     )
 
 
-def _options(options: Mapping[str, str]) -> Mapping[str, str]:
+def check_platform(platform: Platform) -> tuple[Problem, ...]:
+    """Every value that Cloud TPU cannot have, by the tables of types, runtimes and zones."""
+    return platform_problems(platform, (_accelerator, _runtime_version, _locations, _options))
+
+
+def _accelerator(platform: Platform) -> Accelerator:
+    return accelerator(platform.accelerator_type, platform.runtime_version)
+
+
+def accelerator(name: str | None, runtime_version: str | None = None) -> Accelerator:
+    """Read an accelerator type of one host. Raises PlatformError."""
+    path, text = ("accelerator_type",), name or ""
+    prefix, _, number = text.rpartition("-")
+    family = _FAMILIES.get(prefix)
+    if family is not None and number.isdigit() and int(number) > LARGEST_HOST:
+        raise PlatformError(
+            path,
+            f"{text} has several hosts, and a cell has one machine; "
+            f"ask for {prefix}-{LARGEST_HOST} or fewer",
+        )
+    if family is None or number not in family.sizes:
+        types = [f"{one}-{size}" for one, known in _FAMILIES.items() for size in known.sizes]
+        raise PlatformError(path, f"{text!r} is no type of one host{nearest(text, types)}")
+    runtime = _known_runtime(runtime_version) or family.runtime_version
+    chips = max(1, int(number) // family.cores_per_chip)
+    return Accelerator(text, family.generation, chips, runtime)
+
+
+def _runtime_version(platform: Platform) -> str:
+    return _known_runtime(platform.runtime_version)
+
+
+def _known_runtime(name: str | None) -> str:
+    runtimes = {one.runtime_version for one in _FAMILIES.values()}
+    if name and name not in runtimes and not name.startswith(_OTHER_RUNTIMES):
+        raise PlatformError(
+            ("runtime_version",), f"{name!r} is no TPU software version{nearest(name, runtimes)}"
+        )
+    return name or ""
+
+
+def _locations(platform: Platform) -> tuple[str, ...]:
+    if platform.locations is None or platform.locations == CHEAPEST:
+        return ()
+    return tuple(
+        dict.fromkeys(
+            known_location(text, ("locations", index))
+            for index, text in enumerate(platform.locations)
+        )
+    )
+
+
+def _options(platform: Platform) -> Mapping[str, str]:
+    options = platform.options or {}
     for name in options:
         if name not in _OPTIONS:
-            (nearest,) = get_close_matches(name, _OPTIONS, n=1, cutoff=0.0)
-            raise ConfigError(f"options.{name}: unknown to tpu; did you mean {nearest}?")
+            raise PlatformError(
+                ("options", name), f"tpu has no option {name!r}{nearest(name, _OPTIONS)}"
+            )
     if options.get("flex_start", "false").lower() not in ("", "false", "no"):
-        raise ConfigError(
-            "options.flex_start: the TPU client (google-cloud-tpu 1.28, API v2) can ask for no run "
-            "duration, so flex-start is not to be had; leave it out (the deadline, and the "
-            "janitor, end the machine)"
+        raise PlatformError(
+            ("options", "flex_start"),
+            "the TPU client (google-cloud-tpu 1.28, API v2) can ask for no run duration, so "
+            "flex-start is not to be had; leave it out (the deadline, and the janitor, end the "
+            "machine)",
         )
+    api = options.get("api", API_QUEUE)
+    if api not in (API_QUEUE, API_NODE):
+        raise PlatformError(("options", "api"), f"{api!r} is neither {API_QUEUE} nor {API_NODE}")
+    wait = options.get("wait_minutes", str(DEFAULT_WAIT_MINUTES))
+    if not wait.isdigit() or not 1 <= int(wait) <= LONGEST_WAIT_MINUTES:
+        raise PlatformError(
+            ("options", "wait_minutes"), f"{wait!r} is no number from 1 to {LONGEST_WAIT_MINUTES}"
+        )
+    user = options.get("user", DEFAULT_USER)
+    if not _USER.fullmatch(user):
+        raise PlatformError(("options", "user"), f"{user!r} is no user name; ubuntu is usual")
     return options
-
-
-def _is_queued(options: Mapping[str, str]) -> bool:
-    chosen = options.get("api", API_QUEUE)
-    if chosen not in (API_QUEUE, API_NODE):
-        raise ConfigError(f"options.api: {chosen!r} is neither {API_QUEUE} nor {API_NODE}")
-    return chosen == API_QUEUE
-
-
-def _wait_s(options: Mapping[str, str]) -> int:
-    given = options.get("wait_minutes", str(DEFAULT_WAIT_MINUTES))
-    if not given.isdigit() or not 1 <= int(given) <= LONGEST_WAIT_MINUTES:
-        raise ConfigError(
-            f"options.wait_minutes: {given!r} is no number from 1 to {LONGEST_WAIT_MINUTES}"
-        )
-    return int(given) * 60

@@ -12,10 +12,9 @@ from orchestrator.domain.matrix import Platform
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners.google.clients import Clients
 from runners.google.responses import limit_of
-from runners.tpu.accelerators import accelerator
 from runners.tpu.client import READ_TIMEOUT_S, TpuApi, guarded
 from runners.tpu.names import location
-from runners.tpu.platform_config import parse_platform
+from runners.tpu.platform_config import accelerator, parse_platform
 from runners.tpu.prices import PROVIDER
 from runners.tpu.states import ListedTpu, market_of, spec_of
 from runners.tpu.status import StatusReader
@@ -49,8 +48,8 @@ class QuotaReader:
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """The chips of one machine, in its zone and market. Raises ConfigError."""
         kind = parse_platform(platform).accelerator
-        code = _CODES.get((kind.generation, place.market), f"{kind.generation or kind.name} quota")
-        name = f"TPU {kind.generation or kind.name} chips, {place.market}"
+        code = _CODES.get((kind.generation, place.market), f"{kind.generation} quota")
+        name = f"TPU {kind.generation} chips, {place.market}"
         return (Demand(Quota(PROVIDER, place.zone, code, name, "chip"), kind.chips),)
 
     def level(self, quota: Quota) -> QuotaLevel:

@@ -18,7 +18,7 @@ from runners import ProviderContext
 from runners.google.account import Account
 from runners.google.clients import COMPUTE, TPU, Clients, may_ask
 from runners.google.firewall import Firewall, is_rule, required_ingress
-from runners.tpu.accelerators import Catalogue
+from runners.tpu.catalogue import Catalogue
 from runners.tpu.client import TpuApi
 from runners.tpu.deletion import Deleter
 from runners.tpu.launch import Launcher

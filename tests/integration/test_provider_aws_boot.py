@@ -203,7 +203,7 @@ def test_leave_that_is_missing_for_a_named_parameter_is_said(
 
 def test_an_image_of_ones_own_and_its_user(aws: AwsProvider, cloud: AwsCloud) -> None:
     known = aws.launch(ask(aws)).facts["image_id"]
-    own = {**PLATFORM, "image": {"ami": ("ami-0gone", known), "user": "tester"}}
+    own = {**PLATFORM, "image": {"ami": ("ami-00000000000000000", known), "user": "tester"}}
     machine = running(aws, cloud, platform=own, token="a-2-1")
     assert machine.facts["image_id"] == known
     assert isinstance(machine.endpoint, SshAddress)

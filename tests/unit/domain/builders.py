@@ -8,11 +8,21 @@ from typing import Any
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Environment, Job, Manifest
 from orchestrator.domain.matrix import JobSelection, Matrix, Metadata, Platform, Subject
+from orchestrator.domain.problems import Problem
+
+
+def impossible_places(platform: Platform) -> tuple[Problem, ...]:
+    """A provider's check: nothing is in Atlantis."""
+    places = enumerate(platform.locations or ())
+    return tuple(Problem(("locations", at), "no region") for at, one in places if one == "atlantis")
+
 
 TRAITS = {
     "local": ProviderTraits("local", frozenset(), rented=False),
     "static": ProviderTraits("static", frozenset({"hosts"}), frozenset({"hosts"}), rented=False),
-    "aws": ProviderTraits("aws", frozenset({"instance_type", "locations", "market"})),
+    "aws": ProviderTraits(
+        "aws", frozenset({"instance_type", "locations", "market"}), check=impossible_places
+    ),
 }
 
 

@@ -45,6 +45,8 @@ CASES = [
      ("platforms", 0, "expect", "accelerator"), "in a matrix leave out what is not asked for"),
     (matrix(platforms=(here(expect=ExpectedHardware(provider="gcp")),)),
      ("platforms", 0, "expect", "provider"), "nothing of provider 'local' can be of 'gcp'"),
+    (matrix(platforms=(here(provider="aws", locations=("us-east-1", "atlantis")),)),
+     ("platforms", 0, "locations", 1), "no region"),
     (matrix(environments=()), ("environments",), "name at least one environment"),
     (matrix(environments=("imag",)), ("environments", 0), "no environment 'imag'; did you mean"),
     (matrix(environments=("image", "image")), ("environments", 1), "'image' stands here twice"),

@@ -29,7 +29,7 @@ TYPES: dict[str, tuple[int, str, str, int]] = {
     "g6.12xlarge": (48, "NVIDIA", "L4", 4),
     "x9.large": (8, "NVIDIA", "T9", 1),
     "x9.small": (2, "NVIDIA", "T9", 1),
-    "z9.large": (2, "NVIDIA", "NVIDIA", 1),
+    "g7e.2xlarge": (2, "NVIDIA", "NVIDIA", 1),
     "m5.large": (2, "", "", 0),
 }
 
@@ -114,7 +114,7 @@ def test_a_named_type_with_another_device_is_refused(name: str) -> None:
 
 
 def test_a_named_type_whose_device_has_no_name_is_taken_at_its_word() -> None:
-    assert chosen("nvidia", "H200", types=("z9.large",)) == ("z9.large",)
+    assert chosen("nvidia", "H200", types=("g7e.2xlarge",)) == ("g7e.2xlarge",)
 
 
 def test_a_type_is_described_once_for_all_regions() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
 
 from orchestrator.domain.machine import ConfigError
-from runners.aws.platform_config import Device, Location, parse_platform
+from runners.aws.platform_config import Device, Location, check_platform, parse_platform
 from tests.platforms import as_platform
 
 
@@ -28,7 +30,7 @@ def test_everything_can_be_said() -> None:
                 "accelerator": {"vendor": "nvidia", "name": "L4", "count": 1},
                 "locations": ("us-west-2b", "ap-southeast-2", "us-west-2"),
                 "market": ("spot", "on-demand"),
-                "image": {"ami": "ami-1", "user": "tester"},
+                "image": {"ami": "ami-0abcdef1234567890", "user": "tester"},
                 "connect": "private",
                 "disk_gb": 200,
                 "options": {"subnet": "subnet-1, subnet-2"},
@@ -41,7 +43,7 @@ def test_everything_can_be_said() -> None:
         Location("us-west-2"),
     )
     assert config.regions == ("us-west-2", "ap-southeast-2")
-    assert config.image == {"ami": ("ami-1",), "user": ("tester",)}
+    assert config.image == {"ami": ("ami-0abcdef1234567890",), "user": ("tester",)}
     assert (config.public, config.subnets) == (False, ("subnet-1", "subnet-2"))
 
 
@@ -58,17 +60,33 @@ L4 = {"vendor": "nvidia", "name": "L4"}
     ("platform", "words"),
     [
         ({}, "instance_type: name one, or an accelerator"),
+        (
+            {"instance_type": "g5.xlrage"},
+            "no EC2 instance type 'g5.xlrage'; did you mean 'g5.xlarge'",
+        ),
+        (
+            {"instance_type": "nosuch"},
+            "no EC2 instance type 'nosuch'; valid: g5.xlarge, g6.xlarge",
+        ),
+        ({"instance_type": "g5.xlarge", "locations": ("us-esat-1",)}, "did you mean 'us-east-1'"),
+        ({"instance_type": "g5.xlarge", "image": {"ami": "ami-1"}}, "'ami-1' is no AMI id"),
         ({"instance_type": ()}, "instance_type: the list is empty"),
         ({"instance_type": ("g5.xlarge", " ")}, "instance_type: .* holds an empty text"),
         ({"accelerator": {**L4, "count": 0}}, r"accelerator\.count: 0"),
-        ({"instance_type": "x", "locations": ("virginia",)}, "locations: 'virginia' is neither"),
-        ({"instance_type": "x", "locations": ("us-west1-a",)}, "neither a region"),
-        ({"instance_type": "x", "image": {"family": "f"}}, r"image\.family: not for aws"),
-        ({"instance_type": "x", "image": {"ami": "a", "ssm": "b"}}, "image: one of"),
-        ({"instance_type": "x", "image": {"ami": ()}}, r"image\.ami: the list is empty"),
-        ({"instance_type": "x", "disk_gb": 0}, "disk_gb: 0"),
-        ({"instance_type": "x", "disk_gb": 16385}, "disk_gb: 16385"),
-        ({"instance_type": "x", "options": {"subnets": "s"}}, r"options\.subnets: aws knows"),
+        (
+            {"instance_type": "g5.xlarge", "locations": ("virginia",)},
+            r"locations\.0: 'virginia' is neither",
+        ),
+        ({"instance_type": "g5.xlarge", "locations": ("us-west1-a",)}, "neither a region"),
+        ({"instance_type": "g5.xlarge", "image": {"family": "f"}}, r"image\.family: not for aws"),
+        ({"instance_type": "g5.xlarge", "image": {"ami": "a", "ssm": "b"}}, "image: one of"),
+        ({"instance_type": "g5.xlarge", "image": {"ami": ()}}, r"image\.ami: the list is empty"),
+        ({"instance_type": "g5.xlarge", "disk_gb": 0}, "disk_gb: 0"),
+        ({"instance_type": "g5.xlarge", "disk_gb": 16385}, "disk_gb: 16385"),
+        (
+            {"instance_type": "g5.xlarge", "options": {"subnets": "s"}},
+            r"options\.subnets: aws has no .* did you mean 'subnet'",
+        ),
     ],
 )
 def test_an_impossible_platform_is_refused_by_its_key(
@@ -95,3 +113,25 @@ def test_a_device_is_known_by_its_whole_name(asked: str, known: str, same: bool)
 def test_a_vendors_name_alone_may_be_any_of_its_devices() -> None:
     assert Device("", "H200", 8).may_be("NVIDIA")
     assert not Device("", "H200", 8).may_be("")
+
+
+def test_every_impossible_value_is_found_in_one_look() -> None:
+    platform = as_platform(
+        {"instance_type": ("g5.xlarge", "g5.xlrage"), "locations": ("us-west-2", "us-weast-2")}
+    )
+    assert [problem.path for problem in check_platform(platform)] == [
+        ("instance_type", 1),
+        ("locations", 1),
+    ]
+
+
+def test_a_usual_platform_is_checked_without_the_service_model() -> None:
+    code = """
+import sys
+from orchestrator.domain.matrix import Platform
+from runners.aws import TRAITS
+usual = Platform(id="a", provider="aws", instance_type="g5.xlarge", locations=("us-east-1b",))
+assert TRAITS.check(usual) == ()
+assert "botocore" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -28,12 +30,13 @@ from runners.gcp.instance import (
     request_id,
 )
 from runners.gcp.offers import KnownPrices, prices_from, table
-from runners.gcp.platform_config import KNOWN, parse_platform, types_with
+from runners.gcp.platform_config import KNOWN, check_platform, parse_platform, types_with
 from runners.google.firewall import rule_name
-from runners.google.names import label
+from runners.google.names import REGIONS, label
 from tests.platforms import as_platform
 
 RFC1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+PRICES = Path(__file__).parents[3] / "runners" / "gcp" / "prices.toml"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 
@@ -244,3 +247,36 @@ def test_spot_is_told_by_the_words() -> None:
     found = {(p.item, p.market): p.usd_per_hour for p in prices_from([*PARTS, *spot], NOW)}
     assert found["g2-standard-4", "spot"] == Decimal("0.21")
     assert found["g2-standard-4", "on-demand"] == Decimal("0.728")
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "words"),
+    [
+        ({"instance_type": "g2-standrad-4"}, ("instance_type",), "did you mean 'g2-standard-4'?"),
+        ({"instance_type": "g2-standard-5"}, ("instance_type",), "no machine type 'g2-standard-5'"),
+        ({"instance_type": "p5.48xlarge"}, ("instance_type",), "no machine type 'p5.48xlarge'"),
+        ({"locations": ("us-west1", "us-centrl1")}, ("locations", 1), "did you mean 'us-central1'"),
+        (
+            {"locations": ("us-central1-d",)},
+            ("locations", 0),
+            "it has us-central1-a, us-central1-b",
+        ),
+        ({"disk_gb": 9}, ("disk_gb",), "no size from 10 to 65536"),
+        ({"options": {"api": "node"}}, ("options", "api"), "gcp has no options"),
+    ],
+)
+def test_a_value_that_compute_engine_cannot_have_is_refused(
+    keys: Mapping[str, object], path: tuple[object, ...], words: str
+) -> None:
+    (problem,) = check_platform(as_platform({"instance_type": "g2-standard-4", **keys}))
+    assert problem.path == path
+    assert words in problem.message
+
+
+def test_other_families_with_accelerators_are_left_to_the_api() -> None:
+    assert check_platform(as_platform({"instance_type": "a2-highgpu-1g"})) == ()
+
+
+def test_the_zones_of_the_price_table_are_zones() -> None:
+    for region, letters in tomllib.loads(PRICES.read_text())["zones"].items():
+        assert set(letters) <= set(REGIONS[region])

@@ -21,8 +21,8 @@ from orchestrator.domain.prices import Price, sift
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel, QuotaStatus, headroom
 from runners.google.names import labels
 from runners.tpu import TRAITS, names
-from runners.tpu.accelerators import accelerator, prices_of
-from runners.tpu.platform_config import parse_platform
+from runners.tpu.catalogue import prices_of
+from runners.tpu.platform_config import accelerator, check_platform, parse_platform
 from runners.tpu.prices import find, known, table
 from runners.tpu.quotas import _limit_in
 from tests.platforms import as_platform
@@ -113,17 +113,20 @@ def test_chips_and_runtime_of_each_generation(
 ) -> None:
     made = accelerator(name)
     assert (made.generation, made.chips, made.runtime_version) == (generation, chips, runtime)
-    assert accelerator(name, "mine").runtime_version == "mine"
+    assert accelerator(name, "tpu-vm-base").runtime_version == "tpu-vm-base"
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (None, "v5litepod-1 is one"),
-        ("A10G", "is none"),
-        ("v5litepod-0", "is none"),
+        (None, "'' is no type of one host; valid: v2-8"),
+        ("A10G", "is no type"),
+        ("v5litepod-0", "is no type"),
+        ("v5litepod-2", "did you mean 'v5litepod-"),
+        ("v5litpod-4", "did you mean 'v5litepod-4'"),
+        ("v4-4", "did you mean 'v4-8'"),
         ("v5litepod-16", "several hosts"),
-        ("v9-1", "runtime_version: give one"),
+        ("v9-1", "is no type"),
     ],
 )
 def test_an_impossible_accelerator_is_refused(name: object, words: str) -> None:
@@ -148,7 +151,7 @@ def test_what_a_platform_means_by_default() -> None:
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"options": {"apy": "node"}}, "options.apy.*did you mean api"),
+        ({"options": {"apy": "node"}}, "options.apy.*did you mean 'api'"),
         ({"options": {"api": "nodes"}}, "options.api"),
         ({"options": {"wait_minutes": "0"}}, "options.wait_minutes"),
         ({"options": {"wait_minutes": "11"}}, "options.wait_minutes"),
@@ -160,6 +163,30 @@ def test_what_a_platform_means_by_default() -> None:
 def test_an_impossible_platform_is_refused(keys: Mapping[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         parse_platform(as_platform(platform(**keys)))
+
+
+def test_every_impossible_value_is_found_in_one_look() -> None:
+    asked = platform(
+        accelerator_type="v5litepod-3",
+        runtime_version="v2-alpha-tpuv5-lit",
+        locations=("us-west4-a", "us-centrl1-a", "us-east1-a"),
+        options={"netwrok": "mine"},
+    )
+    assert [
+        (one.path, one.message.split("; ")[-1]) for one in check_platform(as_platform(asked))
+    ] == [
+        (("accelerator_type",), "did you mean 'v5litepod-8'?"),
+        (("runtime_version",), "did you mean 'v2-alpha-tpuv5-lite'?"),
+        (("locations", 1), "did you mean 'us-central1'?"),
+        (("options", "netwrok"), "did you mean 'network'?"),
+    ]
+
+
+def test_a_zone_that_its_region_has_not_is_refused() -> None:
+    (problem,) = check_platform(as_platform(platform(locations=("us-east1-a",))))
+    assert str(problem) == (
+        "locations.0: us-east1 has no zone 'us-east1-a'; it has us-east1-b, us-east1-c, us-east1-d"
+    )
 
 
 @pytest.mark.parametrize("library", [tpu_v2, tpu_v2alpha1])
