@@ -1,10 +1,12 @@
 """What EC2's error codes mean: which error each becomes, and how far it reaches.
 
-The message of an error is for people and changes; only its code is read.
+The message of an error is for people and changes: it is read only where `_BY_WORDS` says that the
+code means two things.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -48,9 +50,25 @@ _NOBODY = ErrorRule(
     "check the credentials (`aws sts get-caller-identity`) and this computer's clock",
 )
 _NOT_ALLOWED = ErrorRule(
+    CredentialsError, Extent.PROJECT, "the credentials lack a permission: see docs/clouds.md"
+)
+# A policy of the organisation may deny some regions and leave others.
+_NOT_ALLOWED_THERE = ErrorRule(
+    CredentialsError,
+    Extent.REGION,
+    "the credentials lack a permission, or a policy denies the region; `aws sts "
+    "decode-authorization-message` says which",
+)
+_NO_SPOT_ROLE = ErrorRule(
+    CredentialsError,
+    Extent.MARKET,
+    "make the role of spot instances once, with an administrator's credentials: `aws iam "
+    "create-service-linked-role --aws-service-name spot.amazonaws.com`",
+)
+_FREE_PLAN = ErrorRule(
     CredentialsError,
     Extent.PROJECT,
-    "the credentials lack a permission; `aws sts decode-authorization-message` names it",
+    "upgrade the account to the paid plan: its free plan has no GPU instances",
 )
 _NOT_THERE = ErrorRule(
     CredentialsError,
@@ -100,7 +118,9 @@ _MEANINGS: tuple[tuple[ErrorRule, str], ...] = (
             " IncompleteSignature"
         ),
     ),
-    (_NOT_ALLOWED, "UnauthorizedOperation AccessDenied AccessDeniedException"),
+    (_NOT_ALLOWED, "AccessDenied AccessDeniedException"),
+    (_NOT_ALLOWED_THERE, "UnauthorizedOperation"),
+    (_NO_SPOT_ROLE, "AuthFailure.ServiceLinkedRoleCreationNotPermitted"),
     (_NOT_THERE, "AuthFailure OptInRequired PendingVerification"),
     (_ACCOUNT, "Blocked"),
     (_WRONG_IMAGE, "InvalidAMIID.NotFound InvalidAMIID.Unavailable InvalidAMIID.Malformed"),
@@ -113,6 +133,14 @@ _MEANINGS: tuple[tuple[ErrorRule, str], ...] = (
         ),
     ),
 )
+_BY_WORDS = (
+    (
+        "InvalidParameterCombination",
+        re.compile("not eligible for free tier", re.IGNORECASE),
+        _FREE_PLAN,
+    ),
+)
+"""Code, words, and what the code means with them."""
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 TABLE: Mapping[str, ErrorRule] = {code: rule for rule, codes in _MEANINGS for code in codes.split()}
@@ -128,8 +156,11 @@ ENDED: Mapping[str, str] = {
 """Why an instance ended, by its state reason; every other reason is ``failed``."""
 
 
-def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST) -> ErrorRule:
-    """What a code means; for an unknown one, what its words and its HTTP status suggest."""
+def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST, words: str = "") -> ErrorRule:
+    """What a code means with its words; for an unknown code, what its parts and status suggest."""
+    for spoken, pattern, rule in _BY_WORDS:
+        if code == spoken and pattern.search(words):
+            return rule
     known = TABLE.get(code)
     if known is not None:
         return known
@@ -154,7 +185,7 @@ def error_of(refusal: Refusal, *, asked: str) -> ProviderError:
         refusal: What EC2 answered.
         asked: What was asked and where: ``RunInstances g5.xlarge spot in us-east-1a``.
     """
-    rule = error_rule(refusal.code, refusal.status)
+    rule = error_rule(refusal.code, refusal.status, refusal.words)
     request = f" [request {refusal.request_id}]" if refusal.request_id else ""
     words = refusal.words.strip().rstrip(".")
     said = f"{refusal.code}: {words}" if words else refusal.code

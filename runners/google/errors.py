@@ -45,6 +45,9 @@ _NO_ROLE = ErrorRule(
 _NO_API = ErrorRule(
     ConfigError, Extent.PROJECT, "enable the Compute Engine API and billing for the project"
 )
+_POLICY = ErrorRule(
+    ConfigError, Extent.PROJECT, "an organisation policy forbids it: ask who owns the policy"
+)
 _QUOTA = ErrorRule(QuotaError, Extent.REGION, "ask for more of that quota, or use another region")
 
 TABLE: Mapping[str, ErrorRule] = {
@@ -97,9 +100,7 @@ TABLE: Mapping[str, ErrorRule] = {
     "SUBNET_NOT_FOUND_FOR_VPC": ErrorRule(
         ConfigError, Extent.REGION, "create a subnet of the network `default` in that region"
     ),
-    "conditionNotMet": ErrorRule(
-        ConfigError, Extent.PROJECT, "an organisation policy forbids it: ask who owns the policy"
-    ),
+    "conditionNotMet": _POLICY,
     "alreadyExists": ErrorRule(
         ConfigError, Extent.PLACE, "somebody else owns a resource of that name: delete it"
     ),
@@ -120,10 +121,12 @@ TABLE: Mapping[str, ErrorRule] = {
 _BY_WORDS: tuple[tuple[re.Pattern[str], ErrorRule], ...] = (
     (
         re.compile(
-            r"Location .* is not found or access is unauthorized", re.IGNORECASE | re.DOTALL
+            r"Location .* is not found or access is unauthorized|Permission denied on '?locations/",
+            re.IGNORECASE | re.DOTALL,
         ),
         ErrorRule(NotOfferedError, Extent.ZONE, "take this zone out of `locations`"),
     ),
+    (re.compile(r"constraints?/\S+ violated|violates constraint", re.IGNORECASE), _POLICY),
     (
         re.compile(r"zones/[\w-]+' was not found", re.IGNORECASE),
         ErrorRule(NotOfferedError, Extent.ZONE, "take this zone out of `locations`"),

@@ -99,6 +99,13 @@ _FORBIDDEN = Refusal(
     Extent.PROJECT,
     "give the caller the role roles/tpu.admin on the project (and roles/iam.serviceAccountUser)",
 )
+_POLICY = Refusal(
+    ConfigError,
+    "failed",
+    Extent.PROJECT,
+    "an organisation policy forbids it: ask who owns the policy, or write `connect: private` where "
+    "it forbids public addresses",
+)
 _API_OFF = Refusal(
     CredentialsError,
     "failed",
@@ -135,6 +142,13 @@ _ROWS = (
         r"location \S+ is not found|access is unauthorized|invalid location|unknown zone",
         _NO_ZONE,
     ),
+    _Row(
+        ("PERMISSION_DENIED",),
+        r"not have permission to submit requests for accelerator type",
+        _CAPACITY,
+    ),
+    _Row(("PERMISSION_DENIED",), r"Permission denied on '?locations/", _NO_ZONE),
+    _Row((), r"constraints?/\S+ violated|violates constraint", _POLICY),
     _Row(("INVALID_ARGUMENT", "NOT_FOUND"), r"was not found in (the )?zone", _CAPACITY),
     _Row((), r"while in state PREEMPTED|\bwas preempted|has been preempted", _PREEMPTED),
     _Row(_EXHAUSTED, r"(?=.*quota)(?=.*(all regions|ALL_REGIONS|globally))", _QUOTA_PROJECT),
@@ -152,7 +166,7 @@ _ROWS = (
     _Row(_EXHAUSTED, r"quota", _QUOTA_ZONE),
     _Row(_EXHAUSTED, r"", _CAPACITY),
     _Row(("FAILED_PRECONDITION",), r"billing", _FORBIDDEN),
-    # In an operation 9 is "insufficient reserved capacity", whatever else it may say.
+    # In an operation 9 is "insufficient reserved capacity", unless its words say another thing.
     _Row(("FAILED_PRECONDITION", "OUT_OF_RANGE"), r"", _CAPACITY, late=True),
     _Row(("PERMISSION_DENIED",), r"", _FORBIDDEN),
     _Row(("UNAUTHENTICATED",), r"", _STRANGER),

@@ -66,7 +66,7 @@ def resource_id(project: str, token: str) -> str:
 def token_in(resource: str, project: str) -> str | None:
     """The token in an id that `resource_id` made of one of the controller's own; else None."""
     start = resource_id(project, "").rpartition("-")[0]
-    found = re.fullmatch(rf"{re.escape(start)}-([0-9a-z]{{26}})", resource)
+    found = re.fullmatch(rf"{re.escape(start)}-([0-9a-z]{{26}}(?:-\d+){{0,2}})", resource)
     return found[1] if found else None
 
 

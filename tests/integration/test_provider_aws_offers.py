@@ -124,8 +124,12 @@ def test_one_location_that_does_not_answer_does_not_take_the_others_along(
 
 
 def test_a_type_that_no_zone_has_is_not_offered(aws: AwsProvider) -> None:
-    with pytest.raises(NotOfferedError, match=r"EC2 offers p6e-gb200\.36xlarge in none of us-east-1"):
-        aws.places(as_platform({"instance_type": "p6e-gb200.36xlarge", "locations": ("us-east-1",)}))
+    with pytest.raises(
+        NotOfferedError, match=r"EC2 offers p6e-gb200\.36xlarge in none of us-east-1"
+    ):
+        aws.places(
+            as_platform({"instance_type": "p6e-gb200.36xlarge", "locations": ("us-east-1",)})
+        )
 
 
 def test_an_accelerator_is_enough_to_choose_by(aws: AwsProvider) -> None:

@@ -38,9 +38,11 @@ MEANINGS = (
       "InvalidSubnetID.NotFound InvalidGroup.NotFound InvalidKeyPair.NotFound "
       "InvalidInstanceType MissingParameter")),
     (CredentialsError, Extent.REGION,
-     "AuthFailure OptInRequired PendingVerification"),
+     "AuthFailure OptInRequired PendingVerification UnauthorizedOperation"),
+    (CredentialsError, Extent.MARKET,
+     "AuthFailure.ServiceLinkedRoleCreationNotPermitted"),
     (CredentialsError, Extent.PROJECT,
-     ("UnauthorizedOperation InvalidClientTokenId UnrecognizedClientException ExpiredToken "
+     ("InvalidClientTokenId UnrecognizedClientException ExpiredToken "
       "ExpiredTokenException RequestExpired SignatureDoesNotMatch InvalidAccessKeyId "
       "MissingAuthenticationToken IncompleteSignature Blocked AccessDenied "
       "AccessDeniedException")),
@@ -93,7 +95,29 @@ def test_the_message_is_for_a_person() -> None:
     )
 
 
-def test_the_sentence_of_a_refusal_is_never_read() -> None:
+def test_an_account_without_the_role_of_spot_says_how_to_make_it() -> None:
+    # github.com/runs-on/runs-on/issues/233
+    refusal = Refusal(
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+        "The provided credentials do not have permission to create the service-linked role for "
+        "EC2 Spot Instances.",
+    )
+    error = error_of(refusal, asked="RunInstances g5.xlarge spot in us-east-1a")
+    assert "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com" in str(error)
+
+
+def test_a_type_outside_the_free_plan_is_the_accounts_matter() -> None:
+    refusal = Refusal(
+        "InvalidParameterCombination",
+        "The specified instance type is not eligible for Free Tier. For a list of Free Tier "
+        "instance types, run 'describe-instance-types' with the filter 'free-tier-eligible=true'.",
+    )
+    error = error_of(refusal, asked="RunInstances g5.xlarge on-demand in us-east-1a")
+    assert (type(error), error.extent) == (CredentialsError, Extent.PROJECT)
+    assert "upgrade the account to the paid plan" in str(error)
+
+
+def test_the_sentence_of_a_refusal_is_not_read_for_other_codes() -> None:
     quota = Refusal("InsufficientInstanceCapacity", "VcpuLimitExceeded, your quota is 0")
     assert type(error_of(quota, asked="x")) is CapacityError
 

@@ -37,6 +37,9 @@ SPOT_L4 = "Quota 'PREEMPTIBLE_NVIDIA_L4_GPUS' exceeded.  Limit: 1.0 in region us
 CPUS = "Quota 'CPUS' exceeded.  Limit: 24.0 in region us-central1."
 GLOBAL = "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally."
 NO_ZONE = "Location us-moon1-a is not found or access is unauthorized."
+NO_LOCATION = "Permission denied on 'locations/us-central1-a' (or it may not exist)."
+NO_INSTANCE = "Required 'compute.instances.create' permission for 'projects/p/zones/z/instances/x'"
+POLICY = "Constraint constraints/compute.vmExternalIpAccess violated for project p."
 SMALL_DISK = "Requested disk size cannot be smaller than the image size (50 GB)"
 IMAGE = "The resource 'projects/p/global/images/pytorch-x' was not found"
 TYPE = "The resource 'projects/p/zones/us-west4-b/machineTypes/g2-standard-4' was not found"
@@ -78,6 +81,11 @@ TYPE_ALSO = "Machine type with name 'g2-standard-4' does not exist in zone 'us-w
         ("SERVICE_DISABLED", "", 403, ConfigError, PROJECT),
         ("", NO_ZONE, 403, NotOfferedError, ZONE),
         ("forbidden", NO_ZONE, 403, NotOfferedError, ZONE),
+        ("forbidden", NO_LOCATION, 403, NotOfferedError, ZONE),
+        ("IAM_PERMISSION_DENIED", NO_LOCATION, 403, NotOfferedError, ZONE),
+        ("forbidden", NO_INSTANCE, 403, CredentialsError, PROJECT),
+        ("", POLICY, 412, ConfigError, PROJECT),
+        ("invalid", POLICY, 400, ConfigError, PROJECT),
         ("notFound", "'projects/p/zones/us-moon1-a' was not found", 404, NotOfferedError, ZONE),
         ("notFound", TYPE, 404, NotOfferedError, PLACE),
         ("invalid", TYPE_ALSO, 400, NotOfferedError, PLACE),

@@ -27,6 +27,20 @@ LITEPOD = "Quota limit 'TPUV5sLitepodPerProjectPerZoneForTPUAPI' has been exceed
 DISABLED = "Cloud TPU API has not been used in project 1 before or it is disabled."
 REFRESH = "Getting metadata from plugin failed with error: ('invalid_grant: expired', RefreshError)"
 RATE = "Quota exceeded for quota metric 'CreateNode requests' and limit 'CreateNode per minute'"
+# github.com/google/maxtext and github.com/skypilot-org/skypilot: texts of refused requests
+NO_SUBMIT = (
+    "User does not have permission to submit requests for accelerator type "
+    '"v5litepod-4" in location us-central1-a'
+)
+NO_LOCATION = "Permission denied on 'locations/us-central1-a' (or it may not exist)."
+NO_RESOURCE = (
+    "Permission 'tpu.nodes.create' denied on resource '//tpu.googleapis.com/projects/p/locations/"
+    "us-west4-a' (or it may not exist)."
+)
+NO_ADDRESS = (
+    "Constraint constraints/compute.vmExternalIpAccess violated for project 1. Add instance "
+    "projects/p/zones/us-west4-a/instances/x to the constraint to use external IP with it."
+)
 QF = ("QuotaFailure",)
 
 TABLE = [
@@ -91,6 +105,12 @@ TABLE = [
         CapacityError,
         Extent.ZONE,
     ),
+    # refusals of one zone or type that are no lack of a role
+    ("PERMISSION_DENIED", NO_SUBMIT, (), CapacityError, Extent.PLACE),
+    ("PERMISSION_DENIED", NO_LOCATION, (), CapacityError, Extent.ZONE),
+    ("PERMISSION_DENIED", NO_RESOURCE, (), CredentialsError, Extent.PROJECT),
+    # a policy of the organisation
+    ("FAILED_PRECONDITION", NO_ADDRESS, (), ConfigError, Extent.PROJECT),
     # the request itself
     ("INVALID_ARGUMENT", "runtime version 'x' is not valid", (), ConfigError, Extent.PLACE),
     ("NOT_FOUND", "network 'x' does not exist", (), ConfigError, Extent.PLACE),
@@ -131,6 +151,7 @@ def test_every_status_has_a_row() -> None:
         (8, LITEPOD + "in zone us-west4-a", "quota"),
         (9, "Insufficient reserved capacity", "capacity"),
         (9, "", "capacity"),
+        (9, NO_ADDRESS, "failed"),
         (3, "update is not supported while in state PREEMPTED", "preempted"),
         (3, "bad runtime version", "failed"),
         (13, "an internal error occurred", "failed"),

@@ -322,6 +322,8 @@ def test_a_zone_that_is_not_mentioned_is_unknown() -> None:
 
 
 def test_an_id_tells_its_token_and_project() -> None:
+    lease = f"{ULID}-1-12"  # as a lease is named: cell, attempt, number
+    assert names.token_in(names.resource_id("a", lease), "a") == lease
     assert names.token_in(names.resource_id("a", ULID), "a") == ULID
     assert names.token_in(names.resource_id("a-b", ULID), "a") is None
     assert names.token_in("somebody-elses", "a") is None
