@@ -14,17 +14,21 @@ V = TypeVar("V")
 
 
 class TtlCache(Generic[V]):
-    """Answers by key, for `KEPT` each; errors are never kept. Any thread may use it."""
+    """Answers by key, for a time each; errors are never kept. Any thread may use it."""
 
-    def __init__(self, now: Callable[[], datetime], *, serve_stale: bool) -> None:
+    def __init__(
+        self, now: Callable[[], datetime], *, serve_stale: bool, kept: timedelta = KEPT
+    ) -> None:
         """Start empty.
 
         Args:
             now: The clock.
             serve_stale: Return an older answer while the provider is unavailable.
+            kept: How long an answer is not asked for again.
         """
         self._now = now
         self._serve_stale = serve_stale
+        self._kept_for = kept
         self._lock = threading.Lock()
         self._kept: dict[Hashable, tuple[datetime, V]] = {}
 
@@ -33,7 +37,7 @@ class TtlCache(Generic[V]):
         with self._lock:
             kept = self._kept.get(key)
         now = self._now()
-        if kept is not None and timedelta(0) <= now - kept[0] < KEPT:
+        if kept is not None and timedelta(0) <= now - kept[0] < self._kept_for:
             return kept[1]
         try:
             answer = ask()

@@ -66,6 +66,7 @@ RETRIED = frozenset(
         "capacity",
         "boot",
         "ssh",
+        "host_key",
         "agent",
         "controller",
         "preempted",

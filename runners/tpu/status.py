@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
 from google.cloud import tpu_v2
@@ -23,6 +22,7 @@ from runners.tpu.client import READ_TIMEOUT_S, TpuApi, status_answer
 from runners.tpu.errors import Answer, classify
 from runners.tpu.names import NODES, QUEUED, Handle, handle_of, location, parse, token_in
 from runners.tpu.states import ListedTpu, is_up, machine_of, node_handle
+from runners.ttl_cache import TtlCache
 
 VISIBLE_AFTER_S = 60.0
 PAGES = 5
@@ -105,6 +105,9 @@ def _metadata(operation: operations_pb2.Operation) -> tpu_v2.OperationMetadata:
     return read
 
 
+HOST_KEY_KEPT = timedelta(seconds=10)
+
+
 class StatusReader:
     """Reads machines."""
 
@@ -112,8 +115,7 @@ class StatusReader:
         self._tpu_api = tpu_api
         self._project = project
         self._now = now
-        self._host_keys: dict[tuple[str, int], str] = {}
-        self._lock = threading.Lock()
+        self._host_keys: TtlCache[str] = TtlCache(now, serve_stale=True, kept=HOST_KEY_KEPT)
 
     def inspect(self, machine_id: str) -> Machine:
         """The machine as it is now; GONE where neither its node nor its queue entry is left."""
@@ -191,16 +193,12 @@ class StatusReader:
         return replace(machine, token=token, tags=tags)
 
     def _host_key(self, node: tpu_v2.Node) -> str:
-        """The published key: read once, before anything of a payload could have changed it."""
+        """The published key; a guest may publish another one that it makes at its first boot."""
         who = (node.name, node.id)
-        with self._lock:
-            known = self._host_keys.get(who)
-        if known is None:
-            known = self._published(node)
-        if known:
-            with self._lock:
-                self._host_keys[who] = known
-        return known
+        key = self._host_keys.get(who, lambda: self._published(node))
+        if not key:
+            self._host_keys.forget(who)
+        return key
 
     def _published(self, node: tpu_v2.Node) -> str:
         request = tpu_v2.GetGuestAttributesRequest(name=node.name, query_path=HOST_KEYS)

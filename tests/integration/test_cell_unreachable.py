@@ -11,9 +11,15 @@ import pytest
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import Timings
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.machine import AuthenticationError, HostKeyError, UnreachableError
+from orchestrator.domain.machine import (
+    AuthenticationError,
+    HostKeyError,
+    SshAddress,
+    UnreachableError,
+)
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.run_record import CellRecord
 from runners import registry
 from runners.fake import FakeWorkspace
 from tests.integration.fake_world import BEGIN, FakeWorld
@@ -92,6 +98,62 @@ def test_a_machine_that_cannot_be_reached_is_never_out_of_time(
 def test_a_machine_that_refuses_us_is_no_timeout_either(here, error, reason, rented):
     cause = shut(here, error, since=CellState.BOOTING, rented=rented, max_minutes=2)
     assert (cause.outcome, cause.reason) == (Outcome.ERRORED, reason)
+
+
+FIRST, SECOND = "ssh-ed25519 AAAAfirst", "ssh-ed25519 AAAAsecond"
+
+
+class Republishing:
+    """A provider whose guests publish a second host key after some looks."""
+
+    def __init__(self, inner, looks: int) -> None:
+        self._inner, self._looks = inner, looks
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def inspect(self, machine_id):
+        machine = self._inner.inspect(machine_id)
+        if machine.endpoint is None:
+            return machine
+        self._looks -= 1
+        key = FIRST if self._looks >= 0 else SECOND
+        return replace(machine, endpoint=SshAddress("10.0.0.1", "u", host_key=key))
+
+
+def made_anew(here: FakeWorld, *, looks: int, accepted: str = SECOND, **limits) -> CellRecord:
+    """A cell whose machine has a host key that is not the one that it published at first."""
+    here.limits = Limits(max_usd=Decimal(10), **limits)
+    keys = []
+
+    def workspace(endpoint):
+        keys.append(endpoint.host_key)
+        if endpoint.host_key != accepted:
+            return Shut(here, here.computers()[-1], HostKeyError("another"), CellState.QUEUED)
+        return FakeWorkspace(here.computers()[-1])
+
+    provider = Republishing(here.world.provider("fake"), looks)
+    here.world = replace(here.world, open_workspace=workspace, provider=lambda _: provider)
+    here.engine._flow = partial(run_cell, here.world)
+    [cell] = here.launch()
+    here.engine.run(cell)
+    check_invariants(here)
+    assert set(keys[keys.index(accepted) :] if accepted in keys else keys) <= {accepted, FIRST}
+    return here.record().cells[0]
+
+
+def test_a_host_key_that_the_guest_made_anew_is_believed_until_the_first_contact(here):
+    """Google's guest agent makes new keys at the first boot, after the first were published."""
+    cell = made_anew(here, looks=4)
+    assert cell.outcome is Outcome.PASSED
+    assert len(cell.attempts) == 1
+
+
+def test_a_host_key_that_no_guest_published_is_never_spoken_to(here):
+    cell = made_anew(here, looks=10_000, infra_retries=1)
+    assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "host_key")
+    assert len(cell.attempts) == 2, "another machine may have the right one"
+    assert (here.clock.now() - BEGIN).total_seconds() < 900, "nobody pays for a long wait"
 
 
 def test_whoever_waits_is_told_why(here):

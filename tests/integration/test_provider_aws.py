@@ -214,7 +214,7 @@ def test_each_zone_has_a_token_of_its_own(aws: AwsProvider, cloud: AwsCloud) -> 
         ("InsufficientInstanceCapacity", CapacityError, Extent.PLACE),
         ("MaxSpotInstanceCountExceeded", QuotaError, Extent.MARKET),
         ("RequestLimitExceeded", ProviderUnavailableError, None),
-        ("UnauthorizedOperation", CredentialsError, Extent.PROJECT),
+        ("UnauthorizedOperation", CredentialsError, Extent.REGION),
         ("InvalidAMIID.NotFound", ConfigError, Extent.REGION),
         ("InvalidParameterCombination", ConfigError, None),
     ],

@@ -93,6 +93,8 @@ class Timings:
         default_factory=lambda: {"cloud_init": 600.0, "apt": 600.0, "driver": 900.0}
     )
     """How long a machine that can be reached may need for itself, by check."""
+    host_key_s: float = 180.0
+    """How long a guest may answer with another host key than it has published."""
     prepare_s: float = 1800.0
     first_event_s: float = 90.0
     contact_timeout_s: float = 180.0

@@ -368,10 +368,12 @@ def poll_boot(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     if machine.state in (MachineState.TERMINATED, MachineState.STOPPING):
         return _ended(world, attempt_id, now.lease, machine, at=at)
     if machine.state is MachineState.READY and machine.endpoint is not None:
-        way = now.lease.endpoint or _pinned(world, now.lease, machine.endpoint)
+        # Nothing of a payload has run yet: what the guest published last is its own. Some guests
+        # make new host keys after the first were published.
+        way = _pinned(world, now.lease, machine.endpoint)
         world.stores.leases.reached(now.lease.id, way)
         _note(world, now.lease, machine)
-        return _knock(world, now, now.lease, way, late=late)
+        return _knock(world, now, machine.endpoint, way, late=late)
     if late:
         detail = f"machine {machine.id} is still {machine.state}. {machine.detail}"
         return _blame_boot(world, attempt_id, now.lease, "boot", detail.strip())
@@ -398,9 +400,10 @@ def _ended(
 
 
 def _pinned(world: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoint:
-    """How to reach the machine, with the one host key that is believed from now on.
+    """How to reach the machine, with the one host key that is believed.
 
-    It is the key that the machine published to its provider, or else the one it was given.
+    It is the key that the machine published to its provider, or else the one it was given. After
+    the first contact it stays.
     """
     if not isinstance(way, SshAddress):
         return way
@@ -418,12 +421,19 @@ def _note(world: FlowDeps, lease: Lease, machine: Machine) -> None:
 
 
 def _knock(
-    world: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint, *, late: bool
+    world: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress, way: Endpoint, *, late: bool
 ) -> Value | NotYet:
-    attempt_id = now.attempt.id
+    """Contact the machine `way`, which follows from what its provider has `shown`."""
+    attempt_id, lease = now.attempt.id, now.lease
+    if lease is None:
+        return STOP
     try:
         world.open_workspace(way).put_agent()
     except HostKeyError as error:
+        settles = timedelta(seconds=world.timings.host_key_s)
+        is_published = isinstance(shown, SshAddress) and bool(shown.host_key)
+        if is_published and not late and note_no_contact(world, now, str(error)) < settles:
+            return NOT_YET
         return record_failure(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except AuthenticationError as error:
         # a rented machine lets us in only after it has made its user
