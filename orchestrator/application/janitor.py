@@ -18,6 +18,7 @@ from orchestrator.domain.machine import (
     Credentialed,
     Machine,
     MachineState,
+    PartialInventoryError,
     Provider,
     ProviderError,
     ProviderTraits,
@@ -98,6 +99,7 @@ class LastLooks:
 
     def __init__(self) -> None:
         self._looks: dict[str, LastLook] = {}
+        self._denied: set[tuple[str, str]] = set()
 
     def read(self, provider: str, sights: Iterable[CloudResource], at: datetime) -> None:
         """It answered."""
@@ -107,6 +109,12 @@ class LastLooks:
         """It did not; what it said before is kept."""
         before = self._looks.get(provider, LastLook(at))
         self._looks[provider] = replace(before, at=at, unread=why)
+
+    def is_first_denial(self, provider: str, region: str) -> bool:
+        """Whether this process has not been denied the region before."""
+        is_first = (provider, region) not in self._denied
+        self._denied.add((provider, region))
+        return is_first
 
     def all(self) -> Mapping[str, LastLook]:
         """By provider."""
@@ -132,7 +140,7 @@ class Janitor:
         unread: dict[str, str] = {}
         for name in self._used() if providers is None else providers:
             try:
-                found = [m for m in self.provider(name).inventory() if self._is_of_project(m)]
+                found = [m for m in self._inventory(name) if self._is_of_project(m)]
             except ProviderError as error:
                 unread[name] = str(error)
                 self.looks.failed(name, str(error), self.now())
@@ -185,6 +193,19 @@ class Janitor:
             return None
         is_open = (one for one in self.stores.leases.open() if one.provider == sight.provider)
         return next(is_open, None)
+
+    def _inventory(self, name: str) -> Iterable[Machine]:
+        """What the provider shows; a denied region that no lease was ever in has nothing of ours."""
+        try:
+            return self.provider(name).inventory()
+        except PartialInventoryError as error:
+            places = self.stores.leases.places(name)
+            if any(place.startswith(region) for place in places for region in error.denied):
+                raise
+            for region, why in error.denied.items():
+                if self.looks.is_first_denial(name, region):
+                    logger.warning("janitor: %s %s is not swept: %s", name, region, why)
+            return error.machines
 
     def _settle(self) -> None:
         """See off what was opened again for a machine that turned up late, and close it."""

@@ -93,6 +93,23 @@ class CredentialsError(ProviderError):
     """The provider does not accept who we are."""
 
 
+class PartialInventoryError(ProviderUnavailableError):
+    """A policy denies some regions, and nothing is known of what is there.
+
+    Args:
+        message: For a person.
+        machines: What the other regions have.
+        denied: The refusal by region.
+    """
+
+    def __init__(
+        self, message: str, machines: tuple[Machine, ...], denied: Mapping[str, str]
+    ) -> None:
+        super().__init__(message)
+        self.machines = machines
+        self.denied = denied
+
+
 class ConfigError(ProviderError):
     """The request itself is wrong; repeating it cannot help."""
 

@@ -207,6 +207,12 @@ class LeaseStore:
         with self._sessions.read() as session:
             return list(session.scalars(query))
 
+    def places(self, provider: str) -> list[str]:
+        """Every place of the provider that ever stood in the ledger."""
+        query = select(LeaseRow.place).where(LeaseRow.provider == provider).distinct()
+        with self._sessions.read() as session:
+            return sorted(session.scalars(query))
+
     def keep_login(self, lease_id: str, login: Login) -> Login:
         """Store the keys; the first ones stand and are returned. A gone lease keeps none."""
         with self._sessions.write() as session:

@@ -79,6 +79,8 @@ _ACCOUNT = ErrorRule(CredentialsError, Extent.PROJECT, "AWS Support decides abou
 _WRONG = ErrorRule(ConfigError, Extent.PLACE, "correct the platform's keys in the matrix")
 _WRONG_IMAGE = ErrorRule(ConfigError, Extent.REGION, "correct the platform's image")
 
+DENIED = "UnauthorizedOperation"
+"""EC2's code where a permission lacks, or a policy denies the region."""
 _MEANINGS: tuple[tuple[ErrorRule, str], ...] = (
     (
         _NONE_LEFT,
@@ -119,7 +121,7 @@ _MEANINGS: tuple[tuple[ErrorRule, str], ...] = (
         ),
     ),
     (_NOT_ALLOWED, "AccessDenied AccessDeniedException"),
-    (_NOT_ALLOWED_THERE, "UnauthorizedOperation"),
+    (_NOT_ALLOWED_THERE, DENIED),
     (_NO_SPOT_ROLE, "AuthFailure.ServiceLinkedRoleCreationNotPermitted"),
     (_NOT_THERE, "AuthFailure OptInRequired PendingVerification"),
     (_ACCOUNT, "Blocked"),

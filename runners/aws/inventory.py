@@ -15,12 +15,14 @@ from orchestrator.domain.machine import (
     Machine,
     MachineState,
     NotOfferedError,
+    PartialInventoryError,
     Place,
     ProviderError,
     ProviderUnavailableError,
 )
 from runners.aws import machines, tagging
 from runners.aws.catalogue import Catalogue
+from runners.aws.errors import DENIED
 from runners.aws.network import Network
 from runners.aws.platform_config import Location, PlatformConfig, shipped
 from runners.aws.prices import PriceList
@@ -115,6 +117,13 @@ _VOLUMES: Mapping[str, MachineState] = {
 
 
 @dataclass(frozen=True, slots=True)
+class _Denied:
+    """A region that the credentials may not read."""
+
+    error: CredentialsError
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """Reads the whole account, as far as it is the project's."""
 
@@ -125,28 +134,55 @@ class Inventory:
         """All of it. Disks and interfaces that end with their instance are not listed beside it.
 
         Raises:
+            PartialInventoryError: A policy denies some regions; the others were read.
             ProviderUnavailableError: A region could not be read; a part would look like the whole.
-            CredentialsError: AWS does not accept who we are.
+            CredentialsError: AWS does not accept who we are, or denies every region.
         """
         regions = self.regions()
         with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="aws-inventory") as pool:
-            return tuple(one for found in pool.map(self._region, regions) for one in found)
+            read = dict(zip(regions, pool.map(self._region, regions), strict=True))
+        denied = {region: found for region, found in read.items() if isinstance(found, _Denied)}
+        machines = tuple(
+            one for found in read.values() if not isinstance(found, _Denied) for one in found
+        )
+        if len(denied) == len(regions):
+            raise next(iter(denied.values())).error
+        if denied:
+            raise PartialInventoryError(
+                f"a policy denies {', '.join(denied)}, so nothing is known of what is there: "
+                f"{next(iter(denied.values())).error}",
+                machines,
+                {region: str(found.error) for region, found in denied.items()},
+            )
+        return machines
 
     def regions(self) -> tuple[str, ...]:
-        """Those that the account has enabled."""
+        """Those that the account has enabled; asked of the first region that is not denied."""
+        *others, last = shipped().regions
+        for region in others:
+            try:
+                return self._enabled(region)
+            except CredentialsError as error:
+                if error.code != DENIED:
+                    raise
+        return self._enabled(last)
+
+    def _enabled(self, region: str) -> tuple[str, ...]:
         answer = self.account.read(
             "ec2",
-            shipped().regions[0],
+            region,
             "describe_regions",
             Filters=[{"Name": "opt-in-status", "Values": _ENABLED}],
         )
         return tuple(sorted(str(region["RegionName"]) for region in answer["Regions"]))
 
-    def _region(self, region: str) -> tuple[Machine, ...]:
+    def _region(self, region: str) -> tuple[Machine, ...] | _Denied:
         try:
             return tuple(self._of(region))
-        except CredentialsError:
-            raise
+        except CredentialsError as error:
+            if error.code != DENIED:
+                raise
+            return _Denied(error)
         except ProviderError as error:
             raise ProviderUnavailableError(
                 f"the inventory of {region} could not be read, so nothing is known of all of it: "

@@ -18,7 +18,13 @@ from orchestrator.application.janitor import (
     Ownership,
 )
 from orchestrator.domain.cell import LeaseState
-from orchestrator.domain.machine import LaunchRequest, Machine, MachineState, Place
+from orchestrator.domain.machine import (
+    LaunchRequest,
+    Machine,
+    MachineState,
+    PartialInventoryError,
+    Place,
+)
 from orchestrator.store.stores import Stores
 from runners import registry
 from runners.fake import Fault
@@ -209,3 +215,38 @@ def test_rules_are_left_to_a_cell_that_launched_after_they_were_listed(
     ruled.once_listed = lambda: None
     here.database.stores.leases.gone("new", at=here.clock.now(), cost_usd=Decimal(0))
     assert [sight.machine.id for sight in sweeper.sweep()] == ["rule"]
+
+
+# regions that a policy denies
+
+
+class Denied:
+    """A provider that a policy denies one region of."""
+
+    def __init__(self, inner, region: str) -> None:
+        self._inner, self._region = inner, region
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def inventory(self):
+        raise PartialInventoryError("denied", tuple(self._inner.inventory()), {self._region: "why"})
+
+
+def test_a_denied_region_that_no_lease_was_ever_in_does_not_stop_the_sweep(here, janitor, caplog):
+    known(here)
+    orphan = rent(here, "nobodys")
+    janitor = replace(janitor, provider=lambda name: Denied(here.world.provider(name), "east"))
+    caplog.set_level(logging.WARNING)
+    assert janitor.survey(["fake"]).unread == {}
+    janitor.sweep()
+    assert sweep_after(here, janitor, ORPHAN_GRACE) == [orphan]
+    assert sum("east is not swept" in one.message for one in caplog.records) == 1, "said once"
+
+
+def test_a_denied_region_that_a_lease_was_in_is_not_swept_at_all(here, janitor):
+    known(here)
+    rent(here, "nobodys")
+    janitor = replace(janitor, provider=lambda name: Denied(here.world.provider(name), "north"))
+    assert janitor.survey(["fake"]).unread == {"fake": "denied"}
+    assert sweep_after(here, janitor, ORPHAN_GRACE) == []

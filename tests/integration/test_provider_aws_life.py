@@ -10,6 +10,7 @@ import pytest
 from orchestrator.domain.machine import (
     CredentialsError,
     MachineState,
+    PartialInventoryError,
     ProviderUnavailableError,
 )
 from runners.aws import AwsProvider
@@ -221,6 +222,32 @@ def test_machines_of_all_regions_are_found_and_no_others(aws: AwsProvider, cloud
     stranger = AwsProvider(context(project="other"))
     stranger.launch(ask(stranger, token="b-1-1"))
     assert {one.id for one in aws.inventory() if one.kind == "machine"} == made
+
+
+def test_regions_that_a_policy_denies_are_named_beside_what_the_others_have(
+    aws: AwsProvider, cloud: AwsCloud
+) -> None:
+    # github.com/elastic/cloudbeat/issues/3014: a policy of the organisation denies regions
+    machine = aws.launch(ask(aws))
+    cloud.faults.always("DescribeInstances", aws_fault("UnauthorizedOperation"), where="eu-west-1")
+    with pytest.raises(PartialInventoryError, match="denies eu-west-1") as caught:
+        aws.inventory()
+    assert machine.id in {one.id for one in caught.value.machines}
+    assert list(caught.value.denied) == ["eu-west-1"]
+
+
+def test_the_list_of_regions_is_asked_of_one_that_no_policy_denies(
+    aws: AwsProvider, cloud: AwsCloud
+) -> None:
+    machine = aws.launch(ask(aws))
+    cloud.faults.script("DescribeRegions", [aws_fault("UnauthorizedOperation")])
+    assert machine.id in {one.id for one in aws.inventory()}
+
+
+def test_credentials_that_may_read_nowhere_are_refused(aws: AwsProvider, cloud: AwsCloud) -> None:
+    cloud.faults.always("DescribeInstances", aws_fault("UnauthorizedOperation"))
+    with pytest.raises(CredentialsError):
+        aws.inventory()
 
 
 def test_an_inventory_that_lacks_a_region_is_none(aws: AwsProvider, cloud: AwsCloud) -> None:

@@ -48,6 +48,7 @@ from orchestrator.domain.machine import (
     MachineError,
     MachineState,
     NotOfferedError,
+    PartialInventoryError,
     Place,
     Provider,
     ProviderError,
@@ -210,8 +211,13 @@ def is_unmade(world: FlowDeps, lease: Lease, provider: Provider, *, refusal: str
 
 def made_by(provider: Provider, lease: Lease) -> Machine | None:
     """The machine that carries the lease's token. Raises ProviderError."""
-    machines = (m for m in provider.inventory() if m.kind in MACHINES)
-    return next((m for m in machines if m.token == lease.id), None)
+    try:
+        found = provider.inventory()
+    except PartialInventoryError as error:
+        if any(lease.place.startswith(region) for region in error.denied):
+            raise
+        found = error.machines
+    return next((m for m in found if m.kind in MACHINES and m.token == lease.id), None)
 
 
 def is_young(world: FlowDeps, lease: Lease, *, at: datetime) -> bool:
