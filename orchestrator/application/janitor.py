@@ -195,7 +195,7 @@ class Janitor:
         return next(is_open, None)
 
     def _inventory(self, name: str) -> Iterable[Machine]:
-        """What the provider shows; a denied region that no lease was ever in has nothing of ours."""
+        """What the provider shows; a denied region where no lease ever was has nothing of ours."""
         try:
             return self.provider(name).inventory()
         except PartialInventoryError as error:
