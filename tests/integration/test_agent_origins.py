@@ -69,7 +69,7 @@ def start(environment: Path, tmp_path: Path) -> Any:
         records = tmp_path / "records.jsonl"
         done = subprocess.run(
             [environment, ON_PATH / "seatrial_start.py", "pytest", "-p", "seatrial_pytest",
-             f"--rootdir={payload}", "-c", os.devnull, *arguments, "."],
+             f"--rootdir={payload}", f"--confcutdir={payload}", "-c", os.devnull, *arguments, "."],
             cwd=payload, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
             env={
                 "PATH": os.defpath,
