@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response, Security
 
@@ -22,6 +22,9 @@ MEDIA_TYPES = {
     "json": "application/json",
 }
 """By format."""
+_DOCUMENTS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {media.partition(";")[0]: {} for media in MEDIA_TYPES.values()}}
+}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """A report tells what machines said: it may look well, and do nothing."""
 
@@ -46,11 +49,7 @@ class PlotListResponse(ResponseModel):
     items: list[PlotResponse]
 
 
-@router.get(
-    "/runs/{run_id}/reports/{kind}.{format}",
-    response_class=Response,
-    responses={200: {"content": {media.partition(";")[0]: {} for media in MEDIA_TYPES.values()}}},
-)
+@router.get("/runs/{run_id}/reports/{kind}.{format}", response_class=Response, responses=_DOCUMENTS)
 def get_report(
     context: ContextDep,
     run_id: RunId,
@@ -59,6 +58,31 @@ def get_report(
     cell: CellQuery = None,
 ) -> Response:
     """A report of the run, or of one of its cells, as Markdown, HTML or JSON."""
+    return _report(context, run_id, kind, cell, format)
+
+
+@router.get(
+    "/runs/{run_id}/reports/{cell}/SUMMARY.{format}",
+    response_class=Response,
+    responses=_DOCUMENTS,
+)
+def get_cell_report(
+    context: ContextDep,
+    run_id: RunId,
+    cell: str,
+    format: str,  # noqa: A002 - the path's own word
+) -> Response:
+    """The platform report of a cell, where the links of the run's summary lead."""
+    return _report(context, run_id, "platform", cell, format)
+
+
+def _report(
+    context: Context,
+    run_id: str,
+    kind: str,
+    cell: str | None,
+    format: str,  # noqa: A002 - the path's own word
+) -> Response:
     if format not in MEDIA_TYPES:
         raise NotFoundError(f"reports are not made as {format!r}{nearest(format, MEDIA_TYPES)}")
     evidence = _evidence(context, run_id, kind, cell)

@@ -86,8 +86,8 @@ def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
     """Hold a product's known issues against its newest runs."""
     stores, today = context.stores, context.clock.now().date()
     issues = stores.known_issues.list(product=product)
-    looked = stores.failure_groups.cells(product, runs=runs) if issues else Looked()
-    window = stores.failure_groups.window(looked.cells)
+    looked = stores.failure_groups.cells(product, runs=runs)
+    window = stores.failure_groups.window(looked.cells if issues else ())
     names = {group.signature for group in window.groups}
     found = FailuresToTriage(
         groups=window.groups,

@@ -48,6 +48,7 @@ def add_schedule(context: Context, schedule: Schedule) -> ShownSchedule:
     matrix = _check_matrix(context, schedule)
     _refuse(schedule, _subject_faults(context, schedule, matrix))
     first = _upcoming(context, schedule)[0]
+    schedule = replace(schedule, product=matrix.subject.name)
     context.stores.schedules.add(schedule, next_due_at=first)
     return show_schedule(context, schedule.name)
 

@@ -69,7 +69,8 @@ def flaky_evidence(history: Iterable[ResultPoint]) -> FlakyEvidence:
     """Weigh a test's history.
 
     Failures that come three or more in a row on a platform are a break and its mending: they are
-    left out. Skips, missing and not run tests say nothing.
+    left out, and so are those on a platform where the test has never passed. Skips, missing and
+    not run tests say nothing.
 
     Args:
         history: The oldest first.
@@ -79,6 +80,8 @@ def flaky_evidence(history: Iterable[ResultPoint]) -> FlakyEvidence:
     flips = chances = judged = failures = 0
     for _, some in groupby(sorted(goes, key=_platform), key=_platform):
         results = _without_breaks([go.outcome in _GOOD for go in some])
+        if True not in results:
+            continue
         flips += sum(1 for one, other in pairwise(results) if one != other)
         chances += max(len(results) - 1, 0)
         judged += len(results)

@@ -90,6 +90,8 @@ class Schedule:
     """The text of its matrix file, kept as it was when the schedule was added."""
     matrix_name: str = "matrix"
     """What messages call the matrix: its file's name."""
+    product: str = ""
+    """Name of the matrix's subject."""
     payload: str = "builtin"
     """``builtin``, or the digest of an uploaded archive."""
     subject_digest: str | None = None

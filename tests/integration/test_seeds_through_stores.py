@@ -83,6 +83,20 @@ def test_the_golden_documents_come_out_of_the_stores(top: str, api: Desk, tmp_pa
         assert errors((*lint(model), *lint_evidence(model, stored))) == ()
 
 
+def test_the_links_of_a_summary_lead_to_the_reports_of_its_cells(api: Desk, tmp_path: Path):
+    run = hand_in(api, "002_summary", tmp_path)
+    reports = f"/api/v1/runs/{run}/reports"
+    for form in ("md", "html"):
+        summary = api.client.get(f"{reports}/summary.{form}").text
+        targets = re.findall(rf"[(\"]([\w.-]+/SUMMARY\.{form})[)\"]", summary)
+        assert len(targets) == len(PLATFORMS["002_summary"])
+        for target in targets:
+            cell = target.partition("/")[0]
+            asked = api.client.get(f"{reports}/platform.{form}?cell={cell}")
+            there = api.client.get(f"{reports}/{target}")
+            assert (there.status_code, there.text) == (200, asked.text)
+
+
 def test_every_folder_of_evidence_is_handed_in():
     folders = {path.name for path in (GOLDEN / "transcribed").iterdir() if path.is_dir()}
     assert folders == set(PLATFORMS) == set(SEEDS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from operator import itemgetter
 from types import TracebackType
 from typing import Protocol
 
@@ -38,26 +39,36 @@ class PlainTeller:
     _cancelling: bool = False
 
     def tell(self, run: Run, now: datetime) -> list[str]:
-        """Lines for what is new since the last call, each with the time since the launch."""
-        lines = list(self._news(run, now))
-        self._cells = {cell.id: cell for cell in run.cells}
-        if not lines and since(self._told_at, now) >= PULSE_S:
-            lines = [line for cell in run.cells for line in _pulse(cell, now)]
-        if lines or self._told_at is None:
-            self._told_at = now
-        return [f"{elapsed(since(run.created_at, now)):>8}  {line}" for line in lines]
+        """Lines for what is new since the last call, each with the time since the launch.
 
-    def _news(self, run: Run, now: datetime) -> Iterator[str]:
+        Of a run that was over before the first call, each line has the time of its event.
+        """
+        news = list(self._news(run, now))
+        self._cells = {cell.id: cell for cell in run.cells}
+        if not news and since(self._told_at, now) >= PULSE_S:
+            news = [(now, line) for cell in run.cells for line in _pulse(cell, now)]
+        if self._told_at is None and run.is_finished:
+            news.sort(key=itemgetter(0))
+        else:
+            news = [(now, line) for _, line in news]
+        if news or self._told_at is None:
+            self._told_at = now
+        return [f"{elapsed(since(run.created_at, at)):>8}  {line}" for at, line in news]
+
+    def _news(self, run: Run, now: datetime) -> Iterator[tuple[datetime, str]]:
+        """What is new, with the time of each event."""
         if run.cancel_requested_at is not None and not self._cancelling:
             self._cancelling = True
-            yield "run: cancel requested"
+            yield run.cancel_requested_at, "run: cancel requested"
         for cell in run.cells:
             before = self._cells.get(cell.id)
             yield from _job_news(cell, before, now)
-            yield from _cell_news(cell, before)
-            yield from _kept(cell, before, run)
+            entered = cell.entered_at or now
+            yield from ((entered, line) for line in _cell_news(cell, before))
+            yield from ((entered, line) for line in _kept(cell, before, run))
         if run.is_finished and self._state != run.state:
-            yield f"run: {word(run.outcome or run.state)}{_figures(run.totals)}"
+            line = f"run: {word(run.outcome or run.state)}{_figures(run.totals)}"
+            yield run.finished_at or now, line
         self._state = run.state
 
 
@@ -99,17 +110,19 @@ def _cell_news(cell: Cell, before: Cell | None) -> Iterator[str]:
     yield f"{name}: {word(cell.outcome or cell.state)}{said}{_figures(cell.counts)}"
 
 
-def _job_news(cell: Cell, before: Cell | None, now: datetime) -> Iterator[str]:
+def _job_news(cell: Cell, before: Cell | None, now: datetime) -> Iterator[tuple[datetime, str]]:
     known = {job.id: job for job in before.jobs} if before else {}
     for job in cell.jobs:
         old = known.get(job.id)
         name = f"{one_line(cell.id)} {one_line(job.id)}"
+        started = job.started_at or cell.entered_at or now
         if job.reuse and not job.reused_from and not (old and old.reuse):
-            yield f"{name}: not reused: {one_line(job.reuse)}"
+            yield started, f"{name}: not reused: {one_line(job.reuse)}"
         if job.is_running and not (old and old.is_running):
-            yield f"{name}: started"
+            yield started, f"{name}: started"
         if job.outcome is not None and (old is None or old.outcome is None):
-            yield f"{name}: {_ended(job, now)}"
+            ended = started + timedelta(seconds=job_seconds(job, now) or 0)
+            yield ended, f"{name}: {_ended(job, now)}"
 
 
 def _ended(job: Job, now: datetime) -> str:

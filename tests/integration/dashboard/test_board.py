@@ -128,10 +128,13 @@ def test_evidence_that_no_gate_believes_any_more_is_stale(pages: PageDesk) -> No
 def test_the_next_nightly_is_told(pages: PageDesk) -> None:
     night(pages.api, "1.0", {"here": GOOD})
     assert "Nothing is scheduled" in pages.page("/").one("p", "coming").text
-    schedule = Schedule(
-        name="nightly", cron="0 2 * * *", tz="UTC", owner="ann", matrix="m", created_at=BEGIN
-    )
-    pages.stores.schedules.add(schedule, next_due_at=BEGIN.replace(day=2, hour=2))
+    product = pages.json("/")["product"]
+    for name, of_product in (("nightly", product), ("other", "another-product")):
+        schedule = Schedule(
+            name=name, cron="0 2 * * *", tz="UTC", owner="ann", matrix="m", created_at=BEGIN,
+            product=of_product,
+        )  # fmt: skip
+        pages.stores.schedules.add(schedule, next_due_at=BEGIN.replace(day=2, hour=2))
     assert pages.page("/").one("p", "coming").text == "Next: nightly at 2026-03-02 02:00 UTC."
 
 

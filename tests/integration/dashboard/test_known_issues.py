@@ -48,6 +48,11 @@ def add(pages: PageDesk, *, status: int = 303, **more: Any) -> Any:
 def test_none_yet(pages: PageDesk) -> None:
     shown = pages.page("/known-issues")
     assert "No known issue yet" in shown.one(class_="empty").text
+    assert "held against the newest 0 runs" in shown.text
+
+
+def test_runs_are_counted_before_there_is_an_issue(seen: PageDesk) -> None:
+    assert "held against the newest 1 run of proof" in seen.page("/known-issues").text
 
 
 def test_one_is_added_from_the_form(pages: PageDesk, world: KindsWorld) -> None:

@@ -38,6 +38,7 @@ OPERATIONS = {
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/tests"): "list_tests",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/artifacts/{name}"): "get_artifact",
     ("get", "/api/v1/runs/{run_id}/reports/{kind}.{format}"): "get_report",
+    ("get", "/api/v1/runs/{run_id}/reports/{cell}/SUMMARY.{format}"): "get_cell_report",
     ("get", "/api/v1/runs/{run_id}/reports/{kind}/plots"): "list_report_plots",
     ("get", "/api/v1/runs/{run_id}/export/{format}"): "export_run",
     ("get", "/api/v1/runs/{run_id}/annotations"): "list_annotations",

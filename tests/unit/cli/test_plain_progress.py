@@ -73,6 +73,23 @@ def test_another_attempt_and_a_cancel_are_told_once() -> None:
     assert tell(teller, again, 6) == []
 
 
+def test_lines_of_a_run_that_was_over_have_the_times_of_their_events() -> None:
+    over = runs.job("moe", outcome="passed", started_at=runs.at(5), duration_s=72)
+    late = runs.job("late", outcome="passed", started_at=runs.at(3), duration_s=80)
+    done = one("done", over, late, outcome="passed", entered_at=runs.at(85))
+    finished = done | {"state": "finished", "outcome": "passed", "finished_at": runs.at(86)}
+    lines = tell(PlainTeller(), finished, 5000)
+    assert [line.split("  ")[-2].strip() for line in lines] == [
+        "1m 17s",
+        "1m 23s",
+        "1m 25s",
+        "1m 26s",
+    ]
+    assert [line.split("  ")[-1].split(":")[0] for line in lines] == [
+        *("local-cpu moe", "local-cpu late", "local-cpu", "run"),
+    ]
+
+
 def test_hostile_names_stay_on_their_line() -> None:
     teller = PlainTeller()
     evil = "x\n\x1b[31m\x07y"

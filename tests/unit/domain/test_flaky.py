@@ -49,6 +49,14 @@ def test_platforms_are_weighed_apart():
     assert (found.flips, found.failures, found.results, found.mixed_versions) == (0, 0, 3, 0)
 
 
+def test_a_test_that_never_passed_on_a_platform_is_no_flake_there():
+    never = flaky_evidence([*history("ff"), *history("ppp", "tpu"), *history("e", "a10g")])
+    assert (never.failures, never.results, never.min_failure_rate) == (0, 3, 0.0)
+    once = flaky_evidence(history("ffp"))
+    assert (once.failures, once.results) == (2, 3)
+    assert once.min_failure_rate > 0
+
+
 def test_both_with_one_version_on_one_platform():
     goes = [ResultPoint(f"r{i}", "1.0", "l4", WORDS[letter]) for i, letter in enumerate("pfp")]
     assert flaky_evidence(goes).mixed_versions == 1

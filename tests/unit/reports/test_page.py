@@ -110,3 +110,10 @@ def test_columns_in_which_nothing_stands_are_left_out(templates):
         "platform", story("built-in"), templates=templates
     )
     assert "| Section |" not in render("backend", release(), templates=templates)
+
+
+def test_links_to_reports_lead_to_the_pages_beside_this_one(templates):
+    evidence = release()
+    page = render("summary", evidence, format="html", templates=templates)
+    for cell in evidence.record.cells:
+        assert f'<a href="{cell.id}/SUMMARY.html">{cell.id}/SUMMARY.html</a>' in page

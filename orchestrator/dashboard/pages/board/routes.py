@@ -111,7 +111,7 @@ def show_board(asked: AskedDep, matrix: str = "", before: str = "") -> Response:
         "matrices": board.matrices,
         "before": before,
         "gates": sentences,
-        "upcoming": _upcoming(asked),
+        "upcoming": _upcoming(asked, product),
         "days": days,
         "ranges": RANGES,
         "low": lowest(trends.values()),
@@ -173,8 +173,10 @@ def _trends(asked: Asked, product: str, matrix: str, days: int) -> Trends:
     return rate_trends(rates)
 
 
-def _upcoming(asked: Asked) -> list[Upcoming]:
-    due = asked.context.stores.schedules.due(asked.now + _AHEAD)
+def _upcoming(asked: Asked, product: str) -> list[Upcoming]:
+    """The product's next schedules, the earliest first."""
+    ahead = asked.context.stores.schedules.due(asked.now + _AHEAD)
+    due = [one for one in ahead if one.schedule.product == product]
     first = sorted(due, key=lambda one: one.next_due_at)[:_UPCOMING]
     return [Upcoming(one.schedule.name, Moment(one.next_due_at)) for one in first]
 
