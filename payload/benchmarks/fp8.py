@@ -2,8 +2,9 @@
 
 The arms' outputs are compared before anything is timed; they take turns in one process. Memory is
 read off the storages. On accelerators both arms are compiled: float8 pays only where the quantising
-is fused. Without FP8 units it is slower than what it stands for, and this says so. The table at the
-end says where float8 won, and what the dispatcher (path "predicted") picks there.
+is fused. An accelerator without FP8 units (an A10G) cannot compile it: the job is refused with that
+reason, and `--no-compile` shows how much slower it is there. The table at the end says where float8
+won, and what the dispatcher (path "predicted") picks there.
 
 Run: `python -m benchmarks.fp8`. For other programs:
 
@@ -25,8 +26,9 @@ from torch import Tensor, nn
 from torchbridge import __version__, evidence
 from torchbridge.bench import Arm, Duel, Equality, Outcome, Work, run_duel
 from torchbridge.device import describe, pick_device
-from torchbridge.fp8 import FP8InferenceLinear, Job, choose, get_fp8_info
+from torchbridge.fp8 import FP8InferenceLinear, Job, choose, get_fp8_info, why_not_compiled
 from torchbridge.hardware import Hardware, probe
+from torchbridge.kernels import KernelRefused
 
 Size = tuple[int, int, int]  # in, out, batch
 SIZES: tuple[Size, ...] = ((512, 512, 32), (1024, 1024, 32), (2048, 2048, 16))
@@ -50,7 +52,7 @@ class Layers:
     def of(cls, size: Size, dtype: torch.dtype, granularity: str, device: torch.device) -> Layers:
         """With the same weights, float8's quantised from float32."""
         plain = nn.Linear(size[0], size[1], device=device)
-        float8 = FP8InferenceLinear(plain, granularity=granularity)
+        float8 = FP8InferenceLinear(plain, granularity=granularity, path="auto")
         return cls(float8, plain.to(dtype))
 
 
@@ -66,6 +68,9 @@ def fp8_arms(
 
     Both compiled unless told otherwise, but on the CPU. The goal is that of the device's
     generation; there is a floor only where there are FP8 units to reach it with.
+
+    Raises:
+        KernelRefused: compiled, for hardware without FP8 units.
     """
     layers = Layers.of(size, BASELINES[baseline], granularity, device)
     return duel_of(layers, size, device, baseline, compiled)
@@ -75,12 +80,14 @@ def duel_of(
     layers: Layers, size: Size, device: torch.device, baseline: str, compiled: bool | None
 ) -> Duel:
     """The duel of two layers that are there."""
-    whole = device.type != "cpu" if compiled is None else compiled
+    whole, hardware = device.type != "cpu" if compiled is None else compiled, probe(device)
+    if whole and (reason := why_not_compiled(device, hardware)) is not None:
+        raise KernelRefused(reason)
     inner, columns, batch = size
     x = torch.randn(batch, inner, device=device, dtype=BASELINES[baseline])
     make = _compiled if whole else _as_it_is
     subject, other = make(layers.float8), make(layers.plain)
-    hardware, large = probe(device), min(size) >= 4096
+    large = min(size) >= 4096
     flops = 2.0 * inner * columns * batch
     moved = inner * columns + (batch * inner + batch * columns) * x.element_size()
     return Duel(
@@ -199,6 +206,10 @@ def main(arguments: list[str] | None = None) -> int:
         "--compile", action=argparse.BooleanOptionalAction, default=accelerator, help="both arms"
     )
     options = parser.parse_args(arguments)
+    reason = why_not_compiled(device, probe(device)) if options.compile else None
+    if not evidence.check("fp8/units", reason is None, **({"reason": reason} if reason else {})):
+        print(f"refused on {describe(device)}: {reason}; --no-compile runs it in eager mode")
+        return 1
     sizes = SIZES + LARGE if accelerator else SIZES
     print(f"FP8 linear layer, torchbridge {__version__}, {describe(device)}")
     told = get_fp8_info(device)

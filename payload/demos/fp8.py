@@ -73,7 +73,7 @@ def quantization(device: torch.device) -> None:
 
 def native_linear(device: torch.device) -> None:
     """Forward and backward of one layer."""
-    layer = NativeFP8Linear(512, 256, device=device)
+    layer = NativeFP8Linear(512, 256, path="auto", device=device)
     x = torch.randn(4, 512, device=device, requires_grad=True)
     out = layer(x)
     gradient = torch.randn_like(out)
@@ -99,7 +99,7 @@ def inference_engine(device: torch.device) -> None:
     block = Block(256, 4, 512).to(device).eval()
     x = torch.randn(2, 32, 256, device=device)
     expected = block(x)
-    engine = FP8InferenceEngine(block)
+    engine = FP8InferenceEngine(block, path="auto")
     engine.prepare()
     out = engine.infer(x)
     found, layers = engine.get_memory_savings(), engine.get_layer_info()
@@ -123,7 +123,7 @@ def inference_engine(device: torch.device) -> None:
 def model_conversion(device: torch.device) -> None:
     """A whole model, without and with its parameters copied."""
     block = Block(256, 4, 512).to(device)
-    converted = fp8.convert_model_to_native_fp8(block)
+    converted = fp8.convert_model_to_native_fp8(block, path="auto")
     count = sum(isinstance(one, NativeFP8Linear) for one in converted.modules())
     x = torch.randn(2, 32, 256, device=device)
     print(f"Converted {count} Linear layers; norms and attention stay as they are")
@@ -147,7 +147,7 @@ def training(device: torch.device) -> None:
     before = copy.deepcopy(model)
     x = torch.randn(4, 32, 128, device=device)
     target = x.roll(1, dims=1)  # what a causal block can learn: the token before
-    engine = fp8.create_fp8_trainer(model, initial_scale=1024.0)
+    engine = fp8.create_fp8_trainer(model, path="auto")
     optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-4) for one in (model, plain)]
     print(f"Block d=128, 4 heads, ff 512; batch 4 x 32; AdamW 1e-4; by {engine.path_taken}")
     losses = []
@@ -163,7 +163,7 @@ def training(device: torch.device) -> None:
     if engine.path_taken == "native":
         told(model.up.fallback)
     found = engine.statistics()
-    print(f"Overflows: {found['overflows']}, final scale: {found['loss_scale']:g}")
+    print(f"Steps: {found['steps']}, left out: {found['overflows']}; float32 needs no loss scale")
     moved = error(model.up.weight, before.up.weight)
     print(f"The weights of `up` moved by {moved:.2%}")
     require(losses[-1] < losses[0] and found["overflows"] == 0, "the loss to fall")

@@ -35,6 +35,12 @@ def whole_float32() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def in_float8(monkeypatch) -> None:
+    """Layers that are not told compute in float8, also where it is predicted to be slower."""
+    monkeypatch.setattr("torchbridge.fp8.linear.DEFAULT_PATH", "auto")
+
+
 @pytest.fixture(scope="session")
 def device() -> torch.device:
     """Where the tests run."""

@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.fp8 import matmul, products
-from torchbridge.fp8.matmul import _search
-from torchbridge.fp8.products import _private, _private_blocks, _public, _public_blocks
+from torchbridge.fp8 import matmul
+from torchbridge.fp8.matmul import _private, _private_blocks, _public, _public_blocks, _search
 
 BLOCK = 128
 BY_BLOCKS = ("torch._scaled_mm by blocks", "F.scaled_mm by blocks")
@@ -137,14 +136,14 @@ class Kernels:
 def install(monkeypatch: pytest.MonkeyPatch, **options: bool) -> Kernels:
     """Fakes in the place of torch's kernels for one test, with nothing found out about them yet."""
     fake = Kernels(**options)
-    monkeypatch.setattr(products, "_PRIVATE", fake.private)
+    monkeypatch.setattr(matmul, "_PRIVATE", fake.private)
     names = {"scaled_mm": fake.public, "ScalingType": ScalingType, "pad": F.pad}
-    monkeypatch.setattr(products, "F", SimpleNamespace(**names))
+    monkeypatch.setattr(matmul, "F", SimpleNamespace(**names))
     monkeypatch.setattr(matmul, "_search", lru_cache(_search.__wrapped__))
     for kernels, ours in (
-        (products.KERNELS, {"torch._scaled_mm": _private, "F.scaled_mm": _public}),
+        (matmul.KERNELS, {"torch._scaled_mm": _private, "F.scaled_mm": _public}),
         (
-            products.BLOCK_KERNELS,
+            matmul.BLOCK_KERNELS,
             dict(zip(BY_BLOCKS, (_private_blocks, _public_blocks), strict=True)),
         ),
     ):

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
+from torchbridge.float8 import native_dtype
 from torchbridge.fp8 import FP8Dtype
-from torchbridge.fp8.formats import native_dtype
 
 ROUND_TRIP = {FP8Dtype.E4M3: 0.03, FP8Dtype.E5M2: 0.06}  # relative RMS on normal numbers
 PRODUCT = {FP8Dtype.E4M3: 0.045, FP8Dtype.E5M2: 0.09}

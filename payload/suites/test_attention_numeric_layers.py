@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from suites import attention_reference as ref
 from suites.attention_reference import CASES, by_case, inputs
@@ -98,6 +100,20 @@ def _thirds(layer: att.MultiHeadAttention) -> list:
     return list(zip(weights, biases, strict=True))
 
 
+class Largest(TorchDispatchMode):
+    """The bytes of the largest tensor that is made."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        """Call it and look at what it made."""
+        made = function(*args, **(kwargs or {}))
+        tensors = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor)]
+        held = (one.untyped_storage().nbytes() for one in tensors)
+        self.bytes = max(self.bytes, *held, 0)
+        return made
+
+
 class TestBlockMasks:
     def test_keyed_by_all_that_matters(self, device):
         masks = flex.BlockMasks()
@@ -147,6 +163,37 @@ class TestBlockMasks:
         assert (masks.hits, masks.misses, len(masks)) == (2, 3, 2)
         masks.clear()
         assert (masks.hits, masks.misses, len(masks)) == (0, 0, 0)
+
+    @pytest.mark.parametrize(
+        ("pattern", "shape"),
+        [
+            (att.Causal(), (1, 1, 300, 300)),
+            (att.CausalSlidingWindow(200), (1, 1, 640, 640)),
+            (att.patterns.Shifted(att.PrefixLM(130), 70), (1, 1, 129, 500)),
+            (att.DocumentMasking(torch.arange(600).view(2, 300) // 140), (2, 1, 300, 300)),
+            (att.Custom(mask=lambda b, h, q, k: q >= k + 100 * b - 50 * h), (2, 3, 257, 400)),
+        ],
+        ids=lambda one: getattr(one, "name", str(one)),
+    )
+    def test_the_blocks_are_torchs(self, monkeypatch, device, pattern, shape):
+        """The same blocks as torch's own function finds, which looks at all scores at once."""
+        monkeypatch.setattr(flex, "AT_ONCE", 3 * 128 * 128)
+        wanted = flex.torch_flex.create_block_mask(
+            pattern.mask_mod(device), *shape, device=device.type
+        )
+        made = flex.block_mask(pattern, shape, device)
+        for name in ("kv_num_blocks", "full_kv_num_blocks", "q_num_blocks", "full_q_num_blocks"):
+            assert torch.equal(getattr(made, name), getattr(wanted, name)), name
+        assert torch.equal(made.to_dense(), wanted.to_dense())
+        assert made.seq_lengths == wanted.seq_lengths == shape[2:]
+
+    def test_memory_does_not_grow_with_the_scores(self, device):
+        """8,192 positions have 64 Mi scores; torch's own function took ten bytes for each."""
+        ids = torch.arange(8192, device=device).view(1, -1) // 1000
+        for pattern in (att.CausalSlidingWindow(128), att.DocumentMasking(ids)):
+            with Largest() as largest:
+                flex.block_mask(pattern, (1, 1, 8192, 8192), device)
+            assert largest.bytes <= 8 * flex.AT_ONCE < 8192**2
 
     @pytest.mark.parametrize(("window", "share"), [(128, 87.89), (2048, 46.88)])
     def test_sparsity(self, device, window, share):

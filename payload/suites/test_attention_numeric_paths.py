@@ -20,6 +20,7 @@ from torchbridge.hardware import Hardware
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
 HOPPER, ADA, AMPERE = (Hardware.nvidia(c) for c in ((9, 0), (8, 9), (8, 0)))
+BLACKWELL = [Hardware.nvidia(c) for c in ((10, 0), (10, 3), (12, 0))]
 
 
 class TestGradients:
@@ -188,13 +189,63 @@ class TestCompiled:
         mask = ref.lower_triangle(1024, 1024) & ~ref.lower_triangle(1024, 1024).tril(-40)
         assert_close(output, ref.by_mask(q, k, v, mask), 2e-3 if device.type == "cuda" else None)
 
-    @pytest.mark.parametrize("pattern", [att.Causal(), att.ALiBi(4), att.SoftCap(2.0)])
-    def test_layers_are_traced_whole(self, device, pattern):
+    @pytest.mark.parametrize(
+        ("pattern", "length", "name"),
+        [
+            (att.Causal(), 9, "sdpa"),
+            (att.ALiBi(4), 9, "sdpa"),
+            (att.SoftCap(2.0), 9, "explicit"),
+            (att.SlidingWindow(40), 1024, "flex"),
+            (att.ALiBi(4) & att.Causal(), 1024, "flex"),
+            (att.DocumentMasking(torch.arange(1024) // 300), 1024, "flex"),
+        ],
+        ids=lambda one: getattr(one, "name", one),
+    )
+    def test_layers_are_traced_whole(self, device, pattern, length, name):
+        if name == "flex" and flex.why_not_on(device):
+            pytest.skip(flex.why_not_on(device))
         layer = att.MultiHeadAttention(32, 4, pattern=pattern).to(device).eval()
         traced = torch.compile(layer, backend="aot_eager", fullgraph=True)
-        x = torch.randn(2, 9, 32, device=device)
+        x = torch.randn(2, length, 32, device=device)
         with torch.no_grad():
-            assert_close(traced(x), layer(x))
+            actual = traced(x)
+            assert layer.path_taken.startswith(name)
+            layer.path = "explicit"
+            assert_close(actual, layer(x))
+
+    @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # by inductor
+    def test_a_window_in_a_compiled_block(self, device):
+        """The kernel and its block mask are parts of the graph around them."""
+        if flex.why_not_on(device):
+            pytest.skip(flex.why_not_on(device))
+        layer = att.MultiHeadAttention(32, 2, pattern=att.CausalSlidingWindow(40)).to(device).eval()
+        x = torch.randn(1, 1024, 32, device=device)
+        with torch.no_grad():
+            actual = torch.compile(lambda x: layer(x) + x, fullgraph=True)(x)
+            layer.path = "explicit"
+            assert_close(actual, layer(x) + x, 2e-3 if device.type == "cuda" else None)
+
+
+class TestOutOfMemory:
+    """Memory that ran out is no refusal: a dense mask would want more of it."""
+
+    @pytest.mark.parametrize("where", ["kernel", "block mask", "compiler"])
+    def test_it_is_not_answered_by_a_dense_mask(self, monkeypatch, where):
+        def fail(*_, **__):
+            error = torch.OutOfMemoryError("16 GiB more")
+            if where != "compiler":
+                raise error
+            raise RuntimeError("backend 'inductor' failed") from error
+
+        if where == "block mask":
+            monkeypatch.setattr(flex, "block_mask", fail)
+        else:
+            monkeypatch.setattr(flex, "_kernel", lambda kind: fail)
+        monkeypatch.setattr(flex, "why_not_on", lambda device, compiled=True: None)
+        flex.block_masks.clear()
+        q = torch.zeros(1, 1, 1024, 8)
+        with pytest.raises(torch.OutOfMemoryError, match="16 GiB more"):
+            attend(q, q, q, pattern=att.SlidingWindow(8))
 
 
 class TestFlashPackages:
@@ -229,6 +280,13 @@ class TestFlashPackages:
         assert flash.find_package(HOPPER, self.load_only("flash_attn")).__name__ == "flash_attn"
         assert flash.find_package(AMPERE, self.load_only("flash_attn_interface")) is None
         assert flash.find_package(Hardware.amd("gfx942"), both) is None
+
+    @pytest.mark.parametrize("hardware", BLACKWELL, ids=lambda one: one.target)
+    def test_hoppers_package_is_not_for_blackwell(self, hardware):
+        """FlashAttention-3's kernels are made of sm_90a's instructions, which later chips lack."""
+        both = self.load_only("flash_attn", "flash_attn_interface")
+        assert flash.find_package(hardware, both).__name__ == "flash_attn"
+        assert flash.find_package(hardware, self.load_only("flash_attn_interface")) is None
 
     @pytest.mark.parametrize("pattern", [att.FULL, att.Causal()], ids=["full", "causal"])
     def test_its_layout(self, pattern):

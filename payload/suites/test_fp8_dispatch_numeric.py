@@ -8,23 +8,23 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from suites import fp8_reference as ref
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
+from torchbridge.float8 import native_dtype
 from torchbridge.fp8 import (
     FP8Dtype,
     FP8InferenceLinear,
     Job,
     NativeFP8Linear,
+    checks,
     choose,
     dispatch,
     linear,
     predict,
 )
-from torchbridge.fp8 import crossover as found
-from torchbridge.fp8.crossover import Crossover, Measured
-from torchbridge.fp8.formats import native_dtype
 from torchbridge.hardware import Hardware, probe
 
 SXM = {"units": 132, "clock_hz": 1.83e9, "memory_bytes_per_s": 3.35e12}
@@ -36,14 +36,6 @@ ROCM_TELLS = Hardware.amd("gfx942", units=304, clock_hz=2.1e9)  # no bandwidth
 CPU = Hardware.cpu(("avx2",))
 LARGE, SMALL = (4096, 4096, 4096), (512, 512, 512)
 BF16, FP32 = torch.bfloat16, torch.float32
-
-
-@pytest.fixture(autouse=True)
-def nothing_measured():
-    """No measurement of another test."""
-    fp8.forget_crossovers()
-    yield
-    fp8.forget_crossovers()
 
 
 @pytest.fixture
@@ -193,7 +185,7 @@ class TestChoice:
             (
                 Job(*LARGE),
                 ROCM_TELLS,
-                "not predicted: the peaks of gfx942 are not told; calibrate() measures",
+                "not predicted: the peaks of gfx942 are not told",
             ),
         ],
         ids=["no units", "faster", "slower", "float32", "not told"],
@@ -209,69 +201,113 @@ class TestChoice:
         assert choose(Job(*SMALL, **options), CPU).plain.name == name
 
 
-class TestMeasured:
-    def table(self, *rows):
-        return Crossover("made up", tuple(Measured(Job(*sizes, kept=True), r) for sizes, r in rows))
+class Operations(TorchDispatchMode):
+    """The operations that compute something, and how many numbers the widest tensor of each has."""
 
-    def test_a_measurement_corrects_the_prediction(self):
-        """Float8 is half as fast as predicted at one size: it is elsewhere, too."""
-        job = Job(*LARGE, kept=True)
-        predicted = predict(job, H100).ratio
-        table = self.table((LARGE, predicted / 2))
-        made = choose(job, H100, table)
-        assert (made.float8, made.ratio) == (False, pytest.approx(predicted / 2))
-        assert "slower in float8" in made.reason
-        assert "predicted by a measurement at 4096 x 4096 x 4096:" in made.reason
-        larger = Job(8192, 8192, 8192, kept=True)
-        assert choose(larger, H100, table).ratio == pytest.approx(predict(larger, H100).ratio / 2)
+    VIEWS = ("detach", "view", "alias")
 
-    def test_the_nearest_counts(self):
-        table = self.table((SMALL, 0.1), ((16, 4096, 4096), 3.0), (LARGE, 1.2))
-        assert table.nearest(Job(700, 700, 700)).ratio == 0.1
-        assert table.nearest(Job(8, 8192, 4096)).ratio == 3.0
-        assert table.nearest(Job(4096, 4096, 11008)).ratio == 1.2
-        assert Crossover("made up", ()).nearest(Job(*SMALL)) is None
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
 
-    def test_where_nothing_is_predicted(self):
-        made = choose(Job(*LARGE), ROCM_TELLS, self.table((LARGE, 1.4)))
-        assert (made.float8, made.ratio) == (True, 1.4)
-        sizes = "4096 x 4096 x 4096"
-        assert made.reason == f"measured at {sizes}: 1.40x faster than bf16, {sizes} on gfx942"
-        assert choose(Job(*LARGE), A10G, self.table((LARGE, 1.4))).float8 is False
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        """Note it and call it."""
+        made = function(*args, **(kwargs or {}))
+        if not any(word in str(function) for word in self.VIEWS):
+            tensors = [one for one in (*args, made) if isinstance(one, torch.Tensor)]
+            self.sizes.append(max(one.numel() for one in tensors))
+        return made
 
-    def test_calibrate(self, device):
-        asked = []
 
-        def measure(job, where):
-            asked.append((job, where))
-            return 1.25 * len(asked)
+class TestEager:
+    """Without a compiler each operation of the quantising is a kernel, and is predicted as one."""
 
-        table = fp8.calibrate(device, (SMALL, LARGE), granularity="row", measure=measure)
-        jobs = [Job(*size, granularity="row", kept=True) for size in (SMALL, LARGE)]
-        assert asked == [(job, device) for job in jobs]
-        assert [one.ratio for one in table.measured] == [1.25, 2.5]
-        assert found.crossover_of(device) is table
-        fp8.forget_crossovers()
-        assert found.crossover_of(device) is None
+    @pytest.mark.parametrize("dtype", [FP32, BF16])
+    def test_the_kernels_are_those_that_run(self, dtype):
+        x = torch.randn(8, 64, dtype=dtype)
+        with Operations() as seen:
+            fp8.FP8QuantizedTensor.from_tensor(x)
+        job = Job(8, 64, 64, dtype, dtype, kept=True, fused=False)
+        assert len(job.quantising()) == len(seen.sizes)
+        wide = sum(size == x.numel() for size in seen.sizes)
+        assert len(job.quantising()) - wide == dispatch.SCALE_KERNELS
 
-    def test_layers_heed_it(self, on_h100):
-        layer = FP8InferenceLinear(nn.Linear(64, 32), path="predicted")
-        x = torch.randn(64, 64)
-        layer(x)
-        assert layer.path_taken.startswith("weight_only (predicted 1.50x slower in float8")
-        fp8.calibrate(torch.device("cpu"), ((64, 64, 32),), measure=lambda job, where: 10.0)
-        layer(x)
-        assert layer.choice.float8
-        assert "by a measurement at 64 x 64 x 32" in layer.path_taken
+    @pytest.mark.parametrize("hardware", [H100, L4, MI300X], ids=lambda one: one.target)
+    @pytest.mark.parametrize("sizes", [SMALL, LARGE, (8192, 8192, 8192)], ids=str)
+    def test_it_loses_what_the_products_win(self, hardware, sizes):
+        fused, eager = (Job(*sizes, kept=True, fused=one) for one in (True, False))
+        assert predict(eager, hardware).float8_s > 1.1 * predict(fused, hardware).float8_s
+        assert predict(eager, hardware).plain_s == predict(fused, hardware).plain_s
 
-    def test_times_are_real(self, device):
-        """Both arms' times of one small job, float8 and plain, as `calibrate` takes them."""
-        from torchbridge.fp8.layer_timing import measured_ratio
+    def test_what_is_compiled_is_fused(self, on_h100, monkeypatch):
+        """One layer: in eager mode bfloat16 wins, compiled float8 does."""
+        of = torch.device("cpu"), *LARGE, BF16, BF16, "tensor", False, True, False, False
+        eager = dispatch.choose_for(*of)
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+        fused = dispatch.choose_for(*of)
+        assert (eager.float8, fused.float8) == (False, True)
+        assert eager.reason.endswith("slower in float8, 4096 x 4096 x 4096 on sm_90")
 
-        if device.type != "cpu":
-            pytest.skip("compiles on an accelerator: benchmarks/fp8.py")
-        ratio = measured_ratio(Job(8, 64, 64, FP32, FP32, kept=True), device)
-        assert 1e-4 < ratio < 1e4
+
+class TestDefault:
+    """Where nobody says how, it is computed as is predicted to be faster."""
+
+    def test_layers(self):
+        plain = nn.Linear(32, 16)
+        engine = fp8.FP8InferenceEngine(nn.Sequential(plain))
+        layers = NativeFP8Linear(32, 16), FP8InferenceLinear(plain), fp8.FP8LinearLayer(32, 16)
+        converted = fp8.convert_model_to_native_fp8(plain)
+        trained = fp8.convert_model_to_fp8_training(plain)
+        made = (*layers, engine.prepare()[0], converted, trained)
+        assert {one.path for one in made} == {"predicted"}
+        assert {one.path for one in (NativeFP8Linear(8, 8, path="auto"),)} == {"auto"}
+
+
+class TestWithoutUnits:
+    """FP8 on an A10G: nothing is compiled, and the product is computed in the output's dtype."""
+
+    def test_why_not_compiled(self):
+        wanted = (
+            "no FP8 units on sm_86: Triton has no float8 there, so that nothing can be compiled"
+        )
+        assert fp8.why_not_compiled(torch.device("cuda"), A10G) == wanted
+        assert fp8.why_not_compiled(torch.device("cuda"), L4) is None
+        assert fp8.why_not_compiled(torch.device("cpu"), CPU) is None
+
+    def test_a_compiled_layer_is_not_timed(self, monkeypatch):
+        """The reason comes before anything is put on the device."""
+        monkeypatch.setattr(checks, "probe", lambda device: A10G)
+        with pytest.raises(RuntimeError, match="no FP8 units on sm_86: Triton"):
+            fp8.benchmark_fp8_layer(64, 64, 8, compiled=True, device=torch.device("cuda"))
+
+    @pytest.mark.parametrize("dtype", [BF16, torch.float16, FP32])
+    def test_the_dtype_of_the_product(self, dtype):
+        """On a device that is none: 16-bit products have several times float32's rate on a GPU."""
+        codes = torch.empty(16, 32, dtype=torch.float8_e4m3fn, device="meta")
+        one = fp8.FP8QuantizedTensor(codes, torch.empty((), device="meta"), dtype)
+        with Products() as seen:
+            out, _ = fp8.scaled_matmul(one, one, out_dtype=dtype, path="dequantised")
+        assert (seen.dtypes, out.dtype) == ([dtype], dtype)
+
+    def test_the_cpu_sums_in_float32(self):
+        x = fp8.FP8QuantizedTensor.from_tensor(torch.randn(16, 32))
+        with Products() as seen:
+            fp8.scaled_matmul(x, x, out_dtype=BF16, path="dequantised")
+        assert seen.dtypes == [FP32]
+
+
+class Products(TorchDispatchMode):
+    """The dtypes of the matrices that are multiplied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtypes: list[torch.dtype] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        """Note it and call it."""
+        if function is torch.ops.aten.mm.default:
+            self.dtypes.append(args[0].dtype)
+        return function(*args, **(kwargs or {}))
 
 
 class TestLayers:

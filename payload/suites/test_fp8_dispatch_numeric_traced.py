@@ -9,6 +9,8 @@ from torch import nn
 from suites.numerics import assert_close, rms_error
 from torchbridge.fp8 import FP8InferenceLinear, NativeFP8Linear
 
+pytestmark = pytest.mark.usefixtures("in_float8")
+
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 class TestTraced:

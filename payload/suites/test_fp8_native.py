@@ -12,9 +12,11 @@ from suites import fp8_reference as ref
 from suites.fp8_reference import PRODUCT, ROUND_TRIP, assert_forward, assert_path, mlp
 from suites.numerics import assert_close, relative_error, rms_error
 from torchbridge import fp8
+from torchbridge.float8 import native_dtype
 from torchbridge.fp8 import FP8Dtype, FP8InferenceEngine, FP8QuantizedTensor, NativeFP8Linear
-from torchbridge.fp8.formats import native_dtype
 from torchbridge.hardware import Hardware, probe
+
+pytestmark = pytest.mark.usefixtures("in_float8")
 
 E4M3, E5M2 = FP8Dtype
 

@@ -10,9 +10,10 @@ import torch
 from suites import fp8_reference as ref
 from suites.numerics import assert_close, needs_module, rms_error
 from torchbridge import fp8
+from torchbridge.float8 import amax_of, format_of, native_dtype
 from torchbridge.fp8 import FP8Dtype, FP8QuantizedTensor, Granularity
-from torchbridge.fp8.formats import format_of, native_dtype
-from torchbridge.fp8.scaling import amax_of
+
+pytestmark = pytest.mark.usefixtures("in_float8")
 
 DTYPES = list(ref.LAYOUTS)
 SHAPES = [(1, 1), (3, 5), (128, 128), (129, 257), (300, 70)]

@@ -12,9 +12,11 @@ from suites import fp8_reference as ref
 from suites.fp8_kernels import BY_BLOCKS, ScalingType, install
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
+from torchbridge.float8 import native_dtype
 from torchbridge.fp8 import FP8Dtype, FP8QuantizedTensor, Granularity, NativeFP8Linear
-from torchbridge.fp8.formats import native_dtype
 from torchbridge.fp8.matmul import Path, _by_kernel, find_path
+
+pytestmark = pytest.mark.usefixtures("in_float8")
 
 E4M3, E5M2 = FP8Dtype
 CPU = torch.device("cpu")
@@ -216,11 +218,11 @@ class TestKeptWeight:
 
 class TestRowsOfTheRegistry:
     def test_only_rows_and_not_while_tracing(self, device, monkeypatch):
-        from torchbridge.kernels import functional
+        from torchbridge.fp8 import linear
 
-        taken, kernel = [], functional.quantise_rows
+        taken, kernel = [], linear.quantise_rows
         counting = lambda x, dtype: taken.append(dtype) or kernel(x, dtype)  # noqa: E731
-        monkeypatch.setattr(functional, "quantise_rows", counting)
+        monkeypatch.setattr(linear, "quantise_rows", counting)
         x = torch.randn(8, 64, device=device, requires_grad=True)
         for granularity, wanted in (("tensor", 0), ("block", 0), ("row", 5)):
             taken.clear()
@@ -235,7 +237,7 @@ class TestRowsOfTheRegistry:
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     def test_numbers_are_the_composition_s(self, device, dtype):
-        from torchbridge.fp8.rows import quantised
+        from torchbridge.fp8.linear import quantised
 
         for shape in ((1, 1), (7, 300), (64, 1025)):
             x = torch.randn(shape, device=device, dtype=dtype)

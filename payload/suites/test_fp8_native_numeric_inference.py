@@ -13,17 +13,18 @@ from suites.fp8_kernels import install
 from suites.fp8_reference import assert_path, mlp
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
+from torchbridge.float8 import native_dtype
 from torchbridge.fp8 import (
     FP8Dtype,
     FP8InferenceEngine,
     FP8InferenceLinear,
     FP8QuantizedTensor,
     matmul,
-    products,
     scaled_matmul,
 )
 from torchbridge.fp8.conversion import linear_layers
-from torchbridge.fp8.formats import native_dtype
+
+pytestmark = pytest.mark.usefixtures("in_float8")
 
 GRANULARITIES = ["tensor", "row", "block"]
 
@@ -125,7 +126,7 @@ class TestBias:
         fake = install(monkeypatch)
         if not private:
             # another table: what is taken out of one comes back last, and the order counts
-            public = {"F.scaled_mm": products.KERNELS["F.scaled_mm"]}
+            public = {"F.scaled_mm": matmul.KERNELS["F.scaled_mm"]}
             monkeypatch.setattr(matmul, "KERNELS", public)
         layer = self.check(torch.device("cpu"), columns, dtype, granularity)
         assert (fake.calls[-1]["bias"], layer.path_taken) == (within, "scaled_mm")

@@ -11,9 +11,11 @@ from torch import nn
 from suites import fp8_reference as ref
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
+from torchbridge.float8 import native_dtype
 from torchbridge.fp8 import FP8Dtype, FP8QuantizedTensor, Granularity, NativeFP8Linear
-from torchbridge.fp8.formats import native_dtype
 from torchbridge.fp8.matmul import KERNELS, Path, _by_kernel, _probe, find_path
+
+pytestmark = pytest.mark.usefixtures("in_float8")
 
 E4M3, E5M2 = FP8Dtype
 GRANULARITIES = ["tensor", "row", "block"]

@@ -14,10 +14,17 @@ from suites import fp8_reference as ref
 from suites.fp8_reference import mlp
 from suites.numerics import assert_close, relative_error, rms_error
 from torchbridge import fp8
+from torchbridge.float8 import native_dtype
 from torchbridge.fp8 import FP8Config, FP8Format, FP8LinearLayer, FP8TrainingEngine
-from torchbridge.fp8.formats import native_dtype
+
+pytestmark = pytest.mark.usefixtures("in_float8")
 
 PLAIN = {"use_te_linear": False}
+
+
+def half(device: torch.device) -> torch.autocast:
+    """Autocast to float16, whose gradients need a loss scale."""
+    return torch.autocast(device.type, torch.float16)
 
 
 def task(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -117,17 +124,19 @@ class TestFP8TrainingEngine:
         model, (x, target) = mlp(device), task(device)
         plain = F.mse_loss(copy.deepcopy(model)(x), target)
         engine = fp8.create_fp8_trainer(model, initial_scale=64.0, **PLAIN)
-        loss = engine.training_step(x, target)
+        with half(device):
+            loss = engine.training_step(x, target)
         assert not loss.requires_grad
         assert_close(loss, plain, 0.02)
         scaled = [one.grad.clone() for one in model.parameters()]
         model.zero_grad()
-        F.mse_loss(model(x), target).backward()
+        with half(device):
+            F.mse_loss(model(x), target).backward()
         for one, parameter in zip(scaled, model.parameters(), strict=True):
-            assert_close(one, 64 * parameter.grad.double(), 1e-6)
+            assert_close(one, 64 * parameter.grad.double(), 5e-3)
 
     def test_optimizer_step(self, device):
-        """A power of two as loss scale changes no bit of the step."""
+        """float32 has no loss scale: whatever is set changes no bit of the step."""
         x, target = task(device)
         stepped = []
         for scale in (1.0, 1024.0):
@@ -219,7 +228,8 @@ class TestFP8Integration:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         run(engine, optimizer, 3, x, target)
         before = [one.detach().clone() for one in model.parameters()]
-        engine.training_step(x * torch.inf, target)
+        with half(device):
+            engine.training_step(x * torch.inf, target)
         assert not engine.optimizer_step(optimizer)
         for old, new in zip(before, model.parameters(), strict=True):
             assert torch.equal(

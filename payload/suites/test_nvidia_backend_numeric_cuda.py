@@ -136,7 +136,8 @@ class TestFP8:
         compiler = FP8Compiler()
         prepared = compiler.prepare_for_fp8(model)
         assert 0.005 < rms_error(prepared(x), in_float64(model, x)) < 0.08
-        assert compiler.get_fp8_stats(prepared)["paths_taken"] == ["scaled_mm"]
+        (path,) = compiler.get_fp8_stats(prepared)["paths_taken"]
+        assert path.startswith(("scaled_mm (predicted", "weight_only (predicted"))  # and why
 
     def test_refused_without_units(self, device):
         if torch.cuda.get_device_capability(device) >= (8, 9):

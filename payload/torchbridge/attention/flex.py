@@ -8,19 +8,25 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from functools import lru_cache
+from itertools import product
 from types import FunctionType
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torchbridge.attention.paths import Path, PathRefused
-from torchbridge.attention.patterns import Pattern
+from torchbridge.attention.patterns import MaskMod, Pattern
 from torchbridge.attention.sdpa import Call
 
 try:
     from torch.nn.attention import flex_attention as torch_flex
 except ImportError:  # built without
     torch_flex = None
+
+
+BLOCK = 128  # queries and keys of a block
+AT_ONCE = 2**22  # scores that are looked at together
 
 
 class BlockMasks:
@@ -39,8 +45,7 @@ class BlockMasks:
     @torch.inference_mode(False)  # what is kept may be wanted for training
     def get(self, pattern: Pattern, scores: tuple[int, int, int, int], device: torch.device):
         """The block mask of `pattern` for scores (B, H, Q, K) on `device`; None if it has none."""
-        mod = pattern.mask_mod(device)
-        if mod is None:
+        if pattern.mask_mod(device) is None:
             return None
         batch, heads, queries, keys = scores
         batch = batch if pattern.per_batch else None
@@ -52,7 +57,7 @@ class BlockMasks:
                 self._masks.move_to_end(key)
                 return self._masks[key]
             self.misses += 1
-        mask = torch_flex.create_block_mask(mod, batch, heads, queries, keys, device=str(device))
+        mask = block_mask(pattern, scores, device)
         with self._lock:
             self._masks[key] = mask
             while len(self._masks) > self.size:
@@ -67,6 +72,47 @@ class BlockMasks:
 
 
 block_masks = BlockMasks()
+
+
+def block_mask(pattern: Pattern, scores: tuple[int, int, int, int], device: torch.device):
+    """Which blocks of scores (B, H, Q, K) a pattern hides, shows in part, or shows whole; or None.
+
+    torch's `create_block_mask` looks at all scores at once, which takes ten bytes for each; here
+    it is `AT_ONCE` of them, or a row of blocks. Within torch.compile it is all of them again, of
+    which the compiler stores none, and once for all layers of a graph.
+    """
+    mod, (batch, heads, queries, keys) = pattern.mask_mod(device), scores
+    if mod is None:
+        return None
+    batch, heads = batch if pattern.per_batch else 1, heads if pattern.per_head else 1
+    b, h, q, k = (torch.arange(size, device=device) for size in (batch, heads, queries, keys))
+    if torch.compiler.is_compiling():
+        seen = _seen(mod, b, h, q, k)
+    else:
+        rows = q.split(BLOCK * max(1, AT_ONCE // (BLOCK * keys)))
+        parts = [
+            _seen(mod, i, j, some, k) for i, j in product(b.split(1), h.split(1)) for some in rows
+        ]
+        seen = torch.cat(parts, dim=2).view(batch, heads, -1, parts[0].shape[3])
+    whole = seen == BLOCK * BLOCK
+    found = (*_ordered((seen > 0) & ~whole), *_ordered(whole))
+    options = {"BLOCK_SIZE": BLOCK, "mask_mod": mod, "seq_lengths": (queries, keys)}
+    return torch_flex.BlockMask.from_kv_blocks(*found, **options)
+
+
+def _seen(mod: MaskMod, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """[B, H, Q / 128, K / 128] int32: how many keys the queries of a block see there."""
+    visible = mod(b.view(-1, 1, 1, 1), h.view(-1, 1, 1), q[:, None], k)
+    visible = visible.expand(len(b), len(h), len(q), len(k))
+    padded = F.pad(visible, (0, -len(k) % BLOCK, 0, -len(q) % BLOCK))
+    tiles = padded.unflatten(3, (-1, BLOCK)).unflatten(2, (-1, BLOCK))
+    return tiles.sum(dim=(3, 5), dtype=torch.int32)
+
+
+def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """How many blocks of each row are marked, and their columns, the marked ones first."""
+    columns = blocks.to(torch.int8).argsort(dim=-1, descending=True, stable=True)
+    return blocks.sum(dim=-1, dtype=torch.int32), columns.to(torch.int32)
 
 
 def why_not(call: Call, *, compiled: bool = True) -> str | None:
@@ -89,9 +135,14 @@ def why_not_on(device: torch.device, *, compiled: bool = True) -> str | None:
     return _no_compiler(device.type) if compiled else None
 
 
-@lru_cache
+@torch.compiler.assume_constant_result
 def _no_compiler(kind: str) -> str | None:
     """Why torch.compile makes no FlexAttention kernel for this kind of device."""
+    return _look_for_compiler(kind)
+
+
+@lru_cache
+def _look_for_compiler(kind: str) -> str | None:
     if kind != "cpu":
         from torch.utils._triton import has_triton
 
@@ -121,27 +172,38 @@ def _kernel(kind: Hashable):
     return torch.compile(own, fullgraph=True)
 
 
-@torch.compiler.disable  # inside of another compiled function its kernel stays one of its own
 def by_flex(call: Call, *, compiled: bool = True) -> tuple[Tensor, Path]:
-    """Through FlexAttention, uncompiled only if asked for.
+    """Through FlexAttention, uncompiled only if asked for; within torch.compile as a part of that.
 
     Raises:
         PathRefused: it cannot compute this, or torch.compile cannot make a kernel for it.
+        torch.OutOfMemoryError: it would, with more memory.
     """
     name = "flex" if compiled else "flex_eager"
     reason = why_not(call, compiled=compiled)
     if reason is not None:
         raise PathRefused(name, reason)
     pattern, device = call.pattern, call.q.device
-    mask = block_masks.get(pattern, call.scores, device)
-    run = _kernel(pattern.kind) if compiled else torch_flex.flex_attention
+    traced = torch.compiler.is_compiling()
+    mask = (block_mask if traced else block_masks.get)(pattern, call.scores, device)
     tensors = (call.q, call.k, call.v)
     if not call.wants_gradient:  # it looks at the inputs, not at the mode
         tensors = tuple(x.detach() for x in tensors)
-    options = {"scale": call.scale, "enable_gqa": call.grouped}
+    arguments = (*tensors, pattern.score_mod(device), mask, call.scale, call.grouped)
+    path = Path(name, "no mask" if mask is None else "block mask")
+    if traced or not compiled:
+        return torch_flex.flex_attention(*arguments), path
     try:
-        output = run(*tensors, pattern.score_mod(device), mask, **options)
+        return _kernel(pattern.kind)(*arguments), path
     except Exception as error:  # of whatever type the compiler of this torch raises
+        if (shortage := _shortage(error)) is not None:
+            raise shortage from None
         first = (str(error).splitlines() or [""])[0]
         raise PathRefused(name, f"{type(error).__name__}: {first}") from error
-    return output, Path(name, "no mask" if mask is None else "block mask")
+
+
+def _shortage(error: BaseException | None) -> torch.OutOfMemoryError | None:
+    """The want of memory that an error, perhaps the compiler's, stands for."""
+    while error is not None and not isinstance(error, torch.OutOfMemoryError):
+        error = error.__cause__ or error.__context__
+    return error

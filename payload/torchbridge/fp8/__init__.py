@@ -1,25 +1,31 @@
 """Float8 matrix products for inference and training. `scale` quantises: q = x * scale."""
 
-from torchbridge.fp8.availability import get_fp8_info, is_fp8_available, validate_fp8_setup
-from torchbridge.fp8.config import FP8Config, FP8Format
-from torchbridge.fp8.conversion import convert_model_to_native_fp8, storage_bytes
-from torchbridge.fp8.crossover import Crossover, calibrate, forget_crossovers
-from torchbridge.fp8.delayed import AmaxHistory, FP8LinearLayer
-from torchbridge.fp8.dispatch import Choice, choose, predict
-from torchbridge.fp8.formats import FP8Dtype, get_fp8_dtype
-from torchbridge.fp8.inference import FP8InferenceEngine, FP8InferenceLinear
-from torchbridge.fp8.jobs import Job
-from torchbridge.fp8.layer_timing import benchmark_fp8_layer
-from torchbridge.fp8.linear import NativeFP8Linear
-from torchbridge.fp8.matmul import Path, scaled_matmul
-from torchbridge.fp8.scaling import (
+from torchbridge.float8 import (
+    FP8Dtype,
+    FP8QuantizedTensor,
     Granularity,
     compute_fp8_scale,
     dequantize_from_fp8,
+    get_fp8_dtype,
     quantize_to_fp8,
 )
-from torchbridge.fp8.tensor import FP8QuantizedTensor
+from torchbridge.fp8.checks import (
+    benchmark_fp8_layer,
+    get_fp8_info,
+    is_fp8_available,
+    validate_fp8_setup,
+    why_not_compiled,
+)
+from torchbridge.fp8.conversion import convert_model_to_native_fp8, storage_bytes
+from torchbridge.fp8.dispatch import Choice, Job, choose, predict
+from torchbridge.fp8.inference import FP8InferenceEngine, FP8InferenceLinear
+from torchbridge.fp8.linear import NativeFP8Linear
+from torchbridge.fp8.matmul import Path, scaled_matmul
 from torchbridge.fp8.training import (
+    AmaxHistory,
+    FP8Config,
+    FP8Format,
+    FP8LinearLayer,
     FP8TrainingEngine,
     convert_model_to_fp8_training,
     create_fp8_trainer,
@@ -28,7 +34,6 @@ from torchbridge.fp8.training import (
 __all__ = [
     "AmaxHistory",
     "Choice",
-    "Crossover",
     "FP8Config",
     "FP8Dtype",
     "FP8Format",
@@ -42,14 +47,12 @@ __all__ = [
     "NativeFP8Linear",
     "Path",
     "benchmark_fp8_layer",
-    "calibrate",
     "choose",
     "compute_fp8_scale",
     "convert_model_to_fp8_training",
     "convert_model_to_native_fp8",
     "create_fp8_trainer",
     "dequantize_from_fp8",
-    "forget_crossovers",
     "get_fp8_dtype",
     "get_fp8_info",
     "is_fp8_available",
@@ -58,4 +61,5 @@ __all__ = [
     "scaled_matmul",
     "storage_bytes",
     "validate_fp8_setup",
+    "why_not_compiled",
 ]

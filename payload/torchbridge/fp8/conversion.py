@@ -1,4 +1,4 @@
-"""Replacing the linear layers of a model, in place or in a copy."""
+"""Replacing the linear layers of a model, in place or in a copy; buffers that keep their dtypes."""
 
 from __future__ import annotations
 
@@ -90,3 +90,21 @@ def storage_bytes(model: nn.Module) -> int:
 def _tensors(model: nn.Module) -> Iterator[Tensor]:
     yield from model.parameters()
     yield from model.buffers()
+
+
+class PinnedDtypes(nn.Module):
+    """`.half()` and `.to(dtype)` leave the buffers named in `pinned` as they are.
+
+    float8 numbers would grow, and scales leave the range of float16.
+    """
+
+    pinned: tuple[str, ...] = ()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        before = {name: getattr(self, name) for name in self.pinned}
+        super()._apply(fn, recurse)
+        for name, old in before.items():
+            moved = getattr(self, name)
+            if moved is not None and moved.dtype != old.dtype:
+                setattr(self, name, old.to(moved.device))
+        return self

@@ -1,26 +1,129 @@
 """Float8 or not: which product is predicted to take less time, its quantising included.
 
 A kernel takes as long as its operations at the device's peak, its bytes at the memory's bandwidth,
-or its launch, whichever is longest; an arm is the sum of its kernels (peaks.py; quantising is taken
-to be fused, as torch.compile does it). That is right about the order of magnitude and about what
-limits: where the two arms are near each other, only a measurement tells (crossover.py).
+or its launch, whichever is longest (peaks.py); an arm is the sum of its kernels. That is right
+about the order of magnitude and about what limits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 
-from torchbridge.fp8.crossover import Crossover, crossover_of
-from torchbridge.fp8.jobs import NAMES, Job
-from torchbridge.fp8.products import Path
+from torchbridge.float8 import BLOCK
+from torchbridge.fp8.matmul import Path
 from torchbridge.hardware import Hardware, probe
 from torchbridge.peaks import peak_bandwidth, peak_flops
 
+NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 # Seconds that a kernel takes at least, on devices where it is launched from the host.
 LAUNCH_S = {"nvidia": 4e-6, "amd": 4e-6, "intel": 4e-6}
+SCALE_KERNELS = 8  # of a single number each: what makes a scale of the largest magnitude
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """x [rows, inner] times weight [columns, inner] transposed, in `dtype` where it is not float8.
+
+    `weight_dtype` is that of the weight as it is kept, `kept` says that it is quantised already,
+    `stored` that it exists in float8 only, `training` that both gradients are wanted, `split` that
+    a float8 product takes a call for each 128 columns that are summed over, `fused` that quantising
+    is compiled into few kernels; eager mode takes one for each operation.
+    """
+
+    rows: int
+    inner: int
+    columns: int
+    dtype: torch.dtype = torch.bfloat16
+    weight_dtype: torch.dtype = torch.bfloat16
+    granularity: str = "tensor"
+    training: bool = False
+    kept: bool = False
+    stored: bool = False
+    split: bool = False
+    fused: bool = True
+
+    @property
+    def sizes(self) -> str:
+        """For people: rows x inner x columns."""
+        return f"{self.rows} x {self.inner} x {self.columns}"
+
+    @property
+    def _numbers(self) -> tuple[int, int, int]:
+        """How many there are of x, weight and output."""
+        rows, inner, columns = self.rows, self.inner, self.columns
+        return rows * inner, columns * inner, rows * columns
+
+    def plain_products(self) -> list[int]:
+        """Bytes of each product without float8: operands and result."""
+        moved = sum(self._numbers) * self.dtype.itemsize
+        return [moved] * (3 if self.training else 1)
+
+    def casting(self) -> list[int]:
+        """Bytes of bringing the weight to `dtype`: read and written."""
+        if self.stored:
+            return [self._numbers[1] * (1 + self.dtype.itemsize)]
+        if self.weight_dtype == self.dtype:
+            return []
+        return [self._numbers[1] * (self.weight_dtype.itemsize + self.dtype.itemsize)]
+
+    def float8_products(self) -> list[int]:
+        """Bytes of each call that multiplies float8 operands."""
+        if not self.split:
+            return [operands + out * size for operands, out, size, _ in self._products()]
+        return [
+            operands // calls + 4 * out
+            for operands, out, _, calls in self._products()
+            for _ in range(calls)
+        ]
+
+    def adding(self) -> list[int]:
+        """Bytes of adding up the calls of split products, in float32."""
+        products = self._products() if self.split else ()
+        return [12 * out for _, out, _, calls in products for _ in range(calls)]
+
+    def _products(self) -> Iterator[tuple[int, int, int, int]]:
+        """Of each product: operands, results, bytes of one result, calls where it is split."""
+        x, weight, out = self._numbers
+        yield x + weight, out, self.dtype.itemsize, -(-self.inner // BLOCK)
+        if self.training:  # by the input, and by the weight in its own dtype
+            yield out + weight, x, self.dtype.itemsize, -(-self.columns // BLOCK)
+            yield out + x, weight, self.weight_dtype.itemsize, -(-self.rows // BLOCK)
+
+    def quantising(self) -> list[int]:
+        """Bytes of each kernel that makes float8 numbers.
+
+        For the gradients each operand is wanted transposed as well: copied where its scale is a
+        single one, quantised anew where it is not.
+        """
+        x, weight, out = self._numbers
+        size, weight_size = self.dtype.itemsize, self.weight_dtype.itemsize
+        kernels = self._quantised(x, size)
+        if not (self.kept or self.stored):
+            kernels += self._quantised(weight, weight_size)
+        if self.training:
+            kernels += self._quantised(out, size)
+            for count, width in ((x, size), (weight, weight_size), (out, size)):
+                again = self.granularity != "tensor"
+                kernels += self._quantised(count, width) if again else [2 * count]
+        return kernels
+
+    def _quantised(self, count: int, size: int) -> list[int]:
+        """Bytes of the kernels that quantise `count` numbers of `size` bytes.
+
+        One scale of a tensor takes a look at all of it before; those of rows and blocks are found
+        on the way, in eager mode those of rows alone, by a kernel of `torchbridge.kernels`.
+        """
+        if self.granularity == "row" or (self.fused and self.granularity != "tensor"):
+            return [(size + 1) * count]
+        if self.fused:
+            return [size * count, (size + 1) * count]
+        wide = [] if size == 4 else [size + 4] * 2  # to float32, for the scale and for the numbers
+        each = [2 * size, 4, 8, 5, 8, 9, 5]  # abs, amax; multiply, isinf, clamp, where, cast
+        return [moved * count for moved in wide + each] + [4] * SCALE_KERNELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +164,7 @@ class Prediction:
 
 def predict(job: Job, hardware: Hardware) -> Prediction | None:
     """What both arms should take; None where the device's peaks are not known."""
-    number = _number(job.dtype, hardware)
-    rates = [peak_flops(hardware, one) for one in ("fp8", number)]
+    rates = [peak_flops(hardware, one) for one in ("fp8", _number(job.dtype, hardware))]
     bandwidth, launch = peak_bandwidth(hardware), LAUNCH_S.get(hardware.vendor, 0.0)
     if None in rates or not bandwidth:
         return None
@@ -80,32 +182,33 @@ def predict(job: Job, hardware: Hardware) -> Prediction | None:
     return Prediction(float8_s, total(rates[1], job.plain_products(), job.casting()))
 
 
-def choose(job: Job, hardware: Hardware, crossover: Crossover | None = None) -> Choice:
-    """The arm that should be faster, and why; refined by what was measured, if anything was.
+def choose(job: Job, hardware: Hardware) -> Choice:
+    """The arm that should be faster, and why.
 
     Without float8 units it is the plain arm. Where nothing can be predicted it is too, unless the
     weight exists in float8 alone: widening that for each call moves more bytes than it spares.
     """
     plain = "weight_only" if job.stored else NAMES.get(job.dtype, str(job.dtype)[6:])
-    if not hardware.has("fp8"):
-        return Choice.of(False, f"no FP8 units on {hardware.target or hardware.vendor}", plain)
+    if (reason := no_units(hardware)) is not None:
+        return Choice.of(False, reason, plain)
     predicted = predict(job, hardware)
-    near = crossover.nearest(job) if crossover else None
-    if predicted is None and near is None:
-        return Choice.of(job.stored, _unknown(hardware), plain)
-    ratio, how = (predicted.ratio, "predicted") if predicted else (near.ratio, "measured")
-    if near is not None:
-        at = predict(near.job, hardware)
-        ratio *= near.ratio / at.ratio if predicted and at else 1.0
-        how += f" {'by a measurement ' if predicted else ''}at {near.job.sizes}:"
-    told = f"{how} {max(ratio, 1 / ratio):.2f}x {{}}, {job.sizes} on {hardware.target}"
+    if predicted is None:
+        target = hardware.target or hardware.name
+        return Choice.of(job.stored, f"not predicted: the peaks of {target} are not told", plain)
+    ratio = predicted.ratio
+    told = f"predicted {max(ratio, 1 / ratio):.2f}x {{}}, {job.sizes} on {hardware.target}"
     if ratio > 1:
         return Choice.of(True, told.format(f"faster than {plain}"), plain, ratio)
     return Choice.of(False, told.format("slower in float8"), plain, ratio)
 
 
+def no_units(hardware: Hardware) -> str | None:
+    """Why hardware does not multiply float8 numbers; None where it does."""
+    return None if hardware.has("fp8") else f"no FP8 units on {hardware.target or hardware.vendor}"
+
+
 def choose_for(device: torch.device, rows: int, *of: object) -> Choice:
-    """`choose` for `Job(rows, *of)` on a device, with what `calibrate` measured there, if it did.
+    """`choose` for `Job(rows, *of)` on a device.
 
     Rows count as the next power of two: there is one choice for all of them up to there, and one
     compiled graph.
@@ -113,29 +216,22 @@ def choose_for(device: torch.device, rows: int, *of: object) -> Choice:
     power = 1
     while power < rows:
         power *= 2
-    return _choose_at(str(device), power, *of)
+    return _choose_at(str(device), power, *of, torch.compiler.is_compiling())
 
 
 @torch.compiler.assume_constant_result  # of sizes, which are the graph's too
 def _choose_at(device: str, *of: object) -> Choice:
-    return _choose_for(Job(*of), device, crossover_of(torch.device(device)))
+    return _choose_for(Job(*of), device)
 
 
 @lru_cache(maxsize=1024)
-def _choose_for(job: Job, device: str, crossover: Crossover | None) -> Choice:
-    return choose(job, _hardware(device), crossover)
+def _choose_for(job: Job, device: str) -> Choice:
+    return choose(job, _hardware(device))
 
 
 @lru_cache
 def _hardware(device: str) -> Hardware:
     return probe(torch.device(device))
-
-
-def _unknown(hardware: Hardware) -> str:
-    return (
-        f"not predicted: the peaks of {hardware.target or hardware.name} are not told; "
-        "calibrate() measures"
-    )
 
 
 def _number(dtype: torch.dtype, hardware: Hardware) -> str:

@@ -8,21 +8,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchbridge.fp8.conversion import copy_with, linear_layers, storage_bytes
-from torchbridge.fp8.dispatch import Choice, choose_for
-from torchbridge.fp8.formats import FP8Dtype, format_of
-from torchbridge.fp8.linear import GRANULARITIES, always_called
-from torchbridge.fp8.matmul import Path, find_path, scaled_matmul
-from torchbridge.fp8.pinned import PinnedDtypes
-from torchbridge.fp8.rows import quantised
-from torchbridge.fp8.scaling import (
+from torchbridge.float8 import (
     BLOCK,
+    FP8Dtype,
+    FP8QuantizedTensor,
     Granularity,
     amax_of,
     dequantize_from_fp8,
+    format_of,
     scale_from_amax,
 )
-from torchbridge.fp8.tensor import FP8QuantizedTensor
+from torchbridge.fp8 import linear as layers
+from torchbridge.fp8.conversion import PinnedDtypes, copy_with, linear_layers, storage_bytes
+from torchbridge.fp8.dispatch import Choice, choose_for
+from torchbridge.fp8.linear import GRANULARITIES, always_called, quantised
+from torchbridge.fp8.matmul import Path, find_path, scaled_matmul
 
 
 class FP8InferenceLinear(PinnedDtypes):
@@ -45,7 +45,7 @@ class FP8InferenceLinear(PinnedDtypes):
         *,
         fmt: FP8Dtype = FP8Dtype.E4M3,
         granularity: str = "tensor",
-        path: str = "auto",
+        path: str | None = None,
         fast_accum: bool = True,
         input_amax: Tensor | None = None,
     ) -> None:
@@ -61,7 +61,7 @@ class FP8InferenceLinear(PinnedDtypes):
         limit = torch.finfo(quantised.data.dtype).max
         input_scale = None if input_amax is None else scale_from_amax(input_amax, limit)
         self.register_buffer("input_scale", input_scale)
-        self.path, self.fast_accum = path, fast_accum
+        self.path, self.fast_accum = path or layers.DEFAULT_PATH, fast_accum
         self.taken, self.choice = Path("none yet"), None
         self.register_forward_pre_hook(always_called)
         self.train(linear.training)
@@ -131,7 +131,7 @@ class FP8InferenceEngine:
         fmt: FP8Dtype = FP8Dtype.E4M3,
         *,
         granularity: str = "tensor",
-        path: str = "auto",
+        path: str | None = None,
         skip: Iterable[str] = (),
     ) -> None:
         if granularity not in GRANULARITIES:

@@ -8,17 +8,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchbridge.float8 import BLOCK, FP8Dtype, FP8QuantizedTensor, Granularity, native_dtype
 from torchbridge.fp8.dispatch import Choice, choose_for
-from torchbridge.fp8.formats import FP8Dtype, native_dtype
 from torchbridge.fp8.matmul import PATHS, Heights, Path, find_path, scaled_matmul
-from torchbridge.fp8.rows import quantised
-from torchbridge.fp8.scaling import BLOCK, Granularity
-from torchbridge.fp8.tensor import FP8QuantizedTensor
+from torchbridge.kernels.functional import quantise_rows
 from torchbridge.kernels.registry import autocast_on
 
 GRANULARITIES = ("tensor", "row", "block")
 LAYER_PATHS = (*PATHS, "predicted")
+DEFAULT_PATH = "predicted"  # of layers that are not told
 _PRODUCTS = ("forward", "grad_input", "grad_weight")
+
+
+def quantised(
+    x: Tensor, fmt: FP8Dtype, granularity: Granularity, margin: float = 0.0
+) -> FP8QuantizedTensor:
+    """x [M, K] with scales of its own; the numbers are those of `FP8QuantizedTensor.from_tensor`.
+
+    Scales of rows are found and used in one kernel where `torchbridge.kernels` has one for the
+    device. torch.compile makes its own of the composition, and puts what produced x into it.
+    """
+    if granularity is Granularity.ROW and margin == 0 and not torch.compiler.is_compiling():
+        return quantise_rows(x, native_dtype(fmt, x.device))
+    return FP8QuantizedTensor.from_tensor(x, fmt, granularity=granularity, margin=margin)
 
 
 def always_called(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -36,10 +48,10 @@ class NativeFP8Linear(nn.Linear):
     per row, or per 128 columns (of the weight: per 128 x 128 tile). In eval mode the quantised
     weight is kept until the weight changes; writes through `.data` are not seen (`sync_weights`).
 
-    `path`: auto, scaled_mm, dequantised, or predicted, which computes without float8 (in the dtype
-    of the input, or autocast's) where that is predicted to be faster (dispatch.py). The others are
-    float8 always. `path_taken` says how the last forward was computed, and why if it was predicted,
-    `fallback` why not by float8 units, and `paths` all three products.
+    `path`: predicted (unless told), which computes without float8 (in the dtype of the input, or
+    autocast's) where that is predicted to be faster (dispatch.py); auto, scaled_mm and dequantised
+    are float8 always. `path_taken` says how the last forward was computed, and why if it was
+    predicted, `fallback` why not by float8 units, and `paths` all three products.
 
     `fast_accum`: the forward product sums in the units' own bits, where the kernel can; that is off
     by a thousandth, rounding to e4m3 by 37 (relative RMS). The gradients' products never do: they
@@ -60,7 +72,7 @@ class NativeFP8Linear(nn.Linear):
         backward_format: FP8Dtype = FP8Dtype.E5M2,
         granularity: str = "tensor",
         margin: float = 0.0,
-        path: str = "auto",
+        path: str | None = None,
         fast_accum: bool = True,
         device: torch.device | None = None,
         dtype: torch.dtype | None = None,
@@ -70,8 +82,8 @@ class NativeFP8Linear(nn.Linear):
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         self.forward_format = FP8Dtype(forward_format)
         self.backward_format = FP8Dtype(backward_format)
-        self.granularity, self.margin, self.path = granularity, margin, path
-        self.fast_accum = fast_accum
+        self.granularity, self.margin = granularity, margin
+        self.path, self.fast_accum = path or DEFAULT_PATH, fast_accum
         self.paths: dict[str, Path] = {}
         self.choice: Choice | None = None
         self._synced: FP8QuantizedTensor | None = None

@@ -1,10 +1,11 @@
-"""Training with float8 products: the model, and the loss scale around the optimiser's step."""
+"""Training with float8 products: settings, delayed scales, the model, and the optimiser's step."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -12,10 +13,189 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchbridge.float8 import (
+    FP8Dtype,
+    FP8QuantizedTensor,
+    amax_of,
+    native_dtype,
+    scale_from_amax,
+)
 from torchbridge.fp8 import transformer_engine
-from torchbridge.fp8.config import FP8Config
-from torchbridge.fp8.conversion import adopt, convert_linears, linear_layers, replace_modules
-from torchbridge.fp8.delayed import FP8LinearLayer, histories
+from torchbridge.fp8.conversion import (
+    PinnedDtypes,
+    adopt,
+    convert_linears,
+    linear_layers,
+    replace_modules,
+)
+from torchbridge.fp8.linear import GRANULARITIES, LAYER_PATHS, NativeFP8Linear
+from torchbridge.kernels.registry import autocast_on
+
+FP8Format = FP8Dtype  # its name in training
+SCALINGS = ("dynamic", "delayed")
+AMAX_ALGORITHMS = ("max", "most_recent")
+
+
+@dataclass(frozen=True, slots=True)
+class FP8Config:
+    """How linear layers are trained with float8 products.
+
+    `scaling`: dynamic takes the scale of each tensor from the tensor itself; delayed from the
+    largest numbers (`amax_compute_algo`: max or most_recent) of `amax_history_len` steps before,
+    with `margin` binary orders of magnitude to spare. `granularity` is of dynamic scales.
+
+    The loss scale of float16 starts at `initial_scale`, is multiplied by `growth_factor` after
+    `growth_interval` good steps, and by `backoff_factor` when a gradient is not finite.
+
+    `path` and `fast_accum` are NativeFP8Linear's.
+
+    `use_te_linear` takes Transformer Engine's layers where that package and a CUDA device are.
+
+    Raises:
+        ValueError: a setting that cannot be.
+    """
+
+    forward_format: FP8Format = FP8Format.E4M3
+    backward_format: FP8Format = FP8Format.E5M2
+    scaling: str = "dynamic"
+    granularity: str = "tensor"
+    initial_scale: float = 32768.0
+    growth_factor: float = 2.0
+    backoff_factor: float = 0.5
+    growth_interval: int = 2000
+    amax_history_len: int = 1024
+    amax_compute_algo: str = "max"
+    margin: int = 2
+    use_te_linear: bool = True
+    path: str | None = None
+    fast_accum: bool = True
+
+    def __post_init__(self) -> None:
+        wrong = [name for name, right in self._rules().items() if not right]
+        if wrong:
+            found = ", ".join(f"{name}={getattr(self, name)!r}" for name in wrong)
+            raise ValueError(f"FP8Config cannot have {found}")
+
+    def _rules(self) -> dict[str, bool]:
+        """By setting: is it in its range?"""
+        delayed = self.scaling == "delayed"
+        return {
+            "forward_format": self.forward_format in list(FP8Format),
+            "backward_format": self.backward_format in list(FP8Format),
+            "scaling": self.scaling in SCALINGS,
+            "granularity": self.granularity in (("tensor",) if delayed else GRANULARITIES),
+            "initial_scale": self.initial_scale > 0,
+            "growth_factor": self.growth_factor > 1,
+            "backoff_factor": 0 < self.backoff_factor < 1,
+            "growth_interval": self.growth_interval > 0,
+            "amax_history_len": self.amax_history_len > 0,
+            "amax_compute_algo": self.amax_compute_algo in AMAX_ALGORITHMS,
+            "margin": self.margin >= 0,
+            "path": self.path in (None, *LAYER_PATHS),
+        }
+
+
+class AmaxHistory(PinnedDtypes):
+    """The largest numbers of the last `length` steps, newest first; 0 where there was no step.
+
+    `saturated` counts the numbers that were beyond the format, for lack of foresight.
+    """
+
+    pinned = ("amax", "scale")
+
+    def __init__(
+        self, fmt: FP8Dtype, config: FP8Config, device: torch.device | None = None
+    ) -> None:
+        super().__init__()
+        self.format, self.margin = fmt, config.margin
+        self.newest_only = config.amax_compute_algo == "most_recent"
+        self.register_buffer("amax", torch.zeros(config.amax_history_len, device=device))
+        self.register_buffer("scale", torch.ones((), device=device))
+        self.register_buffer("saturated", torch.zeros((), dtype=torch.int64, device=device))
+
+    @torch.no_grad()
+    def quantize(self, x: Tensor, record: bool) -> FP8QuantizedTensor:
+        """By the scale that the steps before give; x's own largest number counts from the next.
+
+        The very first tensor is its own history. Without `record` nothing is remembered.
+        """
+        limit = torch.finfo(native_dtype(self.format, x.device)).max
+        current = amax_of(x)
+        past = self.amax[0] if self.newest_only else self.amax.amax()
+        scale = scale_from_amax(torch.where(past > 0, past, current), limit, self.margin)
+        quantised = FP8QuantizedTensor.from_tensor(x, self.format, scale=scale)
+        if record:
+            self.scale.copy_(scale)
+            beyond = limit * (1 + 2.0**-20)  # that much is float32's rounding
+            self.saturated += (x.abs().float() * scale > beyond).sum()
+            self.amax.copy_(self.amax.roll(1))
+            self.amax[0] = current.where(current.isfinite(), 0.0)  # an overflow is no history
+        return quantised
+
+
+def histories(config: FP8Config, device: torch.device | None = None) -> nn.ModuleDict:
+    """Empty histories by role; none with dynamic scaling."""
+    if config.scaling == "dynamic":
+        return nn.ModuleDict()
+    formats = {
+        "input": config.forward_format,
+        "weight": config.forward_format,
+        "gradient": config.backward_format,
+    }
+    return nn.ModuleDict({role: AmaxHistory(fmt, config, device) for role, fmt in formats.items()})
+
+
+class FP8LinearLayer(NativeFP8Linear):
+    """NativeFP8Linear by an FP8Config, with delayed scaling if that says so; x [..., in].
+
+    In eval mode the histories are used and not changed. Delayed scaling is not traced whole by
+    torch.compile: the gradient's history changes in backward.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        config: FP8Config | None = None,
+        *,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        config = config or FP8Config()
+        super().__init__(
+            in_features,
+            out_features,
+            bias,
+            forward_format=config.forward_format,
+            backward_format=config.backward_format,
+            granularity=config.granularity,
+            path=config.path,
+            fast_accum=config.fast_accum,
+            device=device,
+            dtype=dtype,
+        )
+        self.config = config
+        self.histories = histories(config, device)
+
+    def quantize(self, role: str, matrix: Tensor) -> FP8QuantizedTensor:
+        """`matrix`, of role input, weight or gradient, by its history where there is one."""
+        if role in self.histories:
+            return self.histories[role].quantize(matrix, record=self.training)
+        return super().quantize(role, matrix)
+
+    def _state(self) -> object:
+        """A history says the weight's scale, whatever the weight is: nothing is kept."""
+        return None if self.histories else super()._state()
+
+    def get_scales(self) -> dict[str, float]:
+        """The scales that were used last, by role; empty with dynamic scaling."""
+        return {role: one.scale.item() for role, one in self.histories.items()}
+
+    def saturated(self) -> int:
+        """Numbers that delayed scales could not hold, so far."""
+        return sum(int(one.saturated) for one in self.histories.values())
+
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -50,9 +230,9 @@ class FP8TrainingEngine:
     Entering (or `setup`) replaces the layers, leaving (or `restore`) puts the plain ones back, with
     the trained parameters: they are the same objects all along, so any optimiser stays valid.
 
-    Each float8 tensor has a scale of its own. The loss scale is for what is not float8: gradients
-    of float16 layers between them. With float32 and bfloat16 it cancels; a power of two does so
-    exactly. A step whose gradients are not finite is left out and counted.
+    Each float8 tensor has a scale of its own. The loss is scaled where float16 is computed between
+    them, under autocast: there a step whose gradients are not finite is left out and counted, for
+    which the host waits. float32 and bfloat16 need no scale, and their steps wait for nothing.
 
     `te`: the Transformer Engine package; by default the installed one, if the config wants it and
     it can do on this device what the config says. `path_taken` is transformer_engine or native;
@@ -69,6 +249,7 @@ class FP8TrainingEngine:
             self.fallback = transformer_engine.why_not(self.device, self.config)
             self.te = transformer_engine.load() if self.fallback is None else None
         self.steps = self.overflows = 0
+        self._scaled = False  # are there gradients of a scaled loss?
         self.scaler = torch.amp.GradScaler(
             self.device.type,
             init_scale=self.config.initial_scale,
@@ -76,6 +257,7 @@ class FP8TrainingEngine:
             backoff_factor=self.config.backoff_factor,
             growth_interval=self.config.growth_interval,
         )
+        self._scale = self.config.initial_scale  # as it was read last: reading waits for the device
         self._originals: dict[nn.Module, nn.Module] = {}  # by what stands in for them
 
     @property
@@ -85,7 +267,7 @@ class FP8TrainingEngine:
 
     @property
     def loss_scale(self) -> float:
-        """What the next loss is multiplied by."""
+        """What the next loss in float16 is multiplied by."""
         return self.scaler.get_scale()
 
     def setup(self) -> FP8TrainingEngine:
@@ -131,16 +313,22 @@ class FP8TrainingEngine:
             raise RuntimeError("the engine is not set up: call setup() or use it in `with`")
         with self._products():
             value = loss(self.model(inputs), targets)
-        self.scaler.scale(value).backward()
+        self._scaled |= _in_float16(self.device)
+        (self.scaler.scale(value) if self._scaled else value).backward()
         return value.detach()
 
     def optimizer_step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Step by the unscaled gradients and clear them; False if they were not finite."""
-        before = self.loss_scale
-        self.scaler.step(optimizer)
-        self.scaler.update()
+        """Step by the unscaled gradients and clear them; False if float16's were not finite."""
+        stepped = True
+        if self._scaled:
+            self.scaler.step(optimizer)
+            self.scaler.update()
+            before, self._scale = self._scale, self.loss_scale
+            stepped = self._scale >= before
+        else:
+            optimizer.step()
         optimizer.zero_grad()
-        stepped = self.loss_scale >= before
+        self._scaled = False
         self.steps += stepped
         self.overflows += not stepped
         return stepped
@@ -170,6 +358,7 @@ class FP8TrainingEngine:
         """Go on from a checkpoint of an engine that was set up like this one."""
         self.model.load_state_dict(state["model"])
         self.scaler.load_state_dict(state["scaler"])
+        self._scale = self.loss_scale
         self.steps, self.overflows = state["steps"], state["overflows"]
 
     def _stand_in(self, original: nn.Linear) -> nn.Module:
@@ -181,6 +370,11 @@ class FP8TrainingEngine:
         if self.te is not None:
             return transformer_engine.autocast(self.config, self.te)
         return nullcontext()
+
+
+def _in_float16(device: torch.device) -> bool:
+    """Does autocast compute in float16?"""
+    return autocast_on(device.type) and torch.get_autocast_dtype(device.type) == torch.float16
 
 
 def create_fp8_trainer(

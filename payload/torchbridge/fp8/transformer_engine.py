@@ -10,15 +10,17 @@ import importlib
 import importlib.util
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from torchbridge.fp8.config import FP8Config
+from torchbridge.float8 import FP8Dtype
 from torchbridge.fp8.conversion import adopt
-from torchbridge.fp8.formats import FP8Dtype
 from torchbridge.hardware import probe
+
+if TYPE_CHECKING:
+    from torchbridge.fp8.training import FP8Config
 
 ALIGNMENT = 16  # widths that its FP8 products need
 _FORMATS = {  # forward and backward
@@ -43,7 +45,7 @@ def _lacking(config: FP8Config) -> str | None:
     formats = config.forward_format, config.backward_format
     if formats not in _FORMATS:
         return f"transformer_engine has no formats {formats[0].name}/{formats[1].name}"
-    if (config.granularity, config.path) != ("tensor", "auto"):
+    if config.granularity != "tensor" or config.path not in (None, "auto", "predicted"):
         asked = f"granularity={config.granularity!r} and path={config.path!r}"
         return f"transformer_engine has one scale per tensor and a path of its own, not {asked}"
     return None

@@ -26,7 +26,7 @@ from torchbridge.kernels.registry import (
 )
 
 if TYPE_CHECKING:
-    from torchbridge.fp8 import FP8QuantizedTensor
+    from torchbridge.float8 import FP8QuantizedTensor
 
 NORM_WIDEST = 8192  # numbers of a row for which one read makes all gradients of a norm
 SOFTMAX_BYTES = 48 * 1024  # of a row that torch's softmax keeps in shared memory
@@ -92,7 +92,7 @@ def quantise_rows(
         KernelRefused: the kernel asked for cannot compute this here.
         ValueError: `x` is no matrix.
     """
-    from torchbridge.fp8.formats import FP8Dtype, native_dtype
+    from torchbridge.float8 import FP8Dtype, native_dtype
 
     if x.ndim != 2:
         raise ValueError(f"a matrix has rows, shape {tuple(x.shape)} has not")
@@ -219,7 +219,7 @@ def _refuse_softmax(request: Request) -> str | None:
 
 
 def _refuse_encoding(request: Request) -> str | None:
-    from torchbridge.fp8.formats import FP8Dtype, get_fp8_dtype
+    from torchbridge.float8 import FP8Dtype, get_fp8_dtype
 
     native = {get_fp8_dtype(fmt, request.hardware) for fmt in FP8Dtype}
     names = sorted(str(one).removeprefix("torch.float8_") for one in native)
@@ -270,8 +270,7 @@ def _torch_layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps
 
 
 def _torch_quantise(x: Tensor, dtype: torch.dtype) -> FP8QuantizedTensor:
-    from torchbridge.fp8 import FP8QuantizedTensor, Granularity
-    from torchbridge.fp8.formats import format_of
+    from torchbridge.float8 import FP8QuantizedTensor, Granularity, format_of
 
     return FP8QuantizedTensor.from_tensor(x, format_of(dtype), granularity=Granularity.ROW)
 
@@ -295,7 +294,7 @@ def _triton_softmax(x: Tensor, dim: int) -> Tensor:
 
 
 def _triton_quantise(x: Tensor, dtype: torch.dtype) -> FP8QuantizedTensor:
-    from torchbridge.fp8 import FP8QuantizedTensor
+    from torchbridge.float8 import FP8QuantizedTensor
     from torchbridge.kernels.gpu import quantise
 
     return FP8QuantizedTensor(*quantise.quantise_rows(x, dtype), x.dtype)

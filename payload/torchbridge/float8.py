@@ -1,0 +1,228 @@
+"""Float8 numbers: their formats, scales and tensors. `torchbridge.fp8` computes with them.
+
+`scale` is always the quantisation scale: q = x * scale and x = q / scale. A matrix [M, K] has one
+scale for all of it, one per row, per 128 columns of a row, or per tile of 128 x 128; the last two
+keep an outlier's harm in its block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchbridge.hardware import Hardware, probe
+
+BLOCK = 128
+_FNUZ_TARGETS = ("gfx940", "gfx941", "gfx942")  # CDNA3; later chips compute with OCP's encoding
+_LARGEST_SCALE = 2.0**126  # its inverse is still a normal float32
+
+
+class FP8Dtype(str, Enum):
+    """E4M3: 4 bits of exponent, 3 of mantissa, for weights and activations; E5M2 for gradients.
+
+    Named after OCP's encodings (https://arxiv.org/abs/2209.05433), whose largest numbers they have.
+    """
+
+    E4M3 = "e4m3fn"
+    E5M2 = "e5m2"
+
+    @property
+    def max(self) -> float:
+        """Largest finite number: 448 or 57344."""
+        return torch.finfo(get_fp8_dtype(self)).max
+
+    @property
+    def mantissa_bits(self) -> int:
+        """3 or 2; rounding is off by at most 2 ** -(mantissa_bits + 1) of a normal number."""
+        return 3 if self is FP8Dtype.E4M3 else 2
+
+
+def get_fp8_dtype(fmt: FP8Dtype, hardware: Hardware | None = None) -> torch.dtype:
+    """torch's dtype for `fmt`: OCP's encoding, or the one that `hardware` has units for.
+
+    AMD's CDNA3 has no negative zero and another exponent bias (fnuz): its e4m3 ends at 240.
+    """
+    fnuz = hardware is not None and hardware.target.startswith(_FNUZ_TARGETS)
+    if FP8Dtype(fmt) is FP8Dtype.E4M3:
+        return torch.float8_e4m3fnuz if fnuz else torch.float8_e4m3fn
+    return torch.float8_e5m2fnuz if fnuz else torch.float8_e5m2
+
+
+def native_dtype(fmt: FP8Dtype, device: torch.device) -> torch.dtype:
+    """torch's dtype for `fmt` on `device`."""
+    return _native_dtype(fmt, device.index) if device.type == "cuda" else get_fp8_dtype(fmt)
+
+
+@torch.compiler.assume_constant_result
+def _native_dtype(fmt: FP8Dtype, index: int | None) -> torch.dtype:
+    return get_fp8_dtype(fmt, _hardware(index))
+
+
+@lru_cache
+def _hardware(index: int | None) -> Hardware:
+    return probe(torch.device("cuda", index))
+
+
+# made once: torch.compile cannot go through an Enum
+_FORMATS = {
+    get_fp8_dtype(fmt, hardware): fmt
+    for fmt in FP8Dtype
+    for hardware in (None, Hardware.amd("gfx942"))
+}
+
+
+def format_of(dtype: torch.dtype) -> FP8Dtype:
+    """The format of a float8 dtype, whatever its encoding.
+
+    Raises:
+        ValueError: not a float8 dtype of these two formats.
+    """
+    if dtype not in _FORMATS:
+        raise ValueError(f"{dtype} is not e4m3 or e5m2")
+    return _FORMATS[dtype]
+
+
+class Granularity(str, Enum):
+    """How many numbers share a scale."""
+
+    TENSOR = "tensor"  # scale []
+    ROW = "row"  # scale [M, 1]
+    BLOCK = "block"  # scale [M, ceil(K / 128)]
+    TILE = "tile"  # scale [ceil(M / 128), ceil(K / 128)]
+
+
+def amax_of(x: Tensor, granularity: Granularity = Granularity.TENSOR) -> Tensor:
+    """Largest magnitude of those that share a scale, float32; x [M, K], any shape for TENSOR.
+
+    Raises:
+        ValueError: `x` is no matrix, and the granularity needs one.
+    """
+    magnitude = x.detach().abs().float()
+    if granularity is Granularity.TENSOR:
+        return magnitude.amax() if x.numel() else magnitude.new_zeros(())
+    if x.ndim != 2:
+        raise ValueError(f"{granularity.value} scales need a matrix, not shape {tuple(x.shape)}")
+    if granularity is Granularity.ROW:
+        return F.pad(magnitude, (0, 1)).amax(dim=1, keepdim=True)  # the pad: also without columns
+    rows, columns = magnitude.shape
+    height = BLOCK if granularity is Granularity.TILE else 1
+    padded = F.pad(magnitude, (0, -columns % BLOCK, 0, -rows % height))
+    return padded.unflatten(1, (-1, BLOCK)).unflatten(0, (-1, height)).amax(dim=(1, 3))
+
+
+def scale_from_amax(amax: Tensor, limit: float, margin: float = 0.0) -> Tensor:
+    """The scale that puts `amax` at `limit` / 2 ** margin; 1 where amax is 0."""
+    scale = limit / (amax * 2.0**margin)
+    return torch.where(amax == 0, 1.0, scale.clamp(max=_LARGEST_SCALE))
+
+
+def compute_fp8_scale(
+    x: Tensor,
+    fmt: FP8Dtype = FP8Dtype.E4M3,
+    margin: float = 0.0,
+    *,
+    granularity: Granularity = Granularity.TENSOR,
+) -> Tensor:
+    """Quantisation scale of `x`, float32: q = x * scale.
+
+    `margin` binary orders of magnitude are left free above the largest number.
+    """
+    limit = torch.finfo(native_dtype(fmt, x.device)).max
+    return scale_from_amax(amax_of(x, granularity), limit, margin)
+
+
+def quantize_to_fp8(x: Tensor, scale: Tensor, fmt: FP8Dtype = FP8Dtype.E4M3) -> Tensor:
+    """x * scale, rounded to float8: of x's shape, in the encoding of its device.
+
+    What is finite but too large saturates; infinities become NaN, so that they are not lost.
+    """
+    dtype = native_dtype(fmt, x.device)
+    limit = torch.finfo(dtype).max
+    scaled = x.detach().float() * spread(scale, x.shape)
+    return torch.where(scaled.isinf(), torch.nan, scaled.clamp(-limit, limit)).to(dtype)
+
+
+def dequantize_from_fp8(
+    quantized: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """quantized / scale, where `scale` is the quantisation scale."""
+    return (quantized.float() / spread(scale, quantized.shape)).to(dtype)
+
+
+def spread(scale: Tensor, shape: torch.Size) -> Tensor:
+    """`scale` made to broadcast against `shape`: block scales are repeated over their blocks.
+
+    Raises:
+        ValueError: the scale fits neither way.
+    """
+    if scale.ndim == 0:
+        return scale
+    for dim in range(-scale.ndim, 0):
+        size, scales = shape[dim], scale.shape[dim]
+        if scales not in (1, size):
+            if scales != -(-size // BLOCK):
+                raise ValueError(f"scales {tuple(scale.shape)} do not fit shape {tuple(shape)}")
+            scale = scale.repeat_interleave(BLOCK, dim=dim).narrow(dim, 0, size)
+    return scale
+
+
+@dataclass(frozen=True, slots=True)
+class FP8QuantizedTensor:
+    """`data` is float8, `scale` the quantisation scale (data = x * scale), `dtype` that of x."""
+
+    data: Tensor
+    scale: Tensor
+    dtype: torch.dtype
+
+    @classmethod
+    def from_tensor(
+        cls,
+        x: Tensor,
+        fmt: FP8Dtype = FP8Dtype.E4M3,
+        *,
+        scale: Tensor | None = None,
+        granularity: Granularity = Granularity.TENSOR,
+        margin: float = 0.0,
+    ) -> FP8QuantizedTensor:
+        """Quantise `x`, with its own scale or with a given one."""
+        if scale is None:
+            scale = compute_fp8_scale(x, fmt, margin, granularity=granularity)
+        return cls(quantize_to_fp8(x, scale, fmt), scale, x.dtype)
+
+    @property
+    def shape(self) -> torch.Size:
+        """Shape of the numbers."""
+        return self.data.shape
+
+    @property
+    def format(self) -> FP8Dtype:
+        """E4M3 or E5M2."""
+        return format_of(self.data.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the storages of numbers and scales."""
+        return self.data.untyped_storage().nbytes() + self.scale.untyped_storage().nbytes()
+
+    def dequantize(self, dtype: torch.dtype | None = None) -> Tensor:
+        """data / scale, in the dtype it came from unless told."""
+        return dequantize_from_fp8(self.data, self.scale, dtype or self.dtype)
+
+    def to(self, device: torch.device | str) -> FP8QuantizedTensor:
+        """The same numbers on another device."""
+        return replace(self, data=self.data.to(device), scale=self.scale.to(device))
+
+    def t(self) -> FP8QuantizedTensor:
+        """Transposed, without a copy.
+
+        Raises:
+            ValueError: the scales run along rows, so that they do not fit the columns.
+        """
+        if self.scale.ndim:
+            raise ValueError("only a matrix with a single scale can be transposed; quantise x.t()")
+        return replace(self, data=self.data.t())
