@@ -254,7 +254,7 @@ class TestTraced:
 
     @torch.no_grad()
     def test_compiled_once_more_for_all_further_lengths(self):
-        torch._dynamo.reset()
+        torch.compiler.reset()
         counter = CompileCounter()
         compiled = torch.compile(lively(), backend=counter)
         for tokens in (8, 9, 17, 30):
