@@ -59,6 +59,30 @@ def penalised(output: Tensor, leaves: list[Tensor], upstream: Tensor) -> list[Te
     return list(torch.autograd.grad(loss, leaves))
 
 
+def run_far_apart(function: str, upstream: bool = False) -> tuple[Tensor, Tensor]:
+    """A function of rows [3, 64] that lie 2^30 numbers apart, and of the same side by side.
+
+    The last of them begins 2^31 numbers after the first, which 32 bits cannot count. With
+    `upstream` its gradient instead, of an upstream gradient that lies so. Made where it is computed
+    on: untouched memory costs nothing there, and could not be sent.
+    """
+    return _send(_far_apart, function, upstream)
+
+
+def _far_apart(function: str, upstream: bool) -> tuple[Tensor, Tensor]:
+    device = "cpu" if os.environ.get("TRITON_INTERPRET") else pick_device()
+    near = torch.randn(3, 64, device=device).to(torch.bfloat16)
+    far = torch.empty(2**31 + 64, dtype=near.dtype, device=device).as_strided((3, 64), (2**30, 1))
+    far.copy_(near)
+    if not upstream:
+        outputs = [_find(function)(rows) for rows in (far, near)]
+        whole = [one if isinstance(one, Tensor) else one[0] for one in outputs]
+        return whole[0].float(), whole[1].float()
+    x = torch.randn(3, 64, device=device).to(near.dtype).requires_grad_()
+    found = [torch.autograd.grad(_find(function)(x), x, rows)[0] for rows in (far, near)]
+    return found[0], found[1]
+
+
 def interpreted() -> bool:
     """Do kernels run in the interpreter here, not on a device?"""
     return pick_device().type != "cuda"

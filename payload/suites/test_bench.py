@@ -234,6 +234,11 @@ class TestCold:
             flush()
             assert bool((flush.buffer == times).all())  # every byte of it, every time
 
+    def test_an_accelerator_writes_while_launches_are_made(self):
+        """2 GiB take long enough, whatever its cache; the meta device holds none of them."""
+        for cache in (50 * 2**20, None):
+            assert Flush(torch.device("meta"), cache).bytes >= 2 * 2**30
+
     def test_the_cache_is_probed(self):
         flush, found = Flush(CPU), last_level_cache(CPU)
         assert flush.cache == found

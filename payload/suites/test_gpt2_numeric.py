@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.testing import CompileCounter
 from torch.func import functional_call
 
 from suites import gpt2_reference as ref
@@ -236,3 +237,26 @@ class TestLearning:
         ids = prompts(1, 5, device)
         zero = {"tokens.weight": torch.zeros_like(model.tokens.weight)}
         assert functional_call(model, zero, (ids,)).abs().max().item() == 0
+
+
+class TestTraced:
+    """A length that a compiler leaves open is a symbol, and so is what compares it."""
+
+    @torch.no_grad()
+    def test_exported_with_any_length(self):
+        model = lively()
+        ids = prompts(2, 8, torch.device("cpu"))
+        length = torch.export.Dim("length", min=2, max=SMALL.positions)
+        program = torch.export.export(model, (ids,), dynamic_shapes=({1: length},)).module()
+        for tokens in (2, 5, 33):
+            ids = prompts(2, tokens, ids.device)
+            assert_close(program(ids), ref.logits(model, ids))
+
+    @torch.no_grad()
+    def test_compiled_once_more_for_all_further_lengths(self):
+        torch.compiler.reset()
+        counter = CompileCounter()
+        compiled = torch.compile(lively(), backend=counter)
+        for tokens in (8, 9, 17, 30):
+            compiled(prompts(2, tokens, torch.device("cpu")))
+        assert counter.frame_count == 2

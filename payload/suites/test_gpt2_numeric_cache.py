@@ -104,6 +104,20 @@ class TestCache:
         assert_close(model.step(one, place, cache), expected)
 
     @torch.no_grad()
+    def test_reset_forgets_what_is_no_number_too(self, device):
+        """What is masked is multiplied by 0, which a NaN survives."""
+        model = lively().to(device)
+        cache = KVCache.of(model, 1, 30)
+        model(prompts(1, 20, device), cache)
+        for one in cache.keys + cache.values:
+            one[:, :, 12:].fill_(math.nan)
+        cache.reset()
+        ids = prompts(1, 6, device)
+        model(ids[:, :5], cache)
+        logits = model.step(ids[:, 5:], torch.tensor([5], device=device), cache)
+        assert_close(logits, ref.logits(model, ids)[:, -1:])
+
+    @torch.no_grad()
     def test_overflow_is_refused(self, device):
         model = lively().to(device)
         cache = KVCache.of(model, 1, 8)

@@ -12,6 +12,7 @@ from torch import nn
 
 from suites import gpt2_reference as ref
 from suites.gpt2_reference import SMALL, lively, prompts
+from suites.moe_waits import Waits
 from suites.numerics import assert_close, needs_cuda, relative_error
 from suites.recorded_graphs import RepeatedGraphs, TapeGraphs
 from torchbridge.hardware import probe
@@ -249,6 +250,16 @@ class TestStop:
         text = generate(model, ids, 40, decode=decode, stop_token=stop)
         assert text.shape == (1, 46)
         assert len(calls) == -(-first // 4) * 4  # whole looks, no more
+
+    def test_a_device_is_asked_after_every_sixteenth_token(self, monkeypatch):
+        """The CPU stands in for it: no rule of its own is left."""
+        monkeypatch.delitem(LOOK_AFTER, "cpu")
+        model, cpu = lively(), torch.device("cpu")
+        ids = prompts(1, 6, cpu)
+        unused = next(t for t in range(97) if t not in generate(model, ids, 50)[:, 6:])
+        with Waits() as waits:
+            generate(model, ids, 50, stop_token=unused)
+        assert waits.found == ["aten._local_scalar_dense.default"] * 4  # 1, 17, 33 and 49 of 50
 
     def test_a_prompt_may_hold_it(self, device):
         model = lively().to(device)

@@ -13,6 +13,7 @@ from suites.interpreter import (
     needs_triton,
     penalised,
     run,
+    run_far_apart,
 )
 from suites.numerics import assert_close
 from torchbridge.fp8 import FP8QuantizedTensor, Granularity, scaled_matmul
@@ -358,3 +359,18 @@ class TestQuantisedProduct:
         for one, other in zip(made, plain, strict=True):
             assert_same_bits((one.data, one.scale), (other.data, other.scale))
         assert torch.equal(scaled_matmul(*made)[0], scaled_matmul(*plain)[0])
+
+
+@needs_triton
+class TestFarApart:
+    """Rows that 2^31 numbers lie between: a place is counted in 64 bits."""
+
+    @pytest.mark.parametrize("upstream", [False, True], ids=["forward", "backward"])
+    @pytest.mark.parametrize("name", ["norms.rms_norm", "norms.layer_norm", "softmax.softmax"])
+    def test_as_side_by_side(self, name, upstream):
+        far, near = run_far_apart(name, upstream)
+        assert torch.equal(far, near)
+
+    def test_quantised(self):
+        far, near = run_far_apart("quantise.quantise_rows")
+        assert torch.equal(far, near)

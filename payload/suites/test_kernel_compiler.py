@@ -105,6 +105,16 @@ class TestCompiler:
         with pytest.raises(AssertionError, match="spilled"):
             assert_fits(crowded, TARGETS[name])
 
+    def test_a_row_is_read_before_it_is_overwritten(self, cache):
+        """The barrier that the kernel asks for; the compiler's own come later, for other memory."""
+        from torchbridge.kernels.gpu.cross_entropy import SPECIMENS
+
+        specimen = next(one for one in SPECIMENS if one.gradient)
+        text = compile_for(specimen, TARGETS["sm_90"]).asm["ttir"]
+        read, barrier = text.index("tt.load"), text.index("barrier")
+        assert read < barrier < text.index("tt.store")
+        assert text.count("tt.load", barrier) > 0
+
     @pytest.mark.parametrize("name", ["sm_86", "gfx90a"])
     def test_shared_memory_over_the_limit_is_seen(self, name, cache):
         from suites.triton_kernels import product_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch.func import functional_call
@@ -10,6 +12,7 @@ from suites import moe_reference as ref
 from suites.moe_reference import TOLERANCE, assert_matches_reference, relative_error
 from torchbridge import moe
 from torchbridge.moe import MoEConfig, MoELayer
+from torchbridge.moe.banks import shifted
 from torchbridge.moe.experts import EXPERTS
 from torchbridge.moe.grouped import grouped_mm, why_not
 
@@ -157,8 +160,57 @@ class TestGradients:
             lambda z: balancer.loss(z.softmax(dim=1), indices), (logits,)
         )
 
+    @pytest.mark.parametrize("kind", ["switch", "gshard", "entropy"])
+    def test_a_masked_expert_and_no_tokens_leave_every_number_finite(self, device, kind):
+        layer = tiny(device, load_balance_loss_type=kind).eval()
+        mask = torch.tensor([False, True, True, True], device=device)
+        for tokens in (20, 0):
+            x = torch.randn(tokens, 6, dtype=torch.float64, device=device)
+            _, aux = layer(x, mask, return_router_logits=True)
+            losses = aux["load_balance_loss"] + aux["router_z_loss"]
+            (gradient,) = torch.autograd.grad(losses, layer.router.gate.weight)
+            assert torch.isfinite(losses)
+            assert torch.isfinite(gradient).all()
+            assert bool(gradient.any()) == (tokens > 0)
+
+    def test_entropy_of_the_experts_that_are_left(self, device):
+        """ln E - H(mean), by hand: two even experts of four are ln 2 from balance."""
+        probs = torch.tensor([[0.5, 0.5, 0.0, 0.0]] * 3, dtype=torch.float64, device=device)
+        loss = moe.entropy_load_balance_loss(probs, probs.argsort(dim=1)[:, :2])
+        assert loss.item() == pytest.approx(math.log(2), abs=1e-12)
+
 
 class TestDispatch:
+    @pytest.mark.parametrize("bad", [math.inf, math.nan])
+    def test_an_unreal_bias_stays_with_its_expert(self, device, bad):
+        layer = tiny(device, torch.float32, hidden=16, expert_hidden=32, dispatch="grouped_mm")
+        layer.eval()
+        skip_without_grouped(device, torch.float32)
+        x = torch.randn(40, 16, device=device, requires_grad=True)
+        with torch.no_grad():
+            layer.experts.down_bias[1] = bad
+        chosen = (layer.router(x.detach())["expert_indices"] == 1).any(dim=1)
+        assert chosen.any()
+        assert not chosen.all()
+        output = layer(x)
+        assert torch.equal(torch.isfinite(output).all(dim=1), ~chosen)
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+    def test_the_gradient_of_a_bias_is_the_sum_over_its_rows(self, device, dtype):
+        expert = torch.tensor([0, 0, 2, 2, 2, 3], device=device)  # the second has none
+        segments = moe.Segments.of(expert, 4)
+        rows = torch.randn(6, 5, device=device).to(dtype).requires_grad_()
+        bias = torch.randn(4, 5, device=device).to(dtype).requires_grad_()
+        upstream = torch.randn(6, 5, device=device).to(dtype)
+        upstream[5, 0] = math.inf
+        output = shifted(rows, bias, segments)
+        assert torch.equal(output, rows + bias[expert])
+        to_rows, to_bias = torch.autograd.grad(output, (rows, bias), upstream)
+        assert torch.equal(to_rows, upstream)
+        parts = [upstream[expert == e].double().sum(dim=0) for e in range(4)]
+        tolerance = 1e-12 if dtype == torch.float64 else 2e-2
+        assert torch.allclose(to_bias.double(), torch.stack(parts), rtol=tolerance, atol=tolerance)
+
     @pytest.mark.parametrize("dtype", DTYPES[1:], ids=lambda d: str(d).removeprefix("torch."))
     @pytest.mark.parametrize("use_bias", [True, False])
     def test_grouped_equals_segments(self, device, dtype, use_bias):

@@ -89,6 +89,20 @@ class TestNothingWaits:
         pairs = zip(*gradients, strict=True)
         assert all(relative_error(a, b) <= 2 * TOLERANCE[dtype] for a, b in pairs)
 
+    @pytest.mark.parametrize("kind", ["standard", "glam", "attention", "hash"])
+    def test_is_exported_for_any_number_of_tokens(self, kind):
+        layer = layer_of("cpu", torch.float32, "auto", kind=kind).eval()
+        tokens = torch.export.Dim("tokens", min=2, max=4096)
+        x = torch.randn(70, 32)
+        with torch.no_grad():
+            exported = torch.export.export(layer, (x,), dynamic_shapes=({0: tokens},))
+            for count in (70, 3, 200):
+                x = torch.randn(count, 32)
+                output = exported.module()(x)
+                assert relative_error(output, layer(x)) <= TOLERANCE[torch.float32]
+        layer(x)
+        assert layer.path_taken == "segments"  # as ever, once it is exported
+
     def test_what_the_compiler_cannot_trace_is_refused(self):
         if "has no grouped_mm" in (why_not(torch.device("meta"), torch.float32, (16,)) or ""):
             pytest.skip("this torch has no grouped_mm")

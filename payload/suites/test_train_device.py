@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -10,34 +12,38 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from suites.train_reference import BF16, FP16, NO_AMP
 from torchbridge.train import TrainConfig, Trainer
 from torchbridge.train.data import send
-from torchbridge.train.watch import Watch
+from torchbridge.train.watch import Watch, waiting
 
 CPU = torch.device("cpu")
 ALL = pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
 
 
 class TestWatch:
-    def test_names_what_makes_the_host_wait(self):
-        x = torch.ones(3)
-        for work, name in (
-            (lambda: x.sum().item(), "aten::_local_scalar_dense"),
-            (lambda: float(x[0]), "aten::_local_scalar_dense"),
-            (lambda: bool(x.sum() > 0), "aten::_local_scalar_dense"),
-            (x.nonzero, "aten::nonzero"),
-            (lambda: x[x > 0], "aten::index"),
-            (lambda: x.index_put_((x > 0,), x[0]), "aten::index_put_"),
-            (lambda: torch.masked_select(x, x > 0), "aten::masked_select"),
-            (lambda: x.to("meta"), "aten::_to_copy"),  # to another device
+    def test_copies_between_devices_are_seen(self):
+        for work, copied in (
+            (lambda: torch.ones(3).to("meta"), True),
+            (lambda: torch.empty(3, device="meta").copy_(torch.ones(3)), True),
+            (lambda: torch.ones(3).copy_(torch.zeros(3)), False),
+            (lambda: torch.ones(3).to(torch.float64)[torch.tensor([0, 2])].sum(), False),
         ):
             with Watch() as watch:
                 work()
-            assert watch.waits == {name}
+            assert watch.copied is copied
 
-    def test_a_copy_on_the_device_is_none(self):
-        with Watch() as watch:
-            torch.ones(3).copy_(torch.zeros(3))
-            torch.ones(3).to(torch.float64)[torch.tensor([0, 2])].sum()
-        assert watch.waits == set()
+    def test_what_cuda_says_of_waits_is_collected(self, monkeypatch):
+        modes = []
+        monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+        with pytest.warns(UserWarning, match="of another kind") as others:  # noqa: SIM117
+            with waiting(torch.device("cuda")) as waits:
+                for text in ("called a synchronizing CUDA operation", "of another kind") * 2:
+                    warnings.warn(text, stacklevel=1)
+        assert waits == ["called a synchronizing CUDA operation"] * 2
+        assert modes == ["warn", 0]
+        assert len(others) == 2
+        with waiting(CPU) as waits:
+            torch.ones(1).item()
+        assert (waits, len(modes)) == ([], 2)
 
 
 class Unmoved(nn.Sequential):

@@ -18,7 +18,8 @@ class KVCache:
     """`keys` and `values`, [B, H, S, D] per layer; the first `length` of S slots are filled.
 
     A tensor per layer: one of all layers, torch's compiler would write anew for each token.
-    What lies beyond `length` is never attended to: `reset` forgets by setting it to 0.
+    What lies beyond `length` is masked, that is multiplied by 0: `reset` overwrites it with zeros,
+    since a NaN of an earlier text would survive the product.
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class KVCache:
         return sum(one.untyped_storage().nbytes() for one in self.keys + self.values)
 
     def reset(self) -> None:
-        """Forget all tokens; the memory stays."""
+        """Forget all tokens; the memory stays where it is, filled with zeros."""
         self.length = 0
+        for one in self.keys + self.values:
+            one.zero_()
 
     def room_for(self, batch: int, tokens: int) -> int:
         """The place of the first of `tokens` more tokens.

@@ -84,12 +84,14 @@ class Attention(nn.Module):
         mask = None
         if extend is not None:
             keys, values, mask = extend(keys, values)
+        # decided here: a length that a compiler leaves open compares to a symbol, not to a bool
+        causal = True if mask is None and tokens > 1 else False  # noqa: SIM210
         attended = F.scaled_dot_product_attention(
             queries,
             keys,
             values,
             attn_mask=mask,
-            is_causal=mask is None and tokens > 1,
+            is_causal=causal,
             dropout_p=self.dropout if self.training else 0.0,
         )
         return self.out(attended.transpose(1, 2).reshape(batch, tokens, width))

@@ -44,7 +44,7 @@ class Segments:
         """From sorted expert numbers [A]; stays on the device. Without `most` it is A."""
         numbers = torch.arange(num_experts, device=expert.device)
         ends = torch.searchsorted(expert, numbers, right=True, out_int32=True)
-        return cls(expert, ends, len(expert) if most is None else most)
+        return cls(expert, ends, expert.shape[0] if most is None else most)
 
     @property
     def counts(self) -> Tensor:
@@ -55,7 +55,8 @@ class Segments:
     def ranks(self) -> Tensor:
         """[A] int64: each row's number among those of its expert, from 0."""
         starts = self.ends.long() - self.counts
-        return torch.arange(len(self.expert), device=self.expert.device) - starts[self.expert]
+        numbers = torch.arange(self.expert.shape[0], device=self.expert.device)
+        return numbers - starts[self.expert]
 
     def sizes(self) -> list[int]:
         """The counts on the host: one wait for the device, for all experts together."""
@@ -167,8 +168,8 @@ class FeedForwardBank(nn.Module):
 
     def _grouped(self, rows: Tensor, segments: Segments) -> Tensor:
         hidden = grouped_mm(rows, self.up, segments.ends)
-        hidden = self._hidden(_shifted(hidden, self.up_bias, segments))
-        return _shifted(grouped_mm(hidden, self.down, segments.ends), self.down_bias, segments)
+        hidden = self._hidden(shifted(hidden, self.up_bias, segments))
+        return shifted(grouped_mm(hidden, self.down, segments.ends), self.down_bias, segments)
 
     def _hidden(self, up: Tensor) -> Tensor:
         hidden = activate(up, self.config.activation, self.gated)
@@ -233,13 +234,31 @@ def _in_slots(bank: Bank, rows: Tensor, segments: Segments) -> Tensor:
     return bank.batched(slots.unflatten(0, sizes)).flatten(0, 1).index_select(0, slot)
 
 
-def _shifted(rows: Tensor, bias: Tensor | None, segments: Segments) -> Tensor:
-    """rows [A, N], bias [E, N] -> each row plus its expert's bias."""
-    if bias is None:
-        return rows
-    # a product with one-hot rows, not an index: its gradient is a sum in a fixed order
-    numbers = torch.arange(len(bias), device=rows.device)
-    return torch.addmm(rows, (segments.expert[:, None] == numbers).to(rows.dtype), bias)
+class _Shift(torch.autograd.Function):
+    """rows [A, N] + bias [E, N] of each row's expert.
+
+    The gradient of a bias is a sum over its expert's rows in their order, without atomics; nothing
+    of one expert reaches another, as it would through a product with one-hot rows, 0 * inf.
+    """
+
+    @staticmethod
+    def forward(ctx, rows, bias, expert, ends):
+        ctx.save_for_backward(ends)
+        ctx.dtype = bias.dtype
+        return rows + bias.to(rows.dtype).index_select(0, expert)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (ends,) = ctx.saved_tensors
+        numbers = torch.arange(grad.shape[0], dtype=ends.dtype, device=grad.device)
+        starts = F.pad(ends[:-1], (1, 0))
+        sums = F.embedding_bag(numbers, grad.contiguous(), starts, mode="sum")
+        return grad, sums.to(ctx.dtype), None, None
+
+
+def shifted(rows: Tensor, bias: Tensor | None, segments: Segments) -> Tensor:
+    """rows [A, N] by expert, bias [E, N] -> each row plus its expert's bias."""
+    return rows if bias is None else _Shift.apply(rows, bias, segments.expert, segments.ends)
 
 
 def _linear_into(

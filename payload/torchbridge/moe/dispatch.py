@@ -181,7 +181,7 @@ def _limit(routing: Routing, config: MoEConfig, tokens: int, capacity: int) -> T
 
 def _inverse(order: Tensor) -> Tensor:
     """The permutation that undoes `order` [A]."""
-    positions = torch.arange(len(order), device=order.device)
+    positions = torch.arange(order.shape[0], device=order.device)
     return torch.empty_like(order).scatter_(0, order, positions)
 
 

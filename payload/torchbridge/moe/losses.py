@@ -5,15 +5,18 @@ probs: [T, E] router probabilities; indices: [T, k] chosen experts; logits: [T, 
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 
 def _share(indices: Tensor, num_experts: int, dtype: torch.dtype) -> Tensor:
     """[E] assignments of each expert per token; sums to k. No gradient: it is a count."""
-    return expert_counts(indices, num_experts).to(dtype) / indices.shape[0]
+    return expert_counts(indices, num_experts).to(dtype) / max(1, indices.shape[0])
+
+
+def _mean(values: Tensor) -> Tensor:
+    """Over the first dimension; zeros of no rows."""
+    return values.sum(dim=0) / max(1, values.shape[0])
 
 
 def expert_counts(indices: Tensor, num_experts: int) -> Tensor:
@@ -27,7 +30,7 @@ def expert_counts(indices: Tensor, num_experts: int) -> Tensor:
 def switch_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
     """`E * sum_e share_e * mean_prob_e`: k when balanced, up to k * E / k = E when collapsed."""
     num_experts = probs.shape[1]
-    return num_experts * (_share(indices, num_experts, probs.dtype) * probs.mean(dim=0)).sum()
+    return num_experts * (_share(indices, num_experts, probs.dtype) * _mean(probs)).sum()
 
 
 def gshard_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
@@ -37,13 +40,15 @@ def gshard_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
 
 def entropy_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
     """`ln E - H(mean_prob)`: 0 when balanced, ln E when collapsed. `indices` is not needed."""
-    mean = probs.mean(dim=0)
-    return math.log(probs.shape[1]) + torch.xlogy(mean, mean).sum()
+    mean = _mean(probs)
+    # of an expert that no token may use the logarithm would be -inf, and its gradient NaN
+    real = mean.clamp(min=torch.finfo(mean.dtype).tiny)
+    return (mean * (real * probs.shape[1]).log()).sum()
 
 
 def router_z_loss(logits: Tensor) -> Tensor:
     """`mean(logsumexp(logits)^2)`: keeps logits small."""
-    return torch.logsumexp(logits, dim=-1).square().mean()
+    return _mean(torch.logsumexp(logits, dim=-1).square())
 
 
 LOAD_BALANCE_LOSSES = {

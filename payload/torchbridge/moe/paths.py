@@ -67,18 +67,30 @@ class Batch:
         return self.device.type == "cpu"
 
 
+EXPORTED = "exported: of a program the sizes may not be values, so every expert has every row"
+
+
+def exported() -> bool:
+    """Is a program being written down, by torch.export, to ONNX or by a trace?"""
+    writing = torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()
+    return writing or torch.jit.is_tracing()
+
+
 Refusals = Mapping[str, Callable[[], str | None]]
 
 
 def choose(batch: Batch, dispatch: str, refusals: Refusals) -> Path:
     """The first of `refusals` (way -> its reason not to be taken, or None), else segments.
 
-    On the CPU "auto" is segments: a matrix product per expert is as fast there. Asked for by name,
-    a way is used or refused, never replaced.
+    On the CPU "auto" is segments: a matrix product per expert is as fast there; where a program is
+    written down it is slots, of any number of tokens. Asked for by name, a way is used or refused,
+    never replaced.
 
     Raises:
         RuntimeError: `dispatch` names a way that cannot be used.
     """
+    if dispatch == "auto" and exported():
+        return Path("slots", EXPORTED)
     if dispatch == "segments" or (dispatch == "auto" and batch.on_host):
         return Path("segments", asks_host=not batch.on_host)
     reasons = []

@@ -17,7 +17,8 @@ class TrainConfig:
     it computes that, else float32. `fused` None takes the fused AdamW where it works. `clip_norm`
     limits the norm of all gradients together. `compile_backend` is torch.compile's, None for none.
     `graphed` steps are recorded and replayed as a CUDA graph: what Python does besides tensors
-    happens once; None records where that is expected to win, on CUDA with little work per step.
+    happens once. None records where that is expected to win, on CUDA with little work per step that
+    draws no random number on the host, and goes on without where it cannot; True insists.
     `seed` is set before the first step, None leaves the random state alone.
     """
 

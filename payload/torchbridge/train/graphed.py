@@ -19,7 +19,7 @@ from torchbridge.peaks import peak_bandwidth, peak_flops
 from torchbridge.train.config import TrainConfig
 from torchbridge.train.data import Batch, send
 from torchbridge.train.optimizers import why_not_fused
-from torchbridge.train.watch import Watch
+from torchbridge.train.watch import Watch, host_random_state, left_as_it_was, waiting
 
 WARM_UP = 3  # steps of a shape before it is recorded
 SHAPES = 2  # of whole groups of batches, and of an epoch's last one
@@ -75,12 +75,17 @@ class Recorded:
         batches: Sequence[Batch],
         parameters: Sequence[nn.Parameter],
     ) -> None:
-        """`batches` are on the device; they are copied, not computed with."""
+        """`batches` are on the device; they are copied, not computed with.
+
+        Raises:
+            RuntimeError: no recording can be made; nothing has changed.
+        """
         self._inputs = [tuple(t.clone() for t in batch) for batch in batches]
         try:
-            self._replay, self._outputs = graphs.record(lambda: update(self._inputs))
+            with left_as_it_was(parameters[0].device):
+                self._replay, self._outputs = graphs.record(lambda: update(self._inputs))
         except RuntimeError as error:
-            raise RuntimeError(f"the step: {error}; use graphed=False") from error
+            raise RuntimeError(f"the step: {error}") from error
         self._gradients = [(parameter, parameter.grad) for parameter in parameters]
 
     def __call__(self, batches: Sequence[Batch]) -> Outputs:
@@ -117,7 +122,7 @@ class GraphedStep:
         self._update, self._graphs, self._parameters = update, graphs, parameters
         self._insist, self._worth = insist, worth
         self._seen: Counter[Any] = Counter()
-        self._refused = False
+        self._refused = self._drawn = False  # `_drawn`: random numbers, on the host
         self._recorded: Recorded | None = None
         self._shape: Any = None
 
@@ -125,7 +130,7 @@ class GraphedStep:
         """The outputs of one step.
 
         Raises:
-            ValueError: `insist`, and the step is seen to be what no graph can record.
+            ValueError: `insist`, and the step cannot be recorded.
         """
         if self._refused:
             return self._update(batches)
@@ -138,31 +143,49 @@ class GraphedStep:
         return self._recorded(batches)
 
     def _before(self, batches: Sequence[Batch], shape: Any) -> Outputs:
-        """A step while there is no recording; the one that makes it is its first replay."""
+        """A step while there is no recording; the last before it is watched."""
         self._seen[shape] += 1
         if len(self._seen) > SHAPES:
             self._refuse(f"batches come in more than {SHAPES} shapes")
             return self._update(batches)
         device = self._parameters[0].device
         batches = [tuple(send(t, device) for t in batch) for batch in batches]
+        if self._seen[shape] > WARM_UP:
+            return self._first_replay(batches, shape)
+        random_state = host_random_state(device)
         if self._seen[shape] < WARM_UP:
             with self._graphs.aside():
-                return self._update(batches)
-        if self._seen[shape] == WARM_UP:
-            return self._watched(batches)
-        self._recorded = Recorded(self._update, self._graphs, batches, self._parameters)
-        self._shape, self.reason, self.replays = shape, None, 1
-        return self._recorded(batches)
-
-    def _watched(self, batches: Sequence[Batch]) -> Outputs:
-        """The last step before the recording, looked at."""
-        with Watch() as watch, self._graphs.aside():
+                outputs = self._update(batches)
+            self._drawn |= host_random_state(device) != random_state
+            return outputs
+        with Watch() as watch, waiting(device) as waits, self._graphs.aside():
             outputs = self._update(batches)
-        if watch.waits:
-            self._refuse(f"the step makes the host wait: {', '.join(sorted(watch.waits))}")
-        elif not self._insist and (reason := self._worth(watch)):
+        self._drawn |= host_random_state(device) != random_state
+        if reason := self._why_not(watch, waits):
             self._refuse(reason)
         return outputs
+
+    def _why_not(self, watch: Watch, waits: list[str]) -> str | None:
+        """Why a step that was watched is not recorded."""
+        if waits:
+            return f"the step makes the host wait: {waits[0]}"
+        if watch.copied:
+            return "the step copies between host and device, which a replay would not do anew"
+        if self._insist:
+            return None
+        if self._drawn:
+            return "the step draws random numbers on the host, which a replay would repeat"
+        return self._worth(watch)
+
+    def _first_replay(self, batches: Sequence[Batch], shape: Any) -> Outputs:
+        """Record, which computes nothing, and take the step; as ever, if it cannot be recorded."""
+        try:
+            recorded = Recorded(self._update, self._graphs, batches, self._parameters)
+        except RuntimeError as error:
+            self._refuse(str(error))
+            return self._update(batches)
+        self._recorded, self._shape, self.reason, self.replays = recorded, shape, None, 1
+        return recorded(batches)
 
     def _refuse(self, reason: str) -> None:
         if self._insist:

@@ -1,7 +1,12 @@
-"""What a piece of work asks of the device, by operator, and where the host waits for it."""
+"""What a step asks of the device, by operator, and what no recording of it would repeat."""
 
 from __future__ import annotations
 
+import random
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,31 +15,24 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-# operators whose result the host has to see before it can go on
-WAITS = ("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::equal")
-WAITS += ("aten::masked_select", "aten::_unique2", "aten::unique_dim", "aten::bincount")
-WAITS += ("aten::unique_consecutive",)
 COPIES = ("aten::copy_", "aten::_to_copy")  # from one device to another
-INDEXED = ("aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_")
 
 
 class Watch(TorchDispatchMode):
     """Counts `operators`, `flops` (of products, a multiply-add is two) and `bytes` that are read
-    and written; `waits` names what makes the host wait, copies from and to it among them."""
+    and written; `copied`: something was copied between devices."""
 
     def __init__(self) -> None:
         super().__init__()
         self.operators = self.flops = self.bytes = 0
-        self.waits: set[str] = set()
+        self.copied = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        name = func.name().split(".")[0]
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         made = [t for t in tree_leaves(out) if isinstance(t, Tensor)]
-        copied = name in COPIES and len({t.device for t in (*given, *made)}) > 1
-        if name in WAITS or copied or (name in INDEXED and _by_mask(args[1])):
-            self.waits.add(name)
+        if func.name().split(".")[0] in COPIES:
+            self.copied |= len({t.device for t in (*given, *made)}) > 1
         self.operators += 1
         if not func.is_view:
             self.bytes += sum(t.nbytes for t in given) + sum(t.nbytes for t in made)
@@ -43,6 +41,55 @@ class Watch(TorchDispatchMode):
         return out
 
 
-def _by_mask(indices: Any) -> bool:
-    """Then how many there are has to be counted first."""
-    return any(t.dtype in (torch.bool, torch.uint8) for t in tree_leaves(indices) if t is not None)
+@contextmanager
+def waiting(device: torch.device) -> Iterator[list[str]]:
+    """A list, filled at the end with what CUDA saw the host wait for within; empty elsewhere.
+
+    CUDA is told to warn, not to raise: a step that is broken off may have changed half its weights.
+    """
+    waits: list[str] = []
+    if device.type != "cuda":
+        yield waits
+        return
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            yield waits
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+    for one in seen:
+        if "synchronizing" in str(one.message):
+            waits.append(str(one.message))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
+def host_random_state(device: torch.device) -> tuple[Any, ...]:
+    """That of Python, of NumPy where it is loaded, and of torch's CPU where `device` is another."""
+    numpy: Any = sys.modules.get("numpy")
+    kind, keys, *place = numpy.random.get_state() if numpy else ("", b"")
+    own = () if device.type == "cpu" else tuple(torch.get_rng_state().tolist())
+    return random.getstate(), kind, bytes(keys), tuple(place), own
+
+
+@contextmanager
+def left_as_it_was(device: torch.device) -> Iterator[None]:
+    """A recording within that fails leaves neither CUDA's random numbers nor its stream in it.
+
+    torch ends it before it has restored them, and then cannot draw a number any more.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.current_stream(device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    generator = torch.cuda.default_generators[index]
+    state = generator.clone_state()
+    try:
+        yield
+    except RuntimeError:
+        torch.cuda.set_stream(stream)
+        generator.graphsafe_set_state(state)
+        raise
