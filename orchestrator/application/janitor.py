@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from orchestrator.application.cell.flow_context import note_end
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.machine import (
     Credentialed,
@@ -220,9 +221,10 @@ class Janitor:
             except ProviderError as error:
                 logger.warning("janitor: lease %s is not settled yet: %s", lease.id, error)
                 continue
+            note_end(self.stores, lease, machine)
             if machine.state is MachineState.TERMINATED:
                 at = self.now()
-                cost = machine_cost(lease, at)
+                cost = machine_cost(self.stores.leases.get(lease.id), at)
                 self.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=lease.refusal)
 
     def _is_due(self, sight: CloudResource) -> bool:

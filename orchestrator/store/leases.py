@@ -12,7 +12,7 @@ from sqlalchemy import Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import Lease, LeaseState, PlacementDecision
+from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.store.benchmark_rollup import mend_cost
 from orchestrator.store.column_types import short
@@ -178,6 +178,8 @@ class LeaseStore:
             row.state, row.machine_id = LeaseState.RELEASING, machine_id
             row.launched_at = row.launched_at or row.reserved_at
             row.gone_at = row.cost_usd = None
+            facts = row.facts or {}
+            row.facts = {key: facts[key] for key in facts if key != LeaseFact.ENDED_AT}
             row.exclusive = False  # its place may be another's by now
 
     def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> None:
