@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 IDLE_S = 30.0
 """Nothing live for so long ends a controller that was started in the background."""
+LAST_LOOK_S = 10.0
+"""After so long without anything live the janitor looks, so that its look on leaving is the second.
+"""
 PUMP_S = 1.0
 RESUME_S = 30.0
 """Between two looks for ingestions that were cut off."""
@@ -97,6 +100,8 @@ class Controller:
     """Called once everything answers."""
     sweep: Callable[[], object]
     """The janitor's look over the project's machines."""
+    leave: Callable[[], object] = lambda: None
+    """The janitor's last look, by a controller that ends because it is idle."""
     resume: Callable[[], None] = lambda: None
     """Ends ingestions that were cut off, whoever began them."""
     fire: Callable[[], None] = lambda: None
@@ -176,14 +181,27 @@ class Controller:
 
     async def _watch(self) -> None:
         """Return when told to stop, or when idle for long enough."""
-        loop = asyncio.get_running_loop()
+        has_looked = False
         while not self._stop.is_set():
-            if await asyncio.to_thread(self._is_live):
-                self._last_live = loop.time()
-            if self.until_idle and loop.time() - self._last_live > IDLE_S:
-                return
+            idle_s = await self._idle_s()
+            if not idle_s:
+                has_looked = False
+            if self.until_idle and idle_s > LAST_LOOK_S and not has_looked:
+                has_looked = True
+                await self._once(self._sweep)
+            if self.until_idle and idle_s > IDLE_S:
+                await self._once(self.leave)
+                if await self._idle_s() > IDLE_S:
+                    return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), timeout=0.5)
+
+    async def _idle_s(self) -> float:
+        """For how many seconds there has been nothing to stay for; 0 while there is."""
+        now = asyncio.get_running_loop().time()
+        if await asyncio.to_thread(self._is_live):
+            self._last_live = now
+        return max(0.0, now - self._last_live)
 
     def _is_live(self) -> bool:
         """Whether there is anything to stay for; what cannot be known is a reason to stay."""
@@ -192,15 +210,18 @@ class Controller:
         except StoreError:
             return True
 
-    async def _every(self, seconds: float, work: Callable[[], None]) -> None:
+    async def _every(self, seconds: float, work: Callable[[], object]) -> None:
         while not self._stop.is_set():
-            try:
-                await asyncio.to_thread(work)
-            except StoreError as error:
-                logger.warning("%s waits for the store: %s", _name(work), error)
-            except Exception:
-                logger.exception("%s failed; it is tried again", _name(work))
+            await self._once(work)
             await asyncio.sleep(seconds)
+
+    async def _once(self, work: Callable[[], object]) -> None:
+        try:
+            await asyncio.to_thread(work)
+        except StoreError as error:
+            logger.warning("%s waits for the store: %s", _name(work), error)
+        except Exception:
+            logger.exception("%s failed; it is tried again", _name(work))
 
     def _sweep(self) -> None:
         """Let the janitor look; what it cannot reach now, it reaches the next time."""
@@ -255,7 +276,7 @@ class Controller:
         return counted
 
 
-def _name(work: Callable[[], None]) -> str:
+def _name(work: Callable[[], object]) -> str:
     operation = getattr(work, "func", work)
     return getattr(operation, "__name__", repr(operation))
 

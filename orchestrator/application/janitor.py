@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from orchestrator.application.cell.flow_context import note_end
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.machine import (
     Credentialed,
@@ -34,6 +35,8 @@ EXPIRED_GRACE = timedelta(minutes=5)
 """After its `expires-at`, before anybody of the project may end it."""
 SECOND_LOOK = timedelta(seconds=60)
 """Between the first sight of something expired and its end."""
+PARTING_LOOK = timedelta(seconds=15)
+"""Between two looks that find a shared thing idle, before a controller that leaves ends it."""
 MACHINES = frozenset({"machine", "queued-resource"})
 
 
@@ -150,17 +153,19 @@ class Janitor:
                 sights += seen
         return InventoryReport(tuple(sights), unread)
 
-    def sweep(self, *, known_only: bool = False) -> list[CloudResource]:
+    def sweep(self, *, known_only: bool = False, is_leaving: bool = False) -> list[CloudResource]:
         """End what is due; answer what was told to end.
 
         Args:
             known_only: Ask only the providers that stand in the ledger.
+            is_leaving: Nobody may look after this: end what is shared once two looks found it idle.
         """
         self._settle()
         survey = self.survey(self._known() if known_only else None)
         for name, why in survey.unread.items():
             logger.warning("janitor: %s cannot be swept: %s", name, why)
-        return [sight for sight in survey.sights if self._is_due(sight) and self.end(sight)]
+        due = (sight for sight in survey.sights if self._is_due(sight, is_leaving=is_leaving))
+        return [sight for sight in due if self.end(sight)]
 
     def end(self, sight: CloudResource) -> bool:
         """Tell its provider to end it now; False when that failed, and is to be tried again.
@@ -220,12 +225,15 @@ class Janitor:
             except ProviderError as error:
                 logger.warning("janitor: lease %s is not settled yet: %s", lease.id, error)
                 continue
+            note_end(self.stores, lease, machine)
             if machine.state is MachineState.TERMINATED:
                 at = self.now()
-                cost = machine_cost(lease, at)
+                cost = machine_cost(self.stores.leases.get(lease.id), at)
                 self.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=lease.refusal)
 
-    def _is_due(self, sight: CloudResource) -> bool:
+    def _is_due(self, sight: CloudResource, *, is_leaving: bool) -> bool:
+        if is_leaving and sight.ownership is Ownership.IDLE and sight.first_seen is not None:
+            return self.now() >= sight.first_seen + PARTING_LOOK
         return sight.ends_after is not None and self.now() >= sight.ends_after
 
     def _known(self) -> list[str]:

@@ -156,6 +156,7 @@ def _controller(
         cells=parts.engine,
         until_idle=options.until_idle,
         ready=ready,
+        leave=partial(parts.context.janitor.sweep, known_only=True, is_leaving=True),
         sweep=partial(parts.context.janitor.sweep, known_only=options.until_idle),
         resume=partial(resume_ingestions, parts.context),
         fire=partial(fire, parts.context, begin=Workers(_FIRING_THREADS, "firing").begin),

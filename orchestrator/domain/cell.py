@@ -148,6 +148,8 @@ class LeaseFact(StrEnum):
     SEEN_AT = "seen_at"
     """When the provider first showed the machine; what it shows no more is gone since then."""
     GRANTED_AT = "granted_at"
+    ENDED_AT = "ended_at"
+    """Since when the provider bills nothing for the machine, as `Machine.ended_at`."""
     UNHEARD = "unheard"
     """The last error of a machine that does not answer; empty once it does."""
     REFUSAL_REASON = "refusal"
@@ -208,6 +210,12 @@ class Lease:
     def billed_from(self) -> datetime | None:
         """Its launch call, or later: when its provider last said that it was not granted yet."""
         return self._time(LeaseFact.ORDERED_AT) or self.launched_at
+
+    @property
+    def billed_until(self) -> datetime | None:
+        """When the machine ended by its provider's account, or was gone; None while it is there."""
+        known = (self._time(LeaseFact.ENDED_AT), self.gone_at)
+        return min((at for at in known if at is not None), default=None)
 
     @property
     def granted_at(self) -> datetime | None:

@@ -237,6 +237,9 @@ class Machine:
     """The provider's own words about the state."""
     ended: str = ""
     """Why it ended by itself: ``preempted``, ``capacity``, ``deadline``, ``failed``, or empty."""
+    ended_at: datetime | None = None
+    """Since when nothing is billed for it, by its provider's clock; where the provider tells no
+    time, when it first told the state. None while it is billed, and where nothing is known."""
     extent: Extent = Extent.PLACE
     """How far the reason of its end reaches, where that was a refusal."""
     kind: str = "machine"

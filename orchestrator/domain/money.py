@@ -37,7 +37,7 @@ class Bill:
 
 
 def lease_bill(lease: Lease, at: datetime) -> Bill:
-    """What the lease costs until it was gone, or until `at`.
+    """What the lease costs until its machine ended, or until `at`.
 
     The machine by the second that was begun, and at least the offer's minimum; disks and
     addresses by the time they really were there. What was settled stands: where the parts come
@@ -56,7 +56,7 @@ def machine_cost(lease: Lease, at: datetime) -> Decimal:
 
 
 def machine_seconds(lease: Lease, at: datetime) -> float:
-    """Seconds from `Lease.billed_from` until the machine was gone, or until `at`; 0 without one."""
+    """Seconds from `Lease.billed_from` to `Lease.billed_until`, or to `at`; 0 without a machine."""
     return _held(lease, at).total_seconds()
 
 
@@ -106,7 +106,7 @@ def usd_for(seconds: Decimal, usd_per_hour: Decimal) -> Decimal:
 def _held(lease: Lease, at: datetime) -> timedelta:
     if lease.billed_from is None or _never_ran(lease):
         return timedelta(0)
-    return max(timedelta(0), (lease.gone_at or at) - lease.billed_from)
+    return max(timedelta(0), (lease.billed_until or at) - lease.billed_from)
 
 
 def _never_ran(lease: Lease) -> bool:
@@ -156,7 +156,7 @@ def cost_by_phase(
     """
     spent = dict.fromkeys(PHASES, timedelta(0))
     if lease.billed_from is not None and not _never_ran(lease):
-        ends = lease.gone_at or at
+        ends = lease.billed_until or at
         steps = [(step.at, CellState(step.to_state)) for step in transitions]
         begins = [(lease.billed_from, CellState.PLACING), *steps]
         for (since, state), (until, _) in zip(

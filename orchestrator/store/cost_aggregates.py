@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement, SQLCoreOperations
 
-from orchestrator.domain.cell import CellState, RunState
+from orchestrator.domain.cell import CellState, LeaseFact, RunState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import is_postgres
@@ -223,7 +223,7 @@ class CostStore:
 
 
 def _sums(session: Session) -> tuple[ColumnElement[Any], ...]:
-    held = _later(_epoch(session, LeaseRow.gone_at) - _billed_from(session), literal(0.0))
+    held = _later(_billed_until(session) - _billed_from(session), literal(0.0))
     return (
         func.count().label("machines"),
         func.sum(held).label("held"),
@@ -268,7 +268,7 @@ def _has_cost() -> ColumnElement[bool]:
 
 def _paid(session: Session, since: datetime, until: datetime) -> CTE:
     """When each machine was paid for, and how much."""
-    begin, end = _billed_from(session), _epoch(session, LeaseRow.gone_at)
+    begin, end = _billed_from(session), _billed_until(session)
     return (
         select(
             LeaseRow.pk.label("lease"),
@@ -334,10 +334,21 @@ def _usd(micro: float) -> Decimal:
 
 def _billed_from(session: Session) -> Number:
     """Its launch call, or later: when its provider last said that it was not granted yet."""
-    said = LeaseRow.facts["ordered_at"].as_string()
+    ordered = _time_in_facts(session, LeaseFact.ORDERED_AT)
+    return func.coalesce(ordered, _epoch(session, LeaseRow.launched_at))
+
+
+def _billed_until(session: Session) -> Number:
+    """When the machine was gone, or earlier: when it ended by its provider's account."""
+    gone = _epoch(session, LeaseRow.gone_at)
+    return _earlier(func.coalesce(_time_in_facts(session, LeaseFact.ENDED_AT), gone), gone)
+
+
+def _time_in_facts(session: Session, fact: LeaseFact) -> Number:
+    said = LeaseRow.facts[fact.value].as_string()
     if is_postgres(session):
         said = cast(said, DateTime(timezone=True))
-    return func.coalesce(_epoch(session, said), _epoch(session, LeaseRow.launched_at))
+    return _epoch(session, said)
 
 
 def _epoch(session: Session, at: SQLCoreOperations[Any]) -> Number:

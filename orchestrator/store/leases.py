@@ -12,7 +12,7 @@ from sqlalchemy import Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import Lease, LeaseState, PlacementDecision
+from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.store.benchmark_rollup import mend_cost
 from orchestrator.store.column_types import short
@@ -35,7 +35,10 @@ class Reservation(StrEnum):
     RESERVED = "reserved"
     BUSY = "busy"
     """Another lease holds the exclusive place."""
+    BUDGET_RESERVED = "budget_reserved"
+    """Other machines of the run have reserved the money, and may settle below that."""
     OVER_BUDGET = "over_budget"
+    """The run has spent too much for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,9 @@ class LeaseStore:
             run_row(session, run_id, lock=True)
             if session.scalar(select(LeaseRow.pk).where(LeaseRow.id == lease.id)) is not None:
                 return Reservation.RESERVED
-            spent = _committed_usd(session, run_id)
-            if max_usd is not None and spent + lease.reserved_usd > max_usd:
-                return Reservation.OVER_BUDGET
+            refused = _over_budget(session, run_id, lease, max_usd)
+            if refused is not None:
+                return refused
             row = _values(lease) | {"attempt": attempt_pk, "run_id": run_id}
             # The index of exclusive places decides between two who ask at once.
             new = insert_into(session, LeaseRow).values(row | {"exclusive": exclusive})
@@ -178,6 +181,8 @@ class LeaseStore:
             row.state, row.machine_id = LeaseState.RELEASING, machine_id
             row.launched_at = row.launched_at or row.reserved_at
             row.gone_at = row.cost_usd = None
+            facts = row.facts or {}
+            row.facts = {key: facts[key] for key in facts if key != LeaseFact.ENDED_AT}
             row.exclusive = False  # its place may be another's by now
 
     def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> None:
@@ -264,12 +269,21 @@ class LeaseStore:
             return decisions_of(session, run_id)
 
 
-def _committed_usd(session: Session, run_id: str) -> Decimal:
+def _over_budget(
+    session: Session, run_id: str, lease: Lease, max_usd: Decimal | None
+) -> Reservation | None:
+    """Why the money for the lease is not to be had; None where it is."""
+    if max_usd is None:
+        return None
     query = select(LeaseRow.cost_usd, LeaseRow.reserved_usd).where(LeaseRow.run_id == run_id)
-    amounts: Iterable[Decimal] = (
-        reserved if cost is None else cost for cost, reserved in session.execute(query)
-    )
-    return sum(amounts, Decimal(0))
+    settled = reserved = Decimal(0)
+    for cost, worst in session.execute(query):
+        settled += cost or 0
+        reserved += worst if cost is None else 0
+    if settled + lease.reserved_usd > max_usd:
+        return Reservation.OVER_BUDGET
+    over = settled + reserved + lease.reserved_usd > max_usd
+    return Reservation.BUDGET_RESERVED if over else None
 
 
 def _leases() -> Select[LeaseRow, str]:

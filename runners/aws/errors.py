@@ -21,6 +21,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     QuotaError,
 )
+from runners.provider_words import plain_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def error_of(refusal: Refusal, *, asked: str) -> ProviderError:
     """
     rule = error_rule(refusal.code, refusal.status, refusal.words)
     request = f" [request {refusal.request_id}]" if refusal.request_id else ""
-    words = refusal.words.strip().rstrip(".")
+    words = plain_words(refusal.words).rstrip(".")
     said = f"{refusal.code}: {words}" if words else refusal.code
     return rule.error(
         f"{asked} was refused: {said}{request}; {rule.advice}",

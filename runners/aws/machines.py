@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from orchestrator.domain.machine import Machine, MachineState, SshAddress
 from runners.aws import tagging
@@ -20,6 +22,7 @@ STATES: Mapping[str, MachineState] = {
     "terminated": MachineState.TERMINATED,
 }
 _ENDING = frozenset({MachineState.STOPPING, MachineState.TERMINATED})
+_ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
 def machine_id(region: str, resource_id: str) -> str:
@@ -53,10 +56,20 @@ def instance(found: Answer, region: str, *, simulated: bool) -> Machine:
         endpoint=address if state is MachineState.READY else None,
         detail=_detail(found),
         ended=ended_by(reason) if state in _ENDING else "",
+        ended_at=_ended_at(found) if state in _ENDING else None,
         tags=tagging.given(tags),
         facts=_facts(found, region, tags),
         simulated=simulated,
     )
+
+
+def _ended_at(found: Answer) -> datetime | None:
+    """When it began to shut down: EC2 bills nothing from then on.
+
+    ``User initiated (2026-08-18 11:00:20 GMT)``; a spot interruption tells no time here.
+    """
+    said = _ENDED_AT.search(str(found.get("StateTransitionReason", "")))
+    return datetime.fromisoformat(said[1]).replace(tzinfo=UTC) if said else None
 
 
 def leftover(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from orchestrator.domain.machine import Machine, ProviderError
 from runners.aws import inventory, machines
@@ -79,8 +80,7 @@ class Resources:
         simulated = self.account.is_simulated(region)
         try:
             if prefix == INSTANCE:
-                found = self._instance(resource_id, region)
-                machine = found and machines.instance(found, region, simulated=simulated)
+                machine = self._instance(resource_id, region, simulated=simulated)
             else:
                 machine = self._other(OTHERS[prefix], resource_id, region)
         except ProviderError as error:
@@ -110,12 +110,37 @@ class Resources:
     ) -> None:
         self.account.read("ec2", region, operation, what=resource_id, **parameters)
 
-    def _instance(self, resource_id: str, region: str) -> Answer | None:
+    def _instance(self, resource_id: str, region: str, *, simulated: bool) -> Machine | None:
         answer = self.account.read(
             "ec2", region, "describe_instances", what=resource_id, InstanceIds=[resource_id]
         )
-        found = (one for every in answer["Reservations"] for one in every["Instances"])
-        return next(found, None)
+        for found in (one for every in answer["Reservations"] for one in every["Instances"]):
+            machine = machines.instance(found, region, simulated=simulated)
+            request = str(found.get("SpotInstanceRequestId", ""))
+            if machine.ended == "preempted" and machine.ended_at is None and request:
+                return replace(machine, ended_at=self._interrupted_at(request, region))
+            return machine
+        return None
+
+    def _interrupted_at(self, request: str, region: str) -> datetime | None:
+        """When EC2 took a spot instance, by its request; None where that is not to be had."""
+        ids = [request]
+        try:
+            answer = self.account.read(
+                "ec2",
+                region,
+                "describe_spot_instance_requests",
+                what=request,
+                SpotInstanceRequestIds=ids,
+            )
+        except ProviderError:  # it is billed until it is seen gone: the upper bound
+            return None
+        for found in answer["SpotInstanceRequests"]:
+            status = found.get("Status", {})
+            if str(status.get("Code", "")).startswith("instance-terminated"):
+                at: datetime | None = status.get("UpdateTime")
+                return at
+        return None
 
     def _other(self, kind: Kind, resource_id: str, region: str) -> Machine | None:
         answer = self.account.read(

@@ -22,6 +22,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.aws.errors import Refusal, error_of
+from runners.provider_words import plain_words
 
 Answer = dict[str, Any]
 """What boto3 makes of a response: nested, by the API's own names."""
@@ -204,7 +205,7 @@ def _refusal(response: Answer) -> Refusal:
 def _unknown_outcome(error: Exception, asked: str) -> ProviderError:
     doubt = "" if asked.startswith(_READS) else ", and may have been carried out"
     return ProviderUnavailableError(
-        f"{asked} had no usable answer{doubt}: {error}", code=type(error).__name__
+        f"{asked} had no usable answer{doubt}: {plain_words(str(error))}", code=type(error).__name__
     )
 
 

@@ -50,13 +50,3 @@ class ComputeClients(Clients):
     def accelerator_types(self) -> compute_v1.AcceleratorTypesClient:
         """Which GPUs are sold."""
         return self._compute(compute_v1.AcceleratorTypesClient)
-
-    @property
-    def regions(self) -> compute_v1.RegionsClient:
-        """Regions, with their quotas."""
-        return self._compute(compute_v1.RegionsClient)
-
-    @property
-    def projects(self) -> compute_v1.ProjectsClient:
-        """The project, with its quotas."""
-        return self._compute(compute_v1.ProjectsClient)

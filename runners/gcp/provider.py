@@ -30,13 +30,14 @@ from runners.gcp.instance import (
     parse_id,
     request_id,
 )
-from runners.gcp.inventory import QuotaReader, demands, everything
+from runners.gcp.inventory import demands, everything
 from runners.gcp.offers import KnownPrices, Offers, read_catalogue
 from runners.gcp.platform_config import parse_platform
 from runners.gcp.status import StatusReader, as_machine
 from runners.google.errors import error_rule
 from runners.google.firewall import KIND, Firewall, required_ingress
 from runners.google.names import label
+from runners.google.quotas import ComputeQuotaReader
 from runners.google.responses import (
     READ_TIMEOUT_S,
     WRITE_TIMEOUT_S,
@@ -67,7 +68,7 @@ class GcpProvider:
         self._status = StatusReader(self._clients, context.now)
         self._prices = KnownPrices(context.prices)
         self._offers = Offers(self._clients, self._prices, context.now)
-        self._quotas = QuotaReader(self._clients)
+        self._quotas = ComputeQuotaReader(self._clients)
 
     # the four verbs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from google.cloud import compute_v1
@@ -48,6 +48,8 @@ class End:
     """It is still being made, or was made a moment ago."""
     extent: Extent = Extent.PLACE
     """As `Machine.extent`."""
+    at: datetime | None = None
+    """As `Machine.ended_at`: the end of the operation that ended it."""
 
 
 class StatusReader:
@@ -80,14 +82,16 @@ class StatusReader:
             end = self._end(which)
             early = end.by_guest and self._now() < _expiry(machine.tags)
             ended = "failed" if early else end.ended  # else its own timer did that
-            return _with(machine, ended=ended, detail=end.detail)
+            return replace(
+                machine, ended=ended, detail=end.detail or machine.detail, ended_at=end.at
+            )
         if machine.state is not MachineState.READY:
             return machine
         endpoint = self._reach(which, found)
         if endpoint is None:
             waiting = "running; its host key is not published yet"
-            return _with(machine, state=MachineState.BOOTING, detail=waiting)
-        return _with(machine, endpoint=endpoint)
+            return replace(machine, state=MachineState.BOOTING, detail=waiting)
+        return replace(machine, endpoint=endpoint)
 
     def _absent(self, which: ResourceId) -> Machine:
         end = self._end(which)
@@ -98,6 +102,7 @@ class StatusReader:
             state=state,
             detail=end.detail,
             ended=end.ended,
+            ended_at=end.at,
             extent=end.extent,
             facts={"zone": which.scope, "region": region_of(which.scope)},
             simulated=self._clients.is_simulated,
@@ -129,15 +134,16 @@ class StatusReader:
         return f"ssh-ed25519 {key}" if key else ""
 
     def _end(self, which: ResourceId) -> End:
+        asked: datetime | None = None
         was_asked = False
         for operation in self.operations(which):
             if _is_asked_for(operation):
-                was_asked = True  # why it came to that stands further back
-                continue
+                was_asked, asked = True, _ended_at(operation)
+                continue  # why it came to that stands further back
             end = self._end_by(which, operation, was_asked=was_asked)
             if end is not None:
-                return end
-        return End()
+                return end if end.ended else replace(end, at=asked)
+        return End(at=asked)
 
     def operations(self, which: ResourceId) -> list[compute_v1.Operation]:
         """All on this machine that the cloud still remembers, the newest first."""
@@ -162,19 +168,22 @@ class StatusReader:
     ) -> End | None:
         """What this operation says; None where an older one must."""
         said = f"{operation.operation_type}: {operation.status_message}".rstrip(": ")
+        at = _ended_at(operation)
         match operation.operation_type:
             case "compute.instances.preempted":
-                return End("preempted", said)
+                return End("preempted", said, at=at)
             case "compute.instances.hostError":
-                return End("failed", said)
+                return End("failed", said, at=at)
             case "compute.instances.guestTerminate":
+                # Its disk goes on costing until it is deleted.
                 return End("deadline", f"{said}: it powered itself off", by_guest=True)
             case "insert":
                 return self._made_by(which, operation, was_asked=was_asked)
             case "delete" | "stop":
-                return End("deadline", f"{said}: by Compute Engine, when its run duration was over")
+                detail = f"{said}: by Compute Engine, when its run duration was over"
+                return End("deadline", detail, at=at)
             case kind if kind.startswith("compute.instances."):
-                return End("deadline", said)
+                return End("deadline", said, at=at)
         return None
 
     def _made_by(
@@ -255,27 +264,10 @@ def _time(said: str) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
+def _ended_at(operation: compute_v1.Operation) -> datetime | None:
+    return _time(operation.end_time) if is_done(operation) and operation.end_time else None
+
+
 def _expiry(carried: Mapping[str, str]) -> datetime:
     said = carried.get("seatrial-expires-at", "")
     return datetime.fromtimestamp(int(said) if said.isdigit() else 0, UTC)
-
-
-def _with(
-    machine: Machine,
-    *,
-    state: MachineState | None = None,
-    endpoint: SshAddress | None = None,
-    detail: str = "",
-    ended: str = "",
-) -> Machine:
-    return Machine(
-        id=machine.id,
-        token=machine.token,
-        state=state or machine.state,
-        endpoint=endpoint,
-        detail=detail or machine.detail,
-        ended=ended,
-        tags=machine.tags,
-        facts=machine.facts,
-        simulated=machine.simulated,
-    )

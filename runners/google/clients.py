@@ -52,6 +52,21 @@ class Clients:
         return self._compute(compute_v1.FirewallsClient)
 
     @property
+    def regions(self) -> compute_v1.RegionsClient:
+        """Regions, with their quotas."""
+        return self._compute(compute_v1.RegionsClient)
+
+    @property
+    def projects(self) -> compute_v1.ProjectsClient:
+        """The project, with its quotas."""
+        return self._compute(compute_v1.ProjectsClient)
+
+    @property
+    def has_compute(self) -> bool:
+        """Whether Compute Engine may be asked."""
+        return may_ask(self._settings, COMPUTE)
+
+    @property
     def catalogue(self) -> billing_v1.CloudCatalogClient:
         """Public prices."""
         return self._client(billing_v1.CloudCatalogClient, BILLING)

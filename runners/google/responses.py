@@ -18,11 +18,11 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.google.errors import error_rule
+from runners.provider_words import plain_words
 
 T = TypeVar("T")
 READ_TIMEOUT_S, WRITE_TIMEOUT_S = 20.0, 60.0
 _ATTEMPTS = 2
-_WORDS_LIMIT = 600
 _SIGN_IN = (
     "set GOOGLE_APPLICATION_CREDENTIALS to a service account's key file, or sign in by "
     "`gcloud auth application-default login`"
@@ -114,7 +114,7 @@ def of_exception(what: str, error: Exception) -> ProviderError:
         return _unanswered(what, error)
     if isinstance(error, auth.GoogleAuthError):
         return CredentialsError(
-            f"{what}: no usable Google credentials: {_cut(str(error))}; {_SIGN_IN}",
+            f"{what}: no usable Google credentials: {plain_words(str(error))}; {_SIGN_IN}",
             code=type(error).__name__,
             extent=Extent.PROJECT,
         )
@@ -147,7 +147,7 @@ def is_done(operation: compute_v1.Operation) -> bool:
 
 def _error(what: str, code: str, words: str, status: int, request_id: str) -> ProviderError:
     told = error_rule(code, words, status=status)
-    said = f"{what}: Google answered {code or status}: {_cut(words)}"
+    said = f"{what}: Google answered {code or status}: {plain_words(words)}"
     if request_id:
         said = f"{said} (request {request_id})"
     return told.error(f"{said}; {told.advice}", code=code or str(status), extent=told.extent)
@@ -156,7 +156,7 @@ def _error(what: str, code: str, words: str, status: int, request_id: str) -> Pr
 def _unanswered(what: str, error: Exception) -> ProviderUnavailableError:
     return ProviderUnavailableError(
         f"{what}: no usable answer from Google ({type(error).__name__}: "
-        f"{_cut(str(error))}); whether it was done is not known",
+        f"{plain_words(str(error))}); whether it was done is not known",
         code=type(error).__name__,
     )
 
@@ -191,11 +191,6 @@ def _detail(error: compute_v1.Errors) -> str:
 
 def _folded(code: str) -> str:
     return code.replace("_", "").lower()
-
-
-def _cut(words: str) -> str:
-    one_line = " ".join(words.split())
-    return one_line if len(one_line) <= _WORDS_LIMIT else f"{one_line[:_WORDS_LIMIT]}..."
 
 
 _FOREIGN = (

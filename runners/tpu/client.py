@@ -13,6 +13,7 @@ from google.api_core.client_options import ClientOptions
 from google.auth import exceptions as sign_in
 from google.cloud import tpu_v2
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
+from google.protobuf import json_format
 from google.rpc import error_details_pb2  # type: ignore[import-untyped]
 
 from orchestrator.domain.machine import (
@@ -22,6 +23,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.google.account import Account
+from runners.provider_words import plain_words
 from runners.tpu.errors import Answer, code_name, refused
 
 T = TypeVar("T")
@@ -120,9 +122,9 @@ def guarded(what: str, call: Callable[[], T]) -> T:
     except api.GoogleAPICallError as error:
         raise refused(answer_of(error), what) from error
     except api.RetryError as error:
-        raise ProviderUnavailableError(f"{what}: {error}", code="DEADLINE_EXCEEDED") from error
+        raise _unanswered(what, error, "DEADLINE_EXCEEDED") from error
     except sign_in.TransportError as error:
-        raise ProviderUnavailableError(f"{what}: {error}", code="UNAVAILABLE") from error
+        raise _unanswered(what, error, "UNAVAILABLE") from error
     except sign_in.GoogleAuthError as error:
         raise CredentialsError(
             f"{what}: no usable credentials of Google Cloud ({error}); run `gcloud auth "
@@ -131,8 +133,12 @@ def guarded(what: str, call: Callable[[], T]) -> T:
             code=type(error).__name__,
             extent=Extent.PROJECT,
         ) from error
-    except (grpc.RpcError, OSError) as error:
-        raise ProviderUnavailableError(f"{what}: {error}", code="UNAVAILABLE") from error
+    except (grpc.RpcError, OSError, json_format.ParseError) as error:
+        raise _unanswered(what, error, "UNAVAILABLE") from error
+
+
+def _unanswered(what: str, error: Exception, code: str) -> ProviderUnavailableError:
+    return ProviderUnavailableError(f"{what}: {plain_words(str(error))}", code=code)
 
 
 def answer_of(error: api.GoogleAPICallError) -> Answer:

@@ -18,6 +18,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     QuotaError,
 )
+from runners.provider_words import plain_words
 
 CODES = (
     "OK",
@@ -198,7 +199,7 @@ def refused(answer: Answer, what: str) -> ProviderError:
         what: What was asked of it, and where: ``create queued resource us-west4-a/x``.
     """
     refusal = classify(answer)
-    words = " ".join(answer.words.split()) or "no words"
+    words = plain_words(answer.words) or "no words"
     advice = f"; {refusal.advice}" if refusal.advice else ""
     return refusal.kind(
         f"{what}: Google answered {answer.code}: {words}{advice}",

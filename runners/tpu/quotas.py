@@ -11,6 +11,7 @@ from orchestrator.domain.machine import ConfigError, Place, ProviderError
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners.google.clients import Clients
+from runners.google.quotas import ADDRESSES, ComputeQuotaReader, address_demand
 from runners.google.responses import limit_of
 from runners.tpu.client import READ_TIMEOUT_S, TpuApi, guarded
 from runners.tpu.names import location
@@ -21,10 +22,11 @@ from runners.tpu.status import StatusReader
 
 SERVICE = "tpu.googleapis.com"
 KEEP = timedelta(minutes=1)
-# As Cloud Quotas names them; where the names differ the level is unknown, never enough.
+# As Cloud Quotas names them. Types of one host (up to 8 chips) draw on the quota for serving, not
+# on that for training. Where the names differ the level is unknown, never enough.
 _CODES = {
-    ("v5e", "on-demand"): "TPUV5sLitepodPerProjectPerZoneForTPUAPI",
-    ("v5e", "spot"): "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI",
+    ("v5e", "on-demand"): "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI",
+    ("v5e", "spot"): "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI",
 }
 
 
@@ -46,20 +48,30 @@ class QuotaReader:
         self._infos: tuple[datetime, list[QuotaInfo]] | None = None
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
-        """The chips of one machine, in its zone and market. Raises ConfigError."""
-        kind = parse_platform(platform).accelerator
+        """The chips of one machine in its zone and market, and its address. Raises ConfigError."""
+        config = parse_platform(platform)
+        kind = config.accelerator
         code = _CODES.get((kind.generation, place.market), f"{kind.generation} quota")
         name = f"TPU {kind.generation} chips, {place.market}"
-        return (Demand(Quota(PROVIDER, place.zone, code, name, "chip"), kind.chips),)
+        chips = Demand(Quota(PROVIDER, place.zone, code, name, "chip"), kind.chips)
+        return (chips, address_demand(place.region)) if config.public else (chips,)
 
     def level(self, quota: Quota) -> QuotaLevel:
         """Limit and usage; whatever cannot be read is unknown, with the reason."""
+        if quota.code == ADDRESSES:
+            return self._addresses(quota)
         try:
             limit, why = self._limit(quota)
             used = self._used(quota) if limit is not None else None
         except ProviderError as error:
             return QuotaLevel(None, None, str(error))
         return QuotaLevel(limit, used, why)
+
+    def _addresses(self, quota: Quota) -> QuotaLevel:
+        if self._clients.has_compute:
+            return ComputeQuotaReader(self._clients).level(quota)
+        why = "SEATRIAL_GCP_COMPUTE_ENDPOINT is not set, and the clouds are emulated"
+        return QuotaLevel(None, None, f"{why}: the real Compute Engine is not asked")
 
     def _limit(self, quota: Quota) -> tuple[int | None, str]:
         if quota.code not in _CODES.values():

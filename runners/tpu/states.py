@@ -38,6 +38,9 @@ _NODE_ENDED: Mapping[int, str] = {
 }
 
 
+_UNBILLED = frozenset({_Node.PREEMPTED, _Node.TERMINATED, _Node.STOPPED})
+
+
 @dataclass(frozen=True, slots=True)
 class ListedTpu:
     """All that one look found."""
@@ -56,6 +59,7 @@ def machine_of(seen: ListedTpu) -> Machine:
     spec = spec_of(seen)
     carried = tags(dict(spec.labels)) if spec is not None else {}
     state, ended, detail = _judge(seen, carried)
+    is_over = state is MachineState.STOPPING and _is_unbilled(seen)
     return Machine(
         id=seen.handle.machine_id,
         token=carried.get("seatrial-token", ""),
@@ -63,11 +67,19 @@ def machine_of(seen: ListedTpu) -> Machine:
         endpoint=address_of(seen) if state is MachineState.READY else None,
         detail=detail,
         ended=ended,
+        ended_at=seen.now if is_over else None,
         kind="machine" if seen.queued is None or seen.node is not None else "queued-resource",
         tags=carried,
         facts=_facts(seen, spec),
         simulated=seen.simulated,
     )
+
+
+def _is_unbilled(seen: ListedTpu) -> bool:
+    """Whether its chips were taken back, though it stays listed; the API tells no time of that."""
+    if seen.node is not None:
+        return seen.node.state in _UNBILLED
+    return seen.queued is not None and seen.queued.state.state == _Queue.SUSPENDED
 
 
 def address_of(seen: ListedTpu) -> SshAddress | None:

@@ -133,6 +133,29 @@ def test_waiting_for_an_order_is_not_paid(stores):
     assert found[CellState.RELEASING][0] == 250
 
 
+def test_a_machine_that_ended_by_itself_is_paid_until_then(stores):
+    (cell,) = create(stores, platforms=1)
+    rent(stores, cell, "l-1")
+    live(stores, cell, "l-1")
+    stores.leases.note("l-1", {"ended_at": after(450).isoformat()}, simulated=False)
+    settle(stores, "l-1", "1", at=after(1200))
+    (one,) = stores.costs.accounts(*SPAN)
+    assert one.sum.seconds == pytest.approx(400, abs=0.01)
+    found = phases(stores)
+    assert found[CellState.RUNNING][0] == 50
+    assert CellState.RELEASING not in found
+
+
+def test_a_machine_that_turned_up_again_had_not_ended(stores):
+    (cell,) = create(stores, platforms=1)
+    rent(stores, cell, "l-1")
+    live(stores, cell, "l-1")
+    stores.leases.note("l-1", {"ended_at": after(450).isoformat()}, simulated=False)
+    settle(stores, "l-1", "1", at=after(1200))
+    stores.leases.reopen("l-1", "m-l-1")
+    assert stores.leases.get("l-1").billed_until is None
+
+
 def test_a_machine_that_outlives_its_attempt_is_being_given_back(stores):
     (cell,) = create(stores, platforms=1)
     attempt_id = rent(stores, cell, "l-1")

@@ -191,7 +191,7 @@ def test_what_is_opened_again_counts_against_the_money_of_its_run(stores, opened
     stores.leases.reopen("l1", "m-1")
     more = lease("l3", opened[1], usd="0.01")
     assert stores.leases.reserve(more, run_id="run-1", exclusive=False, max_usd=Decimal(2)) is (
-        Reservation.OVER_BUDGET
+        Reservation.BUDGET_RESERVED
     )
 
 

@@ -119,13 +119,16 @@ def test_money_is_never_promised_twice(stores, opened):
 def test_money_not_spent_is_free_again(stores, opened):
     assert reserve(stores, lease("l1", opened[0], usd="4"), max_usd="4") is Reservation.RESERVED
     assert reserve(stores, lease("l2", opened[1], usd="0.01"), max_usd="4") is (
-        Reservation.OVER_BUDGET
-    )
+        Reservation.BUDGET_RESERVED
+    ), "the first may settle below what it has reserved"
     stores.leases.gone("l1", at=NOW, cost_usd=Decimal("0.10"))
     assert reserve(stores, lease("l2", opened[1], usd="3.90"), max_usd="4") is Reservation.RESERVED
     assert reserve(stores, lease("l3", opened[1], usd="0.01"), max_usd="4") is (
-        Reservation.OVER_BUDGET
+        Reservation.BUDGET_RESERVED
     )
+    assert reserve(stores, lease("l3", opened[1], usd="3.91"), max_usd="4") is (
+        Reservation.OVER_BUDGET
+    ), "0.10 USD are spent"
 
 
 def test_another_runs_money_is_another_runs(stores, opened):

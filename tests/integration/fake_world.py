@@ -68,6 +68,7 @@ class FakeWorld:
     cloud: FakeCloud = field(default_factory=FakeCloud)
     jobs: tuple[str, ...] = ("one", "two")
     published: list[Evidence] = field(default_factory=list)
+    platforms: tuple[str, ...] = ("cloudy",)
     locations: tuple[str, ...] = ("north", "south")
     limits: Limits = field(default_factory=lambda: Limits(max_usd=Decimal(10)))
     retests: RetestOptions | None = None
@@ -119,7 +120,7 @@ class FakeWorld:
         return FakeWorkspace(self.cloud.computer(endpoint.machine_id))
 
     def launch(self, run_id: str = "run") -> list[str]:
-        """Store a run of one cell; return the ids of its cells."""
+        """Store a run of one cell a platform; return the ids of its cells."""
         stores = self.database.stores
         digest, size = self.world.blobs.put([b"payload"])
         payload = manifest(*self.jobs)
@@ -127,7 +128,10 @@ class FakeWorld:
         matrix = Matrix(
             metadata=Metadata(name="steps"),
             subject=Subject(name="steps", version="1"),
-            platforms=(Platform(id="cloudy", provider=self.provider, locations=self.locations),),
+            platforms=tuple(
+                Platform(id=one, provider=self.provider, locations=self.locations)
+                for one in self.platforms
+            ),
             jobs=(JobSelection(select="*"),),
             limits=self.limits,
             baseline=self.baseline,

@@ -211,12 +211,13 @@ class MemoryLeases:
     ) -> Reservation:
         if lease.id in self.tables.leases:
             return Reservation.RESERVED
-        spent = sum(
-            (x.reserved_usd if x.cost_usd is None else x.cost_usd for x in self._of_run(run_id)),
-            Decimal(0),
-        )
-        if max_usd is not None and spent + lease.reserved_usd > max_usd:
+        mine = self._of_run(run_id)
+        settled = sum((x.cost_usd or Decimal(0) for x in mine), Decimal(0))
+        reserved = sum((x.reserved_usd for x in mine if x.cost_usd is None), Decimal(0))
+        if max_usd is not None and settled + lease.reserved_usd > max_usd:
             return Reservation.OVER_BUDGET
+        if max_usd is not None and settled + reserved + lease.reserved_usd > max_usd:
+            return Reservation.BUDGET_RESERVED
         held = (self.tables.leases[x] for x in self.tables.exclusive)
         if exclusive and any((x.provider, x.place) == (lease.provider, lease.place) for x in held):
             return Reservation.BUSY

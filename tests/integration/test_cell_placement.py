@@ -11,6 +11,7 @@ from orchestrator.domain.machine import Extent
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Outcome
 from runners.fake import Fault
+from tests.databases import lease
 from tests.integration.fake_world import FakeWorld
 
 
@@ -153,6 +154,36 @@ def test_the_worst_case_that_is_reserved_covers_the_machines_own_timer(here):
     hours = (request.expires_at - lease.launched_at).total_seconds() / 3600
     assert lease.reserved_usd >= Decimal(str(hours)) * Decimal("0.5") - Decimal("0.001")
     assert request.tags["seatrial-expires-at"] == str(int(request.expires_at.timestamp()))
+
+
+@pytest.mark.parametrize(
+    ("settles_at", "outcome"), [("0.0078", Outcome.PASSED), ("0.31", Outcome.ERRORED)]
+)
+def test_money_that_another_cell_has_reserved_is_waited_for(here, settles_at, outcome):
+    """The other machine settles below its worst case, or it does not."""
+    here.platforms = ("cloudy", "other")
+    here.limits = Limits(max_minutes=12, max_usd=Decimal("0.61"))
+    mine, other = here.launch()
+    stores, waits = here.database.stores, 20
+    stores.cells.admit(other, f"{other}-1", max_parallel=9, at=here.clock.now())
+    theirs = lease("other", f"{other}-1", place="south", usd="0.31")
+    stores.leases.reserve(theirs, run_id="run", exclusive=False, max_usd=None)
+
+    def settle(world: FakeWorld) -> None:
+        nonlocal waits
+        waits -= 1
+        if not waits:
+            assert asked(world) == []
+            stores.leases.gone("other", at=world.clock.now(), cost_usd=Decimal(settles_at))
+
+    here.on_tick.append(settle)
+    here.engine.run(mine)
+    cell = here.record().cells[0]
+    assert (waits <= 0, cell.outcome) == (True, outcome)
+    assert ("north", "skipped", "budget") in lines(here)
+    if outcome is Outcome.ERRORED:
+        assert cell.reason == "budget"
+        assert asked(here) == []
 
 
 def test_every_lease_has_keys_of_its_own_that_go_with_it(here):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator import controller as controllers
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.controller import GRACE_S, SURE_AFTER, Controller
 from orchestrator.store.database import open_database
@@ -151,6 +152,23 @@ def test_a_database_that_is_away_is_no_reason_to_leave(database):
     stores = replace(database.stores, runs=Away())
     assert controller(stores, Engine())._is_live()
     assert not controller(database.stores, Engine())._is_live()
+
+
+@pytest.mark.parametrize(("until_idle", "last"), [(True, "leave"), (False, "sweep")])
+def test_a_controller_that_ends_idle_looks_twice_before_it_leaves(
+    database, monkeypatch, until_idle, last
+):
+    monkeypatch.setattr(controllers, "LAST_LOOK_S", 0.05)
+    monkeypatch.setattr(controllers, "IDLE_S", 0.2)
+    did = []
+    mine = controller(database.stores, Engine())
+    mine.until_idle = until_idle
+    mine.sweep = lambda: did.append("sweep")
+    mine.leave = lambda: did.append("leave")
+    mine.deliver = lambda: None if until_idle else mine._stop.set()
+    mine.run()
+    assert did[-1] == last
+    assert did.count("sweep") == (2 if until_idle else 1), "at its start, and before it leaves"
 
 
 class Away:

@@ -13,6 +13,7 @@ import pytest
 from orchestrator.application.janitor import (
     EXPIRED_GRACE,
     ORPHAN_GRACE,
+    PARTING_LOOK,
     SECOND_LOOK,
     Janitor,
     Ownership,
@@ -215,6 +216,28 @@ def test_rules_are_left_to_a_cell_that_launched_after_they_were_listed(
     ruled.once_listed = lambda: None
     here.database.stores.leases.gone("new", at=here.clock.now(), cost_usd=Decimal(0))
     assert [sight.machine.id for sight in sweeper.sweep()] == ["rule"]
+
+
+def test_a_controller_that_leaves_ends_what_two_looks_found_idle(janitor, here, ruled):
+    """Nobody may look later: a rule of each run would stay in the account."""
+    known(here)
+    leaving = replace(janitor, provider=lambda _: ruled)
+    assert leaving.sweep(is_leaving=True) == []
+    here.clock.step(PARTING_LOOK.total_seconds())
+    assert leaving.sweep() == []
+    reserve(here.database.stores, "new", "fake")
+    assert leaving.sweep(is_leaving=True) == []
+    here.database.stores.leases.gone("new", at=here.clock.now(), cost_usd=Decimal(0))
+    assert [sight.machine.id for sight in leaving.sweep(is_leaving=True)] == ["rule"]
+
+
+def test_a_controller_that_leaves_lets_the_machines_of_others_and_their_rules_be(janitor, here):
+    known(here)
+    orphan = rent(here, "nobodys")
+    janitor.sweep()
+    here.clock.step(PARTING_LOOK.total_seconds())
+    assert janitor.sweep(is_leaving=True) == []
+    assert orphan in {machine.id for machine in here.cloud.live()}
 
 
 # regions that a policy denies

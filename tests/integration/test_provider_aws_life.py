@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -71,8 +72,26 @@ def test_an_instance_that_dies_in_pending_says_why(
 
 def test_a_preempted_machine_says_so(aws: AwsProvider, cloud: AwsCloud) -> None:
     machine = running(aws, cloud)
+    before = datetime.now(UTC).replace(microsecond=0)
     cloud.preempt(machine.facts["instance_id"], notice_s=0)
-    assert gone(aws, machine.id).ended == "preempted"
+    taken = gone(aws, machine.id)
+    assert taken.ended == "preempted"
+    # EC2 tells no time beside Server.SpotInstanceTermination: the spot request has it.
+    assert taken.ended_at is not None
+    assert before <= taken.ended_at <= datetime.now(UTC)
+    assert gone(aws, machine.id).ended_at == taken.ended_at
+
+
+def test_the_end_that_we_asked_for_has_the_time_at_which_ec2_bills_no_more(
+    aws: AwsProvider, cloud: AwsCloud
+) -> None:
+    machine = running(aws, cloud)
+    assert machine.ended_at is None
+    before = datetime.now(UTC).replace(microsecond=0)
+    aws.terminate(machine.id)
+    ended = aws.inspect(machine.id).ended_at
+    assert ended is not None
+    assert before <= ended <= datetime.now(UTC)
 
 
 def test_a_machine_that_powered_itself_off_met_its_deadline(

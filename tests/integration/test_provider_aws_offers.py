@@ -27,7 +27,7 @@ from tests.integration.aws_world import (
     calls,
     context,
 )
-from tests.lab.aws.codes import aws_fault
+from tests.lab.aws.codes import GATEWAY_PAGE, aws_fault
 from tests.lab.aws_cloud import AwsCloud
 from tests.platforms import as_platform
 
@@ -267,3 +267,12 @@ def test_usage_that_cannot_be_read_is_unknown_too(aws: AwsProvider, cloud: AwsCl
     found = level(aws)
     assert (found.limit, found.used) == (512, None)
     assert "UnauthorizedOperation" in found.why_unknown
+
+
+def test_a_page_in_place_of_a_quota_is_named_and_not_printed(
+    aws: AwsProvider, cloud: AwsCloud
+) -> None:
+    cloud.faults.always("GetServiceQuota", GATEWAY_PAGE)
+    said = level(aws).why_unknown
+    assert "a web page titled '500 Internal Server Error'" in said
+    assert "<" not in said

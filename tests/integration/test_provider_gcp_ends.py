@@ -60,12 +60,18 @@ def test_a_preempted_machine_says_so_while_it_goes_and_after(
     cloud.preempt("seatrial-t-1", notice_s=30)
     going = provider.inspect(machine.id)
     assert (going.state, going.ended) == (MachineState.STOPPING, "preempted")
+    assert going.ended_at is None, "the notice is billed"
     clock.ahead += timedelta(seconds=31)
     gone = settled(provider, machine.id, MachineState.TERMINATED)
+    ended, seen = gone.ended_at, clock()
     assert gone.ended == "preempted"
     assert "compute.instances.preempted" in gone.detail
     provider.terminate(machine.id)
-    assert provider.inspect(machine.id).ended == "preempted"
+    clock.ahead += timedelta(seconds=300)
+    later = provider.inspect(machine.id)
+    assert (later.ended, later.ended_at) == ("preempted", ended)
+    assert ended is not None
+    assert ended <= seen
 
 
 def test_a_machine_that_is_ended_while_it_is_taken_away_was_preempted(

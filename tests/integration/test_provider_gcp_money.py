@@ -117,6 +117,19 @@ def test_what_a_spot_machine_takes_of_which_quotas(
     )
 
 
+def test_a_spot_quota_of_zero_means_that_the_standard_one_counts(
+    provider: GcpProvider, cloud: ComputeCloud
+) -> None:
+    cloud.quotas.set("PREEMPTIBLE_NVIDIA_L4_GPUS", 0)
+    spot = f"{ZONE}/g2-standard-4/spot"
+    status, said = sentences(provider, spot)["PREEMPTIBLE_NVIDIA_L4_GPUS"]
+    assert status is QuotaStatus.UNKNOWN
+    assert "take NVIDIA_L4_GPUS like all others" in said
+    cloud.quotas.set("NVIDIA_L4_GPUS", 0)
+    status, said = sentences(provider, spot)["PREEMPTIBLE_NVIDIA_L4_GPUS"]
+    assert status is QuotaStatus.SHORT
+
+
 def test_a_quota_that_cannot_be_read_is_unknown_and_never_enough(
     provider: GcpProvider, cloud: ComputeCloud
 ) -> None:

@@ -19,9 +19,12 @@ from orchestrator.domain.quota import Headroom, QuotaStatus, headroom
 from runners.tpu import TpuProvider
 from tests.integration import tpu_world
 from tests.integration.tpu_world import NODE, TYPE, ZONE, Skewed, ask, release, until
+from tests.lab.compute_cloud import ComputeCloud
+from tests.lab.faults import Fault
 from tests.lab.google.billing_cloud import BillingCloud
 from tests.lab.google.codes import gce_fault, tpu_fault
 from tests.lab.google.quotas_cloud import QuotasCloud
+from tests.lab.machines import NoMachines
 from tests.lab.tpu_cloud import TpuCloud
 from tests.platforms import as_platform
 
@@ -109,11 +112,30 @@ def test_the_real_services_are_never_asked_from_a_lab(provider: TpuProvider) -> 
     with pytest.raises(ProviderUnavailableError, match="SEATRIAL_GCP_BILLING_ENDPOINT"):
         provider.read_prices()
     (place,) = provider.places(as_platform({"accelerator_type": TYPE, "locations": (ZONE,)}))
-    (demand,) = provider.demands(as_platform({"accelerator_type": TYPE}), place)
-    assert (demand.amount, demand.quota.scope, demand.quota.unit) == (1, ZONE, "chip")
-    (room,) = headroom([demand], {demand.quota: provider.level(demand.quota)}, at_once=1)
-    assert room.status is QuotaStatus.UNKNOWN
-    assert "SEATRIAL_GCP_QUOTAS_ENDPOINT" in room.sentence
+    demands = provider.demands(as_platform({"accelerator_type": TYPE}), place)
+    assert [(one.amount, one.quota.scope, one.quota.unit) for one in demands] == [
+        (1, ZONE, "chip"),
+        (1, ZONE.rpartition("-")[0], "addresses"),
+    ]
+    levels = {one.quota: provider.level(one.quota) for one in demands}
+    chips, addresses = headroom(demands, levels, at_once=1)
+    assert (chips.status, addresses.status) == (QuotaStatus.UNKNOWN, QuotaStatus.UNKNOWN)
+    assert "SEATRIAL_GCP_QUOTAS_ENDPOINT" in chips.sentence
+    assert "SEATRIAL_GCP_COMPUTE_ENDPOINT" in addresses.sentence
+
+
+def test_a_public_tpu_takes_an_address_of_its_region(
+    open_provider: Callable[..., TpuProvider], clock: Skewed
+) -> None:
+    platform = as_platform({"accelerator_type": TYPE, "locations": (ZONE,), "market": ("spot",)})
+    with ComputeCloud(machines=NoMachines(), clock=clock) as compute:
+        compute.quotas.set("IN_USE_ADDRESSES", 4)
+        compute.quotas.use("IN_USE_ADDRESSES", 4, region=ZONE.rpartition("-")[0])
+        provider = open_provider(gcp_compute_endpoint=compute.endpoint_url)
+        _, address = provider.demands(platform, provider.places(platform)[0])
+        (room,) = headroom([address], {address.quota: provider.level(address.quota)}, at_once=1)
+    assert (room.status, room.quota.code) == (QuotaStatus.SHORT, "IN_USE_ADDRESSES")
+    assert room.quota.provider == "gcp", "virtual machines take the same ones"
 
 
 def test_prices_are_read_from_the_catalogue(
@@ -136,7 +158,7 @@ def test_prices_are_read_from_the_catalogue(
 def level_of(provider: TpuProvider, market: str, kind: str = TYPE) -> Headroom:
     platform = {"accelerator_type": kind, "locations": (ZONE,), "market": (market,)}
     (place,) = provider.places(as_platform(platform))
-    (demand,) = provider.demands(as_platform(platform), place)
+    demand = provider.demands(as_platform(platform), place)[0]
     (room,) = headroom([demand], {demand.quota: provider.level(demand.quota)}, at_once=1)
     return room
 
@@ -155,7 +177,7 @@ def test_quotas_are_limits_less_everything_that_is_listed(
         until(provider, spot.id, MachineState.READY)
         room = level_of(provider, "on-demand", "v5litepod-8")
         assert (room.level.limit, room.level.used, room.status) == (8, 2, QuotaStatus.SHORT)
-        assert "ask TPUV5sLitepodPerProjectPerZoneForTPUAPI for >= 10" in room.sentence
+        assert "ask TPUV5sLitepodServingPerProjectPerZoneForTPUAPI for >= 10" in room.sentence
         cloud.preempt("seatrial-seatrial-t-3", notice_s=0)
         until(provider, spot.id, MachineState.STOPPING)
         assert level_of(provider, "spot").level.used == 1  # it counts until it is deleted
@@ -174,6 +196,19 @@ def test_a_quota_that_cannot_be_read_is_unknown(
         room = level_of(provider, "spot")
         assert (room.status, room.level.limit) == (QuotaStatus.UNKNOWN, None)
         assert "PERMISSION_DENIED" in room.sentence
+
+
+@pytest.mark.parametrize("status", [200, 502])
+def test_a_page_in_place_of_a_quota_is_named_and_not_printed(
+    open_provider: Callable[..., TpuProvider], cloud: TpuCloud, clock: Skewed, status: int
+) -> None:
+    page = Fault(status=status, body="<html><title>502 Bad Gateway</title><p>nginx</html>")
+    with QuotasCloud(quotas=cloud.quotas, clock=clock) as quotas:
+        provider = open_provider(gcp_quotas_endpoint=quotas.endpoint_url)
+        quotas.faults.always("quotaInfos.list", page)
+        room = level_of(provider, "spot")
+    assert room.status is QuotaStatus.UNKNOWN
+    assert "<" not in room.sentence
 
 
 def test_it_is_configured_where_a_project_is_named(

@@ -193,6 +193,7 @@ def test_a_preempted_machine_lingers_until_it_is_ended(
     cloud.preempt("seatrial-seatrial-t-1", notice_s=0)
     seen = until(provider, machine.id, MachineState.STOPPING)
     assert seen.ended == "preempted"
+    assert seen.ended_at is not None, "the API tells no time: the look has one"
     assert [one.id for one in provider.inventory()] == [machine.id]
     assert cloud.alive() != []
     release(provider, machine.id)

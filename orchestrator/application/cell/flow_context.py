@@ -15,8 +15,16 @@ from orchestrator.application.ports.engine import Value
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.application.process_locks import Locks
-from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Lease, RunSpec
-from orchestrator.domain.machine import Login, Provider, ProviderTraits
+from orchestrator.domain.cell import (
+    Attempt,
+    Cause,
+    Cell,
+    CellState,
+    Lease,
+    LeaseFact,
+    RunSpec,
+)
+from orchestrator.domain.machine import Login, Machine, Provider, ProviderTraits
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.cells import AttemptState
@@ -231,6 +239,15 @@ def billed_minutes(spec: RunSpec) -> float:
 def billed_minutes_of(max_minutes: float, hold_minutes: float) -> float:
     """The same, of what an attempt may take and how long its machine may be kept afterwards."""
     return max_minutes + hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
+
+
+def note_end(stores: Stores, lease: Lease, machine: Machine) -> None:
+    """Keep when the machine ended: it is billed until then, however late that is noticed."""
+    ended, known = machine.ended_at, lease.billed_until
+    if ended is not None and (known is None or ended < known):
+        stores.leases.note(
+            lease.id, {LeaseFact.ENDED_AT: ended.isoformat()}, simulated=machine.simulated
+        )
 
 
 def expires_at(world: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:

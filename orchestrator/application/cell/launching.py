@@ -18,6 +18,7 @@ from orchestrator.application.cell.flow_context import (
     expires_at,
     is_out_of_time,
     is_stopped,
+    note_end,
     overdue,
     record_failure,
     tags_of,
@@ -169,9 +170,10 @@ def send_back(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provid
         logger.warning("lease %s: not seen off yet: %s", lease.id, error)
         return NOT_YET
     still_ordered(world, lease, machine, at=at)
+    note_end(world.stores, lease, machine)
     if not is_gone(world, lease, machine, at=at):
         return NOT_YET
-    at = world.clock.now()
+    at, lease = world.clock.now(), world.stores.leases.get(lease.id)
     # what only kept us waiting may have been granted at the last moment
     never_ran = lease.refusal_code in _NEVER_RAN or machine.ended in _NEVER_RAN
     cost = Decimal(0) if never_ran else machine_cost(lease, at)
@@ -400,6 +402,7 @@ def _ended(
     not_shown = machine.state is MachineState.TERMINATED and is_young(world, lease, at=at)
     if not machine.ended and not_shown:
         return NOT_YET
+    note_end(world.stores, lease, machine)
     reason = machine.ended if machine.ended in _AS_THEY_ARE else "boot"
     detail = f"machine {machine.id} is {machine.state} before it could be used. {machine.detail}"
     return _blame_boot(world, attempt_id, lease, reason, detail.strip())

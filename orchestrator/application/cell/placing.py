@@ -40,6 +40,11 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.leases import Reservation
 
+_BUDGET = {
+    Reservation.OVER_BUDGET: "does not fit limits.max_usd",
+    Reservation.BUDGET_RESERVED: "waits until other machines of the run have settled",
+}
+
 
 def poll_placement(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Bring one lease a step further: reserved, asked for, granted; a refusal leads on."""
@@ -89,9 +94,12 @@ def _reserve(world: FlowDeps, now: AttemptState, provider: Provider) -> Value | 
 def _set_aside(
     world: FlowDeps, now: AttemptState, provider: Provider, left: list[Candidate], mine: list[Lease]
 ) -> Value | NotYet:
-    """Reserve the first of the places that is free and that the budget allows, and ask for it."""
-    limits, refused = now.spec.matrix.limits, Reservation.BUSY
-    unpriced = []
+    """Reserve the first of the places that is free and that the budget allows, and ask for it.
+
+    Money that other machines of the run have reserved is waited for: they may settle below that.
+    """
+    limits, unpriced = now.spec.matrix.limits, []
+    answers: set[Reservation] = set()
     for one in left:
         lease = _lease(world, now, one.place, len(mine) + 1)
         if one.place.price_usd_per_hour is None and not limits.allow_unknown_price:
@@ -105,11 +113,11 @@ def _set_aside(
         )
         if answer is Reservation.RESERVED:
             return launch(world, now, lease, provider)
-        if answer is Reservation.OVER_BUDGET:
-            refused = answer
-            over = Candidate(one.place, PlacementResult.SKIPPED, "budget", _over_budget(now, lease))
-            decide(world, now, one.place.name, PlacementResult.SKIPPED, over)
-    if refused is Reservation.OVER_BUDGET:
+        answers.add(answer)
+        if answer in _BUDGET:
+            said = f"budget: its worst case of {lease.reserved_usd:.2f} USD {_BUDGET[answer]}"
+            decide(world, now, one.place.name, PlacementResult.SKIPPED, said)
+    if Reservation.OVER_BUDGET in answers and Reservation.BUDGET_RESERVED not in answers:
         detail = f"another machine could exceed limits.max_usd ({limits.max_usd})"
         return record_failure(world, now.attempt.id, Outcome.ERRORED, "budget", detail)
     if len(unpriced) == len(left):
@@ -118,10 +126,6 @@ def _set_aside(
             return _refused_everywhere(world, now, mine, f"{said}false")
         return record_failure(world, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")
     return NOT_YET
-
-
-def _over_budget(now: AttemptState, lease: Lease) -> str:
-    return f"its worst case of {lease.reserved_usd:.2f} USD does not fit limits.max_usd"
 
 
 def _worn(world: FlowDeps, now: AttemptState) -> dict[str, str]:

@@ -13,6 +13,7 @@ from orchestrator.application.cell.flow_context import (
     FlowDeps,
     enter,
     is_out_of_reach,
+    note_end,
     overdue,
     record_failure,
 )
@@ -105,6 +106,7 @@ def _is_verified(world: FlowDeps, lease: Lease) -> bool:
     try:
         machine = provider.inspect(lease.machine_id)
         still_ordered(world, lease, machine, at=at)
+        note_end(world.stores, lease, machine)
         if not is_gone(world, lease, machine, at=at):
             provider.terminate(lease.machine_id)
             return False

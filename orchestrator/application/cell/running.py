@@ -11,6 +11,7 @@ from orchestrator.application.cell.flow_context import (
     enter,
     is_out_of_time,
     is_stopped,
+    note_end,
     overdue,
     record_deadline,
     record_failure,
@@ -47,6 +48,8 @@ def record_machine_end(
     machine = _inspected(world, now, at_once=at_once)
     if machine is None or machine.state not in (MachineState.TERMINATED, MachineState.STOPPING):
         return None
+    if now.lease is not None:
+        note_end(world.stores, now.lease, machine)
     words = machine.detail or machine.state
     if machine.ended == "deadline":
         detail = f"the machine ended by its own timer ({words})"

@@ -232,7 +232,11 @@ def _as_spot_request(spot: SpotRequest) -> dict[str, Any]:
         "spotInstanceRequestId": spot.id,
         "type": "one-time",
         "state": spot.state,
-        "status": {"code": spot.status, "updateTime": spot.made_at, "message": spot.status},
+        "status": {
+            "code": spot.status,
+            "updateTime": spot.status_at or spot.made_at,
+            "message": spot.status,
+        },
         "instanceId": spot.instance_id,
         "launchedAvailabilityZone": spot.zone,
         "productDescription": "Linux/UNIX",

@@ -46,6 +46,11 @@ class SpotRequest:
     tags: dict[str, str]
     state: str = "active"
     status: str = "fulfilled"
+    status_at: datetime | None = None
+
+    def become(self, status: str, at: datetime) -> None:
+        """Take a status, from then on."""
+        self.status, self.status_at = status, at
 
 
 @dataclass(slots=True)
@@ -164,7 +169,7 @@ class Lifecycle:
         rented.taken_at = self.clock() + timedelta(seconds=notice_s)
         request = self._request_of(rented)
         if request is not None:
-            request.status = "marked-for-termination"
+            request.become("marked-for-termination", self.clock())
         if rented.has_machine:
             self.machines.announce_preemption(machine_id, rented.taken_at)
 
@@ -242,9 +247,8 @@ class Lifecycle:
             return
         by_price = reason == INTERRUPTED
         request.state = "closed"
-        request.status = (
-            "instance-terminated-no-capacity" if by_price else ("instance-terminated-by-user")
-        )
+        status = "instance-terminated-no-capacity" if by_price else "instance-terminated-by-user"
+        request.become(status, self.clock())
 
     def _request_of(self, rented: Rented) -> SpotRequest | None:
         return self.spot_requests.get(rented.instance.spot_instance_request_id or "")

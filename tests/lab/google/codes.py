@@ -77,7 +77,8 @@ def gce_fault(code: str, *, message: str = "", after: bool = False) -> Fault:
 
 # code -> message, answered at the call
 _TPU_AT_THE_CALL: Mapping[str, str] = {
-    "RESOURCE_EXHAUSTED": "Quota limit exceeded in zone.",
+    "RESOURCE_EXHAUSTED": "Quota limit 'TPUV5sLitepodServingPerProjectPerZoneForTPUAPI' has been"
+    " exceeded. Limit: 4 in zone us-central1-a.",
     "UNAVAILABLE": "The service is currently unavailable.",
     "INTERNAL": "Internal error encountered.",
     "DEADLINE_EXCEEDED": "Deadline exceeded.",
@@ -111,7 +112,7 @@ def tpu_fault(
         after: The call did succeed, and its answer is lost behind this error.
     """
     usual = (_TPU_IN_OPERATION if in_operation else _TPU_AT_THE_CALL)[code]
-    details = {"quota": "TPUV5sLitepodPerProjectPerZoneForTPUAPI"}
+    details = {"quota": "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI"}
     is_quota = code == "RESOURCE_EXHAUSTED" and not in_operation
     return Fault(
         code=code,

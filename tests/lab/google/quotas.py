@@ -78,14 +78,15 @@ class ComputeQuotas:
         if region == "":
             whole = {"CPUS_ALL_REGIONS": float(kind.cpus)}
             return whole | ({"GPUS_ALL_REGIONS": gpus} if gpus else {})
-        # Spot draws on its own CPU quota only where the project was given one.
+        # Spot draws on quotas of its own only where the project was given some.
         own_cpus = order.spot and self._limit(region, "PREEMPTIBLE_CPUS")
         need = {"PREEMPTIBLE_CPUS" if own_cpus else "CPUS": float(kind.cpus), "INSTANCES": 1.0}
         need["SSD_TOTAL_GB"] = float(sum(disk.size_gb for disk in order.disks if disk.is_ssd))
         need["IN_USE_ADDRESSES"] = 1.0 if order.external else 0.0
         if gpus:
             metric = _GPU_METRICS[kind.accelerator]
-            need[f"PREEMPTIBLE_{metric}" if order.spot else metric] = gpus
+            own_gpus = order.spot and self._limit(region, f"PREEMPTIBLE_{metric}")
+            need[f"PREEMPTIBLE_{metric}" if own_gpus else metric] = gpus
         return need
 
 

@@ -11,8 +11,8 @@ from tests.lab.google.places import V5E_ZONES
 
 TPU_SERVICE = "tpu.googleapis.com"
 V5E_QUOTAS = {
-    "on-demand": "TPUV5sLitepodPerProjectPerZoneForTPUAPI",
-    "spot": "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI",
+    "on-demand": "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI",
+    "spot": "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI",
 }
 _S = "/v1/projects/<project>/locations/<location>/services/<service>"
 _ROUTES = {
@@ -23,9 +23,12 @@ _ROUTES = {
 
 @dataclass(slots=True)
 class TpuQuotas:
-    """Chips by market and zone; what a test sets is what Cloud TPU enforces too."""
+    """Chips by market and zone; what a test sets is what Cloud TPU enforces too.
 
-    usual: int = 16
+    Four of each is what a project has that never asked for more.
+    """
+
+    usual: int = 4
     _limits: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def set(self, zone: str, chips: int, *, market: str = "on-demand") -> None:

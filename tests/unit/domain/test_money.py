@@ -92,6 +92,18 @@ def test_a_machine_that_still_runs_is_billed_until_now():
     assert machine_seconds(running, after(-5)) == 0
 
 
+def test_a_machine_that_ended_by_itself_is_billed_until_then():
+    """Preempted after 64 s, noticed and closed after 117 s."""
+    ended = {"ended_at": after(64).isoformat()}
+    closed = gone(offer(), 117, facts=ended)
+    assert (billed_seconds(closed, NOW), machine_cost(closed, NOW)) == (64, Decimal("0.0640"))
+    assert billed_seconds(lease(offer(), facts=ended), after(100)) == 64
+    assert sum(cost_by_phase(WAY, closed, NOW).values()) == Decimal("0.0640")
+    assert cost_by_phase(WAY, closed, NOW)[CellState.PREPARING] == 0
+    late = gone(offer(), 117, facts={"ended_at": after(900).isoformat()})
+    assert billed_seconds(late, NOW) == 117, "a clock that is ahead adds nothing"
+
+
 def test_a_lease_that_was_gone_is_billed_the_same_for_ever():
     assert machine_cost(gone(offer(), 100), after(9_999)) == Decimal("0.1000")
 

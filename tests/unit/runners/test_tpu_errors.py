@@ -23,7 +23,9 @@ NO_CAPACITY = (
     'There is no more capacity in the zone "us-west4-a"; you can try in another zone where '
     "Cloud TPU Nodes are offered"
 )
-LITEPOD = "Quota limit 'TPUV5sLitepodPerProjectPerZoneForTPUAPI' has been exceeded. Limit: 4 "
+LITEPOD = (
+    "Quota limit 'TPUV5sLitepodServingPerProjectPerZoneForTPUAPI' has been exceeded. Limit: 4 "
+)
 DISABLED = "Cloud TPU API has not been used in project 1 before or it is disabled."
 REFRESH = "Getting metadata from plugin failed with error: ('invalid_grant: expired', RefreshError)"
 RATE = "Quota exceeded for quota metric 'CreateNode requests' and limit 'CreateNode per minute'"

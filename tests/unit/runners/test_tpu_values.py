@@ -291,7 +291,7 @@ def test_a_sku_by_another_measure_is_no_price() -> None:
 
 def quota(*dimensions: tuple[dict[str, str], list[str], int]) -> QuotaInfo:
     return QuotaInfo(
-        quota_id="TPUV5sLitepodPerProjectPerZoneForTPUAPI",
+        quota_id="TPUV5sLitepodServingPerProjectPerZoneForTPUAPI",
         dimensions_infos=[
             DimensionsInfo(
                 dimensions=found, applicable_locations=where, details=QuotaDetails(value=value)

@@ -1,0 +1,23 @@
+"""What a cloud, or something in front of it, said in place of an answer, fit to be read."""
+
+from __future__ import annotations
+
+import re
+
+LIMIT = 600
+"""Characters."""
+_PAGE = re.compile(r"<!doctype html|<html\b", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+
+
+def plain_words(said: str) -> str:
+    """On one line and bounded; of a web page, that it is one and its title."""
+    words = " ".join(said.split())
+    page = _PAGE.search(words)
+    if page is not None:
+        title = _TITLE.search(words)
+        named = f" titled {' '.join(title[1].split())!r}" if title else ""
+        before = words[: page.start()].rstrip(" b'\":")
+        told = f"a web page{named} instead of an answer"
+        words = f"{before}: {told}" if before else told
+    return words if len(words) <= LIMIT else f"{words[:LIMIT]}..."

@@ -1,0 +1,38 @@
+"""What clouds say, made fit to be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from runners.provider_words import LIMIT, plain_words
+
+PAGE = """<!DOCTYPE html>
+<html lang=en>
+  <title>Error 404 (Not Found)!!1</title>
+  <style>*{margin:0;padding:0}html,code{font:15px/22px arial,sans-serif}</style>
+  <p><b>404.</b> <ins>That's an error.</ins>
+</html>"""
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("Rate  Limit\nExceeded", "Rate Limit Exceeded"),
+        (PAGE, "a web page titled 'Error 404 (Not Found)!!1' instead of an answer"),
+        ("<html><body>no</body></html>", "a web page instead of an answer"),
+        (
+            f"Unable to parse response (line 1), invalid JSON received. Retry:\nb'{PAGE}'",
+            (
+                "Unable to parse response (line 1), invalid JSON received. Retry: a web page "
+                "titled 'Error 404 (Not Found)!!1' instead of an answer"
+            ),
+        ),
+        ("", ""),
+    ],
+)
+def test_pages_are_named_and_not_printed(said: str, words: str) -> None:
+    assert plain_words(said) == words
+
+
+def test_long_words_are_cut() -> None:
+    assert len(plain_words("x" * 5000)) == LIMIT + len("...")
