@@ -11,9 +11,11 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import cast
 
+from orchestrator.domain.cloud_account import AccountSetup
 from orchestrator.domain.machine import ConfigError, Provider, ProviderTraits
 from runners import ProviderContext
 
@@ -26,6 +28,8 @@ BUILT_IN: Mapping[str, str] = {
     "static": "runners.static:StaticProvider",
     "tpu": "runners.tpu:TpuProvider",
 }
+ACCOUNTS: Mapping[str, str] = {"aws": "runners.aws.setup.stack:AwsAccountSetup"}
+"""Clouds whose account can be set up and checked."""
 
 
 def names() -> tuple[str, ...]:
@@ -49,6 +53,20 @@ def load(name: str, context: ProviderContext) -> Provider:
     if not callable(factory):
         raise ConfigError(f"provider {name}: {module.__name__} has no {attribute}")
     return cast("Provider", factory(context))
+
+
+def account_setup(name: str, settings: Mapping[str, str], templates: Path) -> AccountSetup:
+    """What sets up and checks the user's account of a cloud. Raises ConfigError.
+
+    Args:
+        name: ``aws``.
+        settings: As `ProviderContext` has them.
+        templates: The folder that holds ``cloud_account/``.
+    """
+    if name not in ACCOUNTS:
+        raise ConfigError(f"there is no cloud {name!r} to set up: name {' or '.join(ACCOUNTS)}")
+    module, _, attribute = ACCOUNTS[name].partition(":")
+    return cast("AccountSetup", getattr(import_module(module), attribute)(settings, templates))
 
 
 @cache

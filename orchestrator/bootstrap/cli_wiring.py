@@ -18,6 +18,7 @@ from orchestrator.application.ports.wheels import Revisions, SubjectWheel, Wheel
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.startup import uncollected
 from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
+from orchestrator.domain.cloud_account import AccountSetup
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.matrix import Subject
 from orchestrator.store.errors import StoreError
@@ -102,6 +103,12 @@ class CommandWiring:
         from orchestrator.adapters.files.subject import GitRevisions
 
         return GitRevisions(url, scratch)
+
+    def account_setup(self, cloud: str) -> AccountSetup:
+        """See the protocol."""
+        from runners import registry
+
+        return registry.account_setup(cloud, self.settings.for_providers(), asset_dir("templates"))
 
     def verify(self, bundle: bytes, keys: bytes) -> Verified:
         """See the protocol."""

@@ -22,6 +22,7 @@ from orchestrator.cli.commands.administration import (
     token_app,
 )
 from orchestrator.cli.commands.annotate import annotate_command
+from orchestrator.cli.commands.bootstrap import bootstrap_command
 from orchestrator.cli.commands.channel import channel_app
 from orchestrator.cli.commands.compare import compare_command
 from orchestrator.cli.commands.export import export_command
@@ -71,6 +72,7 @@ def build() -> typer.Typer:
     for name, command, panel in (
         ("init", init_command, _START),
         ("doctor", doctor_command, _START),
+        ("bootstrap", bootstrap_command, _START),
         ("plan", plan_command, _WORK),
         ("run", run_command, _WORK),
         ("rerun", rerun_command, _WORK),

@@ -12,6 +12,7 @@ from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.signer import Verified
 from orchestrator.application.ports.wheels import Revisions, SubjectWheel
+from orchestrator.domain.cloud_account import AccountSetup
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Subject
@@ -63,6 +64,11 @@ class Settings(Protocol):
     @property
     def home(self) -> Path:
         """``SEATRIAL_HOME``, absolute."""
+        ...
+
+    @property
+    def project(self) -> str:
+        """``SEATRIAL_PROJECT``."""
         ...
 
     @property
@@ -155,6 +161,10 @@ class Wiring(Protocol):
 
     def revisions(self, url: str, scratch: Path) -> Revisions:
         """Clone a repository into an empty folder. Raises WheelsError."""
+        ...
+
+    def account_setup(self, cloud: str) -> AccountSetup:
+        """What sets up and checks the user's account of a cloud. Raises ProviderError."""
         ...
 
     def verify(self, bundle: bytes, keys: bytes) -> Verified:

@@ -115,6 +115,21 @@ class Account:
 
         yield from self._ask(entries, _asked(operation, "", region))[key]
 
+    def wait(self, service: str, region: str, waiter: str, /, **parameters: object) -> None:
+        """Look again and again until what boto3's waiter waits for, or raise at its limit."""
+
+        def until() -> Answer:
+            self._client(service, region).get_waiter(waiter).wait(**parameters)
+            return {}
+
+        self._ask(until, _asked(waiter, "", region))
+
+    def region(self) -> str:
+        """The region of the environment or the profile; empty where none is named."""
+        with self._lock:
+            self._session = self._session or _session()
+            return str(self._session.region_name or "")
+
     def is_simulated(self, region: str) -> bool:
         """Whether something else than AWS answers for EC2."""
         endpoint = self._ask(

@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 import typer
 from rich.text import Text
 
+from orchestrator.cli.commands.bootstrap import check_account
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.connect import SOCKET
 from orchestrator.cli.errors import CliError
@@ -208,9 +209,19 @@ def init_command(
     session.say(f"Next: seatrial run {files[-1].path}")
 
 
-def doctor_command(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Check this computer, the home and the controller; say what to do."""
+def doctor_command(
+    context: typer.Context,
+    cloud: Annotated[
+        str | None,
+        typer.Argument(metavar="[CLOUD]", help="aws or gcp: check the account there instead."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check this computer, the home and the controller, or a cloud's account; say what to do."""
     session = session_of(context)
+    if cloud is not None:
+        check_account(session, cloud, as_json=as_json)
+        return
     findings = []
     for finding in check_up(session):
         findings.append(finding)

@@ -15,6 +15,7 @@ os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
 import moto.ec2.models.elastic_ip_addresses as eip_models
 import moto.ec2.models.elastic_network_interfaces as eni_models
 import moto.ec2.utils as ec2_utils
+import moto.iam.models as iam_models
 from moto import settings
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.base_backend import BackendDict
@@ -85,6 +86,8 @@ class Emulation:
             return emulation._private_address(subnet, instance)
 
         self._set(Subnet, "get_available_subnet_ip", free_address)
+        roles = {**iam_models.SERVICE_NAME_CONVERSION, "spot": "EC2Spot"}
+        self._set(iam_models, "SERVICE_NAME_CONVERSION", roles)
         self._set(ec2_utils, "filter_dict_attribute_mapping", {**_FILTERS, **_MORE_FILTERS})
         # moto hands an address back when an instance is garbage: far too late to be of use.
         self._set(Instance, "__del__", lambda _: None)

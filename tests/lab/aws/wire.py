@@ -58,6 +58,10 @@ class Request:
             found.append(value)
         return found
 
+    def members(self, key: str) -> list[str]:
+        """The values of `key.member.1`, ... of a query request."""
+        return self.numbered(f"{key}.member")
+
     def filters(self) -> dict[str, list[str]]:
         """`Filter.N.Name` and `Filter.N.Value.M` of a query request."""
         found: dict[str, list[str]] = {}

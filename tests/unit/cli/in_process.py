@@ -16,6 +16,7 @@ from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
 from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
+from orchestrator.domain.cloud_account import AccountSetup
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.matrix import Subject
 from tests.unit.cli import runs
@@ -48,6 +49,7 @@ SHOWN = f"/api/v1/runs/{ID}"
 @dataclass
 class Environment:
     home: Path
+    project: str = "seatrial"
     url: str | None = None
     token: None = None
     ci: bool = False
@@ -70,6 +72,9 @@ class TestWiring:
     def traits(self) -> Mapping[str, ProviderTraits]:
         cloud = ProviderTraits("cloud", frozenset({"instance_type"}))
         return {**CommandWiring().traits, "cloud": cloud}
+
+    def account_setup(self, cloud: str) -> AccountSetup:
+        return CommandWiring().account_setup(cloud)
 
     def pack(self, source: Path, scratch: Path) -> Packed:
         return CommandWiring().pack(source, scratch)
