@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -267,6 +267,12 @@ def is_out_of_reach(attempt: Attempt) -> bool:
     return attempt.cause is not None and attempt.cause.reason in hopeless
 
 
-def enter(world: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> None:
+def enter(
+    world: FlowDeps, now: AttemptState, state: CellState, reason: str = ""
+) -> AttemptState:
     """Bring the cell to the state; nothing when there or past."""
-    world.stores.cells.enter(now.cell.id, state, at=world.clock.now(), reason=reason)
+    if now.cell.has_reached(state):
+        return now
+    cells = world.stores.cells
+    cell = cells.enter(now.cell.id, state, at=world.clock.now(), reason=reason)
+    return replace(now, cell=cell)
