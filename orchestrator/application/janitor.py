@@ -225,10 +225,10 @@ class Janitor:
             except ProviderError as error:
                 logger.warning("janitor: lease %s is not settled yet: %s", lease.id, error)
                 continue
-            note_end(self.stores, lease, machine)
+            lease = note_end(self.stores, lease, machine)
             if machine.state is MachineState.TERMINATED:
                 at = self.now()
-                cost = machine_cost(self.stores.leases.get(lease.id), at)
+                cost = machine_cost(lease, at)
                 self.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=lease.refusal)
 
     def _is_due(self, sight: CloudResource, *, is_leaving: bool) -> bool:

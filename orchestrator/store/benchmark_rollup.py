@@ -69,10 +69,11 @@ def write_rollup(session: Session, cell_pk: int, *, at: datetime) -> None:
     counted = {job: Counts.of(tests) for job, tests in tally(session, cell_pk).items()}
     for job, unnamed in _unnamed(session, cell_pk).items():
         counted[job] = counted.get(job, Counts()) + unnamed
-    for job, counts in counted.items():
+    for counts in counted.values():
         total = total + counts
-        row = {"cell": cell_pk, "job": job, **counts.as_dict()}
-        session.execute(insert(JobRollupRow).values(row))
+    if counted:
+        rows = [{"cell": cell_pk, "job": job, **one.as_dict()} for job, one in counted.items()]
+        session.execute(insert(JobRollupRow), rows)
     cost = _cost_usd(session, cell_pk)
     row = {"cell": cell_pk, "cost_usd": cost, "concluded_at": at, **total.as_dict()}
     session.execute(insert(CellRollupRow).values(row))

@@ -188,7 +188,7 @@ class CellStore:
             run_row(session, cell.run_id, lock=True)
             if _at_work(session, cell.run_id) >= max_parallel:
                 return False
-            number = _last_number(session, cell.pk) + 1
+            number = (session.scalar(select(_last_number(cell.pk))) or 0) + 1
             opened = {"id": attempt_id, "cell": cell.pk, "number": number, "opened_at": at}
             session.execute(insert(AttemptRow).values(opened))
             _move(session, cell, CellState.PLACING, at=at, attempt=number)
@@ -199,8 +199,7 @@ class CellStore:
         with self._sessions.write() as session:
             row = cell_row(session, cell_id, lock=True)
             if not _cell(row).has_reached(state):
-                number = _last_number(session, row.pk)
-                _move(session, row, state, at=at, attempt=number, reason=reason)
+                _move(session, row, state, at=at, attempt=_last_number(row.pk), reason=reason)
             return _cell(row)
 
     def requeue(self, attempt_id: str, outcome: Cause, *, at: datetime) -> None:
@@ -338,9 +337,10 @@ def _at_work(session: Session, run_id: str) -> int:
     return session.scalar(at_work) or 0
 
 
-def _last_number(session: Session, cell_pk: int) -> int:
-    query = select(func.max(AttemptRow.number)).where(AttemptRow.cell == cell_pk)
-    return session.scalar(query) or 0
+def _last_number(cell_pk: int) -> ColumnElement[int]:
+    """Of the cell's attempts, within a statement; 0 where there is none."""
+    query = select(func.coalesce(func.max(AttemptRow.number), 0))
+    return query.where(AttemptRow.cell == cell_pk).scalar_subquery()
 
 
 def _last_attempt(session: Session, cell_pk: int) -> AttemptRow | None:
@@ -355,7 +355,7 @@ def _move(
     state: CellState,
     *,
     at: datetime,
-    attempt: int,
+    attempt: int | ColumnElement[int],
     reason: str = "",
 ) -> None:
     """Take one step of the table, with its transition and its feed item."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from sqlalchemy import Select, delete, func, select
+from sqlalchemy import Select, delete, func, literal, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.attestation import Attestation
@@ -50,6 +51,7 @@ class Spending:
     """Leases whose cost is still growing."""
 
 
+_NO_FACTS: Mapping[str, str] = {}
 _BEFORE_RELEASE = (LeaseState.RESERVED, LeaseState.LAUNCHING, LeaseState.HELD)
 
 
@@ -132,45 +134,78 @@ class LeaseStore:
         with self._sessions.read() as session:
             return _all(session, _leases().where(LeaseRow.state != LeaseState.GONE))
 
-    def launching(self, lease_id: str, *, at: datetime) -> None:
-        """The provider is about to be asked; a machine may exist from now on."""
-        with self._sessions.write() as session:
-            row = _locked(session, lease_id)
+    def launching(self, lease_id: str, *, at: datetime) -> Lease:
+        """The provider is about to be asked; a machine may exist from now on.
+
+        Asked once more, it may make the machine late: when that was is noted.
+        """
+        with self._changing(lease_id) as (row, attempt_id):
+            if row.state is LeaseState.LAUNCHING:
+                row.facts = {**(row.facts or {}), LeaseFact.ASKED_AT: at.isoformat()}
             if row.state is LeaseState.RESERVED:
                 row.state, row.launched_at = LeaseState.LAUNCHING, at
+        return lease_of(row, attempt_id)
 
-    def held(self, lease_id: str, machine_id: str, *, at: datetime) -> None:
+    def held(
+        self,
+        lease_id: str,
+        machine_id: str,
+        *,
+        at: datetime,
+        facts: Mapping[str, str] = _NO_FACTS,
+        simulated: bool = False,
+    ) -> Lease:
         """Keep the machine's id, however late it comes; to HELD unless it is past that."""
-        with self._sessions.write() as session:
-            row = _locked(session, lease_id)
+        with self._changing(lease_id) as (row, attempt_id):
             row.machine_id = row.machine_id or machine_id
             row.launched_at = row.launched_at or at
             if row.state in (LeaseState.RESERVED, LeaseState.LAUNCHING):
                 row.state = LeaseState.HELD
+            _note(row, facts, simulated=simulated)
+        return lease_of(row, attempt_id)
 
     def reached(self, lease_id: str, endpoint: Endpoint) -> None:
         """How the machine is reached is known."""
-        with self._sessions.write() as session:
-            _locked(session, lease_id).endpoint = endpoint
+        self._update(lease_id, list(LeaseState), endpoint=endpoint)
 
     def releasing(self, lease_id: str) -> None:
         """The provider was told to take it back."""
+        self._update(lease_id, _BEFORE_RELEASE, state=LeaseState.RELEASING)
+
+    def _update(self, lease_id: str, states: Sequence[LeaseState], **values: object) -> None:
+        """Write the columns where it is in one of the states. Raises UnknownIdError."""
+        mine = LeaseRow.id == lease_id
         with self._sessions.write() as session:
-            row = _locked(session, lease_id)
-            if row.state in _BEFORE_RELEASE:
-                row.state = LeaseState.RELEASING
+            new = update(LeaseRow).where(mine, LeaseRow.state.in_(states)).values(values)
+            if not changed(session, new):
+                _locked(session, lease_id)
+
+    @contextmanager
+    def _changing(self, lease_id: str) -> Iterator[tuple[LeaseRow, str]]:
+        """The locked row and its attempt's id, in a transaction. Raises UnknownIdError."""
+        with self._sessions.write() as session:
+            query = _leases().where(LeaseRow.id == lease_id)
+            locked = query.with_for_update(key_share=True, of=LeaseRow)
+            found = session.execute(locked).one_or_none()
+            if found is None:
+                raise UnknownIdError("lease", lease_id)
+            yield found[0], found[1]
 
     def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
         """Close it; the place and the money not spent are free again. Its login is erased."""
         with self._sessions.write() as session:
-            row = _locked(session, lease_id)
-            if row.state is LeaseState.GONE:
+            closed = {"state": LeaseState.GONE, "gone_at": at}
+            query = update(LeaseRow).where(LeaseRow.id == lease_id)
+            new = query.where(LeaseRow.state != LeaseState.GONE).values(
+                closed | {"cost_usd": cost_usd, "refusal": refusal}
+            )
+            found = session.execute(new.returning(LeaseRow.pk, LeaseRow.attempt)).one_or_none()
+            if found is None:
+                _locked(session, lease_id)
                 return
-            row.state, row.gone_at = LeaseState.GONE, at
-            row.cost_usd, row.refusal = cost_usd, refusal
-            changed(session, delete(LeaseCredentialsRow).where(LeaseCredentialsRow.lease == row.pk))
-            session.flush()
-            mend_cost(session, row.attempt)
+            pk, attempt = found
+            changed(session, delete(LeaseCredentialsRow).where(LeaseCredentialsRow.lease == pk))
+            mend_cost(session, attempt)
 
     def reopen(self, lease_id: str, machine_id: str) -> None:
         """A machine of a lease that is GONE turned up: to RELEASING, to be paid for after all."""
@@ -185,13 +220,11 @@ class LeaseStore:
             row.facts = {key: facts[key] for key in facts if key != LeaseFact.ENDED_AT}
             row.exclusive = False  # its place may be another's by now
 
-    def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> None:
+    def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> Lease:
         """Keep what the provider says the machine is; empty facts change nothing."""
-        with self._sessions.write() as session:
-            row = _locked(session, lease_id)
-            if facts:
-                row.facts = {**(row.facts or {}), **facts}
-            row.simulated = row.simulated or simulated
+        with self._changing(lease_id) as (row, attempt_id):
+            _note(row, facts, simulated=simulated)
+        return lease_of(row, attempt_id)
 
     def refused_since(self, provider: str, since: datetime) -> list[Lease]:
         """Leases of any run, gone since then, that the provider refused; newest first."""
@@ -221,13 +254,15 @@ class LeaseStore:
     def keep_login(self, lease_id: str, login: Login) -> Login:
         """Store the keys; the first ones stand and are returned. A gone lease keeps none."""
         with self._sessions.write() as session:
-            row = _locked(session, lease_id)
-            kept = session.get(LeaseCredentialsRow, row.pk)
-            if kept is not None:
-                return kept.login
-            if row.state is not LeaseState.GONE:
-                session.add(LeaseCredentialsRow(lease=row.pk, login=login))
-        return login
+            its = LeaseCredentialsRow.login.type
+            mine = select(LeaseRow.pk, literal(login, its)).where(LeaseRow.id == lease_id)
+            new = insert_into(session, LeaseCredentialsRow).from_select(
+                ["lease", "login"], mine.where(LeaseRow.state != LeaseState.GONE)
+            )
+            if changed(session, new.on_conflict_do_nothing()):
+                return login
+            kept = session.get(LeaseCredentialsRow, _locked(session, lease_id).pk)
+            return kept.login if kept is not None else login
 
     def login(self, lease_id: str) -> Login | None:
         """Its keys; None when there are none, or it is gone."""
@@ -303,6 +338,12 @@ def _locked(session: Session, lease_id: str) -> LeaseRow:
     return row
 
 
+def _note(row: LeaseRow, facts: Mapping[str, str], *, simulated: bool) -> None:
+    if facts:
+        row.facts = {**(row.facts or {}), **facts}
+    row.simulated = row.simulated or simulated
+
+
 def _values(lease: Lease) -> dict[str, object]:
     return {
         "id": lease.id,
@@ -350,12 +391,12 @@ def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
 def add_decision(session: Session, attempt_id: str, decision: PlacementDecision) -> None:
     """Keep one line; what was said before is not said again."""
     attempt = attempt_row(session, attempt_id, lock=True)
-    last = select(func.max(PlacementDecisionRow.number)).where(
+    last = select(func.coalesce(func.max(PlacementDecisionRow.number), 0)).where(
         PlacementDecisionRow.attempt == attempt.pk
     )
     row = {
         "attempt": attempt.pk,
-        "number": (session.scalar(last) or 0) + 1,
+        "number": last.scalar_subquery() + 1,
         "at": decision.at,
         "place": short(decision.place),
         "verdict": decision.verdict,

@@ -82,7 +82,7 @@ def _write_jobs(
     for fact in jobs.values():
         name = short(fact.job)
         rows[name] = {"cell": cell_pk, "job": name, "attempt": attempt_pk, **_job(fact)}
-    session.execute(statement, list(rows.values()))
+    session.connection().execute(statement, list(rows.values()))
 
 
 def _job(fact: JobFact) -> dict[str, object]:
@@ -192,8 +192,9 @@ class TestCases:
         found = self._find(list(digests.values()))
         missing = {digest: key for key, digest in digests.items() if digest not in found}
         if missing:
-            self._add(product, missing)
-            found |= self._find(list(missing))
+            found |= self._add(product, missing)
+            # what somebody else has added meanwhile
+            found |= self._find([digest for digest in missing if digest not in found])
         return {key: found[digest] for key, digest in digests.items()}
 
     def _find(self, digests: Sequence[bytes]) -> dict[bytes, int]:
@@ -205,14 +206,15 @@ class TestCases:
                 found.update((digest, number) for digest, number in rows)
         return found
 
-    def _add(self, product: str, missing: Mapping[bytes, Key]) -> None:
+    def _add(self, product: str, missing: Mapping[bytes, Key]) -> dict[bytes, int]:
         # In one order: two who add the same tests at once do not wait in a circle. By name, as
         # the first by number are what people are shown of thousands.
         rows = [_row(product, digest, key) for digest, key in missing.items()]
         rows.sort(key=lambda row: (row["job"], storable(row["nodeid"])))
         with self._sessions.write() as session:
             statement = insert_into(session, TestCaseRow).on_conflict_do_nothing()
-            session.connection().execute(statement, rows)
+            added = statement.returning(TestCaseRow.digest, TestCaseRow.id)
+            return dict(session.execute(added, rows).tuples().all())
 
 
 def _digest(product: str, key: Key) -> bytes:

@@ -35,6 +35,9 @@ from orchestrator.store.stores import Stores
 from tests.integration.absent_stores import NoQuarantines, NoResults, NoReusableResults
 
 
+_NO_FACTS: Mapping[str, str] = {}
+
+
 @dataclass(slots=True)
 class Tables:
     """What is stored."""
@@ -243,11 +246,20 @@ class MemoryLeases:
     def open(self) -> list[Lease]:
         return [x for x in self.tables.leases.values() if x.state is not LeaseState.GONE]
 
-    def launching(self, lease_id: str, *, at: datetime) -> None:
+    def launching(self, lease_id: str, *, at: datetime) -> Lease:
         if self.get(lease_id).state is LeaseState.RESERVED:
             self._set(lease_id, state=LeaseState.LAUNCHING, launched_at=at)
+        return self.get(lease_id)
 
-    def held(self, lease_id: str, machine_id: str, *, at: datetime) -> None:
+    def held(
+        self,
+        lease_id: str,
+        machine_id: str,
+        *,
+        at: datetime,
+        facts: Mapping[str, str] = _NO_FACTS,
+        simulated: bool = False,
+    ) -> Lease:
         lease = self.get(lease_id)
         early = lease.state in (LeaseState.RESERVED, LeaseState.LAUNCHING)
         self._set(
@@ -256,6 +268,7 @@ class MemoryLeases:
             launched_at=lease.launched_at or at,
             state=LeaseState.HELD if early else lease.state,
         )
+        return self.note(lease_id, facts, simulated=simulated)
 
     def reached(self, lease_id: str, endpoint: Endpoint) -> None:
         self._set(lease_id, endpoint=endpoint)
@@ -283,10 +296,11 @@ class MemoryLeases:
                 cost_usd=None,
             )
 
-    def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> None:
+    def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> Lease:
         lease = self.get(lease_id)
         known = {**lease.facts, **facts}
         self._set(lease_id, facts=known, simulated=lease.simulated or simulated)
+        return self.get(lease_id)
 
     def refused_since(self, provider: str, since: datetime) -> list[Lease]:
         found = (x for x in self.tables.leases.values() if x.provider == provider)

@@ -17,7 +17,7 @@ from orchestrator.application.ports.archives import UnpackBundle
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
-from orchestrator.domain.cell import CellState
+from orchestrator.domain.cell import Attempt, CellState
 from orchestrator.domain.machine import ShellError
 from orchestrator.store.cell_results import Artifact
 from orchestrator.store.cells import AttemptState
@@ -28,25 +28,23 @@ RAW_EVENTS = "events.jsonl"
 
 
 def collect_artifacts(
-    workspace: Workspace, unpack: UnpackBundle, stores: Stores, blobs: Blobs, attempt_id: str
+    workspace: Workspace, unpack: UnpackBundle, stores: Stores, blobs: Blobs, attempt: Attempt
 ) -> None:
     """Fetch the attempt's bundle and store each file by digest.
 
     Raises MachineError or BundleError; files stored until then stay.
     """
-    cell_id = stores.cells.attempt(attempt_id).cell_id
     kept = []
-    bundle = workspace.bundle(attempt_id)
+    bundle = workspace.bundle(attempt.id)
     for name, chunks in unpack([bundle] if bundle else []):
         digest, size = blobs.put(chunks)
         kept.append(Artifact(name, digest, size))
-    stores.results.put_artifacts(cell_id, kept)
+    stores.results.put_artifacts(attempt.cell_id, kept)
 
 
-def keep_raw_evidence(stores: Stores, blobs: Blobs, attempt_id: str) -> None:
+def keep_raw_evidence(stores: Stores, blobs: Blobs, attempt: Attempt) -> None:
     """Store the attempt's events, byte for byte as they came, beside the other files."""
-    attempt = stores.cells.attempt(attempt_id)
-    digest, size = blobs.put(stores.evidence.raw_events(attempt_id))
+    digest, size = blobs.put(stores.evidence.raw_events(attempt.id))
     name = RAW_EVENTS if attempt.number == 1 else f"attempt-{attempt.number}.{RAW_EVENTS}"
     if size:
         stores.results.put_artifacts(attempt.cell_id, [Artifact(name, digest, size)])
@@ -64,8 +62,7 @@ def poll_collection(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     now = world.stores.cells.attempt_state(attempt_id)
     if now.cell.state not in (CellState.RUNNING, CellState.COLLECTING):
         return GO
-    enter(world, now, CellState.COLLECTING)
-    now = world.stores.cells.attempt_state(attempt_id)
+    now = enter(world, now, CellState.COLLECTING)
     late = overdue(world, now.cell, world.timings.collect_s) or is_out_of_reach(now.attempt)
     for keep in (_keep_files, _keep_evidence):
         try:
@@ -82,12 +79,12 @@ def _keep_files(world: FlowDeps, now: AttemptState, *, late: bool) -> bool:
     workspace = workspace_of(world, now.lease)
     if not _is_over(world, now, workspace, late=late):
         return False
-    collect_artifacts(workspace, world.unpack, world.stores, world.blobs, now.attempt.id)
+    collect_artifacts(workspace, world.unpack, world.stores, world.blobs, now.attempt)
     return True
 
 
 def _keep_evidence(world: FlowDeps, now: AttemptState, *, late: bool) -> bool:
-    keep_raw_evidence(world.stores, world.blobs, now.attempt.id)
+    keep_raw_evidence(world.stores, world.blobs, now.attempt)
     return True
 
 

@@ -71,8 +71,7 @@ def _look(world: FlowDeps, now: AttemptState, order: RetestOptions) -> Value | N
     if now.cell.state is CellState.COLLECTING:
         if not _is_worth_it(now) or not keys_in_question(world.stores, now.cell, now.spec, order):
             return GO
-        enter(world, now, CellState.DIAGNOSING)
-        now = world.stores.cells.attempt_state(now.attempt.id)
+        now = enter(world, now, CellState.DIAGNOSING)
     if now.run.cancel_requested_at is not None:
         return _leave(world, now, "cancelled by a person")
     until = _deadline(now, order)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -241,13 +241,13 @@ def billed_minutes_of(max_minutes: float, hold_minutes: float) -> float:
     return max_minutes + hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
 
 
-def note_end(stores: Stores, lease: Lease, machine: Machine) -> None:
+def note_end(stores: Stores, lease: Lease, machine: Machine) -> Lease:
     """Keep when the machine ended: it is billed until then, however late that is noticed."""
     ended, known = machine.ended_at, lease.billed_until
-    if ended is not None and (known is None or ended < known):
-        stores.leases.note(
-            lease.id, {LeaseFact.ENDED_AT: ended.isoformat()}, simulated=machine.simulated
-        )
+    if ended is None or (known is not None and ended >= known):
+        return lease
+    facts = {LeaseFact.ENDED_AT: ended.isoformat()}
+    return stores.leases.note(lease.id, facts, simulated=machine.simulated)
 
 
 def expires_at(world: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
@@ -284,6 +284,10 @@ def is_out_of_reach(attempt: Attempt) -> bool:
     return attempt.cause is not None and attempt.cause.reason in hopeless
 
 
-def enter(world: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> None:
+def enter(world: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> AttemptState:
     """Bring the cell to the state; nothing when there or past."""
-    world.stores.cells.enter(now.cell.id, state, at=world.clock.now(), reason=reason)
+    if now.cell.has_reached(state):
+        return now
+    cells = world.stores.cells
+    cell = cells.enter(now.cell.id, state, at=world.clock.now(), reason=reason)
+    return replace(now, cell=cell)

@@ -86,28 +86,27 @@ def launch(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider)
     if not world.backoff.is_due(lease.id, at):
         return NOT_YET
     asked_before = lease.state is LeaseState.LAUNCHING
-    leases.launching(lease.id, at=at)
-    if asked_before:  # this call, too, may make the machine, and show it late
-        leases.note(lease.id, {LeaseFact.ASKED_AT: at.isoformat()}, simulated=lease.simulated)
+    lease = leases.launching(lease.id, at=at)
     try:
-        machine = provider.launch(_request(world, now, leases.get(lease.id)))
+        machine = provider.launch(_request(world, now, lease))
     except ProviderUnavailableError as error:
         return _ask_again(world, now, lease, error)
     except ProviderError as error:
         return _refused(world, now, lease, error, asked_before=asked_before)
     world.backoff.forget(lease.id)
-    hold(world, lease, machine)
+    lease = hold(world, lease, machine)
     if machine.state is MachineState.REQUESTED:
         return NOT_YET
-    return _granted(world, now, leases.get(lease.id), machine)
+    return _granted(world, now, lease, machine)
 
 
-def hold(world: FlowDeps, lease: Lease, machine: Machine) -> None:
+def hold(world: FlowDeps, lease: Lease, machine: Machine) -> Lease:
     """The machine's id is known; the provider may not show it everywhere yet."""
     at = world.clock.now()
     facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
-    world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
-    world.stores.leases.held(lease.id, machine.id, at=at)
+    return world.stores.leases.held(
+        lease.id, machine.id, at=at, facts=facts, simulated=machine.simulated
+    )
 
 
 def confirm(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
@@ -147,17 +146,18 @@ def _confirmed(
     return _withdraw(world, now, lease, _NOT_GRANTED, waited, Extent.PLACE)
 
 
-def still_ordered(world: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> None:
+def still_ordered(world: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> Lease:
     """Note now and then that nothing was billed yet, when the provider was asked.
 
     What it only supposes to be coming (it shows no token) may be granted already.
     """
     since = lease.billed_from
     if machine.state is not MachineState.REQUESTED or not machine.token:
-        return
+        return lease
     if since is None or at - since >= timedelta(seconds=world.timings.note_every_s):
         facts = {**lease.facts, LeaseFact.ORDERED_AT: at.isoformat()}
-        world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
+        return world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
+    return lease
 
 
 def send_back(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
@@ -169,11 +169,11 @@ def send_back(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provid
     except ProviderError as error:
         logger.warning("lease %s: not seen off yet: %s", lease.id, error)
         return NOT_YET
-    still_ordered(world, lease, machine, at=at)
-    note_end(world.stores, lease, machine)
+    lease = still_ordered(world, lease, machine, at=at)
+    lease = note_end(world.stores, lease, machine)
     if not is_gone(world, lease, machine, at=at):
         return NOT_YET
-    at, lease = world.clock.now(), world.stores.leases.get(lease.id)
+    at = world.clock.now()
     # what only kept us waiting may have been granted at the last moment
     never_ran = lease.refusal_code in _NEVER_RAN or machine.ended in _NEVER_RAN
     cost = Decimal(0) if never_ran else machine_cost(lease, at)
@@ -272,8 +272,7 @@ def _request(world: FlowDeps, now: AttemptState, lease: Lease) -> LaunchRequest:
     ends = expires_at(world, now.spec, lease)
     login = None
     if world.traits(lease.provider).rented:
-        kept = world.stores.leases.login(lease.id)
-        login = kept or world.stores.leases.keep_login(lease.id, world.new_login())
+        login = world.stores.leases.keep_login(lease.id, world.new_login())
     place = lease.offer or Place(lease.place)
     tags = tags_of(world, now, lease, ends)
     return LaunchRequest(lease.id, place, now.plan.platform, tags, login=login, expires_at=ends)
@@ -456,7 +455,7 @@ def _knock(
     except MachineError as error:
         return record_failure(world, attempt_id, Outcome.ERRORED, "agent", str(error))
     note_contact(world, now)
-    enter(world, world.stores.cells.attempt_state(attempt_id), CellState.PREPARING)
+    enter(world, now, CellState.PREPARING)
     return GO
 
 

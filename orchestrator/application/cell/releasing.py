@@ -43,8 +43,7 @@ def poll_release(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Go on until no lease of the attempt is open; nothing may keep a machine from going home."""
     try:
         now = world.stores.cells.attempt_state(attempt_id)
-        enter(world, now, CellState.RELEASING)
-        now = world.stores.cells.attempt_state(attempt_id)
+        now = enter(world, now, CellState.RELEASING)
         if is_held(world, now):
             return NOT_YET
         leases = world.stores.leases.of_attempt(attempt_id)
@@ -105,15 +104,15 @@ def _is_verified(world: FlowDeps, lease: Lease) -> bool:
     provider, at = world.provider(lease.provider), world.clock.now()
     try:
         machine = provider.inspect(lease.machine_id)
-        still_ordered(world, lease, machine, at=at)
-        note_end(world.stores, lease, machine)
+        lease = still_ordered(world, lease, machine, at=at)
+        lease = note_end(world.stores, lease, machine)
         if not is_gone(world, lease, machine, at=at):
             provider.terminate(lease.machine_id)
             return False
     except MachineError as error:
         logger.warning("lease %s: cannot be verified yet: %s", lease.id, error)
         return False
-    at, lease = world.clock.now(), world.stores.leases.get(lease.id)
+    at = world.clock.now()
     world.stores.leases.gone(lease.id, at=at, cost_usd=machine_cost(lease, at))
     return True
 
