@@ -70,6 +70,9 @@ gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and wr
 mutants: $(VENV)/.run ## Plant every breakage into the payload: its suites must go red on each (up to 40 minutes)
 	$(BIN)/python -m tests.mutants
 
+mutants-product: $(VENV)/.test ## Plant 200 mutants into the product: the tests of its lines must go red as before (up to 40 minutes); ARGS='reports'
+	$(BIN)/python -m tests.mutants.product $(ARGS)
+
 adversary: $(VENV)/.test ## Tell every lie to the product: none may have a PASS but the inherent ones (up to 40 minutes); ARGS='--sample 10'
 	tests/system-packages.sh
 	$(BIN)/python -m tests.adversary $(ARGS)
@@ -117,4 +120,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants adversary fuzz lab lab-release cloud-smoke format docs vendor clean
+.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release cloud-smoke format docs vendor clean
