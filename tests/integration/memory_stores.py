@@ -34,7 +34,6 @@ from orchestrator.store.leases import Reservation
 from orchestrator.store.stores import Stores
 from tests.integration.absent_stores import NoQuarantines, NoResults, NoReusableResults
 
-
 _NO_FACTS: Mapping[str, str] = {}
 
 
