@@ -14,9 +14,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from torchbridge.attention.paths import Path, PathRefused
+from torchbridge.attention.call import Call, Path, PathRefused
 from torchbridge.attention.patterns import Causal, Pattern
-from torchbridge.attention.sdpa import Call
 from torchbridge.hardware import Hardware, probe
 
 PACKAGES = (("flash_attn_interface", range(9, 10)), ("flash_attn", range(8, 13)))  # sm_x*
