@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch import nn
 from torch.export import Dim
-from torchbridge.export.formats import load_safetensors, stored_tensors
 
 from suites.kernel_reference import double, gelu
 from torchbridge import fp8
 from torchbridge.export import OptimizationMetadata, Plan, draw_inputs
+from torchbridge.export.formats import load_safetensors, stored_tensors
 from torchbridge.export.metadata import FusionMetadata, HardwareMetadata
 from torchbridge.export.publish import difference
 from torchbridge.hardware import Hardware

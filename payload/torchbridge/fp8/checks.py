@@ -15,7 +15,7 @@ from torchbridge.fp8.linear import NativeFP8Linear
 from torchbridge.fp8.matmul import Path, find_path
 from torchbridge.hardware import Hardware, probe
 from torchbridge.numbers import relative_rms
-from torchbridge.timing import Spread, compare, timed, warm_up
+from torchbridge.timing import Comparison, Spread, compare, timed, warm_up
 
 ROUND_TRIP_LIMIT = {FP8Dtype.E4M3: 0.03, FP8Dtype.E5M2: 0.06}  # relative RMS on normal numbers
 PRODUCT_LIMIT = {FP8Dtype.E4M3: 0.045, FP8Dtype.E5M2: 0.09}
@@ -149,14 +149,17 @@ def benchmark_fp8_layer(
     for arm in arms:
         warm_up(arm, device, budget_s=budget_s / 8)
     times = compare(*arms, device=device, pairs=iterations, budget_s=budget_s)
+    return _figures(times, layer, plain) | {"error": error, "compile_s": compile_s}
+
+
+def _figures(times: Comparison, layer: FP8InferenceLinear, plain: nn.Linear) -> dict[str, Any]:
+    """Times, path, and bytes of storage."""
     return {
         "fp8_s": times.subject_s,
         "baseline_s": times.baseline_s,
         "ratios": times.ratios,
         "speedup": Spread.of(times.ratios).median,
         "interval": times.interval(),
-        "error": error,
-        "compile_s": compile_s,
         "path_taken": layer.path_taken,
         "fallback": layer.fallback,
         "fp8_bytes": layer.weight.untyped_storage().nbytes(),
