@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -143,6 +145,22 @@ class TestAttentionKernel:
     def test_by_name_or_not_at_all(self, hardware, name, reason, device):
         with pytest.raises(nvidia.FlashAttentionError, match=reason):
             backend(device, hardware).get_optimal_attention_kernel(name=name)
+
+    @pytest.mark.parametrize(
+        ("hardware", "installed", "path"),
+        [
+            (HOPPER, ("flash_attn", "flash_attn_interface"), "flash_attn"),
+            (HOPPER, ("flash_attn",), "sdpa_flash"),  # torch has FlashAttention-2 itself
+            (BLACKWELL, ("flash_attn", "flash_attn_interface"), "sdpa_flash"),
+            (AMPERE, ("flash_attn", "flash_attn_interface"), "sdpa_flash"),
+        ],
+        ids=["hopper", "hopper without it", "blackwell", "ampere"],
+    )
+    def test_hoppers_package_on_hopper_alone(self, hardware, installed, path, device, monkeypatch):
+        for name in ("flash_attn", "flash_attn_interface"):
+            module = SimpleNamespace(__name__=name, flash_attn_func=print)
+            monkeypatch.setitem(sys.modules, name, module if name in installed else None)
+        assert backend(device, hardware).get_optimal_attention_kernel() == path
 
     def test_what_it_names_computes(self, device):
         q = torch.randn(1, 2, 8, 16, device=device)

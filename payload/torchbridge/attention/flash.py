@@ -39,6 +39,11 @@ def find_package(
     return None
 
 
+def is_newer(package: ModuleType | None) -> bool:
+    """Is it FlashAttention-3, which SDPA does not have in it?"""
+    return package is not None and package.__name__ == PACKAGES[0][0]
+
+
 @lru_cache
 def _package(device: torch.device) -> ModuleType | None:
     return find_package(probe(device))
@@ -49,8 +54,7 @@ def preferred(call: Call) -> bool:
     if not call.q.is_cuda or torch.compiler.is_compiling():
         return False
     package = _package(call.q.device)
-    newer = package is not None and package.__name__ == "flash_attn_interface"
-    return newer and why_not(call, package) is None
+    return is_newer(package) and why_not(call, package) is None
 
 
 def why_not(call: Call, package: ModuleType | None) -> str | None:

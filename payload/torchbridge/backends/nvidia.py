@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from torchbridge import passes
-from torchbridge.attention.flash import find_package
+from torchbridge.attention.flash import find_package, is_newer
 from torchbridge.backends.backend import Backend, Optimizer
 from torchbridge.backends.errors import (
     ArchitectureError,
@@ -300,7 +300,7 @@ class NVIDIABackend(Backend):
             flash = f"it computes in 16 bit, not in {dtype}"
         if not self._is_nvidia or (self.compute_capability or (0, 0)) < (8, 0):
             flash = f"needs sm_80; this is {self.hardware.target}"
-        if not self.is_h100 or find_package(self.hardware) is None:
+        if not is_newer(find_package(self.hardware)):
             package = "needs Hopper and the package flash_attn_interface"
         efficient = None if self._is_nvidia else f"needs NVIDIA; this is {self.hardware.vendor}"
         if dtype is torch.bfloat16 and not self.hardware.has("bf16"):
