@@ -36,8 +36,8 @@ from torchbridge.bench.gauges import driver
 from torchbridge.bench.run import arms_of
 from torchbridge.device import describe
 from torchbridge.hardware import probe
+from torchbridge.numbers import whole_float32
 from torchbridge.peaks import peak_bandwidth, peak_flops
-from torchbridge.validation.numbers import whole_float32
 
 LIMIT_S = 240.0  # of one duel, compiling included
 LIMITS_S = {"gpt2": 540.0}  # of those that need longer

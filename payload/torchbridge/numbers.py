@@ -57,3 +57,9 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
     largest = expected.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
     error = ((actual - expected).abs().max() / largest).item()
     return error if error == error else float("inf")
+
+
+def relative_rms(actual: Tensor, expected: Tensor) -> float:
+    """Root mean square of the difference over that of what is expected, in float64."""
+    actual, expected = actual.detach().double(), expected.detach().double()
+    return ((actual - expected).square().mean() / expected.square().mean()).sqrt().item()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -28,7 +29,7 @@ class CacheStats:
 
 
 class LRUCache(Generic[Value]):
-    """At most `capacity` entries; `get` counts a hit or a miss and renews its entry.
+    """At most `capacity` entries; `get` counts a hit or a miss and renews its entry. Any thread.
 
     Raises:
         ValueError: a capacity below 1.
@@ -38,35 +39,42 @@ class LRUCache(Generic[Value]):
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         self.capacity = capacity
+        self.hits = self.misses = self.evictions = 0
         self._entries: OrderedDict[Hashable, Value] = OrderedDict()
-        self._hits = self._misses = self._evictions = 0
+        self._lock = threading.Lock()
 
-    def get(self, key: Hashable) -> Value | None:
-        """The entry, now the newest; None if it is not held."""
-        if key not in self._entries:
-            self._misses += 1
+    def get(self, key: Hashable, make: Callable[[], Value] | None = None) -> Value | None:
+        """The entry, now the newest; else what `make` makes, which is put (other threads go on)."""
+        with self._lock:
+            if key in self._entries:
+                self.hits += 1
+                self._entries.move_to_end(key)
+                return self._entries[key]
+            self.misses += 1
+        if make is None:
             return None
-        self._hits += 1
-        self._entries.move_to_end(key)
-        return self._entries[key]
+        value = make()
+        self.put(key, value)
+        return value
 
     def put(self, key: Hashable, value: Value) -> None:
         """Hold `value` as the newest entry; the oldest goes if there is no room."""
-        self._entries[key] = value
-        self._entries.move_to_end(key)
-        if len(self._entries) > self.capacity:
-            self._entries.popitem(last=False)
-            self._evictions += 1
+        with self._lock:
+            self._entries[key] = value
+            self._entries.move_to_end(key)
+            if len(self._entries) > self.capacity:
+                self._entries.popitem(last=False)
+                self.evictions += 1
 
     def clear(self) -> None:
         """Forget all entries; the counts stay."""
-        self._entries.clear()
+        with self._lock:
+            self._entries.clear()
 
     @property
     def stats(self) -> CacheStats:
         """Counts so far."""
-        size = len(self._entries)
-        return CacheStats(self._hits, self._misses, self._evictions, size, self.capacity)
+        return CacheStats(self.hits, self.misses, self.evictions, len(self), self.capacity)
 
     def __len__(self) -> int:
         """Entries held."""

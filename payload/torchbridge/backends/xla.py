@@ -1,25 +1,201 @@
-"""Compiled models: run once for their shapes, compared with eager ones, counted, remembered."""
+"""XLA: the one place that talks to `torch_xla`, and models compiled by it.
+
+torch_xla has old names and those of 2.9, found by probing:
+
+old                          2.9
+xm.xla_device()              torch_xla.device()
+xm.get_xla_supported_devices torch_xla.devices()
+xm.mark_step()               torch_xla.sync()
+xm.xrt_world_size()          runtime.world_size()
+xm.get_ordinal()             runtime.global_ordinal()
+xm.xla_device_hw(device)     runtime.device_type()
+kb_free, kb_total            bytes_used, bytes_limit, peak_bytes_used
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import importlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from torchbridge.backends.lru import CacheStats, LRUCache
-from torchbridge.backends.tpu.exceptions import (
-    TPUConfigurationError,
-    XLACompilationError,
-    XLACompilationTimeout,
-    XLARecompilation,
+from torchbridge.backends.errors import (
+    AllocationError,
+    CompilationError,
+    CompilationTimeout,
+    ConfigurationError,
+    NotAvailable,
+    Recompilation,
 )
-from torchbridge.backends.tpu.xla import XLA
 from torchbridge.config import TPUCompilationMode, TPUConfig
+from torchbridge.lru import CacheStats, LRUCache
+from torchbridge.numbers import relative_error
 from torchbridge.timing import Spread
+
+INSTALL = "pip install 'torch~=2.9.0' 'torch_xla[tpu]~=2.9.0' (both of the same minor version)"
+
+
+def load() -> XLA:
+    """The installed torch_xla.
+
+    Raises:
+        NotAvailable: there is none, or it was built for another torch.
+    """
+    try:
+        for part in ("core.xla_model", "debug.metrics"):
+            importlib.import_module(f"torch_xla.{part}")
+        for part in ("runtime", "backends"):  # old ones have neither
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(f"torch_xla.{part}")
+    except (ImportError, OSError) as error:
+        raise NotAvailable(f"torch_xla cannot be imported ({error}); {INSTALL}") from error
+    return XLA(importlib.import_module("torch_xla"))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryInfo:
+    """Bytes of one device; `peak` None where torch_xla does not tell."""
+
+    used: int
+    limit: int
+    peak: int | None = None
+
+    @property
+    def free(self) -> int:
+        """Not in use."""
+        return self.limit - self.used
+
+
+@dataclass(frozen=True, slots=True)
+class Compilations:
+    """How many graphs XLA has compiled in this process, and the seconds that took."""
+
+    count: int
+    seconds: float
+
+
+class XLA:
+    """`torch_xla` by one set of names. Tests give a stand-in with the module's attributes."""
+
+    def __init__(self, module: ModuleType | Any) -> None:
+        self.module = module
+        self._model = module.core.xla_model
+        self._metrics = module.debug.metrics
+        self._runtime = getattr(module, "runtime", None)
+
+    @property
+    def version(self) -> str:
+        """Of torch_xla."""
+        return str(getattr(self.module, "__version__", "unknown"))
+
+    def device(self, index: int | None = None) -> torch.device:
+        """One of this process's devices, the default one without an index."""
+        return self._first((self.module, "device"), (self._model, "xla_device"))(index)
+
+    def devices(self) -> list[torch.device]:
+        """All devices of this process."""
+        if hasattr(self.module, "devices"):
+            return list(self.module.devices())
+        return [torch.device(name) for name in self._model.get_xla_supported_devices()]
+
+    def sync(self, *, wait: bool = False) -> None:
+        """Hand all pending operations to XLA; `wait` until they are done."""
+        self._first((self.module, "sync"), (self._model, "mark_step"))(wait=wait)
+
+    def wait(self) -> None:
+        """Until the devices are idle."""
+        self._model.wait_device_ops()
+
+    @property
+    def world_size(self) -> int:
+        """Processes (devices) in the job."""
+        return self._first((self._runtime, "world_size"), (self._model, "xrt_world_size"))()
+
+    @property
+    def ordinal(self) -> int:
+        """This process among them."""
+        return self._first((self._runtime, "global_ordinal"), (self._model, "get_ordinal"))()
+
+    @property
+    def device_type(self) -> str:
+        """What is behind the device: `TPU`, or `CPU` under PJRT_DEVICE=CPU."""
+        if hasattr(self._runtime, "device_type"):
+            return self._runtime.device_type() or "unknown"
+        return self._model.xla_device_hw(self.device())
+
+    @property
+    def is_tpu(self) -> bool:
+        """Is it a TPU that computes?"""
+        return self.device_type == "TPU"
+
+    @property
+    def accelerator(self) -> str:
+        """What the chip is called: `v5litepod-8` by the environment, else `TPU v5 lite` by PJRT."""
+        told = os.environ.get("TPU_ACCELERATOR_TYPE")
+        if told or not hasattr(self._model, "xla_device_kind"):
+            return told or "unknown"
+        return self._model.xla_device_kind(str(self.device()))
+
+    def memory(self, device: torch.device) -> MemoryInfo:
+        """Of one device.
+
+        Raises:
+            AllocationError: this runtime does not count (PJRT's CPU, say).
+        """
+        try:
+            told = self._model.get_memory_info(device)
+        except RuntimeError as error:
+            raise AllocationError(f"{device} does not tell its memory: {error}") from error
+        if "kb_total" in told:
+            total, free = 1024 * told["kb_total"], 1024 * told["kb_free"]
+            return MemoryInfo(total - free, total)
+        peak = told.get("peak_bytes_used")
+        return MemoryInfo(int(told["bytes_used"]), int(told["bytes_limit"]), peak)
+
+    def compilations(self) -> Compilations:
+        """So far."""
+        told = self._metrics.metric_data("CompileTime")
+        return Compilations(int(told[0]), told[1] / 1e9) if told else Compilations(0, 0.0)
+
+    @property
+    def matmul_precision(self) -> str | None:
+        """What float32 products lose: default, high or highest; None where it cannot be set."""
+        knobs = getattr(self.module, "backends", None)
+        return knobs.get_mat_mul_precision() if hasattr(knobs, "get_mat_mul_precision") else None
+
+    def set_matmul_precision(self, precision: str) -> None:
+        """For all graphs compiled from now on; only where `matmul_precision` is not None."""
+        self.module.backends.set_mat_mul_precision(precision)
+
+    def all_reduce(self, tensor: Tensor) -> Tensor:
+        """Sum over all processes."""
+        return self._model.all_reduce("sum", tensor)
+
+    def optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Average the gradients over all processes, then step."""
+        self._model.optimizer_step(optimizer)
+
+    def save(self, data: Any, path: str) -> None:
+        """Write `data` as CPU tensors, from the first process only."""
+        self._model.save(data, path)
+
+    @staticmethod
+    def _first(*places: tuple[Any, str]) -> Callable[..., Any]:
+        """The first function that exists, newest name first."""
+        for owner, name in places:
+            if hasattr(owner, name):
+                return getattr(owner, name)
+        names = " or ".join(name for _, name in places)
+        raise NotAvailable(f"this torch_xla has neither {names}; {INSTALL}")
+
 
 TOLERANCE = {torch.float32: 2e-2, torch.bfloat16: 5e-2}  # a TPU multiplies float32 as bfloat16
 Shapes = tuple[tuple[tuple[int, ...], torch.dtype], ...]
@@ -70,7 +246,7 @@ class CompiledModel(nn.Module):
         """The model's output, on its way.
 
         Raises:
-            XLARecompilation: `strict`, and XLA compiled for shapes that it knew.
+            Recompilation: `strict`, and XLA compiled for shapes that it knew.
         """
         if self.training:
             return self.model(*inputs)
@@ -79,7 +255,7 @@ class CompiledModel(nn.Module):
         before, shapes = self.xla.compilations().count, shapes_of(inputs)
         self.xla.sync()
         if self.strict and shapes in self.known and self.xla.compilations().count > before:
-            raise XLARecompilation(
+            raise Recompilation(
                 f"{type(self.model).__name__} was compiled again for {shapes}: its graph depends "
                 "on something other than shapes; keep Python values that change out of forward"
             )
@@ -123,7 +299,7 @@ class XLACompiler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if config.compilation_mode is not TPUCompilationMode.TORCH_XLA:
-            raise TPUConfigurationError(
+            raise ConfigurationError(
                 f"compilation_mode {config.compilation_mode.value!r} is not torch's: pjit is "
                 "JAX's, xla a compiler's input; torch_xla is what computes a torch model"
             )
@@ -136,11 +312,11 @@ class XLACompiler:
         """The model in eval mode, on the device, compiled for these shapes and found right.
 
         Raises:
-            XLACompilationError: no sample inputs; XLA refused; or its output is not the CPU's.
-            XLACompilationTimeout: it took longer than `compile_timeout_s`.
+            CompilationError: no sample inputs; XLA refused; or its output is not the CPU's.
+            CompilationTimeout: it took longer than `compile_timeout_s`.
         """
         if not sample_inputs:
-            raise XLACompilationError("XLA compiles for shapes: give sample_inputs")
+            raise CompilationError("XLA compiles for shapes: give sample_inputs")
         shapes = shapes_of(sample_inputs)
         held = self._cache.get((id(model), shapes))
         if held is not None:
@@ -165,19 +341,19 @@ class XLACompiler:
             output = compiled(*given)
             self.xla.sync(wait=True)
         except RuntimeError as error:
-            raise XLACompilationError(f"XLA refused the graph for {shapes}: {error}") from error
+            raise CompilationError(f"XLA refused the graph for {shapes}: {error}") from error
         seconds = self.clock() - start
         graphs = self.xla.compilations().count - before
-        error = _relative_error(output.cpu(), expected)
+        error = relative_error(output, expected)
         self._judge(seconds, error, output.dtype)
         return Compilation(shapes, graphs, seconds, error, start + seconds)
 
     def _judge(self, seconds: float, error: float, dtype: torch.dtype) -> None:
         limit_s, limit = self.config.compile_timeout_s, TOLERANCE.get(dtype, 2e-2)
         if seconds > limit_s:
-            raise XLACompilationTimeout(f"compiled in {seconds:.1f} s, over {limit_s:g} s")
+            raise CompilationTimeout(f"compiled in {seconds:.1f} s, over {limit_s:g} s")
         if not error <= limit:  # NaN is not
-            raise XLACompilationError(
+            raise CompilationError(
                 f"the compiled model is off by {error:.1e} of the CPU's output, over {limit:.0e}"
             )
 
@@ -193,7 +369,7 @@ class XLACompiler:
         """`compile_model`, gradients off for all parameters.
 
         Raises:
-            XLACompilationError: as `compile_model`.
+            CompilationError: as `compile_model`.
         """
         return self.compile_model(model.requires_grad_(False), sample_inputs)
 
@@ -227,9 +403,3 @@ class XLACompiler:
     def stats(self) -> CompilerStats:
         """So far."""
         return CompilerStats(self._cache.stats, self._count, self._seconds, tuple(self._history))
-
-
-def _relative_error(actual: Tensor, expected: Tensor) -> float:
-    actual, expected = actual.double(), expected.double()
-    scale = expected.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
-    return ((actual - expected).abs().max() / scale).item()

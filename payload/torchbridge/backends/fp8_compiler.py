@@ -4,32 +4,58 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torchbridge import passes
-from torchbridge.backends.nvidia.exceptions import FP8CompilationError
-from torchbridge.backends.nvidia.roofline import Peaks, SpeedupEstimate, estimate
+from torchbridge.backends.errors import OptimizationError
 from torchbridge.backends.optimise import compile_model
 from torchbridge.config import Config
 from torchbridge.device import pick_device
 from torchbridge.fp8 import (
     FP8InferenceEngine,
     FP8InferenceLinear,
+    Job,
     NativeFP8Linear,
     convert_model_to_native_fp8,
+    predict,
+    storage_bytes,
 )
-from torchbridge.fp8.conversion import linear_layers, storage_bytes
+from torchbridge.fp8.conversion import linear_layers
+from torchbridge.fp8.dispatch import no_units
 from torchbridge.hardware import Hardware, probe
+from torchbridge.numbers import relative_rms
 from torchbridge.passes import PassResult, Prepared, Setting, difference
 
 ALIGNMENT = 16  # what the FP8 units want of both widths; others stay as they are
 LIMIT = 0.15  # of the outputs' RMS: three times what one layer's rounding makes of normal numbers
 FP8_LAYERS = (FP8InferenceLinear, NativeFP8Linear)
+# Where the driver does not tell clocks: whose data sheet, its SMs, hertz, bytes per second. Without
+# sparsity they give its 121 (H100: 989, B200: 2,250) TFLOP/s of bfloat16, and twice that of FP8.
+DATA_SHEETS = {
+    "sm_89": ("NVIDIA L4's data sheet", 58, 2.037e9, 300e9),
+    "sm_90": ("NVIDIA H100 SXM's data sheet", 132, 1.829e9, 3.35e12),
+    "sm_100": ("NVIDIA B200's data sheet", 148, 1.856e9, 8e12),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedupEstimate:
+    """What FP8 is predicted to gain in the linear layers: seconds of one forward pass, compiled.
+
+    `layers`: each layer's own factor, 1.0 for those that stay in bfloat16.
+    """
+
+    speedup: float
+    bf16_s: float
+    fp8_s: float
+    tokens: int
+    layers: Mapping[str, float]
+    source: str
 
 
 class FP8Compiler:
@@ -82,7 +108,7 @@ class FP8Compiler:
         """FP8 for inference, compared with the model on the sample inputs, and compiled.
 
         Raises:
-            FP8CompilationError: the outputs differ by more than `LIMIT` (relative RMS).
+            OptimizationError: the outputs differ by more than `LIMIT` (relative RMS).
         """
         setting = Setting(
             self.device, self.hardware, False, tuple(sample_inputs), compile_backend=backend
@@ -92,9 +118,9 @@ class FP8Compiler:
             return Prepared(model, "fp8", (result,), (f"fp8: {result.reason}",))
         with torch.no_grad():
             expected = copy.deepcopy(model).eval()(*sample_inputs)
-            error = _relative_rms(converted(*sample_inputs), expected)
+            error = relative_rms(converted(*sample_inputs), expected)
         if not error <= LIMIT:
-            raise FP8CompilationError(f"FP8 moves the outputs by {error:.1%}, over {LIMIT:.0%}")
+            raise OptimizationError(f"FP8 moves the outputs by {error:.1%}, over {LIMIT:.0%}")
         prepared = passes.apply(converted, setting, (compile_model,), level="fp8")
         checked = replace(result, evidence=f"{result.evidence}, relative RMS {error:.1%}")
         return replace(prepared, passes=(checked, *prepared.passes))
@@ -114,19 +140,27 @@ class FP8Compiler:
             "paths_taken": sorted({str(m.path_taken) for m in fp8}),
         }
 
-    def estimate_speedup(
-        self, model: nn.Module, *, tokens: int = 4096, peaks: Peaks | None = None
-    ) -> SpeedupEstimate:
-        """The roofline's word on the model's own layers with `tokens` rows; see `Peaks`.
+    def estimate_speedup(self, model: nn.Module, *, tokens: int = 4096) -> SpeedupEstimate:
+        """`fp8.predict` of the model's own layers with `tokens` rows, their weights quantised.
 
         Raises:
             ValueError: the hardware has no FP8, its peaks are not known, or no linear layer.
         """
-        shapes = {n: (m.in_features, m.out_features) for n, m in linear_layers(model).items()}
-        if not shapes:
+        layers, odd = linear_layers(model), set(_unaligned(model))
+        if not layers:
             raise ValueError(f"{type(model).__name__} has no nn.Linear to estimate")
-        eligible = set(shapes) - set(_unaligned(model))
-        return estimate(shapes, eligible, tokens, peaks or Peaks.of(self.hardware))
+        hardware, source = _described(self.hardware)
+        before, after = {}, {}
+        for name, one in layers.items():
+            job = Job(tokens, one.in_features, one.out_features, kept=True)
+            told = predict(job, hardware)
+            if told is None:
+                raise ValueError(f"the peaks of {hardware.target} are not known")
+            before[name] = told.plain_s
+            after[name] = told.plain_s if name in odd else told.float8_s
+        factors = {name: before[name] / after[name] for name in layers}
+        seconds = sum(before.values()), sum(after.values())
+        return SpeedupEstimate(seconds[0] / seconds[1], *seconds, tokens, factors, source)
 
     def _why_not(self, model: nn.Module) -> str | None:
         """Why a model cannot be converted; None if it can."""
@@ -157,6 +191,17 @@ def _linears(model: nn.Module) -> str:
     return f"{fp8} of {fp8 + len(linear_layers(model))} linear layer(s) in FP8"
 
 
-def _relative_rms(actual: Tensor, expected: Tensor) -> float:
-    error = (actual.double() - expected.double()).square().mean()
-    return (error / expected.double().square().mean()).sqrt().item()
+def _described(hardware: Hardware) -> tuple[Hardware, str]:
+    """With units and clocks, and who tells them: the driver, else a data sheet.
+
+    Raises:
+        ValueError: there are no FP8 units.
+    """
+    if (reason := no_units(hardware)) is not None:
+        raise ValueError(reason)
+    if not hardware.clock_hz and hardware.target in DATA_SHEETS:
+        source, units, clock, bandwidth = DATA_SHEETS[hardware.target]
+        facts = {"units": units, "clock_hz": clock, "memory_bytes_per_s": bandwidth}
+        return replace(hardware, **facts), source
+    clock = f"{hardware.clock_hz / 1e6:,.0f} MHz"
+    return hardware, f"{hardware.units} units at {clock} ({hardware.target})"
