@@ -166,7 +166,7 @@ class TestLLMOptimizer:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"quantization": "int4"}, r"'int4' is refused: torchao has.*use int8"),
+            ({"quantization": "int4"}, r"'int4' is refused: .*torchao has; use int8"),
             ({"quantization": "bnb_4bit"}, r"'bnb_4bit' is refused: bitsandbytes.*use int8"),
             ({"quantization": "int3"}, "int3"),
             ({"dtype": torch.int8}, "floating-point"),
