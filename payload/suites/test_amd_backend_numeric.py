@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from suites.backend_models import encoder, in_float64, mlp, resnet
+from suites.kernel_chips import TARGETS, linker_missing
 from suites.numerics import assert_close, needs_module, needs_vendor, relative_error
 from torchbridge import memory
 from torchbridge.backends.amd import (
@@ -23,7 +24,6 @@ from torchbridge.backends.amd import (
 )
 from torchbridge.config import AMDConfig, Config
 from torchbridge.hardware import Hardware
-from torchbridge.kernels.gpu.targets import TARGETS, linker_missing
 
 BF16, CHIPS = torch.bfloat16, ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100")
 ELF = b"\x7fELF"

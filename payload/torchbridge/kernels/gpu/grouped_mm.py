@@ -14,15 +14,14 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from torchbridge.kernels.gpu import launching
 from torchbridge.kernels.gpu.moe import most_blocks
-from torchbridge.kernels.gpu.specimens import Specimen, launching, pointer
 from torchbridge.kernels.gpu.tiles import (
     Tiles,
     candidates,
     inlined,
     load_tile,
     place,
-    specimens,
     target_of,
 )
 
@@ -178,52 +177,3 @@ def _tiles(rows: Tensor, experts: int) -> Tiles:
 
 def _rowwise(matrix: Tensor) -> Tensor:
     return matrix if matrix.stride(1) == 1 else matrix.contiguous()
-
-
-def _specimens() -> list[Specimen]:
-    found = []
-    for tiles in TABLE:
-        narrow = (torch.bfloat16, torch.float16) if tiles.m == 128 else (torch.bfloat16,)
-        for dtype in narrow if tiles.bits == 16 else (torch.float32,):
-            found += [one for across in (False, True) for one in _forward(tiles, dtype, across)]
-            found += _backward(tiles, dtype)
-    return found
-
-
-def _forward(tiles: Tiles, dtype: torch.dtype, across: bool) -> list[Specimen]:
-    sizes = ("count", "experts", "width", "depth", "row_stride")
-    return specimens(
-        f"grouped-{pointer(dtype)[1:]}{'-across' * across}",
-        grouped_kernel,
-        tiles,
-        dtype,
-        signature={
-            **dict.fromkeys(("rows", "weights", "out"), pointer(dtype)),
-            **dict.fromkeys(sizes, "i32"),
-            "ends": "*i32",
-        },
-        constexprs={"across": across, "padded": 8, "group": GROUP},
-        operation="grouped_mm",
-        odd=frozenset({"count", "experts"}),
-    )
-
-
-def _backward(tiles: Tiles, dtype: torch.dtype) -> list[Specimen]:
-    sizes = ("width", "depth", "upstream_stride", "row_stride")
-    return specimens(
-        f"grouped_gradient-{pointer(dtype)[1:]}",
-        grouped_gradient_kernel,
-        tiles,
-        dtype,
-        signature={
-            **dict.fromkeys(("upstream", "rows", "out"), pointer(dtype)),
-            **dict.fromkeys(sizes, "i32"),
-            "ends": "*i32",
-        },
-        constexprs={"group": GROUP},
-        operation="grouped_mm",
-        gradient=True,
-    )
-
-
-SPECIMENS = _specimens()
