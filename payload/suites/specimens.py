@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from torchbridge.kernels.gpu import AMD_TARGETS
+
+NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")  # that kernels are compiled for
 TYPES = {
     torch.float32: "fp32",
     torch.float16: "fp16",
@@ -63,9 +64,26 @@ def arguments(kernel: Any) -> tuple[str, ...]:
     return tuple(inspect.signature(kernel.fn).parameters)
 
 
-def launching(x: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Within it kernels run on the device of `x`: Triton takes the current one, whatever it gets.
+def tiled(name: str, kernel: Any, tiles: Any, dtype: torch.dtype, **facts: Any) -> list:
+    """A matrix kernel with these tiles; `facts` are further fields, `constexprs` without blocks.
 
-    On the CPU, where only Triton's interpreter gets to, it does nothing.
+    Float32 is multiplied as it is, for which AMD's chips have a matrix instruction; NVIDIA's have
+    none, since TF32 drops 13 bits. So there are two specimens of it.
     """
-    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+    constants = {**facts.pop("constexprs"), **tiles.blocks()}
+    launch = {"num_warps": tiles.warps, "num_stages": tiles.stages, "dtype": dtype}
+
+    def one(suffix: str, multiplies: bool, targets: tuple[str, ...]) -> Specimen:
+        names = {"multiplies": multiplies, "targets": targets, **launch, **facts}
+        return Specimen(f"{name}-{tiles}{suffix}", kernel, constexprs=constants, **names)
+
+    if tiles.bits == 32:
+        return [one("", False, NVIDIA), one("-amd", True, AMD_TARGETS)]
+    return [one("", True, tiles.targets)]
+
+
+def all_specimens() -> dict[str, list[Specimen]]:
+    """By the module of the kernel package that launches them. Needs Triton."""
+    from suites import specimens_matrices, specimens_rows
+
+    return specimens_rows.SPECIMENS | specimens_matrices.SPECIMENS

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suites.specimens import Specimen
 from torchbridge.hardware import Hardware
-from torchbridge.kernels.gpu.specimens import Specimen
 
 KIB = 1024
 
