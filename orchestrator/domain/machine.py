@@ -387,6 +387,8 @@ class ProviderTraits:
     """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
     notice: str = ""
     """How its machines hear that they will be taken away: ``aws``, ``gcp``, or not at all."""
+    caution: str = ""
+    """What a person must know before a machine of it is rented; shown with every plan."""
     check: Callable[[Platform], Iterable[Problem]] = lambda _platform: ()
     """Values of a platform's keys that the provider cannot have; answers from its tables alone."""
 
