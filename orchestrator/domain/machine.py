@@ -326,6 +326,8 @@ class LaunchRequest:
     """None where the provider's machines have keys of their own."""
     expires_at: datetime | None = None
     """After this it must end by itself, where its cloud or its own timer can see to that."""
+    asked_at: datetime | None = None
+    """When it was asked for first: what counts from then is the same in every repetition."""
 
 
 class Provider(Protocol):

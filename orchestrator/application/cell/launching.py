@@ -276,7 +276,15 @@ def _request(world: FlowDeps, now: AttemptState, lease: Lease) -> LaunchRequest:
         login = kept or world.stores.leases.keep_login(lease.id, world.new_login())
     place = lease.offer or Place(lease.place)
     tags = tags_of(world, now, lease, ends)
-    return LaunchRequest(lease.id, place, now.plan.platform, tags, login=login, expires_at=ends)
+    return LaunchRequest(
+        lease.id,
+        place,
+        now.plan.platform,
+        tags,
+        login=login,
+        expires_at=ends,
+        asked_at=lease.launched_at,
+    )
 
 
 def _ask_again(
