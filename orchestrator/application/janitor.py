@@ -225,7 +225,7 @@ class Janitor:
             except ProviderError as error:
                 logger.warning("janitor: lease %s is not settled yet: %s", lease.id, error)
                 continue
-            lease = note_end(self.stores, lease, machine)
+            lease = note_end(self.stores, lease, machine, since=lease.launched_at, at=self.now())
             if machine.state is MachineState.TERMINATED:
                 at = self.now()
                 cost = machine_cost(lease, at)

@@ -19,7 +19,7 @@ from orchestrator.cli.errors import USAGE, CliError, document_error
 from orchestrator.cli.responses import ShownPlan
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
-from orchestrator.cli.view.plan import plan_table, shortages, totals
+from orchestrator.cli.view.plan import cautions_of, plan_table, shortages, totals
 from orchestrator.cli.wiring import Packed, RefusedError, Wiring
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
@@ -33,7 +33,7 @@ def ask(session: Session, plan: ShownPlan, *, yes: bool) -> None:
     rented = plan.rented(session.wiring.traits)
     if rented:
         session.err.print(plan_table(session.err, plan))
-        for line in shortages(plan):
+        for line in (*shortages(plan), *cautions_of(plan, session.wiring.traits)):
             session.err.print(line)
     session.say(f"plan: {totals(plan)}")
     if not rented or yes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -10,6 +12,7 @@ from orchestrator.cli.responses import PlannedCell, PlannedPlace, ShownPlan
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain import plan_text
+from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.plan_text import free_of, hourly, limit_warning
 from orchestrator.domain.units import plural, price, usd
 
@@ -56,6 +59,12 @@ def shortages(plan: ShownPlan) -> list[Text]:
     """A sentence for each quota that is short or unknown, and one for a limit that is too low."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
     return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else [])]
+
+
+def cautions_of(plan: ShownPlan, traits: Mapping[str, ProviderTraits]) -> list[Text]:
+    """What must be known of the plan's providers before anything is rented."""
+    told = plan_text.cautions((cell.provider for cell in plan.cells), traits)
+    return [Text(line, style="yellow") for line in told]
 
 
 def _quotas(plan: ShownPlan) -> list[Text]:

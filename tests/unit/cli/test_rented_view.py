@@ -12,9 +12,10 @@ from rich.console import Console, RenderableType
 from orchestrator.cli.responses import Costs, Run, ShownPlan, read
 from orchestrator.cli.view.costs import run_cost, spending
 from orchestrator.cli.view.live_run import summary
-from orchestrator.cli.view.plan import headroom_table, plan_table, shortages
+from orchestrator.cli.view.plan import cautions_of, headroom_table, plan_table, shortages
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.watching.live_display import PlainTeller
+from runners import registry
 from tests.unit.cli import rented, runs
 from tests.unit.cli.fake_controller import plan
 from tests.unit.cli.golden import assert_golden
@@ -160,6 +161,14 @@ def test_a_plan_is_compact_and_says_what_to_ask_for(width: int) -> None:
     assert "unknown: aws unknown how much: no right" in flat(text)
     assert "needs 1" not in flat(text)
     assert_golden(f"plan-{width}.txt", text)
+
+
+@pytest.mark.parametrize(("provider", "is_told"), [("tpu", True), ("aws", False)])
+def test_a_plan_says_loudly_what_does_not_end_by_itself(provider: str, is_told: bool) -> None:
+    traits = {name: registry.traits(name) for name in registry.names()}
+    shown = read(ShownPlan, plan(provider, "1.00"))
+    said = [line.plain for line in cautions_of(shown, traits)]
+    assert any("does not end by itself" in line for line in said) is is_told
 
 
 def test_places_without_a_price_are_not_called_cheap() -> None:
