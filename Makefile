@@ -72,7 +72,7 @@ mutants: $(VENV)/.run ## Plant every breakage into the payload: its suites must 
 	$(BIN)/python -m tests.mutants
 
 mutants-product: $(VENV)/.test ## Plant 200 mutants into the product: the tests of its lines must go red as before (up to 40 minutes); ARGS='reports'
-	$(BIN)/python -m tests.mutants.product $(ARGS)
+	$(CONTAINED) $(BIN)/python -m tests.mutants.product $(ARGS)
 
 adversary: $(VENV)/.test ## Tell every lie to the product: none may have a PASS but the inherent ones (up to 40 minutes); ARGS='--sample 10'
 	tests/system-packages.sh
