@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query, Security
@@ -12,7 +12,7 @@ from fastapi.openapi.models import Example
 
 from orchestrator.api.dependencies import LARGEST, ContextDep, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import Filled, RequestModel, ResponseModel, documented
+from orchestrator.api.models import Filled, RequestModel, ResponseModel
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.explain_failures import review_failures, review_run
@@ -25,17 +25,11 @@ from orchestrator.application.test_history import (
     suggest_aliases,
 )
 from orchestrator.domain.alias import Alias, AliasState, KnownTest
-from orchestrator.domain.blame import RootCause
-from orchestrator.domain.diagnosis import RetestTally
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.identity import resolve
-from orchestrator.domain.known_issue import IssueState, IssueUse
 from orchestrator.domain.person import Person, Scope
-from orchestrator.domain.quarantine import Quarantined, QuarantineState
-from orchestrator.domain.signature import FailureGroup, Signature
+from orchestrator.domain.signature import FailureGroup
 from orchestrator.store.test_histories import TestGo
-
-documented(RetestTally, Alias, FailureGroup, Signature)
 
 
 class MatchRequest(RequestModel):
@@ -69,37 +63,6 @@ class FailureGroupListResponse(ResponseModel):
     """Runs that were looked at."""
     is_cut: bool
     """There were more failures than one question looks at; those of the newest runs are here."""
-
-
-class QuarantinedResponse(ResponseModel):
-    """A failing result whose test is, or was, in quarantine when the run was launched."""
-
-    id: str
-    """Of the quarantine."""
-    nodeid: str
-    cell: str
-    job: str
-    reason: str
-    owner: str
-    expires: datetime
-    state: QuarantineState
-
-
-class DiagnosedResponse(ResponseModel):
-    """A failing test that ran again, and who broke it."""
-
-    cell: str
-    job: str
-    nodeid: str
-    """Empty for a command."""
-    answer: RootCause
-    sentence: str
-    """The evidence that decides."""
-    evidence: list[str]
-    """All of it."""
-    tried: str
-    """`again` in words."""
-    again: list[RetestTally]
 
 
 class KnownTestResponse(ResponseModel):
@@ -196,21 +159,6 @@ class MatchingResponse(ResponseModel):
     families: list[FamilyResponse]
     suggestions: list[Alias]
     """To confirm or reject."""
-
-
-class IssueUseResponse(ResponseModel):
-    """A known issue in a run."""
-
-    id: str
-    title: str
-    owner: str
-    url: str
-    expires: date
-    state: IssueState
-    count: int
-    """Failing results of the run that it fits."""
-    max_failures: int | None
-    expired_days: int
 
 
 _ASKED = [Security(bearer)]
@@ -316,16 +264,6 @@ def _decide(context: Context, alias_id: str, state: AliasState, by: Person) -> A
     if alias is None:
         raise NotFoundError(f"there is no alias {alias_id!r}; GET /api/v1/aliases lists them")
     return alias
-
-
-def tell_quarantined(one: Quarantined) -> QuarantinedResponse:
-    """A failing result in quarantine."""
-    return QuarantinedResponse.of(one, one.quarantine)
-
-
-def tell_use(use: IssueUse) -> IssueUseResponse:
-    """A known issue in a run."""
-    return IssueUseResponse.of(use.issue, use)
 
 
 def tell_known_test(test: KnownTest, aliases: Mapping[int, int]) -> KnownTestResponse:

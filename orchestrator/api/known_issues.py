@@ -15,13 +15,11 @@ from orchestrator.api.history import (
     Decide,
     ProductQuery,
 )
-from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word, documented
+from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.person import Person, Scope
-
-documented(IssueMatch, IssueScope)
 
 
 class IssueMatchRequest(RequestModel):

@@ -11,7 +11,7 @@ from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
-from orchestrator.api.models import RequestModel, ResponseModel, documented
+from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.runs import MATRIX_TEXT, Matrix
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application import schedules
@@ -27,8 +27,6 @@ from orchestrator.domain.schedule import (
     SubjectKind,
     SubjectSelector,
 )
-
-documented(SubjectSelector)
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
 _Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]

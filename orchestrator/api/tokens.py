@@ -12,13 +12,11 @@ from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import RequestModel, ResponseModel, documented
+from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.tokens import create_token as make_token
 from orchestrator.domain.person import Scope
 from orchestrator.store.tokens import Token
-
-documented(Token)
 
 
 class TokenRequest(RequestModel):

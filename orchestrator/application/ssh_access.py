@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from orchestrator.application.context import Context
 from orchestrator.domain.cell import Cell, Lease, LeaseState
 from orchestrator.domain.machine import SshEndpoint
+from orchestrator.domain.ssh_access import SshAccess
 
 
 class NoMachineError(LookupError):
     """The cell has no machine now that a person could enter; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class SshAccess:
-    """How to sign in, as the controller itself does."""
-
-    address: str
-    port: int
-    user: str
-    host_key: str
-    """The one that is to answer, as in known_hosts."""
-    private_key: str = field(repr=False)
-    """OpenSSH PEM; empty where the key is a file below the controller's ``HOME/keys``."""
-    key_file: str
-    """Name of that file; empty where the lease has the key."""
 
 
 def ssh_access(context: Context, cell: Cell) -> SshAccess:

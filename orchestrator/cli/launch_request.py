@@ -16,11 +16,11 @@ from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import USAGE, CliError, document_error
-from orchestrator.cli.responses import ShownPlan
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.plan import plan_table, shortages, totals
 from orchestrator.cli.wiring import Packed, RefusedError, Wiring
+from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
@@ -28,7 +28,7 @@ from orchestrator.domain.problems import Path as Keys
 from orchestrator.domain.units import plural, size, usd
 
 
-def ask(session: Session, plan: ShownPlan, *, yes: bool) -> None:
+def ask(session: Session, plan: Plan, *, yes: bool) -> None:
     """Show the plan, and have a person agree to what costs money. Raises CliError."""
     rented = plan.rented(session.wiring.traits)
     if rented:
@@ -39,7 +39,7 @@ def ask(session: Session, plan: ShownPlan, *, yes: bool) -> None:
     if not rented or yes:
         return
     rented = [cell for cell in rented if cell.is_offered] or rented
-    names = ", ".join(one_line(cell.id) for cell in rented)
+    names = ", ".join(one_line(cell.cell.id) for cell in rented)
     if not session.is_interactive:
         raise CliError(
             f"{names} would be rented, for at most {usd(plan.worst_usd)} an attempt,"

@@ -232,10 +232,10 @@ def test_a_body_that_is_no_object_is_refused(shared_api: Desk) -> None:
 
 def test_a_plan_tells_places_and_the_worst_cost_and_changes_nothing(shared_api: Desk) -> None:
     plan = shared_api.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()
-    assert [cell["id"] for cell in plan["cells"]] == ["here", "there"]
+    assert [one["cell"]["id"] for one in plan["cells"]] == ["here", "there"]
     there = plan["cells"][1]
-    assert there["provider"] == "fake"
-    assert there["jobs"] == ["unit", "demo"]
+    assert there["cell"]["platform"]["provider"] == "fake"
+    assert there["cell"]["jobs"] == ["unit", "demo"]
     told = [(p["name"], p["market"], p["price_usd_per_hour"]) for p in there["places"]]
     assert told == [("north", "on-demand", "0.50"), ("south", "on-demand", "0.50")]
     assert plan["headroom"] == []

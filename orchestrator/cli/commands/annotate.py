@@ -12,9 +12,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.responses import Run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
+from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.units import plural
 
 _LARGEST_BYTES = 1 << 19
@@ -81,7 +81,7 @@ def annotate_command(
     _tell(session, found, _read(answer.get("items")))
 
 
-def _from_file(session: Session, file: Path, run: Run) -> list[Json]:
+def _from_file(session: Session, file: Path, run: RunAnswer) -> list[Json]:
     try:
         if file.stat().st_size > _LARGEST_BYTES:
             raise CliError(f"{file} is larger than {_LARGEST_BYTES} bytes")
@@ -102,7 +102,7 @@ def _read(items: object) -> list[_Annotation]:
         raise CliError(f"the controller's answer cannot be read: {error}") from None
 
 
-def _tell(session: Session, run: Run, kept: list[_Annotation]) -> None:
+def _tell(session: Session, run: RunAnswer, kept: list[_Annotation]) -> None:
     for one in kept:
         name = one_line(one.title or one.text)[:60]
         for doubt in one.doubts:

@@ -110,12 +110,14 @@ class FakeController:
 
 
 def plan(provider: str = "local", usd: str | None = "0") -> Json:
-    cell = {
+    planned = {
         "id": "local-cpu",
-        "platform": "local-cpu",
-        "provider": provider,
+        "platform": {"id": "local-cpu", "provider": provider},
         "environment": "image",
         "jobs": ["moe", "moe-demo"],
+    }
+    cell = {
+        "cell": planned,
         "places": [{"name": "here", "price_usd_per_hour": usd}],
         "worst_usd": usd,
         "note": "",
