@@ -11,7 +11,7 @@ from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import RequestModel, ResponseModel
+from orchestrator.api.models import ListResponse, RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.manage_channels import (
     NewChannel,
@@ -27,8 +27,8 @@ from orchestrator.domain.channel import (
     ChannelHealth,
     ChannelKind,
     Delivery,
+    DeliveryAnswer,
     DeliveryAttempt,
-    DeliveryResult,
     DeliveryState,
 )
 from orchestrator.domain.person import Scope
@@ -143,12 +143,6 @@ class ChannelResponse(ResponseModel):
     """Deliveries that have not reached it yet."""
 
 
-class ChannelListResponse(ResponseModel):
-    """Every channel."""
-
-    items: list[ChannelResponse]
-
-
 class NewChannelResponse(ChannelResponse):
     """A channel that was just added."""
 
@@ -163,24 +157,6 @@ class RenewedResponse(ResponseModel):
     """It is not told again."""
     old_until: datetime | None
     """Until then messages are signed with the old one too."""
-
-
-class ReceiptResponse(ResponseModel):
-    """What became of one attempt."""
-
-    result: DeliveryResult
-    """``taken``, ``failed`` (it is tried again), ``refused`` or ``gone``."""
-    status: int | None
-    """The HTTP status; null where there was no answer."""
-    response_excerpt: str
-    seconds: float
-
-
-class DeliveryAttemptResponse(ReceiptResponse):
-    """One attempt at a delivery."""
-
-    number: int
-    at: datetime
 
 
 class DeliveryResponse(ResponseModel):
@@ -199,13 +175,7 @@ class DeliveryResponse(ResponseModel):
     due_at: datetime | None
     """When it is tried next; null when it is over."""
     done_at: datetime | None
-    attempts: list[DeliveryAttemptResponse]
-
-
-class DeliveryListResponse(ResponseModel):
-    """The newest deliveries, the newest first."""
-
-    items: list[DeliveryResponse]
+    attempts: list[DeliveryAttempt]
 
 
 _ASKED = [Security(bearer)]
@@ -227,10 +197,10 @@ ChannelDep = Annotated[Channel, Depends(_channel)]
 
 
 @reading.get("/channels")
-def list_channels(context: ContextDep) -> ChannelListResponse:
+def list_channels(context: ContextDep) -> ListResponse[ChannelResponse]:
     """Every channel, and whether what is sent to it gets through."""
     channels = context.stores.outbox.channels()
-    return ChannelListResponse(items=[_tell(context, one, health) for one, health in channels])
+    return ListResponse(items=[_tell(context, one, health) for one, health in channels])
 
 
 @writing.post("/channels", status_code=201)
@@ -248,9 +218,9 @@ def remove_channel(context: ContextDep, channel: ChannelDep) -> None:
 
 
 @writing.post("/channels/{channel}/test")
-def send_test(context: ContextDep, channel: ChannelDep, body: Try = None) -> ReceiptResponse:
+def send_test(context: ContextDep, channel: ChannelDep, body: Try = None) -> DeliveryAnswer:
     """Send a test message now. One that gets through ends the disabling of a channel."""
-    return ReceiptResponse.of(call_channel(context, channel, git_sha=body.git_sha if body else ""))
+    return call_channel(context, channel, git_sha=body.git_sha if body else "")
 
 
 @writing.post("/channels/{channel}/rotate")
@@ -269,10 +239,10 @@ def list_deliveries(
     context: ContextDep,
     channel: ChannelDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> DeliveryListResponse:
+) -> ListResponse[DeliveryResponse]:
     """The newest deliveries to a channel, each with its attempts."""
     log = context.stores.outbox.log(channel.id, limit=limit)
-    return DeliveryListResponse(items=[_delivery(one, attempts) for one, attempts in log])
+    return ListResponse(items=[_delivery(one, attempts) for one, attempts in log])
 
 
 def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> ChannelResponse:
@@ -292,5 +262,5 @@ def _delivery(one: Delivery, attempts: list[DeliveryAttempt]) -> DeliveryRespons
         lineage_state=told.state,
         previous=one.news.previous,
         due_at=one.due_at if one.done_at is None else None,
-        attempts=[DeliveryAttemptResponse.of(tried, tried.receipt) for tried in attempts],
+        attempts=attempts,
     )

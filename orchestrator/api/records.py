@@ -10,33 +10,66 @@ when it is declared.
 from __future__ import annotations
 
 from orchestrator.api.models import documented
+from orchestrator.application.benchmarks import SeriesPoint
 from orchestrator.application.bisect_gate import BisectRange
-from orchestrator.domain.alias import Alias, KnownTest
+from orchestrator.application.test_history import FamilyChanges, Matching
+from orchestrator.domain.alias import Alias, KnownTest, KnownTestAnswer
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.blame import Attribution
 from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
+from orchestrator.domain.channel import DeliveryAnswer, DeliveryAttempt
 from orchestrator.domain.cost_answer import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice
-from orchestrator.domain.gate.snapshot import Pairs, Quarantine
-from orchestrator.domain.ingested import Disagreement, Ingested, Source, StatedMachine
+from orchestrator.domain.flaky import FlakyEvidence
+from orchestrator.domain.gate.gate_records import (
+    RuleLine,
+    StoredPolicy,
+    VerdictAnswer,
+    VerdictLine,
+)
+from orchestrator.domain.gate.payload_review import PayloadReview, ReviewAnswer
+from orchestrator.domain.gate.signing_key import KeyAnswer, PublicKey
+from orchestrator.domain.gate.snapshot import (
+    Approval,
+    ApprovalAnswer,
+    Pairs,
+    Quarantine,
+    Waiver,
+    WaiverAnswer,
+)
+from orchestrator.domain.gate.verdict import RuleResult, Verdict
+from orchestrator.domain.identity import NameChanges, Suggestion
+from orchestrator.domain.ingested import (
+    Disagreement,
+    Ingested,
+    RunAnnotation,
+    Source,
+    StatedMachine,
+)
 from orchestrator.domain.inventory import InventoryAnswer, ResourceAnswer
-from orchestrator.domain.known_issue import IssueMatch, IssueScope, IssueUse, KnownIssue
+from orchestrator.domain.known_issue import (
+    IssueMatch,
+    IssueScope,
+    IssueUse,
+    KnownIssue,
+    KnownIssueAnswer,
+)
 from orchestrator.domain.launch_plan import Plan, PlannedCell
-from orchestrator.domain.lint_findings import DocumentFinding
+from orchestrator.domain.lint_findings import CheckedAnnotation, DocumentFinding, Doubt
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.prices import Price, Refreshed, UncertainPrice
-from orchestrator.domain.quarantine import Quarantined
+from orchestrator.domain.quarantine import Candidate, QuarantineAnswer, Quarantined
 from orchestrator.domain.quota import Headroom, Quota, QuotaLevel
 from orchestrator.domain.run_answer import RunAnswer, RunSummary, SubjectName
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, LeaseRecord
-from orchestrator.domain.schedule import SubjectSelector
+from orchestrator.domain.schedule import Firing, Resolved, Schedule, ShownSchedule, SubjectSelector
 from orchestrator.domain.signature import FailureGroup, Signature
 from orchestrator.domain.ssh_access import SshAccess
-from orchestrator.store.tokens import Token
+from orchestrator.domain.token import NewToken, Token
 
 documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)
 documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)
@@ -60,3 +93,14 @@ documented(CellCost, RunCost, ProviderCost, RunTotal, Spending)
 documented(Price, UncertainPrice, Refreshed)
 documented(ResourceAnswer, InventoryAnswer)
 documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding, SubjectSelector)
+documented(StoredPolicy, RuleResult, Verdict, VerdictAnswer, RuleLine, VerdictLine)
+documented(PublicKey, KeyAnswer, PayloadReview, ReviewAnswer, Approval, ApprovalAnswer)
+documented(Waiver, WaiverAnswer, QuarantineAnswer, FlakyEvidence, Candidate, KnownIssueAnswer)
+documented(NewToken, KnownTestAnswer, RunAnnotation, Doubt, CheckedAnnotation)
+documented(SeriesPoint, derived=["environment"], without=["probed"])
+documented(Schedule, derived=["lineage"])
+documented(Resolved, without=["matrix", "known"])
+documented(Firing, ShownSchedule)
+documented(DeliveryAnswer, DeliveryAttempt)
+documented(Suggestion, NameChanges, Matching)
+documented(FamilyChanges, derived=["summary"])

@@ -42,7 +42,6 @@ from orchestrator.domain.money import (
 )
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.run_record import (
-    ArtifactRecord,
     CellRecord,
     Evidence,
     JobRecord,
@@ -212,10 +211,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
         leases=(*_leases(leases, life.attempts, life.transitions, at), *stated),
         probed=maker.probed,
         notices=tuple(results.notices),
-        artifacts=tuple(
-            ArtifactRecord(artifact.name, artifact.size_bytes, artifact.digest)
-            for artifact in results.artifacts
-        ),
+        artifacts=tuple(results.artifacts),
         simulated=life.plan.platform.provider == "fake"
         or maker.simulated
         or any(lease.simulated for lease in leases),

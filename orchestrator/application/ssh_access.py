@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchestrator.application.context import Context
 from orchestrator.domain.cell import Cell, Lease, LeaseState
+from orchestrator.domain.extended import extended
 from orchestrator.domain.machine import SshEndpoint
 from orchestrator.domain.ssh_access import SshAccess
 
@@ -35,11 +36,4 @@ def _entrance(context: Context, lease: Lease, endpoint: SshEndpoint) -> SshAcces
     login = context.stores.leases.login(lease.id) if endpoint.lease else None
     if endpoint.lease and login is None:
         raise NoMachineError(f"the keys of {lease.machine_id} are gone: it is being given back")
-    return SshAccess(
-        address=endpoint.address,
-        port=endpoint.port,
-        user=endpoint.user,
-        host_key=endpoint.host_key,
-        private_key=login.private_key if login else "",
-        key_file=endpoint.key_file,
-    )
+    return extended(SshAccess, endpoint, private_key=login.private_key if login else "")

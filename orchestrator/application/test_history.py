@@ -34,6 +34,11 @@ class FamilyChanges:
     family: str
     changes: NameChanges
 
+    @property
+    def summary(self) -> str:
+        """``66 = 64 same + 1 moved + 1 new, 1 gone``."""
+        return str(self.changes)
+
 
 @dataclass(frozen=True, slots=True)
 class Matching:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.errors import CliError
+from orchestrator.cli.errors import NO_VERDICT, CliError
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 def read(kind: type[T], answer: object) -> T:
     """Read an answer of the API; keys that the record does not have are left out.
 
-    Raises CliError.
+    Raises CliError with the code of no verdict, as for an outcome that only newer ones have.
     """
     try:
         found: T = _adapter(kind).validate_python(answer, extra="ignore")  # type: ignore[arg-type]  # a class has a hash
@@ -32,6 +32,7 @@ def read(kind: type[T], answer: object) -> T:
         raise CliError(
             f"the controller's answer is not understood: {place}: {first['msg']}",
             "Are the controller and this command of the same version?",
+            code=NO_VERDICT,
         ) from None
     return found
 

@@ -48,3 +48,11 @@ class KnownTest:
     product: str
     job: str
     nodeid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTestAnswer(KnownTest):
+    """A test, with what it is called now."""
+
+    now: int | None
+    """The test that it is now, as a person confirmed; None where it has no newer name."""

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.diagnosis import DiagnosedTest
+from orchestrator.domain.extended import extended
 from orchestrator.domain.known_issue import IssueUse
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.quarantine import Quarantined
@@ -101,8 +102,9 @@ def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
 def run_answer(record: RunRecord) -> RunAnswer:
     """A run with its cells."""
     summary = summary_answer(record.run, record.counts, record.cost_usd)
-    return RunAnswer(
-        **{name: getattr(summary, name) for name in RunSummary.__dataclass_fields__},
+    return extended(
+        RunAnswer,
+        summary,
         cells=record.cells,
         failure_groups=record.failure_groups,
         known_issues=record.known_issues,

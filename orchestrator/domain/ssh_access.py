@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from orchestrator.domain.machine import SshEndpoint
 
-@dataclass(frozen=True, slots=True)
-class SshAccess:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshAccess(SshEndpoint):
     """How to sign in, as the controller itself does."""
 
-    address: str
-    port: int
-    user: str
-    host_key: str
-    """The one that is to answer, as in known_hosts."""
-    private_key: str = field(repr=False)
-    """OpenSSH PEM; empty where the key is a file below the controller's ``HOME/keys``."""
-    key_file: str
-    """Name of that file; empty where the lease has the key."""
+    private_key: str = field(default="", repr=False)
+    """OpenSSH PEM; empty where the key is the file `key_file` of the controller."""

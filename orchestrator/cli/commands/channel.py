@@ -15,6 +15,7 @@ from orchestrator.cli.errors import FAILED
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.channel import DeliveryAttempt
 
 channel_app = typer.Typer(
     help="Channels: where people are told that a gate's state has changed.", no_args_is_help=True
@@ -78,15 +79,11 @@ class _Channel(BaseModel):
     waiting: int = 0
 
 
-class _Attempt(BaseModel):
-    response_excerpt: str = ""
-
-
 class _Delivery(BaseModel):
     state: str = ""
     title: str = ""
     created_at: str = ""
-    attempts: list[_Attempt] = []
+    attempts: list[DeliveryAttempt] = []
 
 
 @channel_app.command("add")
@@ -224,6 +221,6 @@ def _channel_row(one: _Channel) -> dict[str, Text]:
 
 
 def _delivery_row(one: _Delivery) -> dict[str, Text]:
-    answer = one.attempts[-1].response_excerpt if one.attempts else "–"
+    answer = one.attempts[-1].receipt.response_excerpt if one.attempts else "–"
     words = (one.created_at, one.state, str(len(one.attempts)), answer, one.title)
     return {t: Text(one_line(w)) for t, w in zip(_LOG.titles, words, strict=True)}

@@ -250,6 +250,24 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAnswer(Approval):
+    """An approval, with the gate whose evidence it is about."""
+
+    gate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiverAnswer(Waiver):
+    """A waiver at a time, with what its author had before them."""
+
+    verdict: str
+    """Id of the one that they named, else of the gate's newest; empty if there was none."""
+    seen: str
+    """The evidence of that verdict."""
+    is_expired: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """What a gate looks at. Times are UTC."""
 
