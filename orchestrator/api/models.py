@@ -70,7 +70,7 @@ def _describe_inherited(record: type, field: Any) -> None:  # noqa: ANN401 - a p
     """Give a field of a parent record the description that it has there."""
     for parent in record.__mro__[1:]:
         if field["name"] in getattr(parent, "__dataclass_fields__", ()):
-            known = _properties(parent)[field["name"]]
+            known = _properties(parent).get(field["name"], {})
             updates = field.setdefault("metadata", {}).setdefault("pydantic_js_updates", {})
             updates |= {key: known[key] for key in ("description",) if key in known}
             return

@@ -22,8 +22,8 @@ from orchestrator.application.quarantine import (
 from orchestrator.domain.person import Scope
 from orchestrator.domain.quarantine import (
     MOST_PASSES,
-    Candidate,
     QuarantineAnswer,
+    SuggestedQuarantine,
     quarantine_answer,
 )
 
@@ -80,7 +80,7 @@ def list_quarantines(
 def list_quarantine_suggestions(
     context: ContextDep,
     product: Annotated[str, Query(description="The payload's name", max_length=300)],
-) -> ListResponse[Candidate]:
+) -> ListResponse[SuggestedQuarantine]:
     """Tests that failed lately and are flaky by their history. Nothing is put in quarantine."""
     found = suggest_quarantines(context, product)
     return ListResponse(items=list(found))

@@ -62,7 +62,7 @@ from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.prices import Price, Refreshed, UncertainPrice
-from orchestrator.domain.quarantine import Candidate, QuarantineAnswer, Quarantined
+from orchestrator.domain.quarantine import QuarantineAnswer, Quarantined, SuggestedQuarantine
 from orchestrator.domain.quota import Headroom, Quota, QuotaLevel
 from orchestrator.domain.run_answer import RunAnswer, RunSummary, SubjectName
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, LeaseRecord
@@ -95,7 +95,9 @@ documented(ResourceAnswer, InventoryAnswer)
 documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding, SubjectSelector)
 documented(StoredPolicy, RuleResult, Verdict, VerdictAnswer, RuleLine, VerdictLine)
 documented(PublicKey, KeyAnswer, PayloadReview, ReviewAnswer, Approval, ApprovalAnswer)
-documented(Waiver, WaiverAnswer, QuarantineAnswer, FlakyEvidence, Candidate, KnownIssueAnswer)
+documented(
+    Waiver, WaiverAnswer, QuarantineAnswer, FlakyEvidence, SuggestedQuarantine, KnownIssueAnswer
+)
 documented(NewToken, KnownTestAnswer, RunAnnotation, Doubt, CheckedAnnotation)
 documented(SeriesPoint, derived=["environment"], without=["probed"])
 documented(Schedule, derived=["lineage"])

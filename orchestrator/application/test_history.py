@@ -23,10 +23,6 @@ from orchestrator.store.stores import Stores
 from orchestrator.store.test_histories import TestGo
 
 
-class OtherProductError(ValueError):
-    """The runs are of two products: none of their tests are the same."""
-
-
 @dataclass(frozen=True, slots=True)
 class FamilyChanges:
     """What became of the tests of one family of jobs."""
@@ -55,9 +51,7 @@ class Matching:
 def suggest_aliases(context: Context, old_run: str, new_run: str) -> Matching:
     """Compare the tests of two runs, and store what may be the same test under another name.
 
-    Raises:
-        RunMissingError: There is no such run.
-        OtherProductError: They are of two products.
+    Raises RunMissingError.
     """
     tests = {run: _by_family(context, run) for run in (old_run, new_run)}
     both = sorted(set(tests[old_run]) & set(tests[new_run]))
@@ -212,11 +206,6 @@ class CellTestHistory:
     def now(self) -> CellGo | None:
         """Its newest result; what a live cell has not reported yet is none."""
         return next((go for go in self.goes if not _is_to_come(go)), None)
-
-    @property
-    def last_failure(self) -> CellGo | None:
-        """The newest result that failed."""
-        return next((go for go in self.goes if go.outcome in BAD), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ class QuarantineAnswer(Quarantine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class SuggestedQuarantine:
     """A test whose history says that it is flaky."""
 
     job: str

@@ -59,11 +59,6 @@ class RunSummary:
         """Whether it has its outcome."""
         return self.state is RunState.FINISHED
 
-    @property
-    def is_ingesting(self) -> bool:
-        """Whether foreign evidence is being stored for it; nothing of it runs anywhere."""
-        return self.state is RunState.INGESTING
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAnswer(RunSummary):

@@ -15,7 +15,7 @@ from orchestrator.cli.responses import read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.domain.quarantine import Candidate, QuarantineAnswer
+from orchestrator.domain.quarantine import QuarantineAnswer, SuggestedQuarantine
 
 quarantine_app = typer.Typer(
     help="Flaky tests in quarantine: owned, dated, ending by themselves. They change no count.",
@@ -118,7 +118,7 @@ def quarantine_suggest(
     if as_json:
         session.print_json(answer.get("items"))
         return
-    found = read_items(Candidate, answer)
+    found = read_items(SuggestedQuarantine, answer)
     if not found:
         session.say("No test of it both failed and passed lately with nothing changed.")
         return
@@ -134,7 +134,7 @@ def _row(one: QuarantineAnswer) -> dict[str, Text]:
     return {t: Text(one_line(w)) for t, w in zip(_LISTED.titles, words, strict=True)}
 
 
-def _candidate_row(one: Candidate) -> dict[str, Text]:
+def _candidate_row(one: SuggestedQuarantine) -> dict[str, Text]:
     retried, likely = str(one.evidence.passed_on_retry), f"{one.evidence.min_failure_rate:.0%}"
     where = ", ".join(one.platforms)
     words = (one.nodeid, one.job, where, retried, likely, one.quarantine)
