@@ -20,17 +20,19 @@ from orchestrator.application.manage_channels import (
     find_channel,
     renew_secret,
 )
-from orchestrator.domain.announcement import LineageState
 from orchestrator.domain.channel import (
     GITHUB_API,
     Channel,
+    ChannelAnswer,
     ChannelHealth,
     ChannelKind,
     Delivery,
     DeliveryAnswer,
     DeliveryAttempt,
-    DeliveryState,
+    NewChannelAnswer,
+    ShownDelivery,
 )
+from orchestrator.domain.extended import extended
 from orchestrator.domain.person import Scope
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
@@ -114,42 +116,6 @@ Try = Annotated[TryRequest | None, Body(openapi_examples=_TRY)]
 Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]
 
 
-class ChannelResponse(ResponseModel):
-    """Where people are told."""
-
-    id: str
-    name: str
-    kind: ChannelKind
-    target: str
-    """``owner/repository``, or the URL up to its host: what follows is a secret with many."""
-    lineages: list[str]
-    """Only these, as in ``nightly*``; empty takes all."""
-    allow_private: bool
-    """Addresses of one's own network are allowed, and plain HTTP."""
-    api_base: str
-    """Of GitHub."""
-    token_from: str
-    """Where the controller finds GitHub's token, not the token."""
-    created_at: datetime
-    signing_secrets: int
-    """So many stand now; two while one replaces the other."""
-    state: str
-    """``ok``, ``failing`` or ``disabled``."""
-    failing_since: datetime | None
-    last_success_at: datetime | None
-    disabled_at: datetime | None
-    disabled_reason: str
-    waiting: int
-    """Deliveries that have not reached it yet."""
-
-
-class NewChannelResponse(ChannelResponse):
-    """A channel that was just added."""
-
-    secret: str | None
-    """What its messages are signed with, as Standard Webhooks has it; it is not told again."""
-
-
 class RenewedResponse(ResponseModel):
     """A channel's new secret."""
 
@@ -157,25 +123,6 @@ class RenewedResponse(ResponseModel):
     """It is not told again."""
     old_until: datetime | None
     """Until then messages are signed with the old one too."""
-
-
-class DeliveryResponse(ResponseModel):
-    """News for a channel."""
-
-    id: str
-    """The ``webhook-id``: the same in every attempt."""
-    state: DeliveryState
-    is_test: bool
-    lineage: str
-    lineage_state: LineageState
-    previous: LineageState | None
-    """What the line stood at before; null for its first news."""
-    title: str
-    created_at: datetime
-    due_at: datetime | None
-    """When it is tried next; null when it is over."""
-    done_at: datetime | None
-    attempts: list[DeliveryAttempt]
 
 
 _ASKED = [Security(bearer)]
@@ -197,18 +144,18 @@ ChannelDep = Annotated[Channel, Depends(_channel)]
 
 
 @reading.get("/channels")
-def list_channels(context: ContextDep) -> ListResponse[ChannelResponse]:
+def list_channels(context: ContextDep) -> ListResponse[ChannelAnswer]:
     """Every channel, and whether what is sent to it gets through."""
     channels = context.stores.outbox.channels()
     return ListResponse(items=[_tell(context, one, health) for one, health in channels])
 
 
 @writing.post("/channels", status_code=201)
-def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelResponse:
+def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelAnswer:
     """Add a channel. Its signing secret is in this answer and nowhere else."""
     channel, secret = add_channel(context, body.new_channel())
     told = _tell(context, channel, ChannelHealth())
-    return NewChannelResponse(**dict(told), secret=secret)
+    return extended(NewChannelAnswer, told, secret=secret)
 
 
 @writing.delete("/channels/{channel}", status_code=204, response_class=Response)
@@ -239,28 +186,41 @@ def list_deliveries(
     context: ContextDep,
     channel: ChannelDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> ListResponse[DeliveryResponse]:
+) -> ListResponse[ShownDelivery]:
     """The newest deliveries to a channel, each with its attempts."""
     log = context.stores.outbox.log(channel.id, limit=limit)
     return ListResponse(items=[_delivery(one, attempts) for one, attempts in log])
 
 
-def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> ChannelResponse:
-    return ChannelResponse.of(
-        channel,
+def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> ChannelAnswer:
+    return extended(
+        ChannelAnswer,
         health,
+        id=channel.id,
+        name=channel.name,
+        kind=channel.kind,
         target=channel.shown_target,
+        lineages=channel.lineages,
+        allow_private=channel.allow_private,
+        api_base=channel.api_base,
+        token_from=channel.token_from,
+        created_at=channel.created_at,
         signing_secrets=len(channel.signing(context.clock.now())),
     )
 
 
-def _delivery(one: Delivery, attempts: list[DeliveryAttempt]) -> DeliveryResponse:
+def _delivery(one: Delivery, attempts: list[DeliveryAttempt]) -> ShownDelivery:
     told = one.news.announcement
-    return DeliveryResponse.of(
-        one,
-        told,
+    return ShownDelivery(
+        id=one.id,
+        state=one.state,
+        is_test=one.is_test,
+        lineage=told.lineage,
         lineage_state=told.state,
         previous=one.news.previous,
+        title=told.title,
+        created_at=one.created_at,
         due_at=one.due_at if one.done_at is None else None,
-        attempts=attempts,
+        done_at=one.done_at,
+        attempts=tuple(attempts),
     )

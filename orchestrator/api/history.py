@@ -17,13 +17,12 @@ from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.explain_failures import review_failures, review_run
 from orchestrator.application.test_history import (
-    Matching,
     TestHistory,
     decide_alias,
     history_of,
     suggest_aliases,
 )
-from orchestrator.domain.alias import Alias, AliasState, KnownTest, KnownTestAnswer
+from orchestrator.domain.alias import Alias, AliasState, KnownTest, KnownTestAnswer, Matching
 from orchestrator.domain.extended import extended
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.identity import resolve

@@ -12,12 +12,18 @@ from __future__ import annotations
 from orchestrator.api.models import documented
 from orchestrator.application.benchmarks import SeriesPoint
 from orchestrator.application.bisect_gate import BisectRange
-from orchestrator.application.test_history import FamilyChanges, Matching
-from orchestrator.domain.alias import Alias, KnownTest, KnownTestAnswer
+from orchestrator.domain.alias import Alias, FamilyChanges, KnownTest, KnownTestAnswer, Matching
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.blame import Attribution
 from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
-from orchestrator.domain.channel import DeliveryAnswer, DeliveryAttempt
+from orchestrator.domain.channel import (
+    ChannelAnswer,
+    ChannelHealth,
+    DeliveryAnswer,
+    DeliveryAttempt,
+    NewChannelAnswer,
+    ShownDelivery,
+)
 from orchestrator.domain.cost_answer import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice
@@ -103,6 +109,7 @@ documented(SeriesPoint, derived=["environment"], without=["probed"])
 documented(Schedule, derived=["lineage"])
 documented(Resolved, without=["matrix", "known"])
 documented(Firing, ShownSchedule)
-documented(DeliveryAnswer, DeliveryAttempt)
+documented(DeliveryAnswer, DeliveryAttempt, ShownDelivery)
+documented(ChannelHealth, ChannelAnswer, NewChannelAnswer, derived=["state"])
 documented(Suggestion, NameChanges, Matching)
 documented(FamilyChanges, derived=["summary"])

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
-from orchestrator.domain.alias import Alias, AliasState, KnownTest
+from orchestrator.domain.alias import Alias, AliasState, FamilyChanges, KnownTest, Matching
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.identity import NameChanges, Suggestion, compare_names, job_family, resolve
@@ -21,31 +21,6 @@ from orchestrator.store.failure_groups import Place
 from orchestrator.store.grids import CellGo
 from orchestrator.store.stores import Stores
 from orchestrator.store.test_histories import TestGo
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyChanges:
-    """What became of the tests of one family of jobs."""
-
-    family: str
-    changes: NameChanges
-
-    @property
-    def summary(self) -> str:
-        """``66 = 64 same + 1 moved + 1 new, 1 gone``."""
-        return str(self.changes)
-
-
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """What became of the tests of an older run in a newer one."""
-
-    old_run: str
-    new_run: str
-    families: tuple[FamilyChanges, ...]
-    """Those of jobs that both runs have."""
-    suggestions: tuple[Alias, ...]
-    """Stored; a person confirms or rejects them."""
 
 
 def suggest_aliases(context: Context, old_run: str, new_run: str) -> Matching:

@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def extended(kind: type[T], record: object, **more: object) -> T:
+def extended(kind: type[T], record: object, /, **more: object) -> T:
     """Return a `kind`, whose parent class `record` is of, with the fields that it adds."""
     if not is_dataclass(record) or isinstance(record, type):
         raise TypeError(f"{record!r} is no record")

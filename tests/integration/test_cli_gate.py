@@ -277,7 +277,19 @@ def test_the_history_lists_verdicts_and_policies(cli: Cli, gate: FakeController)
 
 
 def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) -> None:
-    waiver = {"id": "W-0001", "gate": "release", "rule": "platform/tpu", "expires": "2026-02-01"}
+    waiver = {
+        "id": "W-0001",
+        "gate": "release",
+        "rule": "platform/tpu",
+        "reason": "late",
+        "author": "al",
+        "approver": "",
+        "at": "2026-01-01T00:00:00Z",
+        "seen": "c" * 64,
+        "expires": "2026-02-01T00:00:00Z",
+        "verdict": "V-0003",
+        "is_expired": False,
+    }
     gate.answers["POST", f"{API}/waivers"] = Answer.of(waiver, 201)
     words = ("--reason", "late", "--days", "7")
     gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
@@ -297,7 +309,7 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     gate.answers["GET", f"{API}/waivers"] = Answer.of({"items": [waiver]})
     assert cli("gate", "waivers") == 0
     assert "W-0001" in cli.out
-    approved = {**waiver, "approver": "bo", "approved_at": "2026-01-01"}
+    approved = {**waiver, "approver": "bo", "approved_at": "2026-01-01T00:00:00Z"}
     gate.answers["POST", f"{API}/waivers/W-0001/approve"] = Answer.of(approved)
     assert "`seatrial gate approve release --waiver W-0001`" in said
     assert cli("gate", "approve", "release", "--waiver", "W-0001") == 0
@@ -343,7 +355,7 @@ def test_nobody_waives_or_approves_evidence_that_is_not_there(
 
 
 def test_keys_are_listed_rotated_retired_and_exported(cli: Cli, gate: FakeController) -> None:
-    key = {"id": "k1", "created_at": "2026-01-20T12:00:00Z", "is_over": False}
+    key = {"id": "k1", "public": "aa", "created_at": "2026-01-20T12:00:00Z", "is_over": False}
     gate.answers["GET", f"{API}/keys"] = Answer.of({"items": [key]})
     gate.answers["POST", f"{API}/keys/rotate"] = Answer.of(key, 201)
     gate.answers["POST", f"{API}/keys/k1/retire"] = Answer.of(key)

@@ -84,8 +84,10 @@ def test_known_issues_are_listed_and_ended(cli: Cli, controller: FakeController)
 
 
 def test_aliases_are_suggested_and_decided(cli: Cli, controller: FakeController) -> None:
-    family = {"family": "nvidia-backend", "summary": "66 = 64 same + 1 moved + 1 new, 1 gone"}
-    told = {"families": [family], "suggestions": [ALIAS]}
+    moved = {"old": "a::A::t", "new": "a::B::t", "change": "moved", "similarity": 0.9}
+    changes = {"same": ["a"] * 64, "suggestions": [moved], "new": ["n"], "gone": ["g"]}
+    family = {"family": "nvidia-backend", "changes": changes}
+    told = {"old_run": "1", "new_run": "2", "families": [family], "suggestions": [ALIAS]}
     controller.answers["POST", f"{API}/aliases"] = Answer.of(told)
     assert cli("alias", "suggest", "one", "two") == 0
     assert "nvidia-backend: 66 = 64 same + 1 moved + 1 new, 1 gone" in cli.out

@@ -137,6 +137,7 @@ def test_a_raw_file_cannot_leave_its_folder(
 
 def test_tokens(cli: Cli, controller: FakeController) -> None:
     token: dict[str, Any] = {"id": "t1", "name": "ci", "scope": "run", "expires_at": None}
+    token["created_at"] = runs.at(0)
     secret = token | {"secret": "seatrial_x"}
     controller.answers["POST", "/api/v1/tokens"] = Answer.of(secret, 201)
     controller.answers["GET", "/api/v1/tokens"] = Answer.of({"items": [token]})

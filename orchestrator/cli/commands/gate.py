@@ -32,13 +32,15 @@ from orchestrator.cli.gate_inputs import (
     store_policy,
     write_file,
 )
-from orchestrator.cli.responses import read, read_items
+from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.gates import print_verdict
 from orchestrator.cli.view.glyphs import style_of
-from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.domain.gate.gate_records import VerdictAnswer, VerdictLine
+from orchestrator.cli.view.lists import print_list, row_of
+from orchestrator.cli.view.tables import Layout
+from orchestrator.domain.gate.gate_records import StoredPolicy, VerdictAnswer, VerdictLine
+from orchestrator.domain.gate.signing_key import KeyAnswer
 from orchestrator.domain.gate.verdict import Verdict
 from orchestrator.domain.units import plural
 
@@ -48,21 +50,15 @@ _KEYS = Layout(
     first_to_go=("created",),
     whole=("created", "not after", "retired", "state"),
 )
-_DAY = len("2026-01-20")
 
 
 @keys_app.command("list")
 def keys_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the public keys, those that are over too."""
     session = session_of(context)
-    items = session.client().get("/keys").get("items")
-    found = [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
-    if as_json:
-        session.print_json(found)
-    elif found:
-        session.out.print(fitting(session.out, _KEYS, [_key_row(one) for one in found]))
-    else:
-        session.say("No key yet: the first verdict makes one.")
+    answer = session.client().get("/keys")
+    nothing = "No key yet: the first verdict makes one."
+    print_list(session, answer, KeyAnswer, _KEYS, _key_row, nothing=nothing, as_json=as_json)
 
 
 @keys_app.command("rotate")
@@ -110,15 +106,11 @@ def keys_retire(
         session.say(f"Key {one_line(key)} signs nothing any more.")
 
 
-def _key_row(one: Json) -> dict[str, Text]:
-    words = (
-        str(one.get("id")),
-        str(one.get("created_at") or "–")[:_DAY],
-        str(one.get("not_after") or "–")[:_DAY],
-        str(one.get("retired_at") or "–")[:_DAY],
-        "over" if one.get("is_over") else "signs",
+def _key_row(key: KeyAnswer) -> dict[str, Text]:
+    days = (
+        f"{at:%Y-%m-%d}" if at else "–" for at in (key.created_at, key.not_after, key.retired_at)
     )
-    return {t: Text(one_line(w)) for t, w in zip(_KEYS.titles, words, strict=True)}
+    return row_of(_KEYS, key.id, *days, "over" if key.is_over else "signs")
 
 
 gate_app = typer.Typer(help="Release gates: policies and signed verdicts.", no_args_is_help=True)
@@ -260,14 +252,8 @@ def gate_history(
         _show_policies(session, client.get(f"{path}/policies"), as_json=as_json)
         return
     answer = client.get(f"{path}/verdicts", limit=limit, lineage=lineage or None)
-    if as_json:
-        session.print_json(answer.get("items"))
-        return
-    verdicts = read_items(VerdictLine, answer)
-    if not verdicts:
-        session.say(f"No verdict yet: `seatrial gate check {gate}` makes one.")
-        return
-    session.out.print(fitting(session.out, _HISTORY, [_row(one) for one in verdicts]))
+    nothing = f"No verdict yet: `seatrial gate check {gate}` makes one."
+    print_list(session, answer, VerdictLine, _HISTORY, _row, nothing=nothing, as_json=as_json)
 
 
 @gate_app.command("list")
@@ -370,22 +356,12 @@ def _row(verdict: VerdictLine) -> dict[str, Text]:
 
 
 def _show_policies(session: Session, answer: Json, *, as_json: bool) -> None:
-    items = answer.get("items")
-    found = items if isinstance(items, list) else []
-    if as_json:
-        session.print_json(found)
-        return
-    if not found:
-        session.say("No gate yet: `seatrial gate check FILE` stores its policy.")
-        return
-    rows = [
-        (one.get("gate"), one.get("product"), str(one.get("digest"))[:12], one.get("since"))
-        for one in found
-    ]
-    shown = [
-        {t: Text(one_line(str(w))) for t, w in zip(_GATES.titles, row, strict=True)} for row in rows
-    ]
-    session.out.print(fitting(session.out, _GATES, shown))
+    nothing = "No gate yet: `seatrial gate check FILE` stores its policy."
+    print_list(session, answer, StoredPolicy, _GATES, _policy_row, nothing=nothing, as_json=as_json)
+
+
+def _policy_row(one: StoredPolicy) -> dict[str, Text]:
+    return row_of(_GATES, one.gate, one.product, one.digest[:12], f"{one.since:%Y-%m-%dT%H:%M:%SZ}")
 
 
 gate_app.command("waive")(waive_command)

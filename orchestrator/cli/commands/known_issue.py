@@ -15,8 +15,9 @@ from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.domain.alias import Alias
+from orchestrator.domain.alias import Alias, Matching
 from orchestrator.domain.known_issue import KnownIssueAnswer
 
 known_issue_app = typer.Typer(
@@ -108,14 +109,10 @@ def known_issue_list(
     """List the known issues, those that are over too."""
     session = session_of(context)
     answer = session.client().get("/known-issues", product=product)
-    if as_json:
-        session.print_json(answer.get("items"))
-        return
-    issues = read_items(KnownIssueAnswer, answer)
-    if not issues:
-        session.say("No known issue yet: `seatrial known-issue add` writes one down.")
-        return
-    session.out.print(fitting(session.out, _ISSUES, [_issue_row(issue) for issue in issues]))
+    nothing = "No known issue yet: `seatrial known-issue add` writes one down."
+    print_list(
+        session, answer, KnownIssueAnswer, _ISSUES, _issue_row, nothing=nothing, as_json=as_json
+    )
 
 
 @known_issue_app.command("expire")
@@ -146,9 +143,10 @@ def alias_suggest(
     if as_json:
         session.print_json(answer)
         return
-    for family in _items(answer, "families"):
-        session.print(f"{one_line(str(family.get('family')))}: {family.get('summary')}")
-    _print_aliases(session, read(tuple[Alias, ...], answer.get("suggestions")))
+    found = read(Matching, answer)
+    for family in found.families:
+        session.print(f"{one_line(family.family)}: {family.summary}")
+    _print_aliases(session, found.suggestions)
 
 
 @alias_app.command("list")
@@ -200,20 +198,13 @@ def _print_aliases(session: Session, aliases: Sequence[Alias]) -> None:
         session.say("No alias: `seatrial alias suggest OLD NEW` compares two runs.")
 
 
-def _items(answer: Json, key: str = "items") -> list[Json]:
-    found = answer.get(key)
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-
-
 def _issue_row(issue: KnownIssueAnswer) -> dict[str, Text]:
     state = "applies"
     if issue.is_over:
         state = "ended" if issue.ended_at else "expired"
     matches = " ".join(filter(None, astuple(issue.match)))
-    words = (issue.id, issue.title, matches, issue.owner, str(issue.expires), state)
-    return {t: Text(one_line(w)) for t, w in zip(_ISSUES.titles, words, strict=True)}
+    return row_of(_ISSUES, issue.id, issue.title, matches, issue.owner, str(issue.expires), state)
 
 
 def _alias_row(alias: Alias) -> dict[str, Text]:
-    words = (str(alias.id), alias.state, alias.change, alias.old, alias.new)
-    return {t: Text(one_line(w)) for t, w in zip(_ALIASES.titles, words, strict=True)}
+    return row_of(_ALIASES, str(alias.id), alias.state, alias.change, alias.old, alias.new)

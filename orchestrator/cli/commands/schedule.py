@@ -21,9 +21,10 @@ from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import USAGE, CliError
 from orchestrator.cli.gate_inputs import store_policy
 from orchestrator.cli.launch_request import read_order, read_selector, upload
-from orchestrator.cli.responses import read, read_items
+from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.lists import print_list
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.schedule import (
     Firing,
@@ -135,15 +136,10 @@ def schedule_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the schedules, with what became of the latest firing of each."""
     session = session_of(context)
     answer = session.client().get("/schedules")
-    if as_json:
-        session.print_json(answer.get("items"))
-        return
-    known = read_items(ShownSchedule, answer)
-    if not known:
-        session.say("No schedule yet: `seatrial schedule add` makes one.")
-        return
-    rows = [_schedule_row(schedule) for schedule in known]
-    session.out.print(fitting(session.out, _SCHEDULES, rows))
+    nothing = "No schedule yet: `seatrial schedule add` makes one."
+    print_list(
+        session, answer, ShownSchedule, _SCHEDULES, _schedule_row, nothing=nothing, as_json=as_json
+    )
 
 
 @schedule_app.command("show")
