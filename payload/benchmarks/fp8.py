@@ -72,18 +72,16 @@ def fp8_arms(
     Raises:
         KernelRefused: compiled, for hardware without FP8 units.
     """
-    layers = Layers.of(size, BASELINES[baseline], granularity, device)
-    return duel_of(layers, size, device, baseline, compiled)
-
-
-def duel_of(
-    layers: Layers, size: Size, device: torch.device, baseline: str, compiled: bool | None
-) -> Duel:
-    """The duel of two layers that are there."""
-    whole, hardware = device.type != "cpu" if compiled is None else compiled, probe(device)
-    if whole and (reason := why_not_compiled(device, hardware)) is not None:
+    whole = device.type != "cpu" if compiled is None else compiled
+    if whole and (reason := why_not_compiled(device, probe(device))) is not None:
         raise KernelRefused(reason)
-    inner, columns, batch = size
+    layers = Layers.of(size, BASELINES[baseline], granularity, device)
+    return duel_of(layers, size, device, baseline, whole)
+
+
+def duel_of(layers: Layers, size: Size, device: torch.device, baseline: str, whole: bool) -> Duel:
+    """The duel of two layers that are there; `whole`: both compiled."""
+    hardware, (inner, columns, batch) = probe(device), size
     x = torch.randn(batch, inner, device=device, dtype=BASELINES[baseline])
     make = _compiled if whole else _as_it_is
     subject, other = make(layers.float8), make(layers.plain)
@@ -146,12 +144,14 @@ def check_storage(name: str, baseline: str, layers: Layers) -> bool:
     )
 
 
-def pick(size: Size, hardware: Hardware, ratio: float) -> tuple[str, float, str]:
+def pick(
+    size: Size, hardware: Hardware, ratio: float, *, compiled: bool = True
+) -> tuple[str, float, str]:
     """What the dispatcher picks with a kept weight, its share of the better arm's speed, and why.
 
-    `ratio`: bfloat16's time over float8's, as measured.
+    `ratio`: bfloat16's time over float8's, as measured; `compiled`: both arms were.
     """
-    made = choose(Job(size[2], size[0], size[1], kept=True), hardware)
+    made = choose(Job(size[2], size[0], size[1], kept=True, fused=compiled), hardware)
     share = min(1.0, ratio if made.float8 else 1 / ratio)
     return ("float8" if made.float8 else made.plain.name), share, made.reason
 
@@ -175,7 +175,7 @@ def measure(
     return good, outcomes["bf16"]
 
 
-def table(outcomes: dict[Size, Outcome], device: torch.device) -> None:
+def table(outcomes: dict[Size, Outcome], device: torch.device, *, compiled: bool) -> None:
     """Where float8 won, and what the dispatcher would have picked."""
     hardware = probe(device)
     print(f"\n{'in x out x batch':<22}{'float8 / bf16':>14}  picks      share of the better arm")
@@ -183,12 +183,12 @@ def table(outcomes: dict[Size, Outcome], device: torch.device) -> None:
         if not outcome.samples:
             continue
         ratio = statistics.median(outcome.ratios)
-        name, share, reason = pick(size, hardware, ratio)
+        name, share, reason = pick(size, hardware, ratio, compiled=compiled)
         met = "" if share >= PICK_GOAL else f" (goal {PICK_GOAL} not met)"
         print(
             f"{'x'.join(map(str, size)):<22}{ratio:>13.3f}x  {name:<10} {share:.3f}{met}: {reason}"
         )
-        shares = [pick(size, hardware, one)[1] for one in outcome.ratios]
+        shares = [pick(size, hardware, one, compiled=compiled)[1] for one in outcome.ratios]
         params = {"device": str(device), "pick": name}
         metric = f"fp8/{'x'.join(map(str, size))}/pick_share"
         evidence.metric(metric, shares, unit="x", direction="higher", **params)
@@ -220,7 +220,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"\n{size[0]} -> {size[1]}, batch {size[2]}", flush=True)
         passed, outcomes[size] = measure(size, device, budget_s=budget_s, **how)
         good.append(passed)
-    table(outcomes, device)
+    table(outcomes, device, compiled=options.compile)
     if not probe(device).has("fp8"):
         print("\nNo FP8 units here: all that float8 can save is memory.")
     print(f"\n{sum(good)}/{len(good)} sizes passed their checks")

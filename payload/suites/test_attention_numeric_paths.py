@@ -113,6 +113,17 @@ class TestChoice:
         with pytest.raises(ValueError, match=r"path must be one of auto, sdpa.*'fast'"):
             attend(q, k, v, path="fast")
 
+    @pytest.mark.parametrize(("queries", "keys"), [(0, 4), (4, 0)])
+    @pytest.mark.parametrize("path", ["flex", "flex_eager"])
+    def test_flex_of_nothing(self, queries, keys, path):
+        """No queries or no keys: a refusal by name, and an empty or zero output by itself."""
+        q, k = torch.randn(2, 2, queries, 8), torch.randn(2, 2, keys, 8)
+        for pattern in (att.FULL, att.SlidingWindow(2), att.ALiBi(2)):
+            with pytest.raises(att.PathRefused, match="needs a query and a key"):
+                attend(q, k, k, pattern=pattern, path=path)
+            output, _ = attend(q, k, k, pattern=pattern)
+            assert torch.equal(output, torch.zeros(2, 2, queries, 8))
+
     def test_flex_on_devices(self):
         assert flex.why_not_on(torch.device("meta")) == "FlexAttention has no kernel for meta"
         assert flex.why_not_on(torch.device("cpu"), compiled=False) is None

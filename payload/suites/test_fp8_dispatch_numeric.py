@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks import fp8 as benchmark
 from suites import fp8_reference as ref
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
@@ -26,6 +28,7 @@ from torchbridge.fp8 import (
     predict,
 )
 from torchbridge.hardware import Hardware, probe
+from torchbridge.kernels import KernelRefused
 
 SXM = {"units": 132, "clock_hz": 1.83e9, "memory_bytes_per_s": 3.35e12}
 H100 = Hardware.nvidia((9, 0), **SXM)
@@ -279,6 +282,20 @@ class TestWithoutUnits:
         monkeypatch.setattr(checks, "probe", lambda device: A10G)
         with pytest.raises(RuntimeError, match="no FP8 units on sm_86: Triton"):
             fp8.benchmark_fp8_layer(64, 64, 8, compiled=True, device=torch.device("cuda"))
+
+    def test_the_benchmark_is_refused(self, monkeypatch, capsys, tmp_path):
+        """As a job, and as a duel of `benchmarks.gpu`; nothing is put on the device before."""
+        for name, value in (("probe", A10G), ("describe", "an A10G")):
+            monkeypatch.setattr(benchmark, name, lambda device, value=value: value)
+        monkeypatch.setattr(benchmark, "pick_device", lambda: torch.device("cuda"))
+        monkeypatch.setenv("SEATRIAL_EVENTS", str(tmp_path / "events"))
+        assert benchmark.main([]) == 1
+        assert "refused on an A10G: no FP8 units on sm_86" in capsys.readouterr().out
+        event = json.loads((tmp_path / "events").read_text())
+        assert (event["check"], event["outcome"]) == ("fp8/units", "failed")
+        assert event["reason"].startswith("no FP8 units on sm_86")
+        with pytest.raises(KernelRefused, match="no FP8 units on sm_86"):
+            benchmark.fp8_arms((64, 64, 64), torch.device("cuda"))
 
     @pytest.mark.parametrize("dtype", [BF16, torch.float16, FP32])
     def test_the_dtype_of_the_product(self, dtype):

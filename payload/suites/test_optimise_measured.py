@@ -81,6 +81,13 @@ def tried(one, *, measure_s: float = 1.0, **changes) -> tuple[Timed, passes.Prep
     return model, passes.apply(model, where, (one,), level="mine")
 
 
+class TestErrors:
+    def test_outputs_without_numbers_agree(self):
+        empty = torch.zeros(3, 0)
+        assert passes.relative_error((empty, torch.ones(2)), (empty, torch.ones(2))) == 0.0
+        assert passes.relative_error(torch.tensor([torch.nan]), torch.ones(1)) == torch.inf
+
+
 class TestEffect:
     def test_is_the_time_before_over_the_time_after(self):
         times = Comparison((1.0, 2.0, 4.0, 1.0, 1.0, 1.0), (2.0, 2.0, 2.0, 3.0, 2.0, 2.0))

@@ -53,6 +53,8 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
     """
     if actual.shape != expected.shape:
         raise ValueError(f"shape {tuple(actual.shape)} is not {tuple(expected.shape)}")
+    if not expected.numel():
+        return 0.0
     actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
     largest = expected.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
     error = ((actual - expected).abs().max() / largest).item()

@@ -92,6 +92,8 @@ def why_not(call: Call, *, compiled: bool = True) -> str | None:
         return "FlexAttention takes patterns, not dense masks"
     if call.dropout:
         return "FlexAttention has no dropout"
+    if 0 in call.scores[2:]:
+        return "FlexAttention needs a query and a key"
     if call.q.device.type == "cpu" and call.wants_gradient:
         return "FlexAttention has no CPU backward"
     return why_not_on(call.q.device, compiled=compiled)
