@@ -157,7 +157,7 @@ def _slopes(
     return slopes
 
 
-def decode(opponent: str, device: torch.device, small: bool) -> Duel:
+def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool = True) -> Duel:
     """50 greedy tokens of GPT-2 124M in bfloat16, batch 1, against narrower or other decodes.
 
     Greedy texts of random weights part at near-ties, so the models are compared on one text.
@@ -171,8 +171,9 @@ def decode(opponent: str, device: torch.device, small: bool) -> Duel:
     model = baseline.model.to(torch.bfloat16)
     ids = torch.tensor([PROMPT], device=device) % (600 if small else 50257)
     new = 5 if small else 50
-    name, other, told = rivals(opponent, model, baseline, ids.shape[1] + new, small)
-    path, ours = own.generation(model, ids.shape[1] + new, not small)
+    compiled &= not small
+    name, other, told = rivals(opponent, model, baseline, ids.shape[1] + new, compiled)
+    path, ours = own.generation(model, ids.shape[1] + new, compiled)
     text = torch.randint(0, model.config.vocabulary, (1, TEXT_TOKENS - new), device=device)
     return Duel(
         name=f"decode/bf16/{opponent}",
@@ -196,7 +197,7 @@ def agreeing(ours: Any, theirs: Any, text: Tensor, limits: str) -> Equality:
 
 
 def rivals(
-    opponent: str, model: Any, baseline: Any, capacity: int, small: bool
+    opponent: str, model: Any, baseline: Any, capacity: int, compiled: bool
 ) -> tuple[str, Callable[..., Tensor], Any]:
     """(name, how it generates, the model as ids -> logits)."""
     from benchmarks import gpt2 as own
@@ -208,15 +209,15 @@ def rivals(
         return "hf_generate, static cache", partial(_hf_static, theirs, more), _logits(theirs)
     if opponent == "ours_int8":
         narrow = quantise_int8(model)
-        path, generation = own.generation(narrow, capacity, not small)
+        path, generation = own.generation(narrow, capacity, compiled)
         return f"our int8, {path}", generation, narrow
     if opponent == "compile":  # as gpt-fast has it: a static cache and the whole step compiled
         cache = KVCache.of(model, 1, capacity)
-        step = CompiledDecode(model, "eager" if small else "inductor")
+        step = CompiledDecode(model, "inductor" if compiled else "eager")
         step.compile(cache)
         return step.path_taken, partial(generate, model, cache=cache, decode=step), model
     narrow = _torchao(model, opponent)
-    path, generation = own.generation(narrow, capacity, not small)
+    path, generation = own.generation(narrow, capacity, compiled)
     return f"{opponent} in our GPT-2, {path}", generation, narrow
 
 
@@ -244,11 +245,20 @@ def _torchao(model: nn.Module, kind: str) -> nn.Module:
     return narrow
 
 
-def cross_entropy(opponent: str, device: torch.device, small: bool) -> Duel:
+def cross_entropy(
+    opponent: str,
+    device: torch.device,
+    small: bool,
+    *,
+    tokens: int = 16_384,
+    width: int = 2048,
+    classes: int = 131_072,
+) -> Duel:
     """Loss and both gradients at a vocabulary of 128k against torch's or Liger's own."""
     from torchbridge.kernels import functional as ours
 
-    tokens, width, classes = (32, 64, 1000) if small else (16_384, 2048, 131_072)
+    if small:
+        tokens, width, classes = 32, 64, 1000
     x = drawn(device, tokens, width).requires_grad_()
     weight = drawn(device, classes, width, scale=width**-0.5).requires_grad_()
     target = torch.randint(0, classes, (tokens,), device=device)
