@@ -42,6 +42,12 @@ def package(name: str) -> Any:
         raise NotHereError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
+def needs_cuda(name: str, device: torch.device) -> None:
+    """Raises NotHereError on another device than those that the library's kernels are for."""
+    if device.type != "cuda":
+        raise NotHereError(f"{name} has kernels for CUDA, not for {device.type}")
+
+
 def as_graph(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
     """`work` as a CUDA graph: a call replays it and copies the outputs, as ours do; eager on a CPU.
 
@@ -262,6 +268,8 @@ def cross_entropy(
     x = drawn(device, tokens, width).requires_grad_()
     weight = drawn(device, classes, width, scale=width**-0.5).requires_grad_()
     target = torch.randint(0, classes, (tokens,), device=device)
+    if opponent == "liger":
+        needs_cuda("Liger", device)
     theirs = losses(opponent)
 
     def both(loss: Callable[[], Tensor]) -> Callable[[], tuple[Tensor, ...]]:
@@ -314,6 +322,7 @@ def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Du
     if opponent == "dense_mask":
         work = partial(F.scaled_dot_product_attention, q, k, v, attn_mask=mask.to(q.dtype))
     else:
+        needs_cuda("varlen_attn", device)
         varlen = package("torch.nn.attention.varlen").varlen_attn
         work = partial(_varlen, varlen, q, k, v, ends if kind == "documents" else None)
     _, path = attend(q, k, v, pattern=pattern)
@@ -373,6 +382,7 @@ def fp8_torchao(device: torch.device, small: bool) -> Duel:
     """A float8 layer with scales by row against torchao's of the same weights, both compiled."""
     from benchmarks.fp8 import PRODUCT_LIMIT, Layers, nearly
 
+    needs_cuda("torchao's float8", device)
     library = package("torchao.quantization")
     inner, outer, batch = size = (256,) * 3 if small else (4096,) * 3
     layers = Layers.of(size, torch.bfloat16, "row", device)
