@@ -31,7 +31,45 @@ def moe_duel(hidden: int, baseline: str, device: torch.device) -> Duel:
     return replace(duels[baseline], name=f"floors/moe/{hidden}/{baseline}", floor=None)
 
 
-def gpt2_duel(device: torch.device) -> Duel:
+def strong_moe_duel(hidden: int, opponent: str, device: torch.device) -> Duel:
+    """The gated layer against experts by transformers, or by torch's grouped product by hand.
+
+    Raises:
+        NotHereError: the library is missing.
+    """
+    from benchmarks import gpu_baselines, moe_arms
+
+    batch, sequence = TOKENS[hidden]
+    shape = moe_arms.Shape.gated(hidden, batch=batch, sequence=sequence)
+    layer = moe_arms.make_layer(shape, device, moe_arms.SwiGLUMoE)
+    x = moe_arms.make_tokens(shape, device)
+    baseline = Arm(opponent, gpu_baselines.opponents(opponent, layer, x))
+    duel = moe_arms.layer_duel(layer, x, shape, baseline)
+    return replace(duel, name=f"floors/strong/moe/{hidden}/{opponent}")
+
+
+def loss_duel(opponent: str, device: torch.device) -> Duel:
+    """Loss and both gradients, 1,024 tokens of 512 numbers, 32,000 classes, float32."""
+    from benchmarks import gpu_baselines
+
+    sizes = {"tokens": 1024, "width": 512, "classes": 32_000}
+    return gpu_baselines.cross_entropy(opponent, device, False, **sizes)
+
+
+def generate_duel(device: torch.device) -> Duel:
+    """As `gpt2_duel`, against transformers' generate() itself."""
+    duel = gpt2_duel(device, "hf_generate")
+    return replace(duel, name="floors/strong/gpt2/hf_generate")
+
+
+def narrow_duel(opponent: str, device: torch.device) -> Duel:
+    """Our bfloat16 decode of GPT-2 124M against narrower weights."""
+    from benchmarks import gpu_baselines
+
+    return gpu_baselines.decode(opponent, device, False, compiled=False)
+
+
+def gpt2_duel(device: torch.device, opponent: str = "hf_kv_loop") -> Duel:
     """GPT-2 124M, batch 1, prompt 32, 50 tokens: static cache against transformers' own cache.
 
     Raises:
@@ -45,11 +83,12 @@ def gpt2_duel(device: torch.device) -> Duel:
 
     baseline = make_baseline(GPT2Config(), device)
     ids = torch.tensor([(PROMPT * PROMPT_TOKENS)[:PROMPT_TOKENS]], device=device)
+    theirs = {**baseline.loops, baseline.name: baseline.generate}[opponent]
     path, ours = subject(baseline.model, PROMPT_TOKENS + NEW_TOKENS, compiled=False)
     return Duel(
         name="floors/gpt2",
         subject=Arm(path, lambda: ours(ids, NEW_TOKENS)),
-        baseline=Arm("hf_kv_loop", lambda: baseline.loops["hf_kv_loop"](ids, NEW_TOKENS)),
+        baseline=Arm(opponent, lambda: theirs(ids, NEW_TOKENS)),
         equal=identical,
         device=device,
         params={"dtype": "float32", "prompt": PROMPT_TOKENS, "new_tokens": NEW_TOKENS},

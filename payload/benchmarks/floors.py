@@ -1,8 +1,9 @@
 """The floors on the CPU: each of our ways against what a user would otherwise take, in one run.
 
 Arms are equal before they are timed and take turns. A floor is kept when the median ratio is at it
-(of a level: the interval's lower end); whether the whole interval is too, the line says. Ends with
-one line of figures, and with 1 where a floor is missed. Run: `python -m benchmarks.floors`.
+(of a level: the interval's lower end); whether the whole interval is too, the line says. Rows of
+the strongest baselines have no floor: they are ahead, even or lost. Ends with one line of figures,
+and with 1 where a floor is missed. Run: `python -m benchmarks.floors`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ class Row:
     """A floor: how its duel is made, and what its ratio is held against.
 
     `make` gives the duel, or how many operators both arms share where they run the very same.
-    `bound`: the interval's lower end must be at the floor, not only the median.
+    `bound`: the interval's lower end must be at the floor, not only the median. Without a floor it
+    is shown how it stands.
     """
 
     name: str
     make: Callable[[], Duel | int]
-    floor: float
+    floor: float | None
     seconds: float
     bound: bool = False
     precision: float = 0.03
@@ -48,6 +50,22 @@ def rows(device: torch.device) -> Iterator[Row]:
     yield Row("gpt2/hf_kv_loop", partial(floor_duels.gpt2_duel, device), 1.10, 45.0)
     yield Row("training/plain_loop", partial(floor_duels.training_duel, device), 1.3, 15.0)
     yield Row("attention/window_128", partial(floor_duels.window_duel, device), 2.5, 15.0)
+
+
+def strongest_rows(device: torch.device) -> Iterator[Row]:
+    """Against what a user who knows the libraries would take; none has a floor."""
+    for hidden in (512, 1024):
+        for opponent in ("hf_grouped_mm", "hf_eager", "torch_grouped_mm"):
+            duel = partial(floor_duels.strong_moe_duel, hidden, opponent, device)
+            yield Row(f"strong/moe/{hidden}/{opponent}", duel, None, 8.0)
+    for opponent in ("torch", "plain"):
+        duel = partial(floor_duels.loss_duel, opponent, device)
+        yield Row(f"strong/linear_cross_entropy/{opponent}", duel, None, 12.0)
+    duel = partial(floor_duels.generate_duel, device)
+    yield Row("strong/gpt2/hf_generate", duel, None, 30.0)
+    for opponent in ("torchao_int8", "ours_int8"):
+        duel = partial(floor_duels.narrow_duel, opponent, device)
+        yield Row(f"strong/decode/{opponent}", duel, None, 20.0)
 
 
 def level_rows(device: torch.device) -> Iterator[Row]:
@@ -90,6 +108,11 @@ def _judge(row: Row) -> str:
 
 def judge_ratio(row: Row, ratio: Ratio, baseline: str) -> str:
     """By the median, or the interval's lower end, as the row has it."""
+    if row.floor is None:
+        word = "LOST" if ratio.high < 1 else "ahead" if ratio.low > 1 else "even"
+        return _say(
+            row, word, f"{ratio} of {baseline}, {ratio.confidence:.1%} of {ratio.quads} quads"
+        )
     kept = (ratio.low if row.bound else ratio.median) >= row.floor
     how = "by the lower end" if row.bound else "by the median"
     if kept and not row.bound:
@@ -101,7 +124,8 @@ def judge_ratio(row: Row, ratio: Ratio, baseline: str) -> str:
 
 
 def _say(row: Row, word: str, words: str) -> str:
-    print(f"{row.name:<30} floor {row.floor:>4g}x {word:<7} {words}", flush=True)
+    floor = "no floor   " if row.floor is None else f"floor {row.floor:>4g}x"
+    print(f"{row.name:<36} {floor} {word:<7} {words}", flush=True)
     return word.lower()
 
 
@@ -124,14 +148,14 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"Floors, torchbridge {__version__}, {describe(device)}")
     verdicts: dict[str, str] = {}
     with torch.no_grad():
-        for row in chain(
-            rows(device), level_rows(device) if _asked("levels", options.only) else ()
-        ):
+        levels = level_rows(device) if _asked("levels", options.only) else ()
+        for row in chain(rows(device), strongest_rows(device), levels):
             if row.name.startswith(options.only):
                 verdicts[row.name] = judge(row)
     if "fp8/storage".startswith(options.only):
         verdicts["fp8/storage"] = judge_storage()
-    counted = {word: list(verdicts.values()).count(word) for word in ("kept", "missed", "skipped")}
+    words = ("kept", "missed", "skipped", "ahead", "even", "lost")
+    counted = {word: list(verdicts.values()).count(word) for word in words}
     figures = ", ".join(f"{count} {word}" for word, count in counted.items())
     print(f"floors: {figures} of {len(verdicts)}; {time.monotonic() - start:.0f} s")
     return 1 if counted["missed"] or not verdicts else 0

@@ -42,6 +42,12 @@ def package(name: str) -> Any:
         raise NotHereError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
+def needs_cuda(name: str, device: torch.device) -> None:
+    """Raises NotHereError on another device than those that the library's kernels are for."""
+    if device.type != "cuda":
+        raise NotHereError(f"{name} has kernels for CUDA, not for {device.type}")
+
+
 def as_graph(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
     """`work` as a CUDA graph: a call replays it and copies the outputs, as ours do; eager on a CPU.
 
@@ -157,7 +163,7 @@ def _slopes(
     return slopes
 
 
-def decode(opponent: str, device: torch.device, small: bool) -> Duel:
+def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool = True) -> Duel:
     """50 greedy tokens of GPT-2 124M in bfloat16, batch 1, against narrower or other decodes.
 
     Greedy texts of random weights part at near-ties, so the models are compared on one text.
@@ -171,8 +177,9 @@ def decode(opponent: str, device: torch.device, small: bool) -> Duel:
     model = baseline.model.to(torch.bfloat16)
     ids = torch.tensor([PROMPT], device=device) % (600 if small else 50257)
     new = 5 if small else 50
-    name, other, told = rivals(opponent, model, baseline, ids.shape[1] + new, small)
-    path, ours = own.generation(model, ids.shape[1] + new, not small)
+    compiled &= not small
+    name, other, told = rivals(opponent, model, baseline, ids.shape[1] + new, compiled)
+    path, ours = own.generation(model, ids.shape[1] + new, compiled)
     text = torch.randint(0, model.config.vocabulary, (1, TEXT_TOKENS - new), device=device)
     return Duel(
         name=f"decode/bf16/{opponent}",
@@ -196,7 +203,7 @@ def agreeing(ours: Any, theirs: Any, text: Tensor, limits: str) -> Equality:
 
 
 def rivals(
-    opponent: str, model: Any, baseline: Any, capacity: int, small: bool
+    opponent: str, model: Any, baseline: Any, capacity: int, compiled: bool
 ) -> tuple[str, Callable[..., Tensor], Any]:
     """(name, how it generates, the model as ids -> logits)."""
     from benchmarks import gpt2 as own
@@ -208,15 +215,15 @@ def rivals(
         return "hf_generate, static cache", partial(_hf_static, theirs, more), _logits(theirs)
     if opponent == "ours_int8":
         narrow = quantise_int8(model)
-        path, generation = own.generation(narrow, capacity, not small)
+        path, generation = own.generation(narrow, capacity, compiled)
         return f"our int8, {path}", generation, narrow
     if opponent == "compile":  # as gpt-fast has it: a static cache and the whole step compiled
         cache = KVCache.of(model, 1, capacity)
-        step = CompiledDecode(model, "eager" if small else "inductor")
+        step = CompiledDecode(model, "inductor" if compiled else "eager")
         step.compile(cache)
         return step.path_taken, partial(generate, model, cache=cache, decode=step), model
     narrow = _torchao(model, opponent)
-    path, generation = own.generation(narrow, capacity, not small)
+    path, generation = own.generation(narrow, capacity, compiled)
     return f"{opponent} in our GPT-2, {path}", generation, narrow
 
 
@@ -244,14 +251,25 @@ def _torchao(model: nn.Module, kind: str) -> nn.Module:
     return narrow
 
 
-def cross_entropy(opponent: str, device: torch.device, small: bool) -> Duel:
+def cross_entropy(
+    opponent: str,
+    device: torch.device,
+    small: bool,
+    *,
+    tokens: int = 16_384,
+    width: int = 2048,
+    classes: int = 131_072,
+) -> Duel:
     """Loss and both gradients at a vocabulary of 128k against torch's or Liger's own."""
     from torchbridge.kernels import functional as ours
 
-    tokens, width, classes = (32, 64, 1000) if small else (16_384, 2048, 131_072)
+    if small:
+        tokens, width, classes = 32, 64, 1000
     x = drawn(device, tokens, width).requires_grad_()
     weight = drawn(device, classes, width, scale=width**-0.5).requires_grad_()
     target = torch.randint(0, classes, (tokens,), device=device)
+    if opponent == "liger":
+        needs_cuda("Liger", device)
     theirs = losses(opponent)
 
     def both(loss: Callable[[], Tensor]) -> Callable[[], tuple[Tensor, ...]]:
@@ -304,6 +322,7 @@ def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Du
     if opponent == "dense_mask":
         work = partial(F.scaled_dot_product_attention, q, k, v, attn_mask=mask.to(q.dtype))
     else:
+        needs_cuda("varlen_attn", device)
         varlen = package("torch.nn.attention.varlen").varlen_attn
         work = partial(_varlen, varlen, q, k, v, ends if kind == "documents" else None)
     _, path = attend(q, k, v, pattern=pattern)
@@ -363,6 +382,7 @@ def fp8_torchao(device: torch.device, small: bool) -> Duel:
     """A float8 layer with scales by row against torchao's of the same weights, both compiled."""
     from benchmarks.fp8 import PRODUCT_LIMIT, Layers, nearly
 
+    needs_cuda("torchao's float8", device)
     library = package("torchao.quantization")
     inner, outer, batch = size = (256,) * 3 if small else (4096,) * 3
     layers = Layers.of(size, torch.bfloat16, "row", device)

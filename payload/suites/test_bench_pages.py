@@ -34,6 +34,18 @@ class TestFloors:
         assert floors.judge_ratio(floors.Row(**ROW, bound=bound), found, "b") == verdict
         assert words in capsys.readouterr().out
 
+    @pytest.mark.parametrize(
+        ("found", "verdict"),
+        [
+            (ratio(1.2, 1.01, 1.3), "ahead"),
+            (ratio(1.0, 0.99, 1.3), "even"),
+            (ratio(0.8, 0.7, 0.99), "lost"),
+        ],
+    )
+    def test_without_a_floor_it_says_how_it_stands(self, capsys, found, verdict):
+        assert floors.judge_ratio(floors.Row(**ROW | {"floor": None}), found, "b") == verdict
+        assert verdict in capsys.readouterr().out.lower()
+
     def test_what_is_not_here_is_a_skip_with_its_reason(self, capsys, tmp_path, monkeypatch):
         monkeypatch.setenv("SEATRIAL_EVENTS", str(tmp_path / "events"))
 

@@ -11,6 +11,7 @@ from benchmarks import moe_arms, moe_throughput
 from suites import moe_reference as ref
 from torchbridge.bench import run_duel
 from torchbridge.moe import MoELayer
+from torchbridge.moe.grouped import why_not
 
 SHAPE = moe_arms.Shape(32, 64, experts=4, batch=5, sequence=13)
 CPU = torch.device("cpu")
@@ -49,6 +50,20 @@ def test_hf_opponents(dtype):
         layer.experts.up.zero_()  # theirs are copies
     for work in arms.values():
         assert ref.relative_error(work(), expected) <= tolerance
+
+
+def test_plain_grouped_product_and_its_gradients():
+    """What one would write by hand: the layer's numbers, and those of its weights' gradients."""
+    layer = moe_arms.make_layer(SHAPE, CPU, moe_arms.SwiGLUMoE)
+    x = moe_arms.make_tokens(SHAPE, CPU)
+    if reason := why_not(CPU, x.dtype, (32, 64)):
+        pytest.skip(reason)
+    outputs = [layer(x), moe_arms.plain_grouped_mm(layer, x)]
+    assert ref.relative_error(outputs[1], outputs[0]) <= ref.TOLERANCE[x.dtype]
+    weights = [*layer.experts.parameters()]
+    ours, theirs = (torch.autograd.grad(one.square().sum(), weights) for one in outputs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert ref.relative_error(other, mine) <= 2 * ref.TOLERANCE[x.dtype]
 
 
 def test_gated_shapes_have_as_many_operations():

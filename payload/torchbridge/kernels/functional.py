@@ -8,6 +8,7 @@ where it has rules. What "auto" takes elsewhere is said where a kernel is regist
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -290,22 +291,8 @@ def _torch_quantise(x: Tensor, dtype: torch.dtype) -> FP8QuantizedTensor:
     return FP8QuantizedTensor.from_tensor(x, format_of(dtype), granularity=Granularity.ROW)
 
 
-def _triton_rms_norm(x: Tensor, weight: Tensor | None, eps: float | None) -> Tensor:
-    from torchbridge.kernels.gpu import norms
-
-    return norms.rms_norm(x, weight, eps)
-
-
-def _triton_layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    from torchbridge.kernels.gpu import norms
-
-    return norms.layer_norm(x, weight, bias, eps)
-
-
 def _triton_softmax(x: Tensor, dim: int) -> Tensor:
-    from torchbridge.kernels.gpu import softmax as module
-
-    return module.softmax(x)
+    return _in_triton("softmax.softmax")(x)
 
 
 def _triton_quantise(x: Tensor, dtype: torch.dtype) -> FP8QuantizedTensor:
@@ -313,12 +300,6 @@ def _triton_quantise(x: Tensor, dtype: torch.dtype) -> FP8QuantizedTensor:
     from torchbridge.kernels.gpu import quantise
 
     return FP8QuantizedTensor(*quantise.quantise_rows(x, dtype), x.dtype)
-
-
-def _triton_gated_linear(*tensors: Any) -> Tensor:
-    from torchbridge.kernels.gpu import gated_linear as module
-
-    return module.gated_linear(*tensors)
 
 
 def _torch_cross_entropy(*tensors: Tensor, **settings: Any) -> Tensor:
@@ -329,16 +310,14 @@ def _triton_cross_entropy(*tensors: Tensor, **settings: Any) -> Tensor:
     return cross_entropy.linear_cross_entropy(*tensors, way="triton", **settings)
 
 
-def _triton_grouped(*tensors: Tensor) -> Tensor:
-    from torchbridge.kernels.gpu import grouped_mm as module
+def _in_triton(name: str) -> Callable[..., Any]:
+    """`module.function` of the kernels in Triton, imported at the first call: it may be missing."""
+    module, _, function = name.partition(".")
 
-    return module.grouped_mm(*tensors)
+    def run(*given: Any) -> Any:
+        return getattr(importlib.import_module(f"{gpu.__name__}.{module}"), function)(*given)
 
-
-def _triton_experts(*tensors: Any) -> Tensor:
-    from torchbridge.kernels.gpu import moe
-
-    return moe.moe_experts(*tensors)
+    return run
 
 
 def _register(operation: str, run: Callable[..., Any], **told: Any) -> None:
@@ -351,9 +330,11 @@ def _register(operation: str, run: Callable[..., Any], **told: Any) -> None:
 # torch's backward reads them a second time for the weight's (5 passes over memory for 3). RMSNorm
 # forward only where torch composes it of six kernels. Not under torch.compile, which fuses the norm
 # with its neighbours.
-_register("rms_norm", _triton_rms_norm, refuse=_refuse_norm, yields=_yield_rms_norm)
+_register("rms_norm", _in_triton("norms.rms_norm"), refuse=_refuse_norm, yields=_yield_rms_norm)
 REGISTRY.register(Kernel("rms_norm", "torch", _torch_rms_norm))
-_register("layer_norm", _triton_layer_norm, refuse=_refuse_norm, yields=_yield_layer_norm)
+_register(
+    "layer_norm", _in_triton("norms.layer_norm"), refuse=_refuse_norm, yields=_yield_layer_norm
+)
 REGISTRY.register(Kernel("layer_norm", "torch", _torch_layer_norm))
 # Eagerly, where a row outgrows the shared memory that torch's keeps it in: two reads for its three.
 _register("softmax", _triton_softmax, refuse=_refuse_softmax, yields=_yield_softmax)
@@ -372,7 +353,12 @@ REGISTRY.register(
 )
 # For few rows, eagerly: one launch for three, and neither product goes through memory. For many the
 # library's products are faster than Triton's by more than that traffic.
-_register("gated_linear", _triton_gated_linear, refuse=matrices.refuse, yields=matrices.yields)
+_register(
+    "gated_linear",
+    _in_triton("gated_linear.gated_linear"),
+    refuse=matrices.refuse,
+    yields=matrices.yields,
+)
 REGISTRY.register(Kernel("gated_linear", "torch", matrices.gated_linear))
 # Always: both multiply by the library; between the products it reads and writes a chunk of logits
 # once, where torch's operations go over a float32 copy of them some ten times.
@@ -382,7 +368,7 @@ REGISTRY.register(Kernel("linear_cross_entropy", "torch", _torch_cross_entropy))
 # way makes a handful for each expert and must know how many rows it has.
 _register(
     "moe_experts",
-    _triton_experts,
+    _in_triton("moe.moe_experts"),
     differentiable=False,
     refuse=matrices.refuse,
     yields=matrices.yields,
@@ -390,5 +376,10 @@ _register(
 REGISTRY.register(Kernel("moe_experts", "torch", matrices.moe_experts))
 # For many rows, where torch's grouped product loops and waits (sm_80 to sm_89, pytorch #186620):
 # one launch for all experts and no wait.
-_register("grouped_mm", _triton_grouped, refuse=matrices.refuse, yields=matrices.yields_grouped)
+_register(
+    "grouped_mm",
+    _in_triton("grouped_mm.grouped_mm"),
+    refuse=matrices.refuse,
+    yields=matrices.yields_grouped,
+)
 REGISTRY.register(Kernel("grouped_mm", "torch", matrices.grouped_mm))

@@ -1,6 +1,5 @@
 """Mixture of experts in which every assignment is computed, or counted as dropped."""
 
-from torchbridge.moe.balancer import CapacityInfo, LoadBalancer
 from torchbridge.moe.banks import FeedForwardBank, ModuleBank, Segments
 from torchbridge.moe.config import MoEConfig
 from torchbridge.moe.experts import (
@@ -9,22 +8,22 @@ from torchbridge.moe.experts import (
     FeedForwardExpert,
     ParameterEfficientExpert,
 )
-from torchbridge.moe.factories import (
-    LAYERS,
-    ROUTERS,
-    create_moe,
-    create_moe_layer,
-    create_router,
-)
 from torchbridge.moe.graph import CapturedLayer
 from torchbridge.moe.layers import (
+    LAYERS,
+    ROUTERS,
     AdaptiveMoELayer,
     GLaMStyleMoE,
     MoELayer,
     SparseMoELayer,
     SwitchTransformerMoE,
+    create_moe,
+    create_moe_layer,
+    create_router,
 )
 from torchbridge.moe.losses import (
+    CapacityInfo,
+    LoadBalancer,
     entropy_load_balance_loss,
     expert_counts,
     gshard_load_balance_loss,

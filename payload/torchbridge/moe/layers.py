@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from torchbridge.moe.balancer import LoadBalancer, balance
 from torchbridge.moe.banks import Bank, FeedForwardBank, ModuleBank
 from torchbridge.moe.config import MoEConfig
 from torchbridge.moe.dispatch import Dispatched, dropless, with_capacity
 from torchbridge.moe.experts import EXPERTS
-from torchbridge.moe.losses import router_z_loss
+from torchbridge.moe.losses import LoadBalancer, balance, router_z_loss
 from torchbridge.moe.parallel import ExpertParallelism
-from torchbridge.moe.routers import BalancingRouter, Routing, SwitchRouter, TopKRouter
+from torchbridge.moe.routers import (
+    BalancingRouter,
+    DynamicCapacityRouter,
+    HashRouter,
+    LearnedRouter,
+    Routing,
+    SwitchRouter,
+    TopKRouter,
+)
 
 
 class MoELayer(nn.Module):
@@ -205,3 +213,52 @@ class AdaptiveMoELayer(MoELayer):
         super()._record(result)
         if self.training and isinstance(self.router, BalancingRouter):
             self.router.adapt(result.counts)
+
+
+LAYERS: dict[str, type[MoELayer]] = {
+    "standard": MoELayer,
+    "sparse": SparseMoELayer,
+    "switch": SwitchTransformerMoE,
+    "glam": GLaMStyleMoE,
+    "adaptive": AdaptiveMoELayer,
+}
+ROUTERS: dict[str, type[nn.Module]] = {
+    "topk": TopKRouter,
+    "switch": SwitchRouter,
+    "hash": HashRouter,
+    "learned": LearnedRouter,
+    "dynamic": DynamicCapacityRouter,
+}
+
+
+def _named(kinds: dict[str, Any], name: str, what: str) -> Any:
+    if name not in kinds:
+        raise ValueError(f"{what} must be one of {', '.join(kinds)}, got {name!r}")
+    return kinds[name]
+
+
+def create_moe_layer(
+    moe_type: str,
+    hidden_size: int,
+    expert_hidden_size: int | None = None,
+    *,
+    config: MoEConfig | None = None,
+    **options: Any,
+) -> MoELayer:
+    """A layer of a kind in `LAYERS`; options go to its class."""
+    layer = _named(LAYERS, moe_type, "moe_type")
+    return layer(config or MoEConfig(), hidden_size, expert_hidden_size, **options)
+
+
+def create_moe(hidden_size: int, num_experts: int = 8, top_k: int = 2, **settings: Any) -> MoELayer:
+    """A standard layer; further settings are fields of `MoEConfig`."""
+    return MoELayer(MoEConfig(num_experts=num_experts, top_k=top_k, **settings), hidden_size)
+
+
+def create_router(
+    router_type: str, hidden_size: int, *, config: MoEConfig | None = None, **options: Any
+) -> nn.Module:
+    """A router of a kind in `ROUTERS`; options go to its class."""
+    return _named(ROUTERS, router_type, "router_type")(
+        hidden_size, config or MoEConfig(), **options
+    )

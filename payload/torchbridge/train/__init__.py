@@ -3,9 +3,8 @@
 from torchbridge.train.config import TrainConfig
 from torchbridge.train.data import TensorBatches, accuracy
 from torchbridge.train.loop import Trainer, TrainResult, fit
-from torchbridge.train.optimizers import make_adamw, why_not_fused
+from torchbridge.train.optimizers import learning_rate, make_adamw, why_not_fused
 from torchbridge.train.precision import Precision, choose_precision
-from torchbridge.train.schedule import learning_rate
 
 __all__ = [
     "Precision",

@@ -22,9 +22,8 @@ from torchbridge.train import checkpoint
 from torchbridge.train.config import TrainConfig
 from torchbridge.train.data import Batch, send
 from torchbridge.train.graphed import GraphedStep, Outputs, why_not_graphed, why_not_worth_it
-from torchbridge.train.optimizers import make_adamw
+from torchbridge.train.optimizers import learning_rate, make_adamw
 from torchbridge.train.precision import Precision, choose_precision
-from torchbridge.train.schedule import learning_rate
 
 # outputs and targets of a batch -> the mean over its samples
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -1,0 +1,45 @@
+"""The strongest baselines compute what ours does, or nothing would be timed: tried on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks import gpu_baselines
+from benchmarks.floor_duels import NotHereError
+from torchbridge.attention import PathRefused
+from torchbridge.bench.run import compare_outputs
+from torchbridge.kernels import KernelRefused
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", gpu_baselines.DUELS)
+@torch.no_grad()
+def test_arms_are_equal(name):
+    try:
+        duel = gpu_baselines.DUELS[name](CPU, True)
+        first_s, equality = compare_outputs(duel)
+    except (NotHereError, PathRefused, KernelRefused) as reason:
+        pytest.skip(str(reason))
+    assert equality.equal, f"{equality.error} {equality.unit} is over {equality.tolerance}"
+    assert set(first_s) == {"subject", "baseline"}
+
+
+def test_a_package_that_is_not_here_is_refused_by_name():
+    with pytest.raises(NotHereError, match="no_such_library cannot be imported: ModuleNotFound"):
+        gpu_baselines.package("no_such_library")
+
+
+def test_what_cannot_be_recorded_is_refused(monkeypatch):
+    class Graphs:
+        def __init__(self, device):
+            self.aside = torch.no_grad
+
+        def record(self, work):
+            raise RuntimeError("it waits")
+
+    monkeypatch.setattr(gpu_baselines, "CudaGraphs", Graphs)
+    with pytest.raises(NotHereError, match="cannot be recorded: it waits"):
+        gpu_baselines.as_graph(lambda: None, torch.device("cuda"))
+    assert gpu_baselines.as_graph(int, CPU) is int
