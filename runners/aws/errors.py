@@ -148,12 +148,13 @@ _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 TABLE: Mapping[str, ErrorRule] = {code: rule for rule, codes in _MEANINGS for code in codes.split()}
 
+BY_GUEST = "Client.InstanceInitiatedShutdown"
 ENDED: Mapping[str, str] = {
     "Server.SpotInstanceTermination": "preempted",
     "Server.SpotInstanceShutdown": "preempted",
     "Server.InsufficientInstanceCapacity": "capacity",
     "Client.VolumeLimitExceeded": "quota",
-    "Client.InstanceInitiatedShutdown": "deadline",
+    BY_GUEST: "deadline",
     "Client.UserInitiatedShutdown": "",
 }
 """Why an instance ended, by its state reason; every other reason is ``failed``."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from orchestrator.domain.machine import Machine, MachineState, SshAddress
 from runners.aws import tagging
-from runners.aws.errors import ended_by
+from runners.aws.errors import BY_GUEST, ended_by
 from runners.aws.sdk import Answer
 
 STATES: Mapping[str, MachineState] = {
@@ -56,20 +56,26 @@ def instance(found: Answer, region: str, *, simulated: bool) -> Machine:
         endpoint=address if state is MachineState.READY else None,
         detail=_detail(found),
         ended=ended_by(reason) if state in _ENDING else "",
-        ended_at=_ended_at(found) if state in _ENDING else None,
+        ended_at=_ended_at(found, reason, tags) if state in _ENDING else None,
         tags=tagging.given(tags),
         facts=_facts(found, region, tags),
         simulated=simulated,
     )
 
 
-def _ended_at(found: Answer) -> datetime | None:
+def _ended_at(found: Answer, reason: str, tags: Mapping[str, str]) -> datetime | None:
     """When it began to shut down: EC2 bills nothing from then on.
 
-    ``User initiated (2026-08-18 11:00:20 GMT)``; a spot interruption tells no time here.
+    ``User initiated (2026-08-18 11:00:20 GMT)``; a spot interruption tells no time here. Nor does a
+    guest that shut down by itself: its timer did that at the latest when the machine expired.
     """
     said = _ENDED_AT.search(str(found.get("StateTransitionReason", "")))
-    return datetime.fromisoformat(said[1]).replace(tzinfo=UTC) if said else None
+    if said:
+        return datetime.fromisoformat(said[1]).replace(tzinfo=UTC)
+    expires = tags.get(tagging.EXPIRES, "")
+    if reason == BY_GUEST and expires.isdigit():
+        return datetime.fromtimestamp(int(expires), UTC)
+    return None
 
 
 def leftover(

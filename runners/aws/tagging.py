@@ -8,6 +8,7 @@ from runners.aws.sdk import Answer
 
 PROJECT = "seatrial-project"
 TOKEN = "seatrial-token"  # noqa: S105 (a tag's name)
+EXPIRES = "seatrial-expires-at"
 SHARED = "seatrial-shared"
 USER = "seatrial-login"
 """Whom the machine lets in; kept with it because a provider remembers nothing."""

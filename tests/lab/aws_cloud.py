@@ -28,6 +28,7 @@ from tests.lab.aws.lifecycle import Lifecycle
 from tests.lab.aws.meter import Meter, Metered, leftovers
 from tests.lab.aws.prices import Prices
 from tests.lab.aws.quotas import Quotas
+from tests.lab.aws.rates import RateBuckets
 from tests.lab.aws.wire import ApiError, Reply, Request, error_reply, parse
 from tests.lab.faults import Call, Fault, Faults
 from tests.lab.machines import Machines, NoMachines
@@ -65,6 +66,7 @@ class AwsCloud:
         self.faults = Faults()
         self.images = Images()
         self.quotas = Quotas()
+        self.rates = RateBuckets()
         self.prices = Prices()
         self.functions = functions.Functions()
         self.devices: dict[str, str] = {}
@@ -276,6 +278,8 @@ class AwsCloud:
         return reply, "ok" if reply.status == 200 else _code_in(reply)
 
     def _dispatch(self, request: Request) -> Reply:
+        if request.service == "ec2":
+            self.rates.take(request.region, request.name, self.clock())
         service_model.check(request)
         if request.service == "ec2":
             return self._ec2.answer(request)

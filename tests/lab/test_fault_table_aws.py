@@ -12,7 +12,7 @@ import pytest
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.matrix import Platform
 from tests.integration.fake_world import SteppingClock
-from tests.lab.aws.codes import DROPPED, GATEWAY_PAGE, LOST, aws_fault
+from tests.lab.aws.codes import DROPPED, FREE_PLAN, GATEWAY_PAGE, LOST, aws_fault
 from tests.lab.aws_cloud import AwsCloud
 from tests.lab.fault_table import (
     BUSY,
@@ -51,6 +51,7 @@ EAST, WEST = "us-east-1", "us-west-2"
 A, B, C = "us-east-1a spot", "us-east-1b spot", "us-west-2a spot"
 AD, BD, CD = "us-east-1a on-demand", "us-east-1b on-demand", "us-west-2a on-demand"
 CAPACITY = "InsufficientInstanceCapacity"
+NO_SPOT_ROLE = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +235,26 @@ ROWS = (
         always("AuthFailure", EAST),
         ("AuthFailure", "ok"),
         (f"{A} refused auth", *(f"{x} skipped auth" for x in EAST_TOO), f"{C} chosen"),
+    ),
+    Row(
+        "a policy of the organisation denies one region",
+        always("UnauthorizedOperation", EAST),
+        ("UnauthorizedOperation", "ok"),
+        (f"{A} refused auth", *(f"{x} skipped auth" for x in EAST_TOO), f"{C} chosen"),
+    ),
+    Row(
+        "the account has no role for spot, and may not make it",
+        always(NO_SPOT_ROLE, "spot"),
+        (NO_SPOT_ROLE,) * 2 + ("ok",),
+        (f"{A} refused auth", f"{B} skipped auth", f"{C} refused auth", f"{AD} chosen"),
+    ),
+    Row(
+        "the account is on the free plan",
+        lambda here: here.cloud.faults.always(LAUNCH, FREE_PLAN),
+        ("InvalidParameterCombination",),
+        (f"{A} refused auth",),
+        **stopped("auth"),
+        said="free plan has no GPU instances",
     ),
     Row(
         "AuthFailure everywhere",

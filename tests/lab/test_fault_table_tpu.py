@@ -113,6 +113,12 @@ def quota(*places: tuple[str, str]) -> Arrange:
     return arrange
 
 
+# As Google spells the refusals of one zone; the second comes of LOCATION_POLICY_VIOLATED too.
+NOT_PERMITTED = (
+    'User does not have permission to submit requests for accelerator type "v5litepod-1" in '
+    f"location {ZONES[0]}"
+)
+NO_LOCATION = f"Permission denied on 'locations/{ZONES[0]}' (or it may not exist)."
 RATE = tpu_fault("PERMISSION_DENIED", message="Quota exceeded for quota metric 'writes per minute'")
 
 
@@ -225,6 +231,18 @@ ROWS = (
         (f"{A} refused auth",),
         **stopped("auth"),
         said="gcloud auth",
+    ),
+    Row(
+        "a zone refuses the project this type",
+        always("PERMISSION_DENIED", ZONES[0], said=NOT_PERMITTED),
+        ("PERMISSION_DENIED", "ok"),
+        (f"{A} refused capacity", f"{B} chosen"),
+    ),
+    Row(
+        "a zone is closed to the project",
+        always("PERMISSION_DENIED", ZONES[0], said=NO_LOCATION),
+        ("PERMISSION_DENIED", "ok"),
+        (f"{A} refused capacity", f"{AD} skipped capacity", f"{B} chosen"),
     ),
     Row(
         "a permission is missing",

@@ -176,7 +176,7 @@ def test_the_quotas_service_tells_them() -> None:
         client.transport.close()
     assert listed == set(V5E_QUOTAS.values())
     values = {each.dimensions["zone"]: each.details.value for each in info.dimensions_infos}
-    assert (values[Z], values["us-central1-a"]) == (3, 16)
+    assert (values[Z], values["us-central1-a"]) == (3, 4)
 
 
 @pytest.mark.parametrize(

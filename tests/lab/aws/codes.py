@@ -153,3 +153,9 @@ GATEWAY_PAGE = Fault(
     status=500,
     body="<!doctype html>\n<html><title>500 Internal Server Error</title></html>",
 )
+FREE_PLAN = aws_fault(
+    "InvalidParameterCombination",
+    message="The specified instance type is not eligible for Free Tier. For a list of Free Tier "
+    "instance types, run 'describe-instance-types' with the filter 'free-tier-eligible=true'.",
+)
+"""What an account of the free plan, the usual one since July 2025, is told of a GPU."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.lab.aws.account import SPOT, Account, opened, refused
+from tests.lab.aws.account import SPOT, Account, HandClock, opened, refused
 
 
 @pytest.fixture
@@ -90,3 +90,21 @@ def test_a_token_of_a_terminated_instance_is_refused(account: Account) -> None:
         time.sleep(0.02)
     with refused("IdempotentInstanceTerminated"):
         account.launch(ClientToken="t")
+
+
+def test_a_burst_of_launches_is_throttled_and_the_bucket_fills_again() -> None:
+    clock = HandClock()
+    with opened(clock=clock) as account:
+        answers = [launched(account) for _ in range(7)]
+        assert answers == ["ok"] * 5 + ["RequestLimitExceeded"] * 2
+        clock.move(1)
+        assert [launched(account) for _ in range(3)] == ["ok", "ok", "RequestLimitExceeded"]
+        assert account.client("ec2").describe_instances()["Reservations"]
+
+
+def launched(account: Account) -> str:
+    try:
+        account.launch(InstanceType="t3.micro")
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return "ok"
