@@ -267,6 +267,8 @@ class PlanResponse(ResponseModel):
 
     cells: list[PlannedCellResponse]
     headroom: list[HeadroomResponse]
+    warnings: list[str]
+    """What a person should know before it starts, a sentence each."""
     worst_usd: Usd | None
     max_usd: Usd | None
     """The matrix's own limit."""
@@ -370,6 +372,7 @@ def tell_plan(plan: Plan) -> PlanResponse:
     return PlanResponse(
         cells=[_planned(cell) for cell in plan.cells],
         headroom=[_headroom(room) for room in plan.headroom],
+        warnings=list(plan.warnings),
         worst_usd=plan.worst_usd,
         max_usd=plan.matrix.limits.max_usd,
         payload=plan.payload_digest,

@@ -13,11 +13,18 @@ from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.machine import NotOfferedError, Place, ProviderError
 from orchestrator.domain.matrix import CellPlan, Matrix
 from orchestrator.domain.money import worst_usd
+from orchestrator.domain.price_age import (
+    REFRESH,
+    price_age_warning,
+    why_unpriced,
+    without_old_prices,
+)
 from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
 
 _UNPRICED = (
     "no price is known at any of {} places, and limits.allow_unknown_price is false: none is rented"
 )
+_TOO_OLD = "every price is {}, and limits.allow_unknown_price is false: none is rented; " + REFRESH
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class Plan:
     cells: tuple[PlannedCell, ...]
     headroom: tuple[Headroom, ...] = ()
     """What all machines together take of each quota, at the place that each would try first."""
+    warnings: tuple[str, ...] = ()
+    """Sentences about what a person should know before it starts."""
 
     @property
     def worst_usd(self) -> Decimal | None:
@@ -69,7 +78,8 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     blind = matrix.limits.allow_unknown_price
     cells = tuple(_planned(context, plan, minutes, blind=blind) for plan in plans)
     room = _headroom(context, cells, at_once=matrix.limits.max_parallel)
-    return Plan(matrix, payload.digest, cells, room)
+    age = price_age_warning((p for cell in cells for p in cell.places), context.clock.now())
+    return Plan(matrix, payload.digest, cells, room, tuple(filter(None, [age])))
 
 
 def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -> PlannedCell:
@@ -80,10 +90,13 @@ def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -
         return PlannedCell(plan, (), Decimal(0), str(error))
     except ProviderError as error:
         return PlannedCell(plan, (), None, str(error))
+    places = without_old_prices(places, context.clock.now(), allowed=blind)
     worst = [worst_usd(place, minutes) for place in places]
     known = [amount for amount in worst if amount is not None]
     if not known and not blind:
-        return PlannedCell(plan, places, None, _UNPRICED.format(len(places)))
+        old = [place for place in places if place.priced_at is not None]
+        note = _TOO_OLD.format(why_unpriced(old[0])) if old else _UNPRICED.format(len(places))
+        return PlannedCell(plan, places, None, note)
     told = known and (len(known) == len(worst) or not blind)
     return PlannedCell(plan, places, max(known) if told else None)
 

@@ -467,6 +467,7 @@ class ShownPlan:
     worst_usd: Decimal | None = None
     max_usd: Decimal | None = None
     headroom: tuple[Headroom, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def rented(self, traits: Mapping[str, ProviderTraits]) -> list[PlannedCell]:
         """The cells that cost money; a provider that is not known here does, too."""

@@ -53,9 +53,10 @@ def headroom_table(plan: ShownPlan) -> Table:
 
 
 def shortages(plan: ShownPlan) -> list[Text]:
-    """A sentence for each quota that is short or unknown, and one for a limit that is too low."""
+    """What a person should know before it starts: quotas, a low limit, and the plan's warnings."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
-    return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else [])]
+    others = [Text(f"note: {one_line(text)}", style="yellow") for text in plan.warnings]
+    return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else []), *others]
 
 
 def _quotas(plan: ShownPlan) -> list[Text]:

@@ -294,7 +294,7 @@ def warnings(plan: Plan) -> list[str]:
     short = sum(one.status is QuotaStatus.SHORT for one in plan.headroom)
     if short:
         found.append(f"{plural(short, 'quota is', 'quotas are')} too small for this.")
-    return found
+    return found + [f"{text}." for text in plan.warnings]
 
 
 _FIELDS = (
