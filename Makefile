@@ -96,6 +96,9 @@ lab-release: $(VENV)/.test ## The lab's one happy release only
 cloud-smoke: $(VENV)/.run ## One cheapest cell on each cloud you have an account with; prints its price and asks first
 	$(BIN)/python -m tests.cloud_smoke $(ARGS)
 
+first-contact: $(VENV)/.run ## Fifteen calls that settle what is assumed of the clouds; each says its price and asks; ARGS='aws' for one cloud
+	$(BIN)/python -m tests.first_contact $(ARGS)
+
 format: $(VENV)/.test ## Format the code and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -121,4 +124,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release cloud-smoke format docs vendor clean
+.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release cloud-smoke first-contact format docs vendor clean

@@ -13,11 +13,19 @@ from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import NotOfferedError, ProviderError
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import worst_usd
+from orchestrator.domain.plan_text import cautions
+from orchestrator.domain.price_age import (
+    REFRESH,
+    price_age_warning,
+    why_unpriced,
+    without_old_prices,
+)
 from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
 
 _UNPRICED = (
     "no price is known at any of {} places, and limits.allow_unknown_price is false: none is rented"
 )
+_TOO_OLD = "every price is {}, and limits.allow_unknown_price is false: none is rented; " + REFRESH
 
 
 def plan_run(context: Context, order: LaunchOrder) -> Plan:
@@ -32,7 +40,10 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     blind = matrix.limits.allow_unknown_price
     cells = tuple(_planned(context, plan, minutes, blind=blind) for plan in plans)
     room = _headroom(context, cells, at_once=matrix.limits.max_parallel)
-    return Plan(payload.digest, matrix.limits.max_usd, cells, room)
+    age = price_age_warning((p for cell in cells for p in cell.places), context.clock.now())
+    ends = cautions((plan.platform.provider for plan in plans), context.traits)
+    warnings = (*([age] if age else []), *ends)
+    return Plan(payload.digest, matrix.limits.max_usd, cells, room, warnings)
 
 
 def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -> PlannedCell:
@@ -43,10 +54,13 @@ def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -
         return PlannedCell(plan, (), Decimal(0), str(error))
     except ProviderError as error:
         return PlannedCell(plan, (), None, str(error))
+    places = without_old_prices(places, context.clock.now(), allowed=blind)
     worst = [worst_usd(place, minutes) for place in places]
     known = [amount for amount in worst if amount is not None]
     if not known and not blind:
-        return PlannedCell(plan, places, None, _UNPRICED.format(len(places)))
+        old = [place for place in places if place.priced_at is not None]
+        note = _TOO_OLD.format(why_unpriced(old[0])) if old else _UNPRICED.format(len(places))
+        return PlannedCell(plan, places, None, note)
     told = known and (len(known) == len(worst) or not blind)
     return PlannedCell(plan, places, max(known) if told else None)
 

@@ -19,7 +19,7 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.errors import USAGE, CliError, document_error
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
-from orchestrator.cli.view.plan import cautions_of, plan_table, shortages, totals
+from orchestrator.cli.view.plan import plan_table, shortages, totals
 from orchestrator.cli.wiring import RefusedError, Wiring
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.manifest import Manifest
@@ -35,7 +35,7 @@ def ask(session: Session, plan: Plan, *, yes: bool) -> None:
     rented = plan.rented(session.wiring.traits)
     if rented:
         session.err.print(plan_table(session.err, plan))
-        for line in (*shortages(plan), *cautions_of(plan, session.wiring.traits)):
+        for line in shortages(plan):
             session.err.print(line)
     session.say(f"plan: {totals(plan)}")
     if not rented or yes:

@@ -43,6 +43,8 @@ class Plan:
     cells: tuple[PlannedCell, ...]
     headroom: tuple[Headroom, ...] = ()
     """What all machines together take of each quota, at the place that each would try first."""
+    warnings: tuple[str, ...] = ()
+    """Sentences about what a person should know before it starts."""
 
     @property
     def worst_usd(self) -> Decimal | None:

@@ -268,6 +268,8 @@ class Place:
     """What is billed at least, in seconds of the machine's price."""
     priced: str = ""
     """Where the prices are from, and of when."""
+    priced_at: datetime | None = None
+    """When the machine's price was read; None where it does not age."""
     region: str = ""
     zone: str = ""
     market: str = ""

@@ -196,7 +196,7 @@ class Limits:
     infra_retries: int = 2
     """More attempts after an infrastructure fault."""
     allow_unknown_price: bool = False
-    """Whether a machine without a known price may be rented."""
+    """Whether a machine without a known price, or with one older than 90 days, may be rented."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

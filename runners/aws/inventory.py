@@ -100,6 +100,7 @@ def _place(
         address_usd_per_hour=shipped().address_usd_per_hour if config.public else Decimal(0),
         minimum_s=MINIMUM_S,
         priced=f"{price.source} {price.as_of:%Y-%m-%d}" if price else "",
+        priced_at=price.as_of if price else None,
         region=region,
         zone=zone,
         market=market,

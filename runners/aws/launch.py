@@ -55,7 +55,7 @@ class Launcher:
         place = request.place
         image = self.image(request.platform, place)
         subnet = self.network.subnet(config, place)
-        group = self.network.group(subnet, place.region)
+        group = config.security_group or self.network.group(subnet, place.region)
         parameters = _parameters(request, image)
         parameters["NetworkInterfaces"] = [_interface(subnet, group, public=config.public)]
         parameters["BlockDeviceMappings"] = [_disk(image, config)]
@@ -79,7 +79,7 @@ class Launcher:
                 **parameters,
             )
         except ProviderError as error:
-            if error.code == GROUP_GONE:
+            if error.code == GROUP_GONE and not parse_platform(request.platform).security_group:
                 self.network.forget_group(subnet, place.region)
                 raise ProviderUnavailableError(
                     f"{error}; the security group was deleted meanwhile and is made again",
@@ -133,6 +133,7 @@ class Launcher:
 
     def _tags(self, request: LaunchRequest, image: Image, config: PlatformConfig) -> list[Answer]:
         tags = {
+            **config.tags,
             **request.tags,
             tagging.PROJECT: self.project,
             tagging.TOKEN: request.token,
@@ -205,5 +206,6 @@ def _disk(image: Image, config: PlatformConfig) -> Answer:
             "VolumeType": "gp3",
             "Encrypted": True,
             "DeleteOnTermination": True,
+            **({"KmsKeyId": config.kms_key} if config.kms_key else {}),
         },
     }

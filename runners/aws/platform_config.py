@@ -82,7 +82,9 @@ def shipped() -> Table:
 CHEAPEST = "cheapest"
 DISK_GB = 150
 IMAGE_KEYS = frozenset({"ssm", "ami", "name", "owner", "user"})
-OPTIONS = frozenset({"subnet"})
+OPTIONS = frozenset({"subnet", "security_group", "kms_key", "tags"})
+_GROUP = re.compile(r"sg-[0-9a-f]{8}([0-9a-f]{9})?")
+_TAG = re.compile(r"(?P<key>[\w .:/+@-]{1,128})=(?P<value>[\w .:/+@-]{0,256})")
 _AMI = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
 _LOCATION = re.compile(r"(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)(?P<letter>[a-z]?)")
 # What vendors put before the name of a device, and says nothing about which one it is.
@@ -128,6 +130,12 @@ class PlatformConfig:
     public: bool = True
     disk_gb: int = DISK_GB
     subnets: tuple[str, ...] = ()
+    security_group: str = ""
+    """Instead of the project's own; its rules are its owner's."""
+    kms_key: str = ""
+    """What the disk is encrypted with; empty for the account's default."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """That the account requires, beside ours."""
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -149,13 +157,25 @@ def parse_platform(platform: Platform) -> PlatformConfig:
         image=_image(platform),
         public=platform.connect != "private",
         disk_gb=_disk_gb(platform),
-        subnets=_subnets(platform),
+        subnets=_listed(platform, "subnet"),
+        security_group=_security_group(platform),
+        kms_key=(platform.options or {}).get("kms_key", "").strip(),
+        tags=_tags(platform),
     )
 
 
 def check_platform(platform: Platform) -> tuple[Problem, ...]:
     """Every value that EC2 cannot have, by the shipped table and botocore's service model."""
-    readers = (_instance_types, _device, _locations, _image, _disk_gb, _subnets)
+    readers = (
+        _instance_types,
+        _device,
+        _locations,
+        _image,
+        _disk_gb,
+        _options,
+        _tags,
+        _security_group,
+    )
     return platform_problems(platform, readers)
 
 
@@ -267,11 +287,40 @@ def _disk_gb(platform: Platform) -> int:
     return size
 
 
-def _subnets(platform: Platform) -> tuple[str, ...]:
-    options = platform.options or {}
-    for name in options.keys() - OPTIONS:
+def _options(platform: Platform) -> None:
+    for name in (platform.options or {}).keys() - OPTIONS:
         raise PlatformError(
             ("options", name), f"aws has no option {name!r}{nearest(name, OPTIONS)}"
         )
-    parts = options.get("subnet", "").split(",")
+
+
+def _listed(platform: Platform, option: str) -> tuple[str, ...]:
+    """What an option names, separated by commas."""
+    _options(platform)
+    parts = (platform.options or {}).get(option, "").split(",")
     return tuple(part.strip() for part in parts if part.strip())
+
+
+def _security_group(platform: Platform) -> str:
+    named = (platform.options or {}).get("security_group", "").strip()
+    if named and not _GROUP.fullmatch(named):
+        raise PlatformError(
+            ("options", "security_group"), f"{named!r} is no id (sg-0123456789abcdef0)"
+        )
+    if named and not _listed(platform, "subnet"):
+        raise PlatformError(
+            ("options", "security_group"), "a group belongs to a VPC: name options.subnet too"
+        )
+    return named
+
+
+def _tags(platform: Platform) -> dict[str, str]:
+    found = {}
+    for text in _listed(platform, "tags"):
+        parts = _TAG.fullmatch(text)
+        if parts is None or parts["key"].startswith(("seatrial-", "aws:")):
+            raise PlatformError(
+                ("options", "tags"), f"{text!r} is no tag of yours: KEY=VALUE, KEY=VALUE"
+            )
+        found[parts["key"]] = parts["value"]
+    return found

@@ -115,14 +115,16 @@ def build_instance(
             f"disk_gb: {config.disk_gb} is less than the {image.disk_gb} GB of image {image.name}"
         )
     place, guest_ends_at = request.place, expires_at + GUEST_LATER
-    carried = labels({**request.tags, "seatrial-project": project, "seatrial-token": request.token})
+    carried = dict(config.labels) | labels(
+        {**request.tags, "seatrial-project": project, "seatrial-token": request.token}
+    )
     return compute_v1.Instance(
         name=instance_name(request.token),
         machine_type=f"zones/{place.zone}/machineTypes/{place.instance_type}",
         labels=carried,
         tags=compute_v1.Tags(items=[network_tag(project)]),
-        disks=[_boot_disk(place.zone, config.disk_gb, image, carried)],
-        network_interfaces=[_network(is_public=config.is_public)],
+        disks=[_boot_disk(place.zone, config, image, carried)],
+        network_interfaces=[_network(config, place.region)],
         scheduling=_scheduling(place.market, expires_at, request.asked_at or now, now),
         metadata=_metadata(
             {
@@ -145,24 +147,33 @@ def _safe(request: LaunchRequest) -> tuple[Login, datetime]:
 
 
 def _boot_disk(
-    zone: str, disk_gb: int, image: Image, carried: dict[str, str]
+    zone: str, config: PlatformConfig, image: Image, carried: dict[str, str]
 ) -> compute_v1.AttachedDisk:
+    key = compute_v1.CustomerEncryptionKey(kms_key_name=config.kms_key) if config.kms_key else None
     return compute_v1.AttachedDisk(
         boot=True,
-        auto_delete=True,  # Google encrypts every disk at rest; there is nothing to switch on
+        auto_delete=True,
+        disk_encryption_key=key,  # without one Google encrypts the disk with a key of its own
         initialize_params=compute_v1.AttachedDiskInitializeParams(
             source_image=image.link,
-            disk_size_gb=disk_gb,
+            disk_size_gb=config.disk_gb,
             disk_type=f"zones/{zone}/diskTypes/pd-balanced",
             labels=carried,
         ),
     )
 
 
-def _network(*, is_public: bool) -> compute_v1.NetworkInterface:
+def _network(config: PlatformConfig, region: str) -> compute_v1.NetworkInterface:
     outside = compute_v1.AccessConfig(name="External NAT", type_="ONE_TO_ONE_NAT")
+    subnetwork = config.subnetwork
+    if subnetwork and "/" not in subnetwork:
+        subnetwork = f"regions/{region}/subnetworks/{subnetwork}"
+    # A subnetwork alone says its network, perhaps one that is shared by another project.
+    network = config.network or ("" if subnetwork else NETWORK)
     return compute_v1.NetworkInterface(
-        network=NETWORK, access_configs=[outside] if is_public else []
+        network=network or None,
+        subnetwork=subnetwork or None,
+        access_configs=[outside] if config.is_public else [],
     )
 
 

@@ -226,6 +226,7 @@ def _place(
         address_usd_per_hour=address.usd_per_hour if address and config.is_public else Decimal(0),
         minimum_s=MINIMUM_S,
         priced=said_by(machine) if machine else "",
+        priced_at=machine.as_of if machine else None,
         region=region,
         zone=zone,
         market=market,

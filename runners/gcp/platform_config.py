@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.domain.machine import ConfigError, PlatformError, platform_problems
 from orchestrator.domain.matrix import Platform
@@ -98,6 +98,19 @@ class PlatformConfig:
     disk_gb: int
     is_public: bool
     image: Mapping[str, str | tuple[str, ...]]
+    network: str = ""
+    """``global/networks/NAME``, or a shared one by its whole path; empty for `default`."""
+    subnetwork: str = ""
+    """Its name, or its whole path; empty for the region's one of an auto-mode network."""
+    kms_key: str = ""
+    """What the disk is encrypted with, ``projects/P/locations/L/keyRings/R/cryptoKeys/K``."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """That the project requires, beside ours."""
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether its firewall rules are its owner's."""
+        return bool(self.network or self.subnetwork)
 
     @property
     def user(self) -> str:
@@ -121,6 +134,10 @@ def parse_platform(platform: Platform) -> PlatformConfig:
         disk_gb=_disk_gb(platform),
         is_public=platform.connect != "private",
         image=platform.image or {},
+        network=_network(platform),
+        subnetwork=_named(platform, "subnetwork", _SUBNETWORK),
+        kms_key=_named(platform, "kms_key", _KEY),
+        labels=_labels(platform),
     )
 
 
@@ -171,6 +188,50 @@ def _disk_gb(platform: Platform) -> int:
     return size
 
 
+_OPTIONS = ("network", "subnetwork", "kms_key", "labels")
+_NETWORK = re.compile(r"(projects/[a-z0-9:.-]+/global/networks/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBNETWORK = re.compile(
+    r"(projects/[a-z0-9:.-]+/regions/[a-z0-9-]+/subnetworks/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+)
+_KEY = re.compile(r"projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+")
+_LABEL = re.compile(r"(?P<key>[a-z][-_a-z0-9]{0,62})=(?P<value>[-_a-z0-9]{0,63})")
+
+
 def _options(platform: Platform) -> None:
     for name in platform.options or {}:
-        raise PlatformError(("options", name), "gcp has no options")
+        if name not in _OPTIONS:
+            raise PlatformError(
+                ("options", name), f"gcp has no option {name!r}{nearest(name, _OPTIONS)}"
+            )
+    _network(platform)
+    _named(platform, "subnetwork", _SUBNETWORK)
+    _named(platform, "kms_key", _KEY)
+    _labels(platform)
+
+
+def _network(platform: Platform) -> str:
+    named = _named(platform, "network", _NETWORK)
+    return named if "/" in named or not named else f"global/networks/{named}"
+
+
+def _named(platform: Platform, option: str, form: re.Pattern[str]) -> str:
+    text = (platform.options or {}).get(option, "").strip()
+    if text and not form.fullmatch(text):
+        raise PlatformError(
+            ("options", option), f"{text!r} is neither a name nor a path of Google Cloud"
+        )
+    return text
+
+
+def _labels(platform: Platform) -> dict[str, str]:
+    found = {}
+    for text in (platform.options or {}).get("labels", "").split(","):
+        parts = _LABEL.fullmatch(text.strip())
+        if text.strip() and (parts is None or parts["key"].startswith("seatrial-")):
+            raise PlatformError(
+                ("options", "labels"),
+                f"{text.strip()!r} is no label of yours: key=value, key=value, in lower case",
+            )
+        if parts is not None:
+            found[parts["key"]] = parts["value"]
+    return found

@@ -89,7 +89,7 @@ class GcpProvider:
             now=self._context.now(),
             templates=self._context.templates,
         )
-        if config.is_public:
+        if config.is_public and not config.has_own_network:
             self._firewall.ensure(required_ingress(self._context.settings))
         try:
             operation = self._insert(request, wanted)

@@ -133,6 +133,7 @@ def place_of(config: PlatformConfig, zone: str, market: str, prices: Iterable[Pr
         address_usd_per_hour=address.usd_per_hour if address else Decimal(0),
         minimum_s=MINIMUM_S,
         priced=said_by(chip) if chip else "",
+        priced_at=chip.as_of if chip else None,
         region=region,
         zone=zone,
         market=market,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -191,3 +192,25 @@ def test_a_refused_place_costs_nothing_and_is_shown(here: Clouds) -> None:
     assert usd(bill["bill"]["total_usd"]) == 0
     shown = here.client.get(f"/api/v1/runs/{run}").json()["cells"][0]["leases"][0]
     assert shown["refusal"] == "capacity: none <b>left</b>"
+
+
+@pytest.mark.parametrize(
+    ("days", "more", "worst", "words"),
+    [
+        (31, "", True, "prices are 31 days old"),
+        (91, "", False, "prices are 91 days old"),
+        (91, ", allow_unknown_price: true", True, "prices are 91 days old"),
+    ],
+)
+def test_a_plan_reckons_with_no_price_older_than_ninety_days(
+    empty: Clouds, days: int, more: str, worst: bool, words: str
+) -> None:
+    now = empty.desk.context.clock.now()
+    old = replace(OFFER, priced_at=now - timedelta(days=days))
+    empty.provider.offered = (old,)
+    matrix = MATRIX.replace('"9.00"}', f'"9.00"{more}}}')
+    plan = empty.client.post("/api/v1/plan", json={"matrix": matrix}).json()
+    assert plan["warnings"][0].startswith(words)
+    cell = plan["cells"][0]
+    assert (cell["worst_usd"] is not None) is worst
+    assert ("older than 90 days" in cell["note"]) is not worst

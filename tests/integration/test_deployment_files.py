@@ -82,7 +82,9 @@ def test_secrets_are_files_and_never_values() -> None:
     said = compose()
     given = {name: set(one["secrets"]) for name, one in said["services"].items()}
     assert given["database"] == {"database_password"}
-    assert given["controller-1"] == {"database_url", "admin_token", "signing_key"}
+    assert given["controller-1"] == {
+        *("database_url", "admin_token", "signing_key", "google_credentials", "aws_config")
+    }
     assert set(said["secrets"]) == set().union(*given.values())
     for secret in said["secrets"].values():
         assert secret["file"].startswith("./secrets/")
@@ -98,6 +100,25 @@ def test_secrets_are_files_and_never_values() -> None:
         ]
     for ignored in (".gitignore", ".dockerignore"):
         assert "secrets" in {line.strip("/") for line in (ROOT / ignored).read_text().split()}
+
+
+def test_a_controller_can_sign_in_to_the_clouds_of_its_host() -> None:
+    said = compose()
+    for name in CONTROLLERS:
+        environment = said["services"][name]["environment"]
+        assert environment["AWS_CONFIG_FILE"] == "/run/secrets/aws_config"
+        # taken from the shell where they are set
+        for variable in (
+            "AWS_PROFILE",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "HTTPS_PROXY",
+            "NO_PROXY",
+        ):
+            assert environment[variable] is None
+        # wheels of gigabytes are gathered on the volume: /tmp is memory
+        assert environment["TMPDIR"] == environment["SEATRIAL_HOME"]
+    made = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert all(secret["file"].rpartition("/")[2] in made for secret in said["secrets"].values())
 
 
 def test_every_variable_is_one_that_the_program_reads() -> None:

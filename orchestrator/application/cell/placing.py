@@ -37,6 +37,7 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.price_age import why_unpriced, without_old_prices
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.leases import Reservation
 
@@ -71,7 +72,9 @@ def _reserve(world: FlowDeps, now: AttemptState, provider: Provider) -> Value | 
     if not world.backoff.is_due(now.attempt.id, world.clock.now()):
         return NOT_YET
     try:
+        allowed = now.spec.matrix.limits.allow_unknown_price
         places = places_of(provider, now.plan.platform)
+        places = without_old_prices(places, world.clock.now(), allowed=allowed)
         world.backoff.forget(now.attempt.id)
     except ProviderUnavailableError as error:
         return _cannot_be_asked(world, now, error)
@@ -103,10 +106,10 @@ def _set_aside(
     for one in left:
         lease = _lease(world, now, one.place, len(mine) + 1)
         if one.place.price_usd_per_hour is None and not limits.allow_unknown_price:
-            unpriced.append(one.place.name)
-            decide(
-                world, now, one.place.name, PlacementResult.SKIPPED, "price: its price is unknown"
-            )
+            why = why_unpriced(one.place)
+            unpriced.append(f"{one.place.name} is {why}")
+            skipped = f"price: its price is {why}"
+            decide(world, now, one.place.name, PlacementResult.SKIPPED, skipped)
             continue
         answer = world.stores.leases.reserve(
             lease, run_id=now.run.id, exclusive=one.place.exclusive, max_usd=limits.max_usd
@@ -121,7 +124,7 @@ def _set_aside(
         detail = f"another machine could exceed limits.max_usd ({limits.max_usd})"
         return record_failure(world, now.attempt.id, Outcome.ERRORED, "budget", detail)
     if len(unpriced) == len(left):
-        said = f"the price at {', '.join(unpriced)} is unknown and limits.allow_unknown_price is "
+        said = f"the price at {', at '.join(unpriced)}, and limits.allow_unknown_price is "
         if any(lease.refusal_reason for lease in mine):  # the others were asked, and refused
             return _refused_everywhere(world, now, mine, f"{said}false")
         return record_failure(world, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")

@@ -30,7 +30,7 @@ from orchestrator.cli.exit_status import conclude, say_how_to_return
 from orchestrator.cli.launch_request import ask, read_order, upload
 from orchestrator.cli.responses import read
 from orchestrator.cli.session import Session, find_run, session_of
-from orchestrator.cli.view.plan import cautions_of, headroom_table, plan_table, shortages, totals
+from orchestrator.cli.view.plan import headroom_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, watch
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.run_answer import RunAnswer
@@ -68,7 +68,7 @@ def plan_command(
     session.out.print(plan_table(session.out, shown))
     if shown.headroom:
         session.out.print(headroom_table(shown))
-    for line in (*shortages(shown), *cautions_of(shown, session.wiring.traits)):
+    for line in shortages(shown):
         session.out.print(line)
     session.print(totals(shown))
 

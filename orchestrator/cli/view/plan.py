@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +10,7 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain import plan_text
 from orchestrator.domain.launch_plan import Plan, PlannedCell
-from orchestrator.domain.machine import Place, ProviderTraits
+from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import ExpectedHardware, hardware_sentence
 from orchestrator.domain.plan_text import free_of, hourly, limit_warning
 from orchestrator.domain.quota import QuotaStatus
@@ -58,15 +56,10 @@ def headroom_table(plan: Plan) -> Table:
 
 
 def shortages(plan: Plan) -> list[Text]:
-    """A sentence for each quota that is short or unknown, and one for a limit that is too low."""
+    """What a person should know before it starts: quotas, a low limit, and the plan's warnings."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
-    return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else [])]
-
-
-def cautions_of(plan: Plan, traits: Mapping[str, ProviderTraits]) -> list[Text]:
-    """What must be known of the plan's providers before anything is rented."""
-    told = plan_text.cautions((cell.cell.platform.provider for cell in plan.cells), traits)
-    return [Text(line, style="yellow") for line in told]
+    others = [Text(f"note: {one_line(text)}", style="yellow") for text in plan.warnings]
+    return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else []), *others]
 
 
 def _quotas(plan: Plan) -> list[Text]:

@@ -35,10 +35,10 @@ from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
 from orchestrator.domain.cell import Run
 from orchestrator.domain.launch_plan import Plan, PlannedCell
-from orchestrator.domain.machine import Place, ProviderTraits
+from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.person import Scope
-from orchestrator.domain.plan_text import cautions, free_of, hourly, limit_warning, totals
+from orchestrator.domain.plan_text import free_of, hourly, limit_warning, totals
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 from orchestrator.domain.quota import Headroom, QuotaStatus
 from orchestrator.domain.retests import RetestOptions
@@ -286,15 +286,14 @@ def total(plan: Plan) -> str:
     return totals(len(plan.cells), jobs, plan.worst_usd, plan.max_usd)
 
 
-def warnings(plan: Plan, traits: Mapping[str, ProviderTraits]) -> list[str]:
+def warnings(plan: Plan) -> list[str]:
     """What a person should know before it starts."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
     found = [f"{limit}."] if limit else []
     short = sum(one.status is QuotaStatus.SHORT for one in plan.headroom)
     if short:
         found.append(f"{plural(short, 'quota is', 'quotas are')} too small for this.")
-    told = cautions((cell.cell.platform.provider for cell in plan.cells), traits)
-    return [*found, *(f"{line}." for line in told)]
+    return found + [f"{text}." for text in plan.warnings]
 
 
 _FIELDS = (
@@ -434,7 +433,7 @@ def _answer(asked: Asked, form: Form, found: Found, *, status: int = 0) -> Respo
         "plan": cell_table(plan) if plan else None,
         "headroom": headroom_table(plan) if plan else None,
         "total": total(plan) if plan else "",
-        "warnings": warnings(plan, asked.context.traits) if plan else [],
+        "warnings": warnings(plan) if plan else [],
         "key": asked.context.new_id(),
     }
     is_wrong = bool(found.mistakes or found.refused)

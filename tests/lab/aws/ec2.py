@@ -50,6 +50,7 @@ class Ec2:
             "DescribeSpotPriceHistory": self._spot_prices,
             "DescribeSpotInstanceRequests": self._spot_requests,
             "CancelSpotInstanceRequests": self._cancel_spot,
+            "GetEbsDefaultKmsKeyId": self._default_key,
         }
 
     def answer(self, request: Request) -> Reply:
@@ -68,6 +69,9 @@ class Ec2:
             return own(request)
         with self._hiding(request):
             return own(request)
+
+    def _default_key(self, request: Request) -> Reply:
+        return ec2_reply(request.name, {"kmsKeyId": "alias/aws/ebs"})
 
     def _constant(self, request: Request) -> Reply:
         key = (request.region, request.body)

@@ -47,6 +47,7 @@ class MachineType:
 MACHINE_TYPES = {
     each.name: each
     for each in (
+        MachineType("e2-micro", 2, 1024),
         MachineType("e2-small", 2, 2048),
         MachineType("e2-standard-2", 2, 8192),
         MachineType("n1-standard-4", 4, 15360),

@@ -262,7 +262,11 @@ def test_spot_is_told_by_the_words() -> None:
             "it has us-central1-a, us-central1-b",
         ),
         ({"disk_gb": 9}, ("disk_gb",), "no size from 10 to 65536"),
-        ({"options": {"api": "node"}}, ("options", "api"), "gcp has no options"),
+        ({"options": {"api": "node"}}, ("options", "api"), "gcp has no option 'api'"),
+        ({"options": {"network": "My VPC"}}, ("options", "network"), "neither a name nor a path"),
+        ({"options": {"kms_key": "k"}}, ("options", "kms_key"), "neither a name nor a path"),
+        ({"options": {"labels": "A=b"}}, ("options", "labels"), "no label of yours"),
+        ({"options": {"labels": "seatrial-run=b"}}, ("options", "labels"), "no label of yours"),
     ],
 )
 def test_a_value_that_compute_engine_cannot_have_is_refused(
