@@ -267,9 +267,7 @@ def is_out_of_reach(attempt: Attempt) -> bool:
     return attempt.cause is not None and attempt.cause.reason in hopeless
 
 
-def enter(
-    world: FlowDeps, now: AttemptState, state: CellState, reason: str = ""
-) -> AttemptState:
+def enter(world: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> AttemptState:
     """Bring the cell to the state; nothing when there or past."""
     if now.cell.has_reached(state):
         return now
