@@ -7,10 +7,8 @@ import re
 from collections.abc import Collection
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 PREFIX = "SEATRIAL_"
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -32,12 +30,10 @@ class ConfigError(ValueError):
     """A variable of the environment is unusable; the text is one sentence that names it."""
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """What the environment says. Read it with `load`."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore", populate_by_name=True
-    )
+    model_config = ConfigDict(frozen=True)
 
     home: Path = Field(default=Path("var"), validate_default=True)
     """Where everything is kept; absolute."""
@@ -69,16 +65,16 @@ class Settings(BaseSettings):
     """As the Compute endpoint, for quotas."""
     gcp_account_endpoint: str | None = None
     """As the Compute endpoint, for what `bootstrap` and `doctor` ask of a project."""
-    public_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    public_hosts: tuple[str, ...] = ()
     """Names, separated by commas, under which a controller is reached from outside."""
     public_url: str | None = None
     """Where people reach it, for links in messages."""
     local_jobs_as: str | None = None
     """The account of this computer that jobs of the provider ``local`` run as."""
-    job_secrets: Annotated[tuple[str, ...], NoDecode] = ()
+    job_secrets: tuple[str, ...] = ()
     """Variables of the environment, separated by commas, that a controller which others can reach
     hands to jobs."""
-    trusted_repositories: Annotated[tuple[str, ...], NoDecode] = ()
+    trusted_repositories: tuple[str, ...] = ()
     """Addresses of git, or beginnings of them, separated by commas, that a controller which others
     can reach asks, whatever they are."""
     contact_timeout_s: float = Field(default=180.0, gt=0)
@@ -89,7 +85,7 @@ class Settings(BaseSettings):
     """How long the body of a request may stand still."""
     http_connections: int = Field(default=512, ge=2)
     """Connections to a port at once; half of them from one address."""
-    ci: Annotated[bool, NoDecode] = Field(default=False, validation_alias="CI")
+    ci: bool = False
     """Nobody is watching: an interrupt cancels."""
 
     @field_validator("home", "admin_token_file", "signing_key_file", "database_url_file")
@@ -159,21 +155,28 @@ class Settings(BaseSettings):
 
 def load() -> Settings:
     """Read the environment. Raises ConfigError."""
+    said = {name: os.environ.get(_variable(name)) for name in Settings.model_fields}
+    given: dict[str, object] = {name: value for name, value in said.items() if value}
     try:
-        return _with_database(Settings())
+        settings = Settings.model_validate(given)
+        if settings.database_url_file is None:
+            return settings
+        url = _database_url(settings, settings.database_url_file)
+        return Settings.model_validate(given | {"database_url": url})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = str(first["loc"][0])
-        name = field if field.isupper() else f"{PREFIX}{field.upper()}"
+        name = _variable(str(first["loc"][0]))
         raise ConfigError(f"{name} {_reason(first['msg'])}") from None
 
 
-def _with_database(settings: Settings) -> Settings:
-    """The same, with the database's URL from its file where one is named."""
-    path = settings.database_url_file
-    if path is None:
-        return settings
-    name = f"{PREFIX}DATABASE_URL_FILE"
+def _variable(field: str) -> str:
+    """The variable of the environment that a field is read from; every CI sets ``CI``."""
+    return "CI" if field == "ci" else f"{PREFIX}{field.upper()}"
+
+
+def _database_url(settings: Settings, path: Path) -> str:
+    """The database's URL from its file. Raises ConfigError."""
+    name = _variable("database_url_file")
     if settings.database_url is not None:
         raise ConfigError(f"{name} and {PREFIX}DATABASE_URL are both set: leave one out")
     try:
@@ -183,7 +186,7 @@ def _with_database(settings: Settings) -> Settings:
         raise ConfigError(f"{name} cannot be read: {path}: {said}") from None
     if not url:
         raise ConfigError(f"{name} is empty: {path}")
-    return Settings(database_url=SecretStr(url))
+    return url
 
 
 def secret(name: str) -> str | None:

@@ -150,7 +150,12 @@ def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:
 def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
     """A run with every test of every cell. Raises RunMissingError."""
     run, cells = find_run(stores, run_id), stores.cells.of_run(run_id)
-    record = told_run(stores, run, cells, stores.runs.spec(run_id), at=at)
+    return told_evidence(stores, run, cells, at=at)
+
+
+def told_evidence(stores: Stores, run: Run, cells: Sequence[Cell], *, at: datetime) -> Evidence:
+    """The same of a run that was read already, with all of its cells."""
+    record = told_run(stores, run, cells, stores.runs.spec(run.id), at=at)
     tests = {cell.name: tuple(told_tests(stores, cell.id)) for cell in cells}
     recounted = tuple(_recounted(cell, tests[cell.id]) for cell in record.cells)
     return Evidence(replace(record, cells=recounted), tests)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from orchestrator.application.context import Context
-from orchestrator.application.describe_run import evidence_of, find_run
+from orchestrator.application.describe_run import find_run, told_evidence
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.quarantine import settle_after
 from orchestrator.domain.cell import Cell, CellState, Run, RunState, run_outcome
@@ -65,29 +64,29 @@ def end_run(ender: RunFinalizer, run_id: str) -> bool:
         run = stores.runs.get(run_id)
         if run is None or run.state is RunState.FINISHED:
             return True
-        if _ended(ender, run_id, cells):
+        if _ended(ender, run, cells):
             settle_after(stores, run_id, at=ender.clock.now())
             return True
 
 
-def _ended(ender: RunFinalizer, run_id: str, cells: Sequence[Cell]) -> bool:
+def _ended(ender: RunFinalizer, run: Run, cells: Sequence[Cell]) -> bool:
     stores = ender.stores
-    optional = [stores.cells.plan(cell.id).platform.optional for cell in cells]
-    outcomes = [cell.outcome or Outcome.ERRORED for cell in cells]
-    outcome = run_outcome(list(zip(outcomes, optional, strict=True)))
+    plans = stores.cells.plans(run.id)
+    outcome = run_outcome(
+        [(cell.outcome or Outcome.ERRORED, plans[cell.id].platform.optional) for cell in cells]
+    )
     at = max((cell.entered_at for cell in cells if cell.entered_at), default=ender.clock.now())
-    _publish(ender, run_id, outcome, at=at)
-    return stores.runs.finish(run_id, outcome, cells=len(cells), at=at)
+    over = replace(run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
+    _publish(ender, over, cells)
+    return stores.runs.finish(run.id, outcome, cells=len(cells), at=at)
 
 
-def _publish(ender: RunFinalizer, run_id: str, outcome: Outcome, *, at: datetime) -> None:
+def _publish(ender: RunFinalizer, run: Run, cells: Sequence[Cell]) -> None:
     """Write the reports down; they can be rendered again at any time, so a failure is only told."""
     try:
-        evidence = evidence_of(ender.stores, run_id, at=ender.clock.now())
-        run = replace(evidence.record.run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
-        ender.publish(replace(evidence, record=replace(evidence.record, run=run)))
+        ender.publish(told_evidence(ender.stores, run, cells, at=ender.clock.now()))
     except Exception as error:
-        logger.exception("run %s: its reports could not be written", run_id)
-        ender.stores.run_events.add(run_id, "report", {"notice": f"not published: {error}"})
+        logger.exception("run %s: its reports could not be written", run.id)
+        ender.stores.run_events.add(run.id, "report", {"notice": f"not published: {error}"})
     else:
-        ender.stores.run_events.add(run_id, "report", {"published": True})
+        ender.stores.run_events.add(run.id, "report", {"published": True})

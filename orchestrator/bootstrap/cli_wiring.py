@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.ids import new_id
-from orchestrator.application.ports.archives import ArchiveError, PackedPayload
-from orchestrator.application.ports.clock import NewId
-from orchestrator.application.ports.documents import Documents
-from orchestrator.application.ports.signer import Verified
-from orchestrator.application.ports.wheels import Revisions, SubjectWheel, WheelsError
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.startup import uncollected
-from orchestrator.cli.wiring import DatabaseState, RefusedError
-from orchestrator.domain.cloud_account import AccountSetup
-from orchestrator.domain.machine import ProviderTraits
-from orchestrator.domain.matrix import Subject
-from orchestrator.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from orchestrator.application.ports.archives import PackedPayload
+    from orchestrator.application.ports.clock import NewId
+    from orchestrator.application.ports.documents import Documents
+    from orchestrator.application.ports.signer import Verified
+    from orchestrator.application.ports.wheels import Revisions, SubjectWheel
+    from orchestrator.cli.wiring import DatabaseState
     from orchestrator.config import Settings
+    from orchestrator.domain.cloud_account import AccountSetup
+    from orchestrator.domain.machine import ProviderTraits
+    from orchestrator.domain.matrix import Subject
 
 # The command line starts in a fraction of a second because nothing below is imported before a
 # command needs it.
@@ -73,6 +72,8 @@ class CommandWiring:
     def pack(self, source: Path, scratch: Path) -> PackedPayload:
         """See the protocol."""
         from orchestrator.adapters.files.archive import FilePayloadArchives
+        from orchestrator.application.ports.archives import ArchiveError
+        from orchestrator.cli.wiring import RefusedError
 
         try:
             packed = FilePayloadArchives(self.documents).pack(source, into=scratch)
@@ -83,6 +84,8 @@ class CommandWiring:
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
         """See the protocol."""
         from orchestrator.adapters.files.ingest_upload import pack_artifacts
+        from orchestrator.application.ports.archives import ArchiveError
+        from orchestrator.cli.wiring import RefusedError
 
         try:
             return pack_artifacts(source, scratch)
@@ -92,6 +95,8 @@ class CommandWiring:
     def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
         """See the protocol."""
         from orchestrator.adapters.files.subject import FileSubjects
+        from orchestrator.application.ports.wheels import WheelsError
+        from orchestrator.cli.wiring import RefusedError
 
         try:
             return FileSubjects().prepare(subject, base=base, into=scratch)
@@ -152,8 +157,9 @@ class CommandWiring:
         """See the protocol."""
         from orchestrator.adapters.files.home_folder import HomeUnusableError, prepare_home
         from orchestrator.bootstrap.controller_wiring import app_url, is_embedded, shown_url
+        from orchestrator.cli.wiring import DatabaseState, RefusedError
         from orchestrator.store.database import open_database, revisions_of
-        from orchestrator.store.errors import DatabaseOutdatedError
+        from orchestrator.store.errors import DatabaseOutdatedError, StoreError
 
         url = app_url(self.settings)
         try:

@@ -7,48 +7,18 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
+import typer.core
+import typer.main
+from typer import _click
 
 import orchestrator
-from orchestrator.cli.commands.administration import (
-    controller_command,
-    db_app,
-    schema_app,
-    serve_command,
-    token_app,
-)
-from orchestrator.cli.commands.annotate import annotate_command
-from orchestrator.cli.commands.bootstrap import bootstrap_command
-from orchestrator.cli.commands.channel import channel_app
-from orchestrator.cli.commands.compare import compare_command
-from orchestrator.cli.commands.export import export_command
-from orchestrator.cli.commands.gate import gate_app
-from orchestrator.cli.commands.ingest import ingest_command
-from orchestrator.cli.commands.init import doctor_command, init_command
-from orchestrator.cli.commands.known_issue import alias_app, known_issue_app
-from orchestrator.cli.commands.lint import lint_command
-from orchestrator.cli.commands.machines import cost_command, machines_command
-from orchestrator.cli.commands.quarantine import quarantine_app
-from orchestrator.cli.commands.report import report_command
-from orchestrator.cli.commands.run import (
-    plan_command,
-    rerun_command,
-    run_command,
-    watch_command,
-)
-from orchestrator.cli.commands.schedule import schedule_app
-from orchestrator.cli.commands.show import (
-    cancel_command,
-    logs_command,
-    runs_command,
-    show_command,
-)
-from orchestrator.cli.commands.ssh import SETTINGS as SSH_SETTINGS
-from orchestrator.cli.commands.ssh import ssh_command
 from orchestrator.cli.errors import DETACHED, FAILED, NO_VERDICT, CliError
 from orchestrator.cli.safe_text import in_ascii
 from orchestrator.cli.session import Session, session_of
@@ -59,55 +29,207 @@ NAME = "seatrial"
 _START, _WORK, _LOOK, _KEEP = "Start", "Launch and wait", "Look and stop", "Keep a controller"
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command or a group of commands, which is imported when it is used."""
+
+    panel: str
+    """Where the help lists it."""
+    place: str
+    """Module below `orchestrator.cli.commands`, and name in it."""
+    summary: str
+    """What the help of `seatrial` says."""
+    settings: Mapping[str, bool] | None = None
+    """Of its context."""
+    hidden: bool = False
+
+    def load(self, name: str) -> _click.Command:
+        """Import it."""
+        module, _, attribute = self.place.partition(":")
+        found = getattr(import_module(f"orchestrator.cli.commands.{module}"), attribute)
+        app = typer.Typer()
+        app.callback()(lambda: None)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name, rich_help_panel=self.panel)
+        else:
+            settings = dict(self.settings or {})
+            panel, hidden = self.panel, self.hidden
+            app.command(name, rich_help_panel=panel, hidden=hidden, context_settings=settings)(
+                found
+            )
+        return typer.main.get_group(app).commands[name]
+
+
+ENTRIES = {
+    "init": Entry(
+        _START,
+        "init:init_command",
+        "Write payload.toml and seatrial.yaml for an existing project, so that it can be run.",
+    ),
+    "doctor": Entry(
+        _START,
+        "init:doctor_command",
+        "Check this computer, the home and the controller; say what to do.",
+    ),
+    "bootstrap": Entry(
+        _START,
+        "bootstrap:bootstrap_command",
+        "Set up an account: least permissions, and a kill switch that needs no controller.",
+    ),
+    "plan": Entry(
+        _WORK,
+        "run:plan_command",
+        "Say what `run` would do: cells, places, and the most it can cost. Launches nothing.",
+    ),
+    "run": Entry(
+        _WORK,
+        "run:run_command",
+        "Launch a matrix and watch it to its end. The exit code tells the outcome.",
+    ),
+    "rerun": Entry(
+        _WORK,
+        "run:rerun_command",
+        "Launch a finished run again, or some of its jobs, as a new run; then watch it.",
+    ),
+    "watch": Entry(
+        _WORK, "run:watch_command", "Watch a run to its end. The exit code tells the outcome."
+    ),
+    "ingest": Entry(
+        _WORK,
+        "ingest:ingest_command",
+        "Make a finished run of one cell from files of other programs, and print its id.",
+    ),
+    "runs": Entry(_LOOK, "show:runs_command", "List the runs, newest first."),
+    "show": Entry(
+        _LOOK, "show:show_command", "Show a run: every cell and every job, with their outcomes."
+    ),
+    "logs": Entry(
+        _LOOK,
+        "show:logs_command",
+        "Print the logs of a run's cells, as they came from the machines.",
+    ),
+    "report": Entry(_LOOK, "report:report_command", "Render a report from what is stored."),
+    "export": Entry(
+        _LOOK,
+        "export:export_command",
+        "Write every test and check in a format that other programs read.",
+    ),
+    "compare": Entry(
+        _LOOK,
+        "compare:compare_command",
+        "Tell what changed between two runs: new failures, fixed tests, figures and costs.",
+    ),
+    "annotate": Entry(
+        _LOOK,
+        "annotate:annotate_command",
+        "Write something for the reports of a run: narrative, fixes, recommendations.",
+    ),
+    "lint": Entry(
+        _LOOK, "lint:lint_command", "Find what is wrong in Markdown reports, whoever wrote them."
+    ),
+    "cancel": Entry(
+        _LOOK,
+        "show:cancel_command",
+        "Ask for a run to be cancelled; finished tests are kept, and machines are given back.",
+    ),
+    "cost": Entry(
+        _LOOK,
+        "machines:cost_command",
+        "What a run cost; without one, what the runs of the last 30 days came to.",
+    ),
+    "machines": Entry(
+        _LOOK,
+        "machines:machines_command",
+        "List what the clouds have of this project, and whose it is; end what nobody owns.",
+    ),
+    "serve": Entry(
+        _KEEP,
+        "administration:serve_command",
+        "Be the controller, in the foreground: REST on a port and on the home's socket.",
+    ),
+    "ssh": Entry(
+        _LOOK,
+        "ssh:ssh_command",
+        "Sign in on the machine that a cell holds. The exit code is ssh's own.",
+        settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    ),
+    "controller": Entry(
+        _KEEP,
+        "administration:controller_command",
+        "Be the controller that other commands start in the background.",
+        hidden=True,
+    ),
+    "gate": Entry(_LOOK, "gate:gate_app", "Release gates: policies and signed verdicts."),
+    "known-issue": Entry(
+        _LOOK,
+        "known_issue:known_issue_app",
+        "Known issues: owned, dated exceptions for failures. They change no count.",
+    ),
+    "quarantine": Entry(
+        _LOOK,
+        "quarantine:quarantine_app",
+        "Flaky tests in quarantine: owned, dated, ending by themselves. They change no count.",
+    ),
+    "alias": Entry(_LOOK, "known_issue:alias_app", "Tests that stand under other names now."),
+    "channel": Entry(
+        _KEEP,
+        "channel:channel_app",
+        "Channels: where people are told that a gate's state has changed.",
+    ),
+    "schedule": Entry(
+        _KEEP,
+        "schedule:schedule_app",
+        "Schedules: a matrix is launched by the clock, judged, and people are told.",
+    ),
+    "token": Entry(_KEEP, "administration:token_app", "API tokens."),
+    "db": Entry(_KEEP, "administration:db_app", "The controller's database."),
+    "schema": Entry(_KEEP, "administration:schema_app", "JSON Schemas of the files people write."),
+}
+
+
+class Commands(typer.core.TyperGroup):
+    """All commands; each is imported when it is called, and until then known by its entry."""
+
+    def resolve_command(
+        self, ctx: _click.Context, args: list[str]
+    ) -> tuple[str | None, _click.Command | None, list[str]]:
+        """Import the command that is called."""
+        self.load(args[:1])
+        return super().resolve_command(ctx, args)
+
+    def load(self, names: Iterable[str] = tuple(ENTRIES)) -> Commands:
+        """Import those of them that there are."""
+        for name in ENTRIES.keys() & set(names):
+            self.commands[name] = ENTRIES[name].load(name)
+        return self
+
+
 def build() -> typer.Typer:
     """Put the commands together."""
     app = typer.Typer(
         name=NAME,
+        cls=Commands,
         help="Prove a release of a PyTorch library on the hardware it claims to support.",
         add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_globals)
-    for name, command, panel in (
-        ("init", init_command, _START),
-        ("doctor", doctor_command, _START),
-        ("bootstrap", bootstrap_command, _START),
-        ("plan", plan_command, _WORK),
-        ("run", run_command, _WORK),
-        ("rerun", rerun_command, _WORK),
-        ("watch", watch_command, _WORK),
-        ("ingest", ingest_command, _WORK),
-        ("runs", runs_command, _LOOK),
-        ("show", show_command, _LOOK),
-        ("logs", logs_command, _LOOK),
-        ("report", report_command, _LOOK),
-        ("export", export_command, _LOOK),
-        ("compare", compare_command, _LOOK),
-        ("annotate", annotate_command, _LOOK),
-        ("lint", lint_command, _LOOK),
-        ("cancel", cancel_command, _LOOK),
-        ("cost", cost_command, _LOOK),
-        ("machines", machines_command, _LOOK),
-        ("serve", serve_command, _KEEP),
-    ):
-        app.command(name, rich_help_panel=panel)(command)
-    app.command("ssh", rich_help_panel=_LOOK, context_settings=SSH_SETTINGS)(ssh_command)
-    app.command("controller", hidden=True)(controller_command)
-    _add_groups(app)
+    for name, entry in ENTRIES.items():
+        panel, hidden = entry.panel, entry.hidden
+        app.command(name, help=entry.summary, rich_help_panel=panel, hidden=hidden)(
+            _imported_when_called
+        )
     return app
 
 
-def _add_groups(app: typer.Typer) -> None:
-    app.add_typer(gate_app, name="gate", rich_help_panel=_LOOK)
-    app.add_typer(known_issue_app, name="known-issue", rich_help_panel=_LOOK)
-    app.add_typer(quarantine_app, name="quarantine", rich_help_panel=_LOOK)
-    app.add_typer(alias_app, name="alias", rich_help_panel=_LOOK)
-    app.add_typer(channel_app, name="channel", rich_help_panel=_KEEP)
-    app.add_typer(schedule_app, name="schedule", rich_help_panel=_KEEP)
-    app.add_typer(token_app, name="token", rich_help_panel=_KEEP)
-    app.add_typer(db_app, name="db", rich_help_panel=_KEEP)
-    app.add_typer(schema_app, name="schema", rich_help_panel=_KEEP)
+def whole() -> Commands:
+    """Every command, imported."""
+    return cast(Commands, typer.main.get_command(build())).load()
+
+
+def _imported_when_called() -> None:
+    raise AssertionError("a command is imported before it is called")
 
 
 def main(wiring: Wiring, args: Sequence[str] | None = None) -> int:

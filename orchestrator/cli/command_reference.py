@@ -6,9 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Protocol, cast
 
-import typer.main
-
-from orchestrator.cli.app import NAME, build
+from orchestrator.cli.app import NAME, whole
 
 _HEAD = """\
 # The command line
@@ -56,7 +54,7 @@ class _Command(Protocol):
 
 def reference() -> str:
     """The whole page."""
-    root = cast(_Command, typer.main.get_command(build()))
+    root = cast(_Command, whole())
     lines = [_HEAD, *_globals(root)]
     for name, command in _walk(NAME, root):
         lines += ["", *_section(name, command)]

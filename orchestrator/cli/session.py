@@ -6,24 +6,31 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 from urllib.parse import quote
 
 import typer
 from rich.console import Console
 
-from orchestrator.cli.client import Client, Json
-from orchestrator.cli.connect import HomeLine, Line, UrlLine
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.responses import read
-from orchestrator.cli.wiring import Settings, Wiring
 from orchestrator.domain.problems import nearest
-from orchestrator.domain.run_answer import RunAnswer
-from orchestrator.domain.run_record import CellRecord
+
+if TYPE_CHECKING:
+    from orchestrator.cli.client import Client, Json
+    from orchestrator.cli.connect import Line
+    from orchestrator.cli.wiring import Settings, Wiring
+    from orchestrator.domain.run_answer import RunAnswer
+    from orchestrator.domain.run_record import CellRecord
+
+# A command that asks no controller, as `--help`, does without the library that would.
+# ruff: noqa: PLC0415
 
 
 def find_run(client: Client, name: str) -> tuple[Json, RunAnswer]:
     """The run as the controller says it, and as a value. Raises CliError."""
+    from orchestrator.cli.responses import read
+    from orchestrator.domain.run_answer import RunAnswer
+
     shown = client.get(run_path(name))
     return shown, read(RunAnswer, shown)
 
@@ -87,6 +94,8 @@ class Session:
 
     def line(self, say: Callable[[str], None] | None = None) -> Line:
         """The way to the controller that the environment names; `say` tells of its start."""
+        from orchestrator.cli.connect import HomeLine, UrlLine
+
         settings = self.settings
         if settings.url is None:
             return HomeLine(settings.home, self.wiring.clock, say or self.say)
@@ -94,6 +103,8 @@ class Session:
 
     def client(self) -> Client:
         """A client of the controller; nothing is sent yet."""
+        from orchestrator.cli.client import Client
+
         client = Client(self.line(), self.wiring.clock)
         self._clients.append(client)
         return client

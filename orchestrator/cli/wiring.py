@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.application.ports.archives import PackedPayload
-from orchestrator.application.ports.clock import NewId
-from orchestrator.application.ports.documents import Documents
-from orchestrator.application.ports.signer import Verified
-from orchestrator.application.ports.wheels import Revisions, SubjectWheel
-from orchestrator.domain.cloud_account import AccountSetup
-from orchestrator.domain.machine import ProviderTraits
-from orchestrator.domain.matrix import Subject
+if TYPE_CHECKING:
+    from orchestrator.application.ports.archives import PackedPayload
+    from orchestrator.application.ports.clock import NewId
+    from orchestrator.application.ports.documents import Documents
+    from orchestrator.application.ports.signer import Verified
+    from orchestrator.application.ports.wheels import Revisions, SubjectWheel
+    from orchestrator.domain.cloud_account import AccountSetup
+    from orchestrator.domain.machine import ProviderTraits
+    from orchestrator.domain.matrix import Subject
 
 
 class RefusedError(Exception):

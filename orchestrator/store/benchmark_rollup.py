@@ -128,12 +128,7 @@ class _Benchmark:
 
 def write_points(session: Session, cell_pk: int) -> int:
     """Roll up the metrics of a cell that is done, once; return how many points they make."""
-    product = session.scalar(
-        select(RunRow.product)
-        .join(CellRow, CellRow.run_id == RunRow.id)
-        .where(CellRow.pk == cell_pk)
-    )
-    found = _found(session, cell_pk, product or "")
+    found = _found(session, cell_pk)
     numbers = _numbers(session, found)
     points: list[dict[str, Any]] = [
         {"cell": cell_pk, "benchmark": numbers[digest], **point}
@@ -182,7 +177,7 @@ def unmeasured(limit: int) -> Select[int]:
     )
 
 
-def _found(session: Session, cell_pk: int, product: str) -> dict[bytes, _Benchmark]:
+def _found(session: Session, cell_pk: int) -> dict[bytes, _Benchmark]:
     """By digest, in the order they were first said: of each job's present attempt."""
     current = and_(JobResultRow.cell == AttemptRow.cell, JobResultRow.job == MetricRow.job)
     simulated = select(LeaseRow.pk).where(LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated)
@@ -197,8 +192,11 @@ def _found(session: Session, cell_pk: int, product: str) -> dict[bytes, _Benchma
             MetricRow.unit,
             MetricRow.direction,
             MetricRow.params,
+            RunRow.product,
         )
         .join(AttemptRow, AttemptRow.pk == MetricRow.attempt)
+        .join(CellRow, CellRow.pk == AttemptRow.cell)
+        .join(RunRow, RunRow.id == CellRow.run_id)
         .join(JobResultRow, current, isouter=True)
         .where(AttemptRow.cell == cell_pk, ~simulated.exists())
         .where(or_(MetricRow.arm.is_(None), MetricRow.arm != BASELINE))
@@ -206,12 +204,11 @@ def _found(session: Session, cell_pk: int, product: str) -> dict[bytes, _Benchma
         .order_by(MetricRow.attempt, MetricRow.seq)
     )
     found: dict[bytes, _Benchmark] = {}
-    for attempt, seq, arm, stated, job, name, unit, direction, params in session.execute(query):
+    for attempt, seq, arm, stated, *identity, params, product in session.execute(query):
         samples = tuple(float(one) for one in stated if isinstance(one, _FINITE))
         if samples:
-            identity = product, job, name, unit, direction
-            digest = _digest(*identity, json.dumps(params, sort_keys=True))
-            known: dict[str, object] = dict(zip(_NAMES, identity, strict=True))
+            digest = _digest(product, *identity, json.dumps(params, sort_keys=True))
+            known: dict[str, object] = dict(zip(_NAMES, (product, *identity), strict=True))
             row = known | {"digest": digest, "params": params}
             said = _Said(attempt, seq, samples, bool(arm))
             found.setdefault(digest, _Benchmark(row, [])).said.append(said)

@@ -156,6 +156,14 @@ class CellStore:
             raise UnknownIdError("cell", cell_id)
         return plan
 
+    def plans(self, run_id: str) -> dict[str, CellPlan]:
+        """What the matrix sends to each of a run's cells, by cell id."""
+        query = select(CellRow.id, CellPlanRow.plan).join(
+            CellPlanRow, CellPlanRow.cell == CellRow.pk
+        )
+        with self._sessions.read() as session:
+            return dict(session.execute(query.where(CellRow.run_id == run_id)).all())
+
     def unfinished(self) -> tuple[str, ...]:
         """Ids, oldest first; without those that are ingested, which nobody has to run."""
         ingesting = select(RunRow.id).where(RunRow.state == RunState.INGESTING)
@@ -226,6 +234,8 @@ class CellStore:
             if cell.state is CellState.DONE:
                 return
             attempt = _last_attempt(session, cell.pk)
+            write_rollup(session, cell.pk, at=at)
+            write_points(session, cell.pk)
             if attempt is not None and attempt.closed_at is None:
                 _close(attempt, outcome, at=at)
             cell.outcome, cell.reason, cell.detail = (
@@ -233,8 +243,6 @@ class CellStore:
                 outcome.reason,
                 outcome.detail,
             )
-            write_rollup(session, cell.pk, at=at)
-            write_points(session, cell.pk)
             number = attempt.number if attempt else 0
             _move(session, cell, CellState.DONE, at=at, attempt=number, reason=outcome.reason)
 

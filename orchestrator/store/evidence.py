@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import case, insert, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.facts import AgentEnd, Facts
@@ -181,10 +181,8 @@ class EvidenceStore:
             open_tests = update(TestResultRow).where(
                 TestResultRow.cell == rows[0].cell, TestResultRow.final.is_(False)
             )
-            given = open_tests.where(not_run).values(outcome=TestOutcome.NOT_RUN.value)
-            rest = open_tests.where(~not_run).values(outcome=TestOutcome.MISSING.value)
-            changed(session, given)
-            changed(session, rest)
+            outcome = case((not_run, TestOutcome.NOT_RUN.value), else_=TestOutcome.MISSING.value)
+            changed(session, open_tests.values(outcome=outcome))
 
     def _target(self, attempt_id: str) -> Target:
         if (known := self._targets.get(attempt_id)) is not None:

@@ -195,7 +195,7 @@ class ReusableResultStore:
         They depend on what the cell's last attempt was prepared with.
         """
         last = (
-            select(AttemptEnvironmentRow)
+            select(AttemptEnvironmentRow, CellRow.pk)
             .join(AttemptRow, AttemptRow.pk == AttemptEnvironmentRow.attempt)
             .join(CellRow, CellRow.pk == AttemptRow.cell)
             .where(CellRow.id == cell_id)
@@ -203,13 +203,14 @@ class ReusableResultStore:
             .limit(1)
         )
         with self._sessions.write() as session:
-            found = session.scalar(last)
+            found = session.execute(last).one_or_none()
             if found is None or not jobs:
                 return
-            made = found.document.ingredients
+            prepared, cell_pk = found
+            made = prepared.document.ingredients
             row = {
-                "cell": cell_row(session, cell_id).pk,
-                "attempt": found.attempt,
+                "cell": cell_pk,
+                "attempt": prepared.attempt,
                 "asked": made.asked,
                 "product": short(made.product),
                 "platform": short(made.platform.get("id", "")),

@@ -214,7 +214,7 @@ class TestCases:
         with self._sessions.write() as session:
             statement = insert_into(session, TestCaseRow).on_conflict_do_nothing()
             added = statement.returning(TestCaseRow.digest, TestCaseRow.id)
-            return dict(session.execute(added, rows).tuples().all())
+            return dict(session.connection().execute(added, rows).all())
 
 
 def _digest(product: str, key: Key) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 
 import pytest
+from sqlalchemy import event
 
 from orchestrator.adapters.engine.memory import Journal, SimulatedCrashError
 from orchestrator.domain.cell import CellState, LeaseState, RunState
@@ -282,3 +283,19 @@ def test_a_place_without_a_known_price_is_passed_over(here):
     cell = here.record().cells[0]
     assert cell.outcome is Outcome.PASSED
     assert [lease.place for lease in cell.leases] == ["south"]
+
+
+def test_the_statements_of_a_whole_cell(here):
+    """Two jobs of one test each, in eight looks: what a cell costs its database."""
+    asked = []
+
+    def note(_connection, _cursor, statement, *_more):
+        if not statement.startswith("BEGIN"):
+            asked.append(statement)
+
+    [cell] = here.launch()
+    event.listen(here.database.sessions.engine, "before_cursor_execute", note)
+    here.engine.run(cell)
+    event.remove(here.database.sessions.engine, "before_cursor_execute", note)
+    check_invariants(here)
+    assert len(asked) <= 220, "\n".join(asked)

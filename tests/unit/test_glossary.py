@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 from click import Group
-from typer.main import get_command
 
-from orchestrator.cli.app import build
+from orchestrator.cli.app import whole
 from orchestrator.store.tables import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,11 +55,10 @@ def commands() -> Iterator[str]:
         for name, one in command.commands.items():
             yield f"{path} {name}"
             yield from (f"{path} {name} {' '.join(each.opts)}" for each in one.params)
-            if isinstance(one, Group):
+            if hasattr(one, "commands"):
                 yield from below(one, f"{path} {name}")
 
-    app = build()
-    yield from below(app if isinstance(app, Group) else get_command(app), "")  # type: ignore[arg-type]
+    yield from below(whole(), "")  # type: ignore[arg-type]
 
 
 def labels() -> Iterator[str]:

@@ -1,19 +1,49 @@
-"""What a controller imports before it answers."""
+"""What a process imports before it answers: what it does not need costs every start."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-HEAVY = {"scipy", "numpy", "torch"}
+import pytest
+
+from orchestrator.cli.app import ENTRIES
+
+CONTROLLER = (
+    "import orchestrator.bootstrap.controller_process, orchestrator.bootstrap.controller_wiring"
+)
+COMMAND = "import sys; sys.argv = ['seatrial', {!r}]; import orchestrator.__main__ as m; m.main()"
 
 
-def test_a_controller_starts_without_the_libraries_of_statistics() -> None:
-    code = (
-        "import sys\n"
-        "import orchestrator.bootstrap.controller_process\n"
-        "import orchestrator.bootstrap.controller_wiring\n"
-        f"print(sorted({HEAVY!r} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert done.stdout.strip() == "[]"
+def imported(code: str) -> set[str]:
+    """The modules that are there once the code has run."""
+    told = f"import atexit, sys; atexit.register(lambda: print(*sys.modules))\n{code}"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, check=True, text=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("code", "unneeded"),
+    [
+        (CONTROLLER, {"scipy", "numpy", "torch", "boto3", "google.cloud.compute_v1"}),
+        (
+            COMMAND.format("--version"),
+            {"httpx", "sqlalchemy", "orchestrator.config", "orchestrator.cli.commands"},
+        ),
+        (
+            COMMAND.format("--help"),
+            {"httpx", "pydantic", "sqlalchemy", "orchestrator.config", "orchestrator.cli.commands"},
+        ),
+    ],
+    ids=["controller", "version", "help"],
+)
+def test_a_start_is_without_what_it_does_not_need(code: str, unneeded: set[str]) -> None:
+    assert imported(code) & unneeded == set()
+
+
+def test_the_help_of_every_command_is_its_own() -> None:
+    """Before they are imported, commands are known by a copy of their help's first paragraph."""
+    for name, entry in ENTRIES.items():
+        command = entry.load(name)
+        told = " ".join((command.help or "").split("\n\n")[0].split())
+        assert (entry.summary, entry.hidden) == (told, command.hidden), name

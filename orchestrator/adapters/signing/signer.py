@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -14,12 +14,14 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from securesystemslib.dsse import Envelope
-from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
 
-from orchestrator.adapters.signing.envelopes import PAYLOAD_TYPE, write_line
-from orchestrator.adapters.signing.verifier import verify_bundle
 from orchestrator.application.ports.signer import KeyUnusableError, Verified
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
+
+# The library imports every cloud's, for keys that a cloud keeps: only who signs waits for that.
+# ruff: noqa: PLC0415
 
 _SUFFIX = ".pem"
 
@@ -53,7 +55,7 @@ class DsseSigner:
     def make(self) -> str:
         """Make a key and keep it where only this user reads it; its id."""
         private = Ed25519PrivateKey.generate()
-        key_id = CryptoSigner(private).public_key.keyid
+        key_id = str(_signer(private).public_key.keyid)
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         path = self._folder / f"{key_id}{_SUFFIX}"
         fresh = path.with_suffix(".new")
@@ -75,6 +77,8 @@ class DsseSigner:
 
     def verify(self, bundle: bytes, keys: bytes) -> Verified:
         """Check a bundle with a keyring or a public key."""
+        from orchestrator.adapters.signing.verifier import verify_bundle
+
         return verify_bundle(bundle, keys)
 
     @cached_property
@@ -87,7 +91,17 @@ class DsseSigner:
         return _read(self._folder / f"{key_id}{_SUFFIX}", "the signing key")
 
 
+def _signer(private: Ed25519PrivateKey) -> CryptoSigner:
+    from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
+
+    return CryptoSigner(private)
+
+
 def _signed(document: bytes, signer: CryptoSigner) -> bytes:
+    from securesystemslib.dsse import Envelope
+
+    from orchestrator.adapters.signing.envelopes import PAYLOAD_TYPE, write_line
+
     envelope = Envelope(document, PAYLOAD_TYPE, {})
     envelope.sign(signer)
     return write_line(cast(Mapping[str, object], envelope.to_dict()))
@@ -106,4 +120,4 @@ def _read(path: Path, what: str) -> CryptoSigner:
         ) from error
     if not isinstance(private, Ed25519PrivateKey):
         raise KeyUnusableError(f"{what} {path} is no Ed25519 key, and only these are used")
-    return CryptoSigner(private)
+    return _signer(private)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
@@ -24,19 +25,23 @@ CHECK = "self-report"
 """Its name in the evidence."""
 
 
-def check_self_reports(world: FlowDeps, now: AttemptState) -> None:
+def check_self_reports(world: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
     """Keep what the outputs of the attempt's jobs say against their exit code, to be judged."""
-    checks = list(_checks(world, now))
+    checks = list(_checks(world, now, facts))
     if checks:
         world.stores.results.put_checks(now.attempt.id, checks)
 
 
-def _checks(world: FlowDeps, now: AttemptState) -> Iterator[CheckFact]:
-    facts = world.stores.results.jobs(now.cell.id)
-    outputs = {one.name: one.digest for one in world.stores.results.artifacts(now.cell.id)}
-    for job in now.spec.manifest.job:
+def _checks(
+    world: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]
+) -> Iterator[CheckFact]:
+    jobs = now.spec.manifest.job
+    asked = [job for job in jobs if job.kind != "suite" and _ended_well(facts.get(job.id))]
+    artifacts = world.stores.results.artifacts(now.cell.id) if asked else ()
+    outputs = {one.name: one.digest for one in artifacts}
+    for job in asked:
         digest = outputs.get(f"{job.id}.txt", "")
-        if job.kind == "suite" or not digest or not _ended_well(facts.get(job.id)):
+        if not digest:
             continue
         if not world.blobs.has(digest):
             logger.error("cell %s: the output of %s is lost and not read", now.cell.id, job.id)
@@ -61,34 +66,44 @@ def poll_close(world: FlowDeps, attempt_id: str) -> Value | NotYet:
         return "closed"
     cells, at = world.stores.cells, world.clock.now()
     facts = world.stores.results.jobs(now.cell.id)
-    _attest_torch(world, now)
-    check_self_reports(world, now)
+    check_self_reports(world, now, facts)
     given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
     world.stores.evidence.settle(now.cell.id, given_up)
+    environment = world.stores.results.environment(now.cell.id) or {}
+    _attest_torch(world, now, environment)
     if may_try_again(now):
         cause = now.attempt.cause or Cause(Outcome.ERRORED, "controller")
         cells.requeue(attempt_id, cause, at=at)
         return "again"
-    keep_reuse_inputs(world, now)
-    cells.conclude(now.cell.id, judged(world, now.cell, now.spec, now.attempt.cause), at=at)
+    judge = cache(partial(_over, world, now.cell, now.spec))
+    keep_reuse_inputs(world, now, judge, environment)
+    cells.conclude(now.cell.id, _outcome(now.cell, now.attempt.cause, judge), at=at)
     return "done"
 
 
-def _attest_torch(world: FlowDeps, now: AttemptState) -> None:
+def _attest_torch(world: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
     """Complete who produced the results by what the agent found in the jobs' environment."""
-    mine = {lease.id for lease in world.stores.leases.of_attempt(now.attempt.id)}
-    probed = world.stores.results.environment(now.cell.id) or {}
     torch = probed.get("torch")
+    if not isinstance(torch, str):
+        return
+    mine = {lease.id for lease in world.stores.leases.of_attempt(now.attempt.id)}
     for lease_id, row in world.stores.leases.attestations(now.run.id).items():
-        if lease_id in mine and isinstance(torch, str):
+        if lease_id in mine:
             world.stores.leases.attest(lease_id, replace(row, torch=torch))
 
 
 def judged(world: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
     """The outcome of a cell that is over: by its jobs, whenever they ran, and what stopped it."""
-    over = replace(cell, state=CellState.DONE)
+    return _outcome(cell, cause, partial(_over, world, cell, spec))
+
+
+def _over(world: FlowDeps, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
+    return judge_jobs(world.stores, replace(cell, state=CellState.DONE), spec)
+
+
+def _outcome(cell: Cell, cause: Cause | None, judge: Callable[[], Sequence[JobRecord]]) -> Cause:
     try:
-        jobs = judge_jobs(world.stores, over, spec)
+        jobs = judge()
         verdicts = [
             JobVerdict(job.id, job.outcome or Outcome.NOT_RUN, job.reason, job.detail)
             for job in jobs

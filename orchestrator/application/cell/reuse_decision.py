@@ -8,7 +8,7 @@ the same image be booted, and would the same packages be installed? What cannot 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -17,10 +17,9 @@ import orchestrator
 from orchestrator.application.cell.environment import PreparedEnvironment, resolved_for
 from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.placing import places_of
-from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.attestation import Device, devices_of
-from orchestrator.domain.cell import Cell, CellState, Lease, Run, RunSpec
+from orchestrator.domain.cell import Cell, Lease, Run, RunSpec
 from orchestrator.domain.image import BootImage, Images
 from orchestrator.domain.machine import Place, Provider, ProviderError
 from orchestrator.domain.manifest import Job
@@ -38,6 +37,7 @@ from orchestrator.domain.reuse_inputs import (
     refusal_of,
     too_old,
 )
+from orchestrator.domain.run_record import JobRecord
 from orchestrator.domain.versions import canonical_name
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
@@ -88,13 +88,24 @@ def note_prepared(
     return prepared
 
 
-def keep_reuse_inputs(world: FlowDeps, now: AttemptState) -> None:
+def keep_reuse_inputs(
+    world: FlowDeps,
+    now: AttemptState,
+    judge: Callable[[], Sequence[JobRecord]],
+    probed: Mapping[str, object],
+) -> None:
     """Keep the jobs that passed as proofs, unless the cell's attempts were not alike.
 
     Nothing here keeps a cell from being closed: without a proof a job is only run again.
+
+    Args:
+        world: The ports.
+        now: The cell's last attempt.
+        judge: Judges the jobs of the cell, as it is over.
+        probed: What the jobs' environment was found to be.
     """
     try:
-        proven = _proven_inputs(world, now)
+        proven = _proven_inputs(world, now, judge, probed)
         if proven:
             world.stores.reusable_results.prove(now.cell.id, proven)
     except StoreError as error:
@@ -105,24 +116,29 @@ def keep_reuse_inputs(world: FlowDeps, now: AttemptState) -> None:
         logger.exception("cell %s: what it proves cannot be kept", now.cell.id)
 
 
-def _proven_inputs(world: FlowDeps, now: AttemptState) -> dict[str, datetime]:
+def _proven_inputs(
+    world: FlowDeps,
+    now: AttemptState,
+    judge: Callable[[], Sequence[JobRecord]],
+    probed: Mapping[str, object],
+) -> dict[str, datetime]:
     """Jobs that passed here, with when."""
     made = [one.ingredients for one in world.stores.reusable_results.preparations(now.cell.id)]
-    if len({one.key for one in made}) != 1 or _differs(world, now, made[0]):
+    if len({one.key for one in made}) != 1 or _differs(probed, made[0]):
         return {}
-    over, at = replace(now.cell, state=CellState.DONE), world.clock.now()
+    at = world.clock.now()
     return {
         job.id: min(job.at, at)
-        for job in judge_jobs(world.stores, over, now.spec)
+        for job in judge()
         if job.outcome is Outcome.PASSED
         and job.at is not None
         and not (job.degraded or job.reused_from)
     }
 
 
-def _differs(world: FlowDeps, now: AttemptState, made: ReuseInputs) -> bool:
+def _differs(probed: Mapping[str, object], made: ReuseInputs) -> bool:
     """Whether the jobs had other packages than those that were resolved for them."""
-    told = (world.stores.results.environment(now.cell.id) or {}).get("packages")
+    told = probed.get("packages")
     found = told if isinstance(told, Mapping) else {}
     installed = {canonical_name(str(name)): str(version) for name, version in found.items()}
     return any(
@@ -190,8 +206,10 @@ class _Order:
 
 def reuse_before_renting(world: FlowDeps, run: Run, spec: RunSpec, cell: Cell) -> bool:
     """Decide about each job of a cell that would rent; True where none of them must be run."""
+    if spec.reuse_max_age_s is None:
+        return False
     plan = world.stores.cells.plan(cell.id)
-    if spec.reuse_max_age_s is None or not world.traits(plan.platform.provider).rented:
+    if not world.traits(plan.platform.provider).rented:
         return False
     order = _Order(run, spec, cell, plan, spec.reuse_max_age_s)
     provider = world.provider(plan.platform.provider)
