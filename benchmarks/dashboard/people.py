@@ -27,7 +27,7 @@ from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.person import Person
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.domain.signature import failure_groups
-from orchestrator.store.verdict_lines import StoredVerdict
+from orchestrator.domain.gate.gate_records import StoredVerdict
 
 _ANN = Person("Ann Author", "token-of-ann")
 RELEASE = f"""\

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 
 from orchestrator.domain.cell import Lease, LeaseState
+from orchestrator.domain.inventory import DOOMED, Ownership
 from orchestrator.domain.machine import (
     Credentialed,
     Machine,
@@ -35,26 +35,6 @@ EXPIRED_GRACE = timedelta(minutes=5)
 SECOND_LOOK = timedelta(seconds=60)
 """Between the first sight of something expired and its end."""
 MACHINES = frozenset({"machine", "queued-resource"})
-
-
-class Ownership(StrEnum):
-    """Whose a machine is, as far as the ledger and its tags say."""
-
-    LEASED = "leased"
-    """An open lease has it: its cell's flow sees to it."""
-    ORPHAN = "orphan"
-    """Ours, and no open lease has it."""
-    EXPIRED = "expired"
-    """Another controller's of the project, which should have ended it by now."""
-    FOREIGN = "foreign"
-    """Another controller's of the project, in its time."""
-    SHARED = "shared"
-    """Serves every machine of the project there, and some are left."""
-    IDLE = "idle"
-    """Served machines of the project, and none is left there."""
-
-
-DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,9 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.application.janitor import (
-    EXPIRED_GRACE,
-    ORPHAN_GRACE,
-    SECOND_LOOK,
-    Janitor,
-    Ownership,
-)
+from orchestrator.application.janitor import EXPIRED_GRACE, ORPHAN_GRACE, SECOND_LOOK, Janitor
 from orchestrator.domain.cell import LeaseState
+from orchestrator.domain.inventory import Ownership
 from orchestrator.domain.machine import (
     LaunchRequest,
     Machine,

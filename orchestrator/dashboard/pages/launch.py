@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from decimal import Decimal
 from typing import Annotated
 
 import anyio
@@ -26,7 +25,7 @@ from orchestrator.application.launch_run import (
     find_payload,
     launch_run,
 )
-from orchestrator.application.plan_run import Plan, PlannedCell, plan_run
+from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
@@ -35,6 +34,7 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingE
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
 from orchestrator.domain.cell import Run
+from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.person import Scope
@@ -283,13 +283,12 @@ def _headroom(found: Headroom) -> Row:
 def total(plan: Plan) -> str:
     """``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``."""
     jobs = sum(len(cell.cell.jobs) for cell in plan.cells)
-    return totals(len(plan.cells), jobs, plan.worst_usd, plan.matrix.limits.max_usd)
+    return totals(len(plan.cells), jobs, plan.worst_usd, plan.max_usd)
 
 
 def warnings(plan: Plan) -> list[str]:
     """What a person should know before it starts."""
-    known = sum((cell.worst_usd for cell in plan.cells if cell.worst_usd), Decimal(0))
-    limit = limit_warning(known, plan.matrix.limits.max_usd)
+    limit = limit_warning(plan.known_usd, plan.max_usd)
     found = [f"{limit}."] if limit else []
     short = sum(one.status is QuotaStatus.SHORT for one in plan.headroom)
     if short:
