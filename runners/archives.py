@@ -39,7 +39,7 @@ def pack(files: Iterable[tuple[str, bytes]]) -> Archive:
 
 @cache
 def agent_archive() -> Archive:
-    """The agent as it is shipped: its package, and what the jobs get on their path."""
+    """The agent's archive: its package, and the modules on the jobs' path."""
     return pack(
         (_shipped_name(path), path.read_bytes())
         for path in AGENT_FOLDER.rglob("*.py")

@@ -1,4 +1,4 @@
-"""What a rented machine is told for its first boot: who may enter, and when it must end."""
+"""First-boot configuration of a rented machine: its SSH key and when it ends."""
 
 from __future__ import annotations
 

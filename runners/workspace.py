@@ -34,7 +34,7 @@ _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class WorkspaceError(MachineError):
-    """The machine answered that it cannot do what was asked; the message says why."""
+    """The agent refused a request; the message says why."""
 
 
 class Workspace:

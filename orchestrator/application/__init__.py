@@ -1,1 +1,1 @@
-"""What can be done: one operation a module, told through ports; no technology."""
+"""The operations, one a module: they use the stores and ports, and no technology."""

@@ -1,4 +1,4 @@
-"""What people write for the reports of a run: keep it, and let the reports say it."""
+"""Store annotations that people write for the reports of a run, and publish these again."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from orchestrator.store.stores import Stores
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What the tests of a day came to."""
+    """The test counts of one day."""
 
     day: date
     runs: int
@@ -101,7 +101,7 @@ class Delta:
 
     @property
     def loss(self) -> float:
-        """0.05: 5 % worse; below 0 it is better; 0 where that cannot be said."""
+        """0.05: 5 % worse; negative is better; 0 where the metric has no direction or no ratio."""
         if self.change is None or self.benchmark.direction not in ("higher", "lower"):
             return 0.0
         return self.change if self.benchmark.direction == "lower" else -self.change
@@ -317,7 +317,7 @@ class BenchmarkTrend:
 
 
 def trend_of(context: Context, benchmark: Benchmark, *, platform: str, runs: int) -> BenchmarkTrend:
-    """How it went over so many of the platform's newest runs."""
+    """The series of a benchmark over the newest `runs` of a platform, with its change points."""
     track = context.stores.benchmarks.track(benchmark, cell=platform, runs=runs)
     values = [point.value for point in track.points]
     places = [track.cells[point.cell].environment for point in track.points]

@@ -25,7 +25,7 @@ from orchestrator.store.retests import NoRetestsError
 
 
 class NothingToBisectError(ValueError):
-    """The cell has nothing that a search could begin with; the text says what is missing."""
+    """The cell lacks what a search for a revision needs; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)

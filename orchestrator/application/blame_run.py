@@ -1,4 +1,4 @@
-"""Who broke a run: what its retests, its last green run and a second machine say together."""
+"""Root cause of a run's failures, from its retests, its last green run and a second machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs the cells of two runs for a comparison, and says where each ran."""
+"""Pair the cells of two runs for a comparison, with the environment of each."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Trait:
 
     @property
     def differs(self) -> bool:
-        """As far as it is known."""
+        """Whether both values are known and differ."""
         return self.is_known and self.before != self.after
 
     @property
@@ -175,7 +175,7 @@ def _machine(plan: CellPlan) -> Hashable:
 
 
 def traits_of(facing: Sequence[CellPair], told: Mapping[str, Surroundings]) -> tuple[Trait, ...]:
-    """What both sides told of where they ran: the stack first, then packages."""
+    """The environments of both sides, property by property: the stack first, then packages."""
     cells: dict[tuple[str, str, str], list[str]] = {}
     for one in facing:
         if one.pair is None:
@@ -205,7 +205,7 @@ def silent_of(
 
 
 def other_stack(traits: Iterable[Trait]) -> frozenset[str]:
-    """Cells whose two sides had another stack."""
+    """Cells whose two sides ran with different stacks (device, driver, runtime, Python)."""
     return frozenset(
         cell for trait in traits if trait.differs and trait.what in STACK for cell in trait.cells
     )

@@ -1,4 +1,4 @@
-"""Where the money went: over a span of time, and what the next night will come to."""
+"""Costs over a span of time, and a forecast for the next firing of each schedule."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Idleness:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the next firing of a schedule is likely to come to."""
+    """The likely cost of a schedule's next firing, in US dollars."""
 
     schedule: Schedule
     next_at: datetime | None
@@ -127,7 +127,7 @@ def cost_summary(
 
 
 def forecast(context: Context) -> list[Forecast]:
-    """For every schedule, what its next firing is likely to come to."""
+    """The forecast for every schedule."""
     stores, now = context.stores, context.clock.now()
     schedules = stores.schedules.list()
     firings = stores.schedules.latest(limit=FIRINGS_READ)

@@ -1,4 +1,4 @@
-"""Tell a run from what is stored: for `show`, for watchers, for reports."""
+"""Read everything stored of a run into one record, for `show`, watchers and reports."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def told_run(
     at: datetime,
     whole: bool = True,
 ) -> RunRecord:
-    """A run that was read already.
+    """Describe a run whose rows were read already.
 
     Args:
         stores: What is stored.
@@ -241,7 +241,7 @@ def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> ReusedFrom:
 
 
 def stated_cost(machine: StatedMachine | None) -> Decimal:
-    """What a machine that a person told of has cost, as far as they say."""
+    """US dollars that a stated machine cost; 0 where no price was stated."""
     if machine is None or machine.usd_per_hour is None:
         return Decimal(0)
     return usd_for(machine.seconds or Decimal(0), machine.usd_per_hour)
@@ -250,7 +250,7 @@ def stated_cost(machine: StatedMachine | None) -> Decimal:
 def stated_leases(
     machine: StatedMachine | None, attempts: Sequence[Attempt]
 ) -> tuple[LeaseRecord, ...]:
-    """A machine that a person told of, with its bill; it is in no ledger."""
+    """The stated machine of an ingested cell as a lease with its bill; it is in no ledger."""
     if machine is None or not attempts:
         return ()
     seconds, price = machine.seconds or Decimal(0), machine.usd_per_hour

@@ -20,7 +20,7 @@ from orchestrator.store.stores import Stores
 
 
 def cancel_run(context: Context, run_id: str) -> Run:
-    """Ask for it; finished tests are kept and machines go home. A finished run stays as it is.
+    """Request the end of a run: finished tests are kept, its machines are given back.
 
     Raises RunMissingError.
     """

@@ -29,7 +29,7 @@ class Explained:
 def explain_run(
     stores: Stores, run: Run, product: str, cells: Sequence[CellRecord], *, on: date
 ) -> Explained:
-    """The failures of a run by signature, and how the product's known issues stand to it.
+    """Group a run's failures by signature, and match the product's known issues with them.
 
     Args:
         stores: What is stored.

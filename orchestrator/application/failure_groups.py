@@ -172,7 +172,7 @@ _ALIKE = 10
 
 @dataclass(frozen=True, slots=True)
 class MessageVariant:
-    """Results that say the very same words."""
+    """Failing results with the same message text."""
 
     message: str
     count: int

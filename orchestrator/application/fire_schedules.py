@@ -1,4 +1,4 @@
-"""Begin what schedules say is due, and take what they began further. Any controller may do so.
+"""Start due firings of schedules and advance open ones. Any controller may do so.
 
 What is due becomes firings in one transaction of the database, which only one controller wins.
 Whoever goes on with a firing holds it for a while by the database's clock; each of its steps has
@@ -72,7 +72,7 @@ _RUN_STATES = {
 
 
 def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Announcement | None:
-    """What its end is to people; None where it is none, because another firing stands for it."""
+    """The state to announce for an ended firing; None where a later firing replaces it."""
     if firing.superseded or (not firing.run and firing.outcome in (SKIPPED, CANCELLED)):
         return None
     verdict = context.stores.gates.verdict(firing.verdict) if firing.verdict else None
@@ -172,7 +172,7 @@ def new_firing(cron: Cron, schedule: Schedule, due_at: datetime, now: datetime) 
 
 
 def claim(context: Context, due: DueSchedule) -> None:
-    """Write down what became due since the last time, unless somebody did. Raises CronError."""
+    """Store a firing for each time that became due, once over all controllers. Raises CronError."""
     cron, schedule, now = context.gate.cron, due.schedule, context.clock.now()
     following = partial(cron.next_after, schedule.cron, schedule.tz)
     at = due.next_due_at if due.next_due_at > now - _LOOK_BACK else following(now - _LOOK_BACK)
@@ -239,7 +239,7 @@ class RequestConfirmationRun(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
-    """What firings are judged and told with."""
+    """The operations that evaluate and announce firings."""
 
     evaluate: Evaluate
     blame: Callable[[Stores, str], Mapping[str, tuple[Attribution, ...]]]
@@ -282,7 +282,7 @@ def advance(context: Context, operations: Operations, schedule: Schedule, firing
 
 
 def concluded(firing: Firing, outcome: str, reason: str) -> Firing:
-    """A firing that comes to no verdict; one that it came to before stands."""
+    """End a firing without a verdict; an outcome that it already has is kept."""
     if firing.verdict:
         return replace(firing, state=FiringState.EVALUATED)
     return replace(firing, state=FiringState.EVALUATED, outcome=outcome, reason=reason)

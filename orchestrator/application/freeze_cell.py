@@ -1,4 +1,4 @@
-"""Freeze one cell: how each job went, why, on what, and how far that can be believed."""
+"""Freeze the evidence of one cell: outcomes, causes, environment and attestation of its jobs."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ def _frozen(one: CountedCell, before: Before, quarantines: Sequence[Quarantine])
 
 
 def evidence_digest(snapshot: Snapshot) -> str:
-    """The digest that waivers and approvals are given for: without anything that people said."""
+    """Digest of the frozen evidence without waivers and approvals, which refer to it."""
     return digest_of(snapshot_document(replace(snapshot, waivers=(), approvals=(), reviews=())))
 
 

@@ -84,7 +84,7 @@ def find_policy(context: Context, gate: str, *, version: str = "") -> StoredPoli
 
 
 def policy_of(stored: StoredPolicy) -> GatePolicy:
-    """What a stored version says."""
+    """Parse a stored version of a policy."""
     return read_policy_document(json.loads(stored.document))
 
 

@@ -1,4 +1,4 @@
-"""Where gates stand: the newest verdict of each of their lines, and what they wait for."""
+"""The state of each gate: the newest verdict of every lineage, and runs that it waits for."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateStatus:
-    """Where a gate stands."""
+    """The state of one gate."""
 
     stored: StoredPolicy
     policy: GatePolicy

@@ -43,7 +43,7 @@ class GatheredRun:
 
 @dataclass(frozen=True, slots=True)
 class GatheredCell:
-    """One cell with the run that it stands in."""
+    """One cell with its run."""
 
     taken: GatheredRun
     cell: CellRecord

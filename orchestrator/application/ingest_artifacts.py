@@ -43,7 +43,7 @@ _LONGEST = 180
 
 
 def foreign_files(dialects: Dialects, files: Sequence[Handed]) -> Iterator[ForeignArtifact]:
-    """Each file with what the surest dialect says of it; the notes are no artifact."""
+    """Parse each file with the dialect of the highest confidence; `ingest.yaml` is left out."""
     for file in files:
         if file.name.lower() in NOTES:
             continue
@@ -367,7 +367,7 @@ _ROW = "{id: my-host, provider: elsewhere}"
 
 
 class IngestParameters(Protocol):
-    """The part of an order that notes may say as well."""
+    """Parameters of an ingestion that `ingest.yaml` may give instead of the request."""
 
     @property
     def platform(self) -> str:

@@ -1,4 +1,4 @@
-"""The janitor: what the clouds say against what the ledger says.
+"""The janitor: compares the clouds' inventories with the ledger of leases.
 
 It kills nothing at first sight. What its own controller made and the ledger has closed, or never
 knew, is noted, and ended when it is still there after a grace that is longer than any launch.
@@ -63,7 +63,7 @@ class InventoryReport:
 
 @dataclass(frozen=True, slots=True)
 class LastLook:
-    """What a provider said when it was asked last."""
+    """The last inventory of a provider."""
 
     at: datetime
     sights: tuple[CloudResource, ...] = ()
@@ -82,11 +82,11 @@ class LastLooks:
         self._denied: set[tuple[str, str]] = set()
 
     def read(self, provider: str, sights: Iterable[CloudResource], at: datetime) -> None:
-        """It answered."""
+        """Store an inventory that succeeded."""
         self._looks[provider] = LastLook(at, tuple(sights), at)
 
     def failed(self, provider: str, why: str, at: datetime) -> None:
-        """It did not; what it said before is kept."""
+        """Store that an inventory failed; the last successful one is kept."""
         before = self._looks.get(provider, LastLook(at))
         self._looks[provider] = replace(before, at=at, unread=why)
 
@@ -115,7 +115,7 @@ class Janitor:
     """What it saw last."""
 
     def survey(self, providers: Iterable[str] | None = None) -> InventoryReport:
-        """Ask the providers (all that are set up here or stand in the ledger) what there is."""
+        """Inventory of `providers`; by default of all that are configured or have leases."""
         sights: list[CloudResource] = []
         unread: dict[str, str] = {}
         for name in self._used() if providers is None else providers:
@@ -131,7 +131,7 @@ class Janitor:
         return InventoryReport(tuple(sights), unread)
 
     def sweep(self, *, known_only: bool = False) -> list[CloudResource]:
-        """End what is due; answer what was told to end.
+        """Terminate what is due; return the resources whose termination was requested.
 
         Args:
             known_only: Ask only the providers that stand in the ledger.

@@ -24,7 +24,7 @@ _NOTHING = CellResults()
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is stored of some cells, and of those whose results they reuse."""
+    """The stored results of some cells, and of the cells whose results they reuse."""
 
     decided: Mapping[str, Mapping[str, Reuse]]
     lives: Mapping[str, CellLife]
@@ -46,7 +46,7 @@ def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ..
 
 
 def told_jobs(known: Known, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    """The cell's jobs; those that earlier evidence stands for are told of from its cell."""
+    """The jobs of a cell; reused ones are read from the cell that ran them."""
     decided = known.decided.get(cell.id, {})
     wanted = known.lives[cell.id].plan.jobs
     run_here = tuple(job for job in wanted if job not in decided or not decided[job].is_reused)

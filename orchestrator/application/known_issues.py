@@ -30,7 +30,7 @@ SOON_DAYS = 7
 
 
 class IssueStatus(StrEnum):
-    """How a known issue stands to the newest runs, in the order in which it should be looked at."""
+    """State of a known issue over the newest runs, most urgent first."""
 
     EXCEEDED = "exceeded"
     """More failures of one run fit than it allows."""
@@ -50,7 +50,7 @@ class IssueStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedIssue:
-    """A known issue, and what the newest runs say of it."""
+    """A known issue with its matches in the newest runs."""
 
     issue: KnownIssue
     status: IssueStatus
@@ -67,7 +67,7 @@ class ListedIssue:
 
     @property
     def is_near(self) -> bool:
-        """Whether it stands, and is over soon."""
+        """Whether the issue is active and expires soon."""
         lives = self.issue.ended_at is None
         return lives and 0 <= self.days_left <= SOON_DAYS
 

@@ -114,7 +114,7 @@ class _History:
 
 
 def list_flaky(context: Context, product: str, *, runs: int) -> FlakyReview:
-    """Weigh the histories of the likeliest suspects, and tell how the quarantines do."""
+    """Rank tests by evidence of flakiness, and report the state of each quarantine."""
     stores, now = context.stores, context.clock.now()
     looked = stores.failure_groups.cells(product, runs=runs)
     history = _history(stores, looked.cells)

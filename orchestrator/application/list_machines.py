@@ -8,14 +8,14 @@ from orchestrator.domain.inventory import DOOMED, InventoryAnswer, ResourceAnswe
 
 
 def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryAnswer:
-    """Ask every provider what there is; with `orphans`, only what nobody owns."""
+    """Inventory of all providers; with `orphans`, only resources without an owner."""
     report = context.janitor.survey()
     wanted = [one for one in report.sights if not orphans or one.ownership in DOOMED]
     return InventoryAnswer(tuple(resource_answer(context, one) for one in wanted), report.unread)
 
 
 def resource_answer(context: Context, found: CloudResource) -> ResourceAnswer:
-    """One resource. Its tags say whose it is, except where the ledger knows its cell by name."""
+    """One resource; run and cell come from its tags, the cell's name from the ledger if known."""
     machine, tags = found.machine, found.machine.tags
     cell = tags.get("seatrial-cell", "")
     if found.lease is not None:

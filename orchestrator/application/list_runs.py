@@ -27,7 +27,7 @@ CELLS_WITH_TESTS = 3
 
 
 class GridGroup(StrEnum):
-    """Why a test stands where it stands in a grid; in the order of the rows."""
+    """Group of a test in a grid, in the order of the rows."""
 
     FAILING = "failing"
     MISSING = "missing"
@@ -39,7 +39,7 @@ class GridGroup(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GridRow:
-    """A test, and how it went in each cell that has it."""
+    """A test with its result in each cell that has it."""
 
     test: KnownTest
     group: GridGroup
@@ -88,7 +88,7 @@ class GridFilter:
 def grid_of_cells(
     stores: Stores, product: str, name: str, wanted: GridFilter, *, cells: int
 ) -> Grid:
-    """The newest cells of a name, newest first; what their newest one says is now."""
+    """The newest cells of one name, newest first; the first one is the current state."""
     columns = stores.grids.newest(product, name, limit=cells)
     now = next((at for at, one in enumerate(columns) if one.counts.collected), len(columns))
     return _Sorting(stores, columns, columns[: now + 1]).page(wanted)
@@ -231,7 +231,7 @@ def list_runs(
 
 
 def listed(stores: Stores, runs: Sequence[Run], *, at: datetime) -> Sequence[ListedRun]:
-    """The runs with what lists tell of them."""
+    """The runs with their counts and costs."""
     ids = [run.id for run in runs]
     if not ids:
         return ()

@@ -1,4 +1,4 @@
-"""Channels: add one, try one, give one another secret, forget one."""
+"""Channels for notifications: add, test, renew the secret of, remove."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def call_channel(context: Context, channel: Channel, *, git_sha: str = "") -> De
 def renew_secret(
     context: Context, channel: Channel, *, overlap: timedelta = OVERLAP
 ) -> tuple[Channel, str]:
-    """Sign with a new secret too; the old one stands for the overlap. The secret is shown once.
+    """Add a signing secret; the old one stays valid for the overlap. It is returned only here.
 
     Raises InvalidDocumentError for a channel that has none.
     """

@@ -11,13 +11,13 @@ from orchestrator.domain.gate.gate_records import StoredVerdict
 
 
 def run_link(context: Context, run: str) -> str:
-    """Where a run can be looked at; empty where nobody said how we are reached."""
+    """URL of a run's page; empty without a configured public URL."""
     base = context.gate.public_url
     return f"{base}/runs/{run}" if base and run else ""
 
 
 def verdict_link(context: Context, verdict: str) -> str:
-    """Where a verdict can be looked at; empty where nobody said how we are reached."""
+    """URL of a verdict's page; empty without a configured public URL."""
     base = context.gate.public_url
     return f"{base}/verdicts/{verdict}" if base else ""
 
@@ -61,7 +61,7 @@ def notify_people(context: Context, announcement: Announcement) -> bool:
 
 
 def announce_verdict(context: Context, stored: StoredVerdict) -> bool:
-    """Tell of it, where its line stands elsewhere now; the same verdict again is no news."""
+    """Announce a verdict where it changes the state of its lineage; idempotent."""
     verdict = stored.verdict
     state = LineageState.of(verdict.decision)
     subject = verdict.subject

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Locks:
-    """Locks by name; a name that nobody holds or waits for takes no room."""
+    """Locks by name; unused names take no memory."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

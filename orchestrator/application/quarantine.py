@@ -98,7 +98,7 @@ def _problems(stores: Stores, new: Quarantine, at: datetime) -> Iterator[tuple[s
 
 
 def end_quarantine(context: Context, quarantine_id: str, *, by: str) -> Quarantine | None:
-    """End it now; again changes nothing. None where there is none."""
+    """End a quarantine now; idempotent. None where there is no such quarantine."""
     return context.stores.quarantines.end(quarantine_id, at=context.clock.now(), by=by)
 
 
@@ -114,7 +114,7 @@ def settle_quarantines(stores: Stores, product: str, *, at: datetime) -> tuple[Q
 
 
 def settle_after(stores: Stores, run_id: str, *, at: datetime) -> None:
-    """The same once a run is over; whatever goes wrong is only told."""
+    """Settle a product's quarantines after a run; a failure is only logged."""
     try:
         settle_quarantines(stores, stores.runs.spec(run_id).manifest.name, at=at)
     except Exception:

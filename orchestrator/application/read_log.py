@@ -313,7 +313,7 @@ class _Held:
 
 
 def open_log(logs: LogStore, index: LogIndex, log: AttemptLog) -> LogReader:
-    """Take in what is new of a log, and read it as it is now."""
+    """Index the new part of a log, and open it for reading."""
 
     def read(after: int, limit: int) -> bytes:
         return logs.read(log.attempt_id, after=after, limit=limit)
@@ -323,7 +323,7 @@ def open_log(logs: LogStore, index: LogIndex, log: AttemptLog) -> LogReader:
 
 
 def raw_pieces(logs: LogStore, log: AttemptLog) -> Iterator[bytes]:
-    """A log as it came, as far as it is now."""
+    """The bytes of a log so far, in pieces."""
     read = partial(logs.read, log.attempt_id)
     for offset in range(0, log.size_bytes, PIECE_BYTES):
         yield read(after=offset, limit=min(PIECE_BYTES, log.size_bytes - offset))

@@ -31,7 +31,7 @@ class VerdictMissingError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A verdict, and what its inputs come to now."""
+    """A stored verdict and its evaluation from the same inputs now."""
 
     stored: StoredVerdict
     again: Verdict

@@ -8,7 +8,7 @@ from orchestrator.domain.prices import Price, Prices, Refreshed, UncertainPrice,
 
 
 def refresh_prices(context: Context) -> Refreshed:
-    """Ask every provider that can tell; a doubtful price replaces nothing."""
+    """Read prices from every provider that has them; an uncertain price replaces nothing."""
     kept: list[Price] = []
     uncertain: list[UncertainPrice] = []
     unread: dict[str, str] = {}
@@ -27,7 +27,7 @@ def refresh_prices(context: Context) -> Refreshed:
 
 
 def known_prices(context: Context) -> tuple[Price, ...]:
-    """What is reckoned with now: the shipped tables, and what was refreshed since."""
+    """The prices in use: shipped tables, overridden by refreshed prices."""
     found: list[Price] = []
     for name in sorted(context.traits):
         if context.traits[name].rented:

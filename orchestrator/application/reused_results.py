@@ -37,7 +37,7 @@ def by_source(decided: Mapping[str, Reuse]) -> dict[str, tuple[str, ...]]:
 
 
 def as_reused(job: JobRecord, reuse: Reuse) -> JobRecord:
-    """A job of the source's cell, as the cell that reuses it tells of it."""
+    """A job of the source cell as a job of the cell that reuses it."""
     return replace(
         job, reason=REUSED, detail=reuse.why, reused_from=reuse.run, at=reuse.at, reuse=reuse.why
     )
@@ -67,7 +67,7 @@ class ReuseSources:
 def reused_from(
     decided: Mapping[str, Reuse], lenders: ReuseSources, results: Mapping[str, CellResults]
 ) -> ReusedFrom:
-    """Of the cells that results were reused from; of several, the newest speaks."""
+    """Environment and attestation of the cells that results were reused from; the newest wins."""
     found = ReusedFrom()
     for cell_id in by_source(decided):
         leases = lenders.leases.get(cell_id, ())
@@ -82,7 +82,7 @@ def reused_from(
 
 
 def told_tests(stores: Stores, cell_id: str, *, job: str | None = None) -> list[TestFact]:
-    """The cell's tests, with those of the jobs whose earlier evidence stands."""
+    """The tests of a cell, including those of its reused jobs."""
     tests = stores.results.tests(cell_id, job=job)
     for source, jobs in by_source(stores.reusable_results.decided(cell_id)).items():
         for name in jobs if job is None else {job}.intersection(jobs):

@@ -1,4 +1,4 @@
-"""What people say to a gate: waivers for rules, and approvals of evidence."""
+"""Sign-offs at a gate: waivers of rules and approvals of evidence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NewWaiver:
 
 
 def request_waiver(context: Context, new: NewWaiver) -> StoredWaiver:
-    """Ask for it: it counts once somebody else approves it. Not idempotent.
+    """Request a waiver; it counts once another person approves it. Not idempotent.
 
     Raises GateMissingError, VerdictMissingError, InvalidDocumentError, and nothing is stored.
     """
@@ -67,7 +67,7 @@ def request_waiver(context: Context, new: NewWaiver) -> StoredWaiver:
 
 
 def approve_waiver(context: Context, waiver_id: str, *, by: Person) -> StoredWaiver:
-    """Let it count; whoever approves it first stands, and again changes nothing.
+    """Approve a waiver; the first approval counts, later ones change nothing.
 
     Raises WaiverMissingError, InvalidDocumentError.
     """

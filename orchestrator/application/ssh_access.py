@@ -1,4 +1,4 @@
-"""Where a person finds a cell's machine, and the keys to it."""
+"""SSH address and key of a cell's machine, for a person."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from orchestrator.domain.ssh_access import SshAccess
 
 
 class NoMachineError(LookupError):
-    """The cell has no machine now that a person could enter; the message says why."""
+    """The cell has no machine that is reachable over SSH now; the message says why."""
 
 
 def ssh_access(context: Context, cell: Cell) -> SshAccess:
-    """The entrance to the machine that the cell holds. Raises NoMachineError."""
+    """How to sign in on the machine that the cell holds. Raises NoMachineError."""
     if cell.id in context.stores.ingests.of_run(cell.run_id):
         raise NoMachineError(f"cell {cell.name} was ingested: it has no machine that one can enter")
     attempts = context.stores.cells.attempts(cell.id)

@@ -1,4 +1,4 @@
-"""End a machine that nobody owns, because a person asks for it."""
+"""Terminate a machine without an owner on a person's request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.domain.problems import nearest
 
 
 class MachineMissingError(LookupError):
-    """No cloud shows it; the text says what to do."""
+    """The provider's inventory does not have the machine; the message says what to do."""
 
 
 class MachineInUseError(Exception):
@@ -17,7 +17,7 @@ class MachineInUseError(Exception):
 
 
 class MachineStaysError(Exception):
-    """The machine is somebody else's, or others need it."""
+    """The machine belongs to another controller, or other machines need it."""
 
 
 class ProviderUnreadError(Exception):
@@ -25,7 +25,7 @@ class ProviderUnreadError(Exception):
 
 
 def end_machine(context: Context, provider: str, machine_id: str) -> CloudResource:
-    """Tell its provider to end it now. A leased machine goes by cancelling its run.
+    """Terminate a machine now. A leased one is given back by cancelling its run.
 
     Raises MachineMissingError, MachineInUseError, MachineStaysError, ProviderUnreadError.
     """

@@ -103,7 +103,7 @@ def _alias(one: Suggestion, old: KnownTest, new: KnownTest, now: datetime) -> Al
 
 
 def decide_alias(context: Context, alias_id: int, state: AliasState, *, by: str) -> Alias | None:
-    """Write down what a person said; SUGGESTED takes back what was said. None: there is none.
+    """Store a person's decision on an alias; SUGGESTED withdraws it. None: no such alias.
 
     Raises AliasConflictError where it cannot stand beside what was confirmed before.
     """
@@ -114,7 +114,7 @@ def decide_alias(context: Context, alias_id: int, state: AliasState, *, by: str)
 
 @dataclass(frozen=True, slots=True)
 class TestHistory:
-    """A test, and how it went."""
+    """A test with its results under all its names."""
 
     __test__ = False
 
@@ -168,7 +168,7 @@ class Regression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellTestHistory:
-    """How a test went in the cells of one name."""
+    """The results of a test in the cells of one name."""
 
     cell: str
     goes: Sequence[CellGo]

@@ -52,7 +52,7 @@ def keep_token(
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What somebody proves themselves with."""
+    """The secret of a request: a token or a session."""
 
     secret: str
     is_session: bool = False
@@ -60,7 +60,7 @@ class Credential:
 
 
 def check_credential(context: Context, credential: Credential) -> Token | None:
-    """The token that it stands for, unless that is revoked or over.
+    """The token of a credential; None where it is unknown, revoked or expired.
 
     A token's secret is of no use in a cookie, and a session's of none anywhere else.
     """

@@ -77,7 +77,7 @@ def _fits(
 def answering(
     stores: Stores, found: FailuresToTriage, *, now: datetime
 ) -> Mapping[str, TriageInputs]:
-    """By signature, what people have said of its failures."""
+    """By signature: known issues, quarantines and notes on its failures."""
     issues = stores.known_issues.list()
     by_issue = meant(stores, issues, found) if found.groups else {}
     explaining: dict[str, list[KnownIssue]] = {}

@@ -1,4 +1,4 @@
-"""A test that stands under another name now: suggested by a rule, decided by a person."""
+"""Aliases: a test with a new name, suggested by a rule and decided by a person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.domain.identity import NameChange, NameChanges
 
 
 class AliasState(StrEnum):
-    """What a person said of it."""
+    """The decision on an alias."""
 
     SUGGESTED = "suggested"
     CONFIRMED = "confirmed"

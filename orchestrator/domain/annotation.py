@@ -107,7 +107,7 @@ def moment(text: str) -> datetime | None:
 def unsaid(
     written: Iterable[Annotation], known: Sequence[RunAnnotation], *, at: datetime
 ) -> tuple[RunAnnotation, ...]:
-    """Those that are not known yet. One that says no time is known whenever it was said."""
+    """The annotations not stored yet; one without a time equals a stored one of any time."""
     timeless = {replace(one, at=at) for one in known}
     exact, fresh = set(known), []
     for one in written:

@@ -1,4 +1,4 @@
-"""What people are told of a line of verdicts, and when something is news."""
+"""Announcements of a lineage of verdicts, and which of them are news."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class LineageState(StrEnum):
-    """Where a line of verdicts stands."""
+    """The state of a lineage of verdicts."""
 
     PASS = "pass"  # noqa: S105 - a word, no secret
     PASS_WITH_EXCEPTIONS = "pass_with_exceptions"  # noqa: S105
@@ -80,7 +80,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """An announcement as it is told: with what its line stood at before."""
+    """An announcement with the previous state of its lineage."""
 
     announcement: Announcement
     previous: LineageState | None

@@ -1,4 +1,4 @@
-"""Who broke it: the one thing that, changed by itself, makes a failing test pass.
+"""Root cause: the one change that makes a failing test pass.
 
 An answer other than `unknown` needs retests that all agree. What only fits the facts (a driver
 that differs) is evidence beside an answer, and an answer of its own only where all else is ruled
@@ -78,7 +78,7 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationResult:
-    """What another machine of the same platform says."""
+    """Result of a confirmation run on another machine of the platform."""
 
     name: str
     run: str

@@ -1,4 +1,4 @@
-"""Platforms and devices that are known by name, so that nobody has to write them down again.
+"""Catalogue of known platforms and devices, by name.
 
 Only what was verified stands here; what a row does not say is not known.
 """
@@ -150,7 +150,7 @@ def architecture(capability: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a platform's id says of its machines; empty where it says nothing."""
+    """The hardware that a platform's id implies; empty where it implies none."""
 
     provider: str = ""
     device: str = ""

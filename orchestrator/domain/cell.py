@@ -1,4 +1,4 @@
-"""Runs, cells and attempts: where each is, how it went, and which way it may go next."""
+"""Runs, cells and attempts: states, outcomes and allowed transitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels: where people are told, and the deliveries to them."""
+"""Notification channels (webhook, Slack, GitHub), and the deliveries to them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ChannelSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """Where people are told."""
+    """A notification channel."""
 
     id: str
     name: str
@@ -82,11 +82,11 @@ class Channel:
     """The newest first; those that are over too."""
 
     def wants(self, lineage: str) -> bool:
-        """Whether it is told of this line."""
+        """Whether the channel takes news of this lineage."""
         return not self.lineages or any(fnmatchcase(lineage, one) for one in self.lineages)
 
     def signing(self, now: datetime) -> tuple[str, ...]:
-        """The secrets that stand, the newest first."""
+        """The valid signing secrets, the newest first."""
         return tuple(s.value for s in self.secrets if s.until is None or s.until > now)
 
     @property
@@ -100,7 +100,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelHealth:
-    """How a channel does."""
+    """Whether deliveries to a channel succeed."""
 
     failing_since: datetime | None = None
     """Since then nothing has got through."""

@@ -1,4 +1,4 @@
-"""Failing tests that ran again, as people are told of them: the answer and what was tried."""
+"""Diagnosed tests: failing tests that ran again, with root cause and retests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOLD = (RetestKind.RERUN, RetestKind.BASELINE, RetestKind.LAST_GREEN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetestTally:
-    """How a test went each time that it ran again with the same thing changed."""
+    """Outcomes of the retests of a test with the same thing changed."""
 
     kind: RetestKind
     changed: str
@@ -37,7 +37,7 @@ class RetestTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosedTest:
-    """One failing test of a cell, and who broke it."""
+    """One failing test of a cell with its root cause."""
 
     cell: str
     job: str

@@ -1,4 +1,4 @@
-"""From events to facts: what a batch of evidence says about tests, jobs, checks and metrics."""
+"""Fold a batch of events into facts about tests, jobs, checks and metrics."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class JobFact:
     """Of its last process."""
 
     def plus(self, other: JobFact) -> JobFact:
-        """Both facts together; what the later one knows stands."""
+        """Both facts merged; values of the later one win."""
         known = {
             name: value
             for name in self.__dataclass_fields__
@@ -142,13 +142,13 @@ class Notice:
 
     @property
     def at(self) -> datetime:
-        """When it was said, by the machine's clock."""
+        """Time of the notice by the machine's clock, in UTC."""
         return datetime.fromtimestamp(self.ts, UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """The agent's last word: its presence says that nothing more comes."""
+    """The agent's last event: after it no more evidence comes."""
 
     outcome: str
     """``completed``, ``stopped`` or ``errored``."""
@@ -160,7 +160,7 @@ class AgentEnd:
 
 @dataclass(slots=True)
 class Facts:
-    """What a batch of events says; each part is merged with what is stored."""
+    """The facts of a batch of events; each is merged with the stored ones."""
 
     last_seq: int = 0
     last_ts: float = 0.0

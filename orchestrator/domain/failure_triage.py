@@ -1,4 +1,4 @@
-"""Who answers for a kind of failure: somebody, somebody until yesterday, or nobody yet."""
+"""Triage of failure groups: owned, with an expired owner, or unowned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEW_FOR = timedelta(days=7)
 
 
 class TriageStatus(StrEnum):
-    """How people stand to a kind of failure, in the order in which it should be looked at."""
+    """Triage status of a failure group, most urgent first."""
 
     NEW = "new"
     """Nobody answers for it, and it was not there a week ago."""
@@ -30,7 +30,7 @@ class TriageStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TriageInputs:
-    """What people have said of a kind of failure."""
+    """Known issues, quarantines and notes on a failure group."""
 
     issues: tuple[KnownIssue, ...] = ()
     """That apply to at least one of its results."""

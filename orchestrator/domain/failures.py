@@ -1,4 +1,4 @@
-"""What went wrong in a test: the exception, the frame it came from, its words, whose it is.
+"""Parse a failure: exception, frame, message and class (product, test, environment).
 
 Read from the three ways in which pytest writes a traceback (long, short, native), or from the
 message alone where there is none.
@@ -66,7 +66,7 @@ _LIKE_EXCEPTION = re.compile(
 
 
 def read_raised(text: str, message: str, *, reason: str = "") -> Raised:
-    """What a failing test's traceback and message say.
+    """Parse the exception out of a traceback and a message.
 
     Args:
         text: The traceback; may be empty.

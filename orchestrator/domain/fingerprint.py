@@ -13,7 +13,7 @@ _DEVICE_WORDS = ("name", "driver", "compute_capability")
 
 
 def fingerprint(probed: Mapping[str, object]) -> str:
-    """A digest of the environment that an agent or a dialect told of.
+    """Digest of an environment, from the data of an ``environment`` event.
 
     Two cells with the same one ran on the same kind of device with the same driver, runtime,
     Python, operating system and packages. Host names and serial numbers are not in it.

@@ -1,4 +1,4 @@
-"""Flaky tests: found from a test's history of results, and told from broken ones."""
+"""Detect flaky tests, and tell them from broken ones, by their history of results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ResultPoint:
 
 @dataclass(frozen=True, slots=True)
 class FlakyEvidence:
-    """What the history of a test says of its reliability."""
+    """Evidence of flakiness in the history of a test."""
 
     passed_on_retry: int
     """Results that failed and passed in the same cell: nothing else had changed. Certain."""

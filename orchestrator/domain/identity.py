@@ -225,7 +225,7 @@ def _grouped(
 
 
 def resolve(name: int, aliases: Mapping[int, int]) -> int:
-    """The test that a confirmed alias stands for, through any number of changes."""
+    """The newest test of a chain of confirmed aliases."""
     seen = {name}
     while (now := aliases.get(name)) is not None and now not in seen:
         seen.add(now)

@@ -21,7 +21,7 @@ class BootImage:
 
 @runtime_checkable
 class Images(Protocol):
-    """A provider that can say which image it would boot, without booting it."""
+    """A provider that can name the image it would boot, without booting it."""
 
     def image(self, platform: Platform, place: Place) -> BootImage:
         """The image of a machine that was launched there now. Raises ProviderError."""

@@ -46,7 +46,7 @@ class NotedSuite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedJob:
-    """What a job is called, and which artifact it is told by."""
+    """A job's name and its artifact."""
 
     __pydantic_config__ = _STRICT
 
@@ -106,7 +106,7 @@ class IngestNotes:
     """Narrative, fixes, recommendations, known issues."""
 
     def dated_at(self) -> datetime | None:
-        """When it happened, where that is said."""
+        """Time of the results, where the notes state it."""
         return moment(self.date) if self.date else None
 
     def stated(self, *, cell: str, at: datetime) -> tuple[RunAnnotation, ...]:

@@ -56,7 +56,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """A test that two artifacts of a platform tell differently. It counts once, as the worst."""
+    """A test with different outcomes in two artifacts. It counts once, as the worst."""
 
     __pydantic_config__ = _STRICT
 
@@ -68,7 +68,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedMachine:
-    """The machine as a person stated it: nobody leased it through us, so it is in no ledger."""
+    """The machine as a person stated it; it was not leased by us and is in no ledger."""
 
     __pydantic_config__ = _STRICT
 

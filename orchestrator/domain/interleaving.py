@@ -1,4 +1,4 @@
-"""Turns of a paired benchmark: which arm measured, when, and what the gauges said."""
+"""Turns of a paired benchmark: arm, order and sensor readings of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the clouds show of a project, and whose each thing is."""
+"""Inventory of a project's cloud resources, with the owner of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.domain.machine import MachineState
 
 
 class Ownership(StrEnum):
-    """Whose a machine is, as far as the ledger and its tags say."""
+    """Owner of a machine, by the ledger and its tags."""
 
     LEASED = "leased"
     """An open lease has it: its cell's flow sees to it."""

@@ -17,7 +17,7 @@ _PYTEST_ENDS = {_PYTEST_INTERRUPTED: "interrupted", 3: "pytest_internal", 4: "py
 
 @dataclass(frozen=True, slots=True)
 class JobVerdict:
-    """How a job went, and why in one word."""
+    """Outcome of a job with a reason of one word."""
 
     job: str
     outcome: Outcome

@@ -62,7 +62,7 @@ class IssueMatch:
 
 
 def lacking_limits(scope: IssueScope, max_failures: int | None) -> list[str]:
-    """What a known issue has to say that would tolerate anything."""
+    """The limits that a known issue lacks which matches any failure."""
     needed = {
         "max_failures": max_failures is not None,
         "scope.platforms": bool(scope.platforms),
@@ -115,12 +115,12 @@ class KnownIssueAnswer(KnownIssue):
 
 
 def issue_answer(issue: KnownIssue, on: date) -> KnownIssueAnswer:
-    """The known issue as it is on a day."""
+    """The known issue with its state on a day."""
     return extended(KnownIssueAnswer, issue, is_over=issue.is_expired(on))
 
 
 class IssueState(StrEnum):
-    """How a known issue stands to a run."""
+    """State of a known issue in a run."""
 
     APPLIES = "applies"
     EXCEEDED = "exceeded"
@@ -170,7 +170,7 @@ def uses(
     on: date,
     heirs: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[IssueUse, ...]:
-    """How each known issue stands to a run; what is out of its scope is left out.
+    """The state of each known issue in a run; issues out of its scope are left out.
 
     Args:
         issues: In any order.

@@ -39,7 +39,7 @@ class DocumentFinding:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What the results of a run say against something that a person wrote for its reports."""
+    """A contradiction between an annotation and the results of its run."""
 
     level: str
     """``error``: they contradict it. ``warning``: nothing backs it."""
@@ -49,6 +49,6 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedAnnotation(RunAnnotation):
-    """An annotation, and what the results say against it."""
+    """An annotation with its contradictions to the results."""
 
     doubts: tuple[Doubt, ...]

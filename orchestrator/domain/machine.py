@@ -165,7 +165,7 @@ class CommandTimeoutError(ShellError):
 
 
 class MachineState(StrEnum):
-    """Where a machine is in its life, as its provider tells it."""
+    """State of a machine as its provider reports it."""
 
     REQUESTED = "requested"
     """Asked for, and not granted yet: the provider may still refuse."""

@@ -1,4 +1,4 @@
-"""Money: what a machine costs, from the ledger alone."""
+"""Costs of machines, from the ledger alone, in US dollars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How things went: never a boolean, and always counted the same way."""
+"""Outcomes of jobs, cells, runs and tests, and how tests are counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 
 
 class Outcome(StrEnum):
-    """How a job, an attempt, a cell or a run went."""
+    """Outcome of a job, an attempt, a cell or a run."""
 
     PASSED = "passed"
     NOT_AVAILABLE = "not_available"
@@ -38,7 +38,7 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
 
 
 class TestOutcome(IntEnum):
-    """How one test went. The order is the severity: a test has the worst of its phases."""
+    """Outcome of a test, by severity: a test has the worst outcome of its phases."""
 
     __test__ = False
 

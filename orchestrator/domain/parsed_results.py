@@ -1,4 +1,4 @@
-"""What a foreign artifact says, before anyone decides what it means.
+"""Statements parsed from a foreign artifact, before they are merged and judged.
 
 A dialect turns the bytes of one artifact into these statements, in the order of the file. It
 judges nothing: which job a test belongs to, what counts twice and what contradicts itself is
@@ -16,7 +16,7 @@ from orchestrator.domain.outcome import TestOutcome
 
 
 class Provenance(StrEnum):
-    """How what is known came to be known."""
+    """How reliable the source of a parsed result is."""
 
     AGENT = "agent"
     """Our agent wrote it while it happened."""
@@ -30,7 +30,7 @@ class Provenance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ParsedTest:
-    """One test and how it went."""
+    """The result of one test."""
 
     nodeid: str
     """As pytest writes it, ``path::Class::name[params]``."""

@@ -1,4 +1,4 @@
-"""Who somebody is: names as they are shown and compared, and the identity of a caller."""
+"""Identity of a caller, and how names are shown and compared."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def shown_name(text: str) -> str:
 
 
 def person_key(name: str) -> str:
-    """What tells one person from another: names with the same key are the same person's.
+    """Key of a person's name: names with the same key are one person's.
 
     On top of `shown_name`, neither case nor the dot of an i counts: Turkish writers lower AYŞIN to
     "ayşın" and all others to "ayşin", so that ı, İ, I and i are one letter here.
@@ -68,7 +68,7 @@ def person_key(name: str) -> str:
 
 
 def name_fault(text: str) -> str:
-    """Why nobody can be called so; empty where somebody can.
+    """Why a name is not allowed; empty where it is.
 
     Letters of several scripts are refused, because some of them look alike.
     """

@@ -1,4 +1,4 @@
-"""Flaky tests in quarantine: for how long, and when one may return by itself.
+"""Quarantines of flaky tests: their duration, and when one ends automatically.
 
 Their failures stay failures in every count; a quarantine is only what a gate may tolerate.
 """
@@ -22,7 +22,7 @@ _BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
 
 
 class QuarantineState(StrEnum):
-    """How a quarantine stands."""
+    """State of a quarantine."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -52,7 +52,7 @@ class QuarantineAnswer(Quarantine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestedQuarantine:
-    """A test whose history says that it is flaky."""
+    """A test that is flaky by its history."""
 
     job: str
     nodeid: str
@@ -64,14 +64,14 @@ class SuggestedQuarantine:
 
 
 def state_of(quarantine: Quarantine, at: datetime) -> QuarantineState:
-    """How it stood then."""
+    """State of the quarantine at a time."""
     if quarantine.ended_at is not None and quarantine.ended_at <= at:
         return QuarantineState.ENDED
     return QuarantineState.EXPIRED if at >= quarantine.expires else QuarantineState.ACTIVE
 
 
 def quarantine_answer(quarantine: Quarantine, at: datetime) -> QuarantineAnswer:
-    """The quarantine as it is at a time."""
+    """The quarantine with its state at a time."""
     return extended(QuarantineAnswer, quarantine, state=state_of(quarantine, at))
 
 

@@ -180,7 +180,7 @@ def retests_of(retest_sessions: Iterable[RetestSession]) -> tuple[Retest, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How one test went in some retests."""
+    """Outcomes of one test over some retests."""
 
     passed: int = 0
     failed: int = 0
@@ -223,7 +223,7 @@ def tally_words(words: Sequence[str]) -> Tally:
 
 
 def reruns_of(retests: Iterable[Retest], job: str, nodeid: str) -> tuple[str, ...]:
-    """How a test went each time that it ran again with nothing changed."""
+    """Outcomes of the reruns of a test with nothing changed."""
     key = key_of(job, nodeid)
     again = (t for t in retests if t.kind is RetestKind.RERUN)
     return tuple(retest.outcomes[key] for retest in again if key in retest.outcomes)

@@ -212,7 +212,7 @@ class CellRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """The whole run."""
+    """A run with its cells and what is derived from all of them."""
 
     run: Run
     cells: tuple[CellRecord, ...]

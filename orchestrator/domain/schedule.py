@@ -1,4 +1,4 @@
-"""Schedules: what is launched by itself, when, and what becomes of each firing. Pure."""
+"""Schedules and their firings: due times, states and order. No I/O."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Overlap(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """Which of the firings that nobody was there for are made up for."""
+    """Which firings missed during downtime are run afterwards."""
 
     NONE = "none"
     LATEST = "latest"
@@ -118,7 +118,7 @@ class Schedule:
 
     @property
     def lineage(self) -> str:
-        """The line of verdicts that people follow: one state of it is told once."""
+        """Name of the schedule's lineage of verdicts; each state of it is announced once."""
         return f"{self.gate or 'run'}@{self.name}"
 
 
@@ -143,7 +143,7 @@ ERRORED, SKIPPED, MISSED, CANCELLED = "errored", "skipped", "missed", "cancelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """What a firing launches: the same, whoever goes on with it."""
+    """What a firing launches; stored, so that every controller launches the same."""
 
     matrix: Mapping[str, object] = field(default_factory=dict)
     """The document, with the subject of this firing."""
@@ -233,7 +233,7 @@ class ShownSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is made of the times at which nobody may have been there."""
+    """The due times since the last look: those to fire and those missed."""
 
     fire: tuple[datetime, ...]
     missed: tuple[datetime, ...]

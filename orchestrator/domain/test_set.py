@@ -14,7 +14,7 @@ NAMED = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deselection:
-    """Tests that were collected, and that somebody then left out."""
+    """Tests that were collected and then deselected."""
 
     by: str
     """An option of pytest's (``-k``), or the payload's files that can have done it."""
@@ -26,7 +26,7 @@ class Deselection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedPath:
-    """A file or folder whose tests were never looked at."""
+    """A file or folder that was not collected."""
 
     path: str
     why: str
@@ -35,7 +35,7 @@ class SkippedPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """What can change what tests come to, in a file that is not well known.
+    """A pytest hook that can change outcomes, in an unknown file.
 
     A hook of pytest that the file implements; a function of pytest's or of the subject's, by its
     full name, that the file replaces; or, in words, what a test or an option does.
@@ -54,7 +54,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestSet:
-    """What the last process of a suite told."""
+    """The test set of a suite, as its last process reported it."""
 
     __test__ = False
 

@@ -1,4 +1,4 @@
-"""Values out of documents that a machine wrote: of the wrong kind they say nothing."""
+"""Read values of untrusted documents; a value of the wrong type counts as absent."""
 
 from __future__ import annotations
 

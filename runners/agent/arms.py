@@ -86,7 +86,7 @@ class Arm(Protocol):
         """Work once, and return the metrics. Raises ArmEnded."""
 
     def finish(self) -> Ended:
-        """Let it end, and say how it did."""
+        """Let the process end; return how it ended."""
 
     def close(self) -> None:
         """Leave nothing of it behind."""

@@ -1,4 +1,4 @@
-"""Running a helper program with a time-out and a bound on what it may say."""
+"""Run a helper program with a time-out and a limit on its output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Account = Optional[Tuple[int, int, Tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a helper program said."""
+    """Exit code and output of a helper program."""
 
     exit_code: int
     output: bytes
@@ -35,7 +35,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """Everything it said, as text."""
+        """Its whole output, as text."""
         return self.output.decode("utf-8", "replace")
 
 

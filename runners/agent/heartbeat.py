@@ -1,4 +1,4 @@
-"""The agent's sense of time: heartbeats, the deadline, and whether somebody asked it to stop."""
+"""Heartbeats, the deadline of the attempt, and requests to stop."""
 
 from __future__ import annotations
 

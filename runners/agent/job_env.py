@@ -1,4 +1,4 @@
-"""The environment variables of jobs: a small inherited set, then what the plan says."""
+"""Environment variables of jobs: a small inherited set, then the plan's."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _TMP = "/tmp"
 
 
 class RefusedError(Exception):
-    """A verb cannot do what was asked; the text says why, for a person."""
+    """A verb of the agent was refused; the message says why."""
 
 
 @dataclass(frozen=True)

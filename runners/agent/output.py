@@ -21,7 +21,7 @@ _ABOUT_TO_END_S = 0.02
 
 
 class Sink:
-    """An append-only file that gives up, and says so, when the disk is full."""
+    """An append-only file that stops, and reports it, when the disk is full."""
 
     def __init__(self, path: Path, events: EventWriter) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -150,7 +150,7 @@ class JobOutput:
         self._write(fresh + _line(text))
 
     def last(self, limit_bytes: int = 4_096) -> str:
-        """Return the end of what the job has said so far."""
+        """Return the end of the job's output so far."""
         return last_lines(self._tail.raw, limit_bytes)
 
     def finish(self) -> None:

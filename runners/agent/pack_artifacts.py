@@ -31,7 +31,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._+=@-]")
 
 
 class Packer:
-    """Fills the ``artifacts`` folder and says what is in it."""
+    """Fills the ``artifacts`` folder; returns its index."""
 
     def __init__(self, context: AttemptContext, *, patience_s: Optional[float] = None) -> None:
         """Prepare to pack.

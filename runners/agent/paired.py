@@ -46,7 +46,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Turn:
-    """What an arm said in one turn, and what the machine's gauges said at its end."""
+    """Metrics of one turn of an arm, with the sensor readings at its end."""
 
     arm: str
     number: int
@@ -212,7 +212,7 @@ _NAMES = 5
 
 
 class PairedRun:
-    """Takes the turns of one job, and says what both arms have measured."""
+    """Runs the turns of one job; emits the metrics of both arms."""
 
     def __init__(
         self, subject: Arm, baseline: Arm, pairing: Pairing, *, left_s: Callable[[], float]

@@ -19,7 +19,7 @@ CLOUDS = ("aws", "gcp")
 
 
 class PlanError(ValueError):
-    """The plan cannot be followed; the text says why, for a person."""
+    """The plan is invalid; the message says why."""
 
 
 @dataclass(frozen=True)

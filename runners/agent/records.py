@@ -29,7 +29,7 @@ _PROBLEMS = 20
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why what the tests said does not count."""
+    """Why the records of tests are rejected."""
 
     reason: str
     """``wrong_pytest``, ``wrong_subject`` or ``forged_records``."""

@@ -270,7 +270,7 @@ def _prefer_as_victim(pid: int) -> None:
 
 
 def oom_kills() -> int:
-    """Return how often the kernel has killed for want of memory; 0 where it does not tell."""
+    """Return the kernel's count of out-of-memory kills; 0 where it has none."""
     total = 0
     for path in _OOM_COUNTERS:
         try:

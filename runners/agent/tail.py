@@ -1,4 +1,4 @@
-"""Following JSON lines in a file or a pipe, written by somebody who cannot be trusted."""
+"""Follow JSON lines in a file or a pipe whose writer is not trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine's own gauges say: clocks, power, heat, throttling, load. No gauge, no guess."""
+"""Sensor readings: clocks, power, heat, throttling, load. A missing sensor has no value."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _SHOWN = 5
 
 
 class TestSet:
-    """Put together from what the plugin says, told once when the process is gone."""
+    """The test set of a process, from the plugin's records; emitted once it has ended."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         """Begin with nothing.

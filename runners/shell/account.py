@@ -41,7 +41,7 @@ exit 0
 
 
 class AccountError(UnreachableError):
-    """Commands cannot run as the account; the message says why and what to do."""
+    """Commands cannot run as this account; the message says why and what to do."""
 
 
 class Options(TypedDict, total=False):

@@ -79,7 +79,7 @@ STREAM_ERRORS = (OSError, EOFError, SSHException)
 
 
 class Feeder:
-    """Writes an iterable of bytes into a command, until its end or until nobody reads any more."""
+    """Writes an iterable of bytes to a command, until its end or until the reader is gone."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The private key that opens a machine: from a file, or from whoever keeps it in memory."""
+"""The private SSH key of a machine, from a file or from memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class UserKey(Protocol):
 
     @property
     def name(self) -> str:
-        """What a person is told of it."""
+        """Name of the key, for messages."""
         ...
 
     def load(self) -> paramiko.PKey:

@@ -32,7 +32,7 @@ jobs inherit, word by word."""
 
 
 class GroundError(MachineError):
-    """The machine is none that the agent can work on; the message says why."""
+    """The agent cannot work on this machine; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

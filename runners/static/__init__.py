@@ -1,4 +1,4 @@
-"""The provider ``static``: a pool of hosts that somebody keeps running, reached over SSH."""
+"""The provider ``static``: a pool of running hosts, reached over SSH."""
 
 from __future__ import annotations
 

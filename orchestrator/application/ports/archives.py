@@ -11,7 +11,7 @@ from orchestrator.domain.manifest import Manifest, StoredPayload
 
 
 class ArchiveError(ValueError):
-    """A folder or an archive was refused; the message says what to mend."""
+    """A folder or an archive was refused; the message says what to fix."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ TAIL_BYTES = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A file that somebody handed in. Its path is ours: never one that the file's maker chose."""
+    """An uploaded file; `path` is chosen by us, never by its author."""
 
     name: str
     """As it was called where it came from."""
@@ -41,12 +41,12 @@ class Dialect(Protocol):
 
     @property
     def version(self) -> int:
-        """Grows whenever the same bytes would be told differently."""
+        """Version of the parser: increased when the same bytes would be parsed differently."""
         ...
 
     @property
     def provenance(self) -> Provenance:
-        """How what it tells came to be known."""
+        """How reliable what it parses is."""
         ...
 
     def match(self, artifact: Artifact) -> float:
@@ -54,7 +54,10 @@ class Dialect(Protocol):
         ...
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """What the artifact says, in order, in bounded memory. Raises UnreadableError."""
+        """Parse the artifact into statements, in order, in bounded memory.
+
+        Raises UnreadableError.
+        """
         ...
 
 

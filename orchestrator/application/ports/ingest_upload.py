@@ -1,4 +1,4 @@
-"""Taking in what somebody hands in: a folder or an archive of foreign artifacts."""
+"""Uploads of foreign artifacts: a folder, an archive or a single file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.domain.assembly.results_pass import Tape
 
 
 class IntakeError(ValueError):
-    """What was handed in is refused; the text says what, where, and what to do next."""
+    """The upload is refused; the message says what, where, and what to do next."""
 
 
 class IntakeFullError(RuntimeError):

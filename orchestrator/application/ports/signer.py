@@ -14,7 +14,7 @@ KEYRING = "seatrial-keyring"
 
 
 class NotVerifiedError(ValueError):
-    """The file does not prove what it says; the text names why."""
+    """The signature or the content of a bundle is invalid; the message says why."""
 
 
 class KeyUnusableError(Exception):
@@ -23,7 +23,7 @@ class KeyUnusableError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A bundle that proves what it says."""
+    """A verified bundle."""
 
     verdict: Document
     """The verdict's document."""

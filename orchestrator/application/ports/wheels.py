@@ -101,7 +101,7 @@ class Wheels(Protocol):
 
 
 class Subjects(Protocol):
-    """Makes a matrix's subject a wheel; for whoever has the matrix's folder."""
+    """Builds or finds the wheel of a matrix's subject, below the matrix's folder."""
 
     def prepare(self, subject: Subject, *, base: Path, into: Path) -> SubjectWheel | None:
         """Find the file, or build the revision, in `into`. None for a package or the payload.
@@ -114,7 +114,7 @@ class Subjects(Protocol):
 
 
 class Revisions(Protocol):
-    """One repository's revisions, for whoever looks for the one that broke something."""
+    """The revisions of one repository, for a bisection."""
 
     def between(self, good: str, bad: str) -> tuple[Revision, ...]:
         """From the good one to the bad one, both included, along first parents.

@@ -1,1 +1,1 @@
-"""Assembly: from what foreign artifacts say to the evidence of one cell. Begin at `whole`."""
+"""Assembly: merges parsed foreign artifacts into the evidence of one cell. Start at `merge`."""

@@ -1,4 +1,4 @@
-"""Which jobs the artifacts of a platform tell of, and which test belongs to which."""
+"""The jobs in a platform's artifacts, and the job of each test."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class FoundJob:
     sections: list[JobSection] = field(default_factory=list)
 
     def as_job(self) -> Job:
-        """As a manifest has it; nobody can run it again."""
+        """The job as an entry of a manifest; it cannot be run again."""
         return Job(id=self.id, kind=self.kind, title=self.title)
 
 
 class JobGrouping:
-    """What a test is counted with: a job that somebody named, a suite of the notes, its module."""
+    """The group of a test: a named job, a suite of `ingest.yaml`, or its module."""
 
     def __init__(self, notes: IngestNotes) -> None:
         self._notes = notes
@@ -130,7 +130,7 @@ class JobFinder:
         return self._jobs[self._final(account, section, group)]
 
     def jobs_of(self, account: ArtifactSummary) -> list[FoundJob]:
-        """Every job that the artifact speaks of."""
+        """Every job in the artifact."""
         sections = list(map(id, account.sections))
         return [job for job in self._jobs.values() if any(id(s) in sections for s in job.sections)]
 
@@ -195,7 +195,7 @@ def names_artifact(pattern: str, name: str) -> bool:
 
 
 def own_group(account: ArtifactSummary, section: JobSection) -> str:
-    """The group of a section that nobody named."""
+    """The group of an unnamed section."""
     number = next(n for n, one in enumerate(account.sections) if one is section)
     return f":own {account.number}.{number}"
 

@@ -1,4 +1,4 @@
-"""Assembly: from what foreign artifacts say to the evidence of one cell.
+"""Merge parsed foreign artifacts into the evidence of one cell.
 
 Everything is read once and goes to a tape; what is kept in memory are digests of tests and
 figures. Then the jobs are known, each test's winner, and what contradicts what; and the events

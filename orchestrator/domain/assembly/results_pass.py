@@ -1,4 +1,4 @@
-"""The first pass over artifacts: what they say goes to a tape, and only figures are kept."""
+"""First pass over artifacts: statements are written to a tape, figures stay in memory."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Tape(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ForeignArtifact:
-    """One artifact, and what its dialect says of it."""
+    """One artifact with what its dialect parsed."""
 
     name: str
     digest: str
@@ -79,7 +79,7 @@ _NO_RESULT = (ParsedProblem, ParsedNotice, ParsedTime)
 
 @dataclass(slots=True)
 class JobSection:
-    """What an artifact says of one job, or of the suites that its tests belong to."""
+    """The part of an artifact about one job, or about suites told apart by its tests."""
 
     source: int
     said: ParsedJob | None = None
@@ -340,7 +340,7 @@ MOST_KEYS = 5_000
 
 
 class EnvironmentMerger:
-    """Merges what each artifact says; the first word stands."""
+    """Merges the environments of all artifacts; the first value of a key wins."""
 
     def __init__(self) -> None:
         self.facts: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""Which tests there are: each once, however many artifacts tell of it, by digests alone."""
+"""Index of all tests, each once over all artifacts, by digests of node ids."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _REPEATED = 1 << (_PLACE_BITS + _SOURCE_BITS + _RANK_BITS + 4)
 
 
 def key_of(nodeid: str) -> bytes:
-    """What stands for a node id."""
+    """The digest of a node id."""
     return hashlib.blake2b(nodeid.encode("utf-8", "replace"), digest_size=16).digest()
 
 
 @dataclass(slots=True)
 class ArtifactTests:
-    """What one artifact says of tests, while it is read."""
+    """The tests of one artifact while it is read."""
 
     tests: dict[bytes, TestOutcome] = field(default_factory=dict)
     """The worst outcome of each."""
@@ -40,7 +40,7 @@ class ArtifactTests:
 
 
 class TestIndex:
-    """The tests of all artifacts. A winner is the record that tells of a test in the end."""
+    """The tests of all artifacts. A test's winner is the record that is kept for it."""
 
     def __init__(self) -> None:
         self._tests: dict[bytes, int] = {}
@@ -77,7 +77,7 @@ class TestIndex:
         self._again(key, nodeid, known, mine)
 
     def winner(self, nodeid: str) -> int:
-        """Where the record is that tells of the test; -1 of one that nobody named."""
+        """Position of the test's winner; -1 of an unnamed test."""
         known = self._tests.get(key_of(nodeid))
         return -1 if known is None else known & ((1 << _PLACE_BITS) - 1)
 

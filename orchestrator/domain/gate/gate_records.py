@@ -11,7 +11,7 @@ from orchestrator.domain.gate.verdict import Decision, RuleOutcome, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPolicy:
-    """One version of a policy, and since when it stands at its gate."""
+    """One version of a policy, with the time since when it is its gate's."""
 
     gate: str
     product: str
@@ -75,7 +75,7 @@ class VerdictAnswer(Verdict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleLine:
-    """What one rule came to."""
+    """The outcome of one rule."""
 
     id: str
     kind: str

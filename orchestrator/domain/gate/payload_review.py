@@ -73,7 +73,7 @@ def review_state(
 def review_answer(
     review: PayloadReview, reviews: Iterable[PayloadReview], now: datetime
 ) -> ReviewAnswer:
-    """The review as it is now, among all that are known of its payload."""
+    """The review with its state now, given all reviews of its payload."""
     return extended(ReviewAnswer, review, state=review_state(review, reviews, now))
 
 

@@ -84,7 +84,7 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkResult:
-    """What one benchmark came to."""
+    """The result of one benchmark."""
 
     outcome: RuleOutcome
     """OK, VIOLATED or UNKNOWN."""

@@ -112,7 +112,7 @@ class Substitute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """What a platform that its provider does not give comes to."""
+    """How the gate treats a platform that its provider does not offer."""
 
     __pydantic_config__ = _STRICT
 
@@ -307,7 +307,7 @@ class GateException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRule:
-    """Who must say yes before a verdict that needs it counts."""
+    """The approvals that a verdict needs before it counts."""
 
     __pydantic_config__ = _STRICT
 

@@ -31,12 +31,12 @@ def percent(text: str) -> Decimal:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether it stands for more than itself."""
+    """Whether the name is a pattern."""
     return "*" in name
 
 
 def like(pattern: str, name: str) -> bool:
-    """Whether a name fits; ``*`` stands for anything, and all else for itself."""
+    """Whether a name matches a pattern; only ``*`` is special."""
     return _compiled(pattern).fullmatch(name) is not None
 
 

@@ -39,6 +39,6 @@ class KeyAnswer(PublicKey):
 
 
 def key_answer(key: PublicKey, at: datetime) -> KeyAnswer:
-    """The key as it is at a time."""
+    """The key with its state at a time."""
     is_over = key.ends_at is not None and at >= key.ends_at
     return extended(KeyAnswer, key, is_over=is_over)

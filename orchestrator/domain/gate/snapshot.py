@@ -258,7 +258,7 @@ class ApprovalAnswer(Approval):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaiverAnswer(Waiver):
-    """A waiver at a time, with what its author had before them."""
+    """A waiver at a time, with the verdict that its author had read."""
 
     verdict: str
     """Id of the one that they named, else of the gate's newest; empty if there was none."""

@@ -85,7 +85,7 @@ class FailingResult:
 
 @dataclass(frozen=True, slots=True)
 class ToleratedResult:
-    """What one failing result comes to."""
+    """How one failing result is treated: tolerated or not, and by what."""
 
     failing: FailingResult
     by: Mapping[str, int] = field(default_factory=dict)

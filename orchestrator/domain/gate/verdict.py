@@ -1,4 +1,4 @@
-"""The verdict: what the rules came to, with the inputs of each. Never changed once made."""
+"""The verdict: the outcome of every rule with its inputs. Immutable."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RANKS = {
 
 
 class RuleOutcome(StrEnum):
-    """What one rule came to."""
+    """The outcome of one rule."""
 
     OK = "ok"
     TOLERATED = "tolerated"

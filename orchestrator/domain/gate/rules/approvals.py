@@ -1,4 +1,4 @@
-"""Approvals: whoever must say yes to a decision said so, to this very evidence."""
+"""Approvals: the required people approved this evidence."""
 
 from __future__ import annotations
 
