@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
@@ -16,7 +17,8 @@ from orchestrator.cli.responses import read, read_items
 from orchestrator.domain.extended import extended
 from orchestrator.domain.machine import Place
 from orchestrator.domain.money import Bill
-from orchestrator.store.tables import LeaseRow
+from orchestrator.domain.schedule import Firing, Resolved
+from orchestrator.store.tables import FiringRow, LeaseRow
 
 PLACE = Place("here", price_usd_per_hour=Decimal("1E+1"), options={"disk": "big"})
 
@@ -95,6 +97,18 @@ def test_what_is_stored_has_every_field_and_no_property() -> None:
     stored = column.process_bind_param(PLACE, None)
     assert "usd_per_hour" not in json.loads(stored)
     assert column.process_result_value(stored, None) == PLACE
+
+
+def test_a_stored_firing_keeps_the_matrix_that_is_not_answered() -> None:
+    at = datetime(2026, 1, 20, tzinfo=UTC)
+    resolved = Resolved(matrix={"kind": "Matrix"}, known={"version": "1.0"})
+    firing = Firing(schedule="nightly", due_at=at, claimed_at=at, resolved=resolved)
+    told = answered(firing)
+    assert isinstance(told, dict)
+    assert not told["resolved"].keys() & {"matrix", "known"}
+    column = FiringRow.__table__.c.document.type
+    stored = column.process_bind_param(firing, None)
+    assert column.process_result_value(stored, None) == firing
 
 
 def test_an_extended_record_keeps_the_fields_of_its_parent() -> None:
