@@ -1,4 +1,4 @@
-"""Size and shape of the product's code: `make house`.
+"""Size and shape of the product's code: `make house`; with `--groups`, each look-alike group.
 
 Files and lines of the product without the payload; record classes (classes with annotated fields),
 and groups of them that look alike: both have at least three fields, and share 70 % of the larger
@@ -8,7 +8,8 @@ one's; circles of modules that import one another when they are loaded.
 from __future__ import annotations
 
 import ast
-from collections import Counter
+import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -31,8 +32,8 @@ def sources() -> dict[str, Path]:
     return found
 
 
-def records(tree: ast.Module) -> Iterator[frozenset[str]]:
-    """The names of each record class's fields."""
+def records(tree: ast.Module) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each record class's name, with the names of its fields."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             fields = frozenset(
@@ -43,11 +44,11 @@ def records(tree: ast.Module) -> Iterator[frozenset[str]]:
                 and "ClassVar" not in ast.unparse(one.annotation)
             )
             if fields:
-                yield fields
+                yield node.name, fields
 
 
-def groups_alike(found: list[frozenset[str]]) -> list[int]:
-    """The sizes of the groups in which each class looks like another."""
+def groups_alike(found: list[frozenset[str]]) -> list[list[int]]:
+    """The places of the classes of each group in which every class looks like another."""
     group = list(range(len(found)))
 
     def head(index: int) -> int:
@@ -59,8 +60,10 @@ def groups_alike(found: list[frozenset[str]]) -> list[int]:
         most = max(len(one), len(other))
         if min(len(one), len(other)) >= LEAST_FIELDS and len(one & other) / most >= ALIKE:
             group[head(i)] = head(j)
-    sizes = Counter(head(index) for index in range(len(found)))
-    return [size for size in sizes.values() if size > 1]
+    groups: dict[int, list[int]] = defaultdict(list)
+    for index in range(len(found)):
+        groups[head(index)].append(index)
+    return sorted((group for group in groups.values() if len(group) > 1), key=len, reverse=True)
 
 
 def imports(module: str, path: Path, tree: ast.Module, known: set[str]) -> set[str]:
@@ -81,8 +84,8 @@ def imports(module: str, path: Path, tree: ast.Module, known: set[str]) -> set[s
 def main() -> None:
     modules = sources()
     trees = {name: ast.parse(path.read_text()) for name, path in modules.items()}
-    classes = [fields for tree in trees.values() for fields in records(tree)]
-    alike = groups_alike(classes)
+    classes = [(module, *one) for module, tree in trees.items() for one in records(tree)]
+    alike = groups_alike([fields for _, _, fields in classes])
     graph = nx.DiGraph(
         (name, other)
         for name, tree in trees.items()
@@ -94,13 +97,15 @@ def main() -> None:
         "lines": sum(path.read_text().count("\n") for path in modules.values()),
         "record classes": len(classes),
         "groups of classes that look alike": len(alike),
-        "classes in such groups": sum(alike),
+        "classes in such groups": sum(map(len, alike)),
         "circles of modules": len(circles),
     }
     for name, value in rows.items():
         print(f"{name:36} {value:>8,}")
     for circle in circles:
         print("  circle:", ", ".join(sorted(circle)))
+    for group in alike if "--groups" in sys.argv[1:] else []:
+        print(len(group), *(".".join(classes[index][:2]) for index in group), sep="\n    ")
 
 
 if __name__ == "__main__":
