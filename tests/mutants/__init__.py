@@ -1,4 +1,7 @@
-"""Breakages planted in the payload, one at a time: its suites must go red on every one.
+"""Breakages planted one at a time: tests must go red on them.
+
+`product.py` has those of the product. Those of the payload are chosen by hand: its suites must go
+red on every one.
 
 Each `*.toml` beside this file lists the mutants of one module:
 

@@ -1,8 +1,9 @@
 """Plant mutants into the product and see a quick test fail. Run: `python -m tests.mutants.product`.
 
 `product.jsonl` is the sample: a line for each mutant, with what became of it the last time:
-`killed` (`by` names the test), or `lives` or `not covered` (`why` says what a person found: an
-equivalent mutant, or one that is not worth a test). One that was killed must be killed again.
+`killed` (`by` names the test), `lives` (`why` says what a person found: an equivalent mutant, or
+one that is not worth a test), `undecided` (there were more tests than time), `not covered` or
+`gone` (its lines are). One that was killed must be killed again.
 
 Each mutant meets the tests that run its line, the shortest first. Which these are is recorded by
 a run of the whole quick part in `var/mutants`, which takes twice as long as `make test`.
@@ -40,7 +41,7 @@ RECORDED = ROOT / "var/mutants"
 PYTEST = ("-p", "tests.mutants.covering", "-p", "no:cacheprovider", "-q", "--no-header")
 ALREADY_IMPORTED = "ignore::pytest.PytestAssertRewriteWarning"
 BROKEN = re.compile(r"^(?:FAILED|ERROR|ImportError while loading) (.+?)(?: - .*)?$", re.MULTILINE)
-STAGES_S = (10.0, 60.0)
+STAGES_S = (10.0, 60.0, 300.0)
 """Seconds of tests that a mutant meets at most, by stage: most are killed in the first."""
 
 
@@ -191,16 +192,19 @@ class Covering:
         tests = contexts & self.seconds.keys()
         return tests.union(*(self.by_file.get(context, ()) for context in contexts))
 
-    def stages(self, mutant: Mutant) -> Iterator[tuple[list[str], float]]:
-        """The tests that a mutant meets, in two parts, each with its seconds."""
+    def stages(self, mutant: Mutant) -> tuple[list[tuple[list[str], float]], int]:
+        """The tests that a mutant meets, stage by stage with their seconds; how many are left."""
         tests = [test for test in self.tests(mutant) if (ROOT / test.split("::")[0]).is_file()]
+        stages = []
         for most_s in STAGES_S:
-            stage, spent = [], 0.0
+            stage: list[str] = []
+            spent = 0.0
             while tests and (not stage or spent + self.seconds[tests[0]] <= most_s):
                 spent += self.seconds[tests[0]]
                 stage.append(tests.pop(0))
             if stage:
-                yield stage, spent
+                stages.append((stage, spent))
+        return stages, len(tests)
 
 
 def judge(verdict: Verdict, covering: Covering, copy: Copy) -> Verdict:
@@ -212,11 +216,12 @@ def judge(verdict: Verdict, covering: Covering, copy: Copy) -> Verdict:
         return replace(verdict, state="gone", by="", why=str(error))
     try:
         forget_bytecode(copy.root / mutant.file)
-        stages = list(covering.stages(mutant))
+        stages, left = covering.stages(mutant)
         for stage, spent in stages:
             if by := killer(copy, stage, spent):
                 return replace(verdict, state="killed", by=by, why="")
-        return replace(verdict, state="lives" if stages else "not covered", by="")
+        state = "not covered" if not stages else "undecided" if left else "lives"
+        return replace(verdict, state=state, by="")
     finally:
         (copy.root / mutant.file).write_text(before, "utf-8")
         forget_bytecode(copy.root / mutant.file)

@@ -161,4 +161,6 @@ def test_indexes_of_logs_that_nobody_looks_at_are_forgotten():
 def test_a_raw_log_comes_in_pieces(monkeypatch):
     monkeypatch.setattr(read_log, "PIECE_BYTES", 4)
     logs = Logs(b"0123456789")
-    assert list(raw_pieces(logs, logs.log)) == [b"0123", b"4567", b"89"]
+    seen = logs.log
+    logs.data += b"and what came since"
+    assert list(raw_pieces(logs, seen)) == [b"0123", b"4567", b"89"]
