@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from decimal import Decimal
 
 from orchestrator.application.cell.flow_context import billed_minutes
@@ -9,8 +10,10 @@ from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
 from orchestrator.domain.cell import RunSpec
+from orchestrator.domain.image import Images
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import NotOfferedError, ProviderError
+from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.plan_text import cautions
@@ -21,6 +24,7 @@ from orchestrator.domain.price_age import (
     without_old_prices,
 )
 from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
+from orchestrator.domain.torch_build import TorchBuild, torch_build, torch_warning
 
 _UNPRICED = (
     "no price is known at any of {} places, and limits.allow_unknown_price is false: none is rented"
@@ -41,9 +45,10 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     cells = tuple(_planned(context, plan, minutes, blind=blind) for plan in plans)
     room = _headroom(context, cells, at_once=matrix.limits.max_parallel)
     age = price_age_warning((p for cell in cells for p in cell.places), context.clock.now())
+    builds = [_torch_build(context, cell, payload.manifest) for cell in cells]
     ends = cautions((plan.platform.provider for plan in plans), context.traits)
-    warnings = (*([age] if age else []), *ends)
-    return Plan(payload.digest, matrix.limits.max_usd, cells, room, warnings)
+    warnings = (age, torch_warning(builds), *ends)
+    return Plan(payload.digest, matrix.limits.max_usd, cells, room, tuple(filter(None, warnings)))
 
 
 def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -> PlannedCell:
@@ -63,6 +68,17 @@ def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -
         return PlannedCell(plan, places, None, note)
     told = known and (len(known) == len(worst) or not blind)
     return PlannedCell(plan, places, max(known) if told else None)
+
+
+def _torch_build(context: Context, planned: PlannedCell, manifest: Manifest) -> TorchBuild:
+    """What the cell would run at its first place; unknown where the provider does not say."""
+    plan, image = planned.cell, ""
+    provider = context.provider(plan.platform.provider)
+    if planned.places and isinstance(provider, Images):
+        with suppress(ProviderError):  # a launch says what is wrong with the image
+            image = provider.image(plan.platform, planned.places[0]).name
+    environment = manifest.environment(plan.environment)
+    return torch_build(plan.id, image, environment.pip if environment else ())
 
 
 def _headroom(

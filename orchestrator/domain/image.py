@@ -17,6 +17,8 @@ class BootImage:
     """As its machines' facts have it; empty where it does not fix what the machine will be."""
     simulated: bool = False
     """The provider is an emulation."""
+    name: str = ""
+    """As its publisher calls it; empty where it has no name."""
 
 
 @runtime_checkable

@@ -69,7 +69,8 @@ class AwsProvider:
     def image(self, platform: Platform, place: Place) -> BootImage:
         """The image that an instance would boot there now. Raises ProviderError."""
         found = self._launcher.image(platform, place)
-        return BootImage(found.id, simulated=self._account.is_simulated(place.region))
+        simulated = self._account.is_simulated(place.region)
+        return BootImage(found.id, simulated=simulated, name=found.name)
 
     def inspect(self, machine_id: str) -> Machine:
         """How it is now; GONE if EC2 does not know it. Raises ProviderError."""

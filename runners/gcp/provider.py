@@ -151,7 +151,7 @@ class GcpProvider:
         """
         found = self._images.resolve(parse_platform(platform).image)
         certain = "" if found.needs_driver else found.id
-        return BootImage(certain, simulated=self._clients.is_simulated)
+        return BootImage(certain, simulated=self._clients.is_simulated, name=found.name)
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones by market, location and type. Raises ConfigError, NotOfferedError."""

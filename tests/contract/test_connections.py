@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from orchestrator.domain.machine import (
     AuthenticationError,
@@ -32,7 +33,6 @@ from tests.ssh_hosts import (
     free_port,
     make_key,
 )
-from tests.waiting import until
 
 NewHost = Callable[..., SshHost]
 SIGNED_IN = "Accepted publickey"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.api.app import create_app
 from orchestrator.domain.cell import Lease, LeaseState
+from orchestrator.domain.image import BootImage
 from orchestrator.domain.machine import (
     LaunchRequest,
     Login,
@@ -50,6 +51,11 @@ class CostlyProvider(FakeProvider):
     is_down = False
     offered: tuple[Place, ...] = ()
     """Instead of the cloud's own places."""
+    image_names: Mapping[str, str] = {}
+    """By platform."""
+
+    def image(self, platform: Platform, place: Place) -> BootImage:
+        return BootImage("", name=self.image_names.get(platform.id, ""))
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
         return self.offered or super().places(platform)

@@ -31,6 +31,7 @@ def opened(shared_api: Desk) -> Clouds:
 def empty(opened: Clouds) -> Clouds:
     """Nothing ran here, and nothing will: only the provider's own answers change."""
     opened.provider.offered, opened.provider.level_now = (), QuotaLevel(8, 4)
+    opened.provider.image_names = {}
     return opened
 
 
@@ -214,3 +215,21 @@ def test_a_plan_reckons_with_no_price_older_than_ninety_days(
     cell = plan["cells"][0]
     assert (cell["worst_usd"] is not None) is worst
     assert ("older than 90 days" in cell["note"]) is not worst
+
+
+def test_a_plan_says_when_platforms_would_run_different_builds_of_torch(empty: Clouds) -> None:
+    def warned() -> list[str]:
+        found: list[str] = empty.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()[
+            "warnings"
+        ]
+        return found
+
+    assert warned() == []
+    empty.provider.image_names = {
+        "here": "AMI GPU PyTorch 2.13 (Ubuntu 26.04)",
+        "there": "pytorch-2-9-cu129-ubuntu-2404",
+    }
+    (told,) = warned()
+    assert told.startswith("the platforms would run different builds of torch: here 2.13 (AMI GPU")
+    empty.provider.image_names = dict.fromkeys(("here", "there"), "pytorch-2-9-cu129-ubuntu-2404")
+    assert warned() == []
