@@ -156,19 +156,9 @@ class Workspace:
         The first plan that an attempt was given stays. Secrets travel on the standard input
         only and are never stored.
         """
-        folder = self._attempt(attempt)
-        text = json.dumps(plan, separators=(",", ":")).encode()
-        # A rename makes the plan appear whole; a second start finds the first one's.
-        script = (
-            "umask 022 && mkdir -p {1} && umask 077 && mkdir -p {0} && cd {0} && "
-            "if test -e plan.json; then cat >/dev/null; "
-            'else cat > "plan.$$" && mv "plan.$$" plan.json; fi'
-        ).format(shlex.quote(folder), shlex.quote(f"{self.base()}/attempts"))
-        stored = self._run(script, stdin=[text])
-        if stored.status != 0:
-            raise WorkspaceError(f"the plan was not stored in {folder}: {_reason(stored)}")
-        handed = json.dumps({"secrets": dict(secrets or {})}).encode()
-        self._agent("start", "--attempt", folder, stdin=[handed])
+        handed = {"plan": plan, "secrets": dict(secrets or {})}
+        text = json.dumps(handed, separators=(",", ":")).encode()
+        self._agent("start", "--attempt", self._attempt(attempt), stdin=[text])
 
     def pull(
         self, attempt: str, *, events_offset: int, log_offset: int, limit_bytes: int

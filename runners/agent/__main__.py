@@ -86,12 +86,15 @@ def _ready(_: argparse.Namespace) -> int:
 
 
 def _start(options: argparse.Namespace) -> int:
+    from . import agent_process
+
+    plan, secrets = agent_process.read_handed(sys.stdin.buffer)
+    if plan is not None:
+        agent_process.keep_plan(Attempt(options.attempt), plan)
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
-    from . import agent_process
-
-    agent_process.start(attempt, agent_process.read_secrets(sys.stdin.buffer))
+    agent_process.start(attempt, secrets)
     return OK
 
 

@@ -11,12 +11,15 @@ import signal
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Dict, Mapping, NoReturn, Set
+from typing import BinaryIO, Callable, Dict, Mapping, NoReturn, Optional, Set, Tuple
 
-from . import event_lines, lock, processes, run_attempt
-from .events import is_full
+from . import lock, processes
 from .layout import Attempt, RefusedError
+
+# `close` and `stop` are done without what only the agent itself needs.
+# ruff: noqa: PLC0415
 
 _CHILDBIRTH_S = 0.05
 _PID_TRIES = 20
@@ -33,6 +36,8 @@ def ask(attempt: Attempt, reason: str) -> None:
     try:
         temporary.write_text(reason)
     except OSError as error:
+        from .events import is_full
+
         if not is_full(error):
             raise
         # On a full disk the request matters more than its reason: an empty file takes no block.
@@ -94,7 +99,7 @@ def _agent(attempt: Attempt) -> Set[int]:
     return set()
 
 
-_SECRETS_BYTES = 4 * 1024 * 1024
+_HANDED_BYTES = 256 * 1024 * 1024
 _WAIT_S = 30
 
 
@@ -106,23 +111,38 @@ class NotStartedError(RefusedError):
     """The agent ended, or hung, before it could say that it runs."""
 
 
-def read_secrets(stream: BinaryIO) -> Dict[str, str]:
-    """Read ``{"secrets": {name: value}}``; nothing at all means none.
+def read_handed(stream: BinaryIO) -> Tuple[Optional[Mapping[str, object]], Dict[str, str]]:
+    """Read ``{"plan": {...}, "secrets": {name: value}}``, each of which may be left out.
 
     Raises:
         BadInputError: it is something else. The text never repeats the input.
     """
-    raw = stream.read(_SECRETS_BYTES)
+    raw = stream.read(_HANDED_BYTES)
     if not raw.strip():
-        return {}
+        return None, {}
     try:
         value = json.loads(raw)
     except ValueError:
         raise BadInputError("stdin is not JSON") from None
+    plan = value.get("plan") if isinstance(value, dict) else None
     secrets = value.get("secrets", {}) if isinstance(value, dict) else None
     if not isinstance(secrets, dict) or not all(isinstance(one, str) for one in secrets.values()):
-        raise BadInputError('stdin must be {"secrets": {name: text}}')
-    return secrets
+        raise BadInputError('stdin must be {"plan": {...}, "secrets": {name: text}}')
+    return plan if isinstance(plan, dict) else None, secrets
+
+
+def keep_plan(attempt: Attempt, plan: Mapping[str, object]) -> None:
+    """Store the plan in the attempt's folder, which is made; the first plan stays."""
+    usual = os.umask(0o022)
+    attempt.folder.parent.mkdir(parents=True, exist_ok=True)
+    os.umask(0o077)
+    attempt.folder.mkdir(exist_ok=True)
+    if not attempt.plan.exists():
+        # A rename makes the plan appear whole.
+        temporary = attempt.plan.with_name(f"plan.{os.getpid()}")
+        temporary.write_text(json.dumps(plan, separators=(",", ":")), encoding="utf-8")
+        temporary.rename(attempt.plan)
+    os.umask(usual)
 
 
 def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
@@ -134,13 +154,15 @@ def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
     held = lock.take(attempt.lock)
     if held is None:
         return
+    from . import event_lines, run_attempt  # before it is said that the agent runs
+
     if event_lines.read(attempt.events).ended:
         os.close(held)
         return
     ready, tell = os.pipe()
     child = os.fork()
     if child == 0:
-        _leave(attempt, secrets, held=held, tell=tell)
+        _leave(attempt, partial(run_attempt.run, attempt, secrets), held=held, tell=tell)
     os.close(tell)
     # The lock belongs to the open file, which the agent has inherited: closing it frees nothing.
     os.close(held)
@@ -151,19 +173,17 @@ def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
         raise NotStartedError(f"the agent did not come up; see {attempt.complaints}")
 
 
-def _leave(attempt: Attempt, secrets: Mapping[str, str], *, held: int, tell: int) -> NoReturn:
+def _leave(attempt: Attempt, work: Callable[[], None], *, held: int, tell: int) -> NoReturn:
     """Fork again in a session of its own, so that no terminal can end the agent."""
     try:
         os.setsid()
         if os.fork() == 0:
-            _become_agent(attempt, secrets, held=held, tell=tell)
+            _become_agent(attempt, work, held=held, tell=tell)
     finally:
         os._exit(0)
 
 
-def _become_agent(
-    attempt: Attempt, secrets: Mapping[str, str], *, held: int, tell: int
-) -> NoReturn:
+def _become_agent(attempt: Attempt, work: Callable[[], None], *, held: int, tell: int) -> NoReturn:
     code = 1
     try:
         _detach(attempt, keep=(held, tell))
@@ -171,7 +191,7 @@ def _become_agent(
         os.write(tell, b"1")
         os.close(tell)
         processes.adopt_orphans()
-        run_attempt.run(attempt, secrets)
+        work()
         code = 0
     except BaseException:  # noqa: BLE001 - nobody is above: it goes to agent.err
         traceback.print_exc()

@@ -6,9 +6,8 @@ import os
 import select
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Callable, Mapping, Optional, Sequence, Tuple, Union
+from typing import IO, Callable, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import processes
 
@@ -20,8 +19,7 @@ Account = Optional[Tuple[int, int, Tuple[int, ...]]]
 """uid, gid and further groups; None is the agent's own user."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """Exit code and output of a helper program."""
 
     exit_code: int

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _HERE = Path(__file__).resolve().parent
 _TMP = "/tmp"
@@ -15,8 +14,7 @@ class RefusedError(Exception):
     """A verb of the agent was refused; the message says why."""
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(NamedTuple):
     """The folder of one attempt and the names inside it."""
 
     folder: Path
@@ -30,7 +28,7 @@ class Attempt:
 
     @property
     def plan(self) -> Path:
-        """What to do: written by the controller before ``start``."""
+        """What to do, as the controller has handed it to ``start``."""
         return self.folder / "plan.json"
 
     @property
@@ -127,8 +125,7 @@ class Attempt:
         return f"{_TMP}/st-{_short(str(self.folder), 8)}-"
 
 
-@dataclass(frozen=True)
-class JobFolder:
+class JobFolder(NamedTuple):
     """The folders of one job; what is in ``folder`` belongs to the jobs' user."""
 
     folder: Path
@@ -183,4 +180,6 @@ def on_path() -> Path:
 
 
 def _short(text: str, digits: int) -> str:
+    import hashlib  # noqa: PLC0415 - few verbs need a name of this kind
+
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:digits]

@@ -11,12 +11,13 @@ import stat
 import tarfile
 import time
 from pathlib import Path
-from typing import BinaryIO, Dict, Iterator, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, BinaryIO, Dict, Iterator, Optional, Sequence, Tuple
 
-from . import devices
-from .attempt_context import AttemptContext
-from .masking import JsonValue
 from .tail import open_regular
+
+if TYPE_CHECKING:
+    from .attempt_context import AttemptContext
+    from .masking import JsonValue
 
 _TOTAL_BYTES = 240 * 1024 * 1024
 """What a bundle may hold; a controller takes 256 MiB."""
@@ -50,6 +51,8 @@ class Packer:
         """Keep the ``environment`` event and, where there is one, nvidia-smi's full answer."""
         text = json.dumps(self._context.masker.data(environment), indent=2, sort_keys=True)
         self._put("environment.json", text.encode("utf-8", "replace"))
+        from . import devices  # noqa: PLC0415 - the verb `bundle` looks for none
+
         answer = devices.nvidia_details() if details else None
         if answer is not None:
             self._put("gpu_info.txt", answer)

@@ -6,8 +6,9 @@ import json
 import threading
 import time
 from typing import Callable, Dict, Mapping, Optional
-from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
+
+# Where no provider gives notice, its library is not imported.
+# ruff: noqa: PLC0415
 
 _TIMEOUT_S = 2.0
 _EVERY_S = 5.0
@@ -76,6 +77,8 @@ class _Aws:
 
     def __call__(self) -> Optional[str]:
         """Ask once. Raises OSError or ValueError."""
+        from urllib.error import HTTPError
+
         if self._token is None:
             header = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_S)}
             self._token = _fetch(f"{self._url}/latest/api/token", header, method="PUT")
@@ -113,6 +116,8 @@ def _gcp(url: str) -> Ask:
 
 
 def _fetch(url: str, headers: Dict[str, str], *, method: str = "GET") -> str:
+    from urllib.request import ProxyHandler, Request, build_opener
+
     # Never through a proxy: it would tell about another machine, if about any.
     opener = build_opener(ProxyHandler({}))
     with opener.open(Request(url, headers=headers, method=method), timeout=_TIMEOUT_S) as answer:

@@ -387,7 +387,7 @@ class BaselineSide:
                 subject=asked.subject,
                 jobs=tuple(job for job in self._subject.plan.jobs if job.paired is not None),
             )
-            attempt = replace(self._subject.attempt, arm=BASELINE)
+            attempt = self._subject.attempt._replace(arm=BASELINE)
             context = replace(self._subject, attempt=attempt, plan=plan)
             try:
                 self._prepare(context)

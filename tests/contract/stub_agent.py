@@ -38,6 +38,8 @@ def main(verb, *words):
         print(json.dumps({"v": 1, "checks": [{"check": "apt", "state": "ok", "detail": ""}]}))
         return 0
     folder = pathlib.Path(options["--attempt"])
+    if verb == "start":
+        folder.mkdir(parents=True, exist_ok=True)
     if not folder.is_dir():
         sys.stderr.write("no such attempt\n")
         return 0 if verb == "close" else 3
@@ -45,10 +47,11 @@ def main(verb, *words):
 
 
 def start(folder, options, kill):
-    secrets = json.load(sys.stdin)["secrets"]
+    handed = json.load(sys.stdin)
+    plan, secrets = handed["plan"], handed["secrets"]
     if (folder / "events.jsonl").exists():
         return 0
-    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps(plan))
     lines = [json.dumps({"plan": plan}), json.dumps({"secrets": sorted(secrets)})]
     (folder / "events.jsonl").write_text("".join(f"{line}\n" for line in lines))
     (folder / "log").write_bytes(bytes(range(256)) * 4)

@@ -220,7 +220,6 @@ def _prepare(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value 
 
     STOP where nothing is left to run: earlier evidence stands for every job.
     """
-    workspace.put_agent()
     if not await_machine(world, now, workspace):
         return NOT_YET
     digest = now.run.payload_digest
@@ -296,6 +295,8 @@ def await_machine(world: FlowDeps, now: AttemptState, workspace: Workspace) -> b
     if now.lease is None or not isinstance(now.lease.endpoint, SshEndpoint):
         return True
     counted = _counted(world, now, now.lease)
+    if not counted:
+        return True
     waiting = False
     for check, state, detail in _checks(workspace.ready()):
         if check not in counted:
