@@ -214,7 +214,7 @@ class TestCases:
         with self._sessions.write() as session:
             statement = insert_into(session, TestCaseRow).on_conflict_do_nothing()
             added = statement.returning(TestCaseRow.digest, TestCaseRow.id)
-            return dict(session.execute(added, rows).tuples().all())
+            return dict(session.execute(added, rows).all())
 
 
 def _digest(product: str, key: Key) -> bytes:
@@ -232,7 +232,7 @@ def _row(product: str, digest: bytes, key: Key) -> dict[str, Any]:
         "job": short(job),
         "nodeid": nodeid,
         "path": path,
-        "class": classes,
+        "class_": classes,
         "function": function,
         "param": param,
     }
