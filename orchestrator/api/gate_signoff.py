@@ -115,6 +115,9 @@ class WaiverResponse(ResponseModel):
     expires: datetime
     evidence: str
     """The only evidence that it is for; empty: whatever the gate looks at until it expires."""
+    failing: dict[str, int]
+    """What the rule was bad for when it was asked for, and how many of each: all that it excuses.
+    """
     verdict: str
     """That its author had read: the one that they named, else the gate's newest."""
     seen: str

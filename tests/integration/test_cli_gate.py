@@ -274,12 +274,15 @@ def test_the_history_lists_verdicts_and_policies(cli: Cli, gate: FakeController)
 
 def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) -> None:
     waiver = {"id": "W-0001", "gate": "release", "rule": "platform/tpu", "expires": "2026-02-01"}
+    waiver["failing"] = {"tpu: not_offered": 1, "USD": 13}
     gate.answers["POST", f"{API}/waivers"] = Answer.of(waiver, 201)
     words = ("--reason", "late", "--days", "7")
     gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
     assert cli("gate", "waive", "release", "platform/tpu", *words) == 0
     assert cli.out == "W-0001\n"
     said = " ".join(cli.err.split())
+    excused = "W-0001 excuses USD (13), tpu: not_offered; what else fails is not excused."
+    assert excused in said
     (asked,) = gate.sent("POST", f"{API}/waivers")
     assert asked.json == {
         "gate": "release",
@@ -298,6 +301,7 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     assert "`seatrial gate approve release --waiver W-0001`" in said
     assert cli("gate", "approve", "release", "--waiver", "W-0001") == 0
     assert "W-0001 counts, approved by bo" in cli.err
+    assert excused in " ".join(cli.err.split())
     assert cli("gate", "approve", "release", "--waiver", "W-0002") == 2
     assert "W-0002 is no waiver of the gate release" in cli.err
     yes = {"gate": "release", "by": "bo", "evidence": "c" * 64}

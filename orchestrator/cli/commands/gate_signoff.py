@@ -15,6 +15,7 @@ from orchestrator.cli.gate_inputs import meant_verdict, no_verdict
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.gate.exceptions import as_words
 
 _REVIEWS = Layout(
     titles=("id", "payload", "level", "by", "expires", "state", "note"),
@@ -75,7 +76,7 @@ def _review_row(one: Json) -> dict[str, Text]:
 
 
 _WAIVERS = Layout(
-    titles=("id", "gate", "rule", "author", "approver", "expires", "state", "reason"),
+    titles=("id", "gate", "rule", "excuses", "author", "approver", "expires", "state", "reason"),
     first_to_go=("reason", "author"),
     whole=("id", "expires", "state"),
 )
@@ -115,6 +116,7 @@ def waive_command(
         session.print_json(answer)
         return
     name = str(answer.get("id"))
+    _say_failing(session, answer)
     session.say(
         f"It ends at {answer.get('expires')}, and does not count yet: somebody else approves it"
         f" with a token of their own, `seatrial gate approve {gate} --waiver {name}`."
@@ -181,7 +183,20 @@ def _approve_waiver(
         session.print_json(answer)
         return
     name, by = one_line(str(answer.get("id"))), one_line(str(answer.get("approver")))
+    _say_failing(session, answer)
     session.say(f"{name} counts, approved by {by}; `seatrial gate check {gate}` decides.")
+
+
+def _say_failing(session: Session, waiver: Json) -> None:
+    told = ", ".join(_failing(waiver))
+    session.say(
+        f"{one_line(str(waiver.get('id')))} excuses {told}; what else fails is not excused."
+    )
+
+
+def _failing(waiver: Json) -> list[str]:
+    known = waiver.get("failing")
+    return [one_line(name) for name in as_words(known)] if isinstance(known, dict) else []
 
 
 def _waivers(client: Client, gate: str | None) -> list[Json]:
@@ -193,4 +208,5 @@ def _row(one: Json) -> dict[str, Text]:
     state = "active" if one.get("approved_at") else "needs approval"
     state = "expired" if one.get("is_expired") else state
     words = {**one, "state": state, "expires": str(one.get("expires"))[:16]}
+    words["excuses"] = ", ".join(_failing(one))
     return {title: Text(one_line(str(words.get(title, "")))) for title in _WAIVERS.titles}

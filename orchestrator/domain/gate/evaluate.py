@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from orchestrator.domain.gate.exceptions import excuse, excuses
+from orchestrator.domain.gate.exceptions import excuse, excuses, with_failing
 from orchestrator.domain.gate.excuse_terms import TERMS_BY_VERSION
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy
@@ -73,7 +73,7 @@ _SECOND: tuple[Rule, ...] = (
     performance,
     cost,
 )
-RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND}
+RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _SECOND}
 """In the order in which a verdict tells them; none depends on another. A stored verdict is
 replayed by the rules that made it: a rule that comes to something else makes a new version."""
 RULES_VERSION = max(RULES_BY_VERSION)
@@ -114,13 +114,14 @@ def evaluate(
         evidence_digest=evidence_digest,
         terms=TERMS_BY_VERSION[rules_version],
     )
-    found = [result for rule in RULES_BY_VERSION[rules_version] for result in rule(case)]
+    results = (result for rule in RULES_BY_VERSION[rules_version] for result in rule(case))
+    found = [with_failing(result, case.terms) for result in results]
     known = excuses(case)
     wrong = {result.id for result in found if result.blocking and is_bad(result)}
     concerned = [one for one in known if one.rule in wrong]
-    results = list(excuse(found, known))
-    results += approvals(case, decision_of(results), results, concerned)
-    decision = decision_of(results)
+    judged = list(excuse(found, known))
+    judged += approvals(case, decision_of(judged), judged, concerned)
+    decision = decision_of(judged)
     return Verdict(
         gate=policy.metadata.name,
         product=policy.metadata.product,
@@ -129,9 +130,9 @@ def evaluate(
         subject=dict(sorted(snapshot.subject.items())),
         policy_digest=policy_digest,
         evidence_digest=evidence_digest,
-        rules=tuple(results),
-        warnings=warnings(case, results, known),
-        summary=summary_of(decision, results),
+        rules=tuple(judged),
+        warnings=warnings(case, judged, known),
+        summary=summary_of(decision, judged),
         tool=tool,
         rules_version=rules_version,
     )

@@ -226,6 +226,9 @@ class Waiver:
     """The same of the approver's."""
     approved_at: datetime | None = field(default=None, metadata=LATER)
     """None while nobody has, or where the name was typed."""
+    failing: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """What the rule was bad for when it was asked for (`RuleResult.failing`): it excuses these,
+    and no more of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,7 @@ def _result(judged: JudgedJob, changes: TestChanges, rule: ManifestRule) -> Rule
             "removed_tests": [*lost, *(x for x in changes.removed if x not in set(lost))][:_TOLD],
             "added_tests": list(changes.added_names[:_TOLD]),
         },
+        failing=dict.fromkeys(["tests without names"] if changes.unknown else lost, 1),
     )
 
 
@@ -107,4 +108,5 @@ def _absent(
                 "not_given_up": len(lost),
                 "removed_tests": lost[:_TOLD],
             },
+            failing=dict.fromkeys(lost, 1),
         )

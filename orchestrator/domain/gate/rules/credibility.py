@@ -38,6 +38,7 @@ def nothing_passed(case: RuleContext) -> Iterator[RuleResult]:
                 "checks": dict(judged.job.checks),
                 "policy": judged.rule.nothing_passed,
             },
+            failing={f"{one} {word}": n for (one, word), n in passed_over.items()},
         )
 
 

@@ -44,6 +44,7 @@ def new_failures(case: RuleContext) -> Iterator[RuleResult]:
             "tests": found[:_TOLD],
             "signatures": sorted({test.signature for test in named if test.is_new})[:_TOLD],
         },
+        failing=dict.fromkeys([*found, *open_], 1),
     )
 
 
@@ -131,6 +132,7 @@ def _failed_first(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleRe
             "tests": sorted(names)[:_TOLD],
             **({"passed_after": sorted(passed)[:_TOLD]} if passed else {}),
         },
+        failing={one.failing.name: one.left for one in left},
         by=tuple(sorted(by | {f"payload {one.payload[:12]}" for one in after})),
     )
 
@@ -157,6 +159,7 @@ def _left_out(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResul
                 " of it."
             ),
             inputs={"run": run},
+            failing={name: 1},
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -38,6 +39,7 @@ def cost(case: RuleContext) -> Iterator[RuleResult]:
             f"{rule.max_usd:.2f} USD that the policy allows."
         ),
         inputs={"usd": str(spent), "max_usd": str(rule.max_usd)},
+        failing={"USD": math.ceil(spent)},
     )
 
 
@@ -69,6 +71,7 @@ def degraded(case: RuleContext) -> Iterator[RuleResult]:
                 outcome=RuleOutcome.VIOLATED,
                 sentence=f"{where} fell back: {why}.",
                 inputs={"degraded": judged.job.degraded, "policy": judged.rule.degraded},
+                failing={judged.job.degraded: 1},
             )
 
 
@@ -89,8 +92,25 @@ def _job(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
         outcome=outcome,
         sentence=_sentence(judged, found, left),
         inputs=_inputs(judged, found, left),
+        failing=_failing(job, found),
         by=tuple(by),
     )
+
+
+def _failing(job: JobEvidence, found: Sequence[ToleratedResult]) -> Mapping[str, int]:
+    """What nothing tolerates, by its name; an end of the job also by its reason."""
+    failing: Counter[str] = Counter()
+    for result in found:
+        one = result.failing
+        ended = one.name.startswith("(")
+        name = f"{one.name} {one.words}" if ended else one.name or "results without a name"
+        failing[name] += result.left
+    failing["tests that never reported"] += job.counts.missing + job.counts.not_run
+    if job.outcome not in _FINAL:
+        failing[f"{job.outcome or 'not over'}: {job.reason}"] += 1
+    if not _came_to_its_end(job) and job.ending is not None:
+        failing[f"{job.ending.outcome}: {job.ending.reason}"] += 1
+    return +failing
 
 
 def _came_to_its_end(job: JobEvidence) -> bool:
