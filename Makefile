@@ -7,6 +7,7 @@ TORCH ?= torch==2.13.0
 SECONDS_EACH ?= 60
 SIZE ?= large
 OUT ?= var/bench-gpu
+BUDGET ?= 2400
 VENV := .venv
 BIN := $(VENV)/bin
 # Nothing of a run remains, however it ends.
@@ -54,8 +55,8 @@ bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreig
 	PYTHONPATH=payload OMP_WAIT_POLICY=PASSIVE $(BIN)/python benchmarks/bench_core.py
 	cd payload && OMP_WAIT_POLICY=PASSIVE ../$(BIN)/python -m benchmarks.floors
 
-bench-gpu: $(VENV)/.run ## Every target on this machine's GPU: one JSON file and one page in OUT (up to 40 minutes); ARGS='--only moe gpt2' for some
-	cd payload && ../$(BIN)/python -m benchmarks.gpu --out $(abspath $(OUT)) $(ARGS)
+bench-gpu: $(VENV)/.run ## Correctness, then every target on this machine's GPU, for BUDGET seconds: one JSON file and one page in OUT; again: what is missing
+	cd payload && ../$(BIN)/python -m benchmarks.gpu --budget $(BUDGET) --out $(abspath $(OUT)) $(ARGS)
 
 bench-dashboard: $(VENV)/.test ## Every page over a million results on Postgres (SIZE=full: ten million) and half a million on SQLite
 	tests/system-packages.sh
@@ -71,7 +72,7 @@ mutants: $(VENV)/.run ## Plant every breakage into the payload: its suites must 
 	$(BIN)/python -m tests.mutants
 
 mutants-product: $(VENV)/.test ## Plant 200 mutants into the product: the tests of its lines must go red as before (up to 40 minutes); ARGS='reports'
-	$(BIN)/python -m tests.mutants.product $(ARGS)
+	$(CONTAINED) $(BIN)/python -m tests.mutants.product $(ARGS)
 
 adversary: $(VENV)/.test ## Tell every lie to the product: none may have a PASS but the inherent ones (up to 40 minutes); ARGS='--sample 10'
 	tests/system-packages.sh

@@ -21,6 +21,7 @@ GCP_ENDPOINTS = (
     "gcp_tpu_endpoint",
     "gcp_billing_endpoint",
     "gcp_quotas_endpoint",
+    "gcp_account_endpoint",
 )
 WIDEST_INGRESS = 8
 """Of the prefix, in bits: 10.0.0.0/8 is the largest network that is anybody's own."""
@@ -66,6 +67,8 @@ class Settings(BaseSettings):
     """As the Compute endpoint, for prices."""
     gcp_quotas_endpoint: str | None = None
     """As the Compute endpoint, for quotas."""
+    gcp_account_endpoint: str | None = None
+    """As the Compute endpoint, for what `bootstrap` and `doctor` ask of a project."""
     public_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Names, separated by commas, under which a controller is reached from outside."""
     public_url: str | None = None

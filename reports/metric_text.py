@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 
+from orchestrator.domain.facts import CheckFact
 from reports import format as fmt
 from reports.grouping import telling
-from reports.model.blocks import CheckLine
 from reports.model.comparison import ComparedCell, ComparisonTable
 from reports.model.metrics import MetricColumn, MetricFigure, MetricLine, MetricTable, Params
 from reports.model.values import Absent
@@ -137,11 +137,11 @@ def measured(said: str, *, apart_from: str = "") -> str:
     return next((text for text in longer if float(text) != other), said)
 
 
-def check_value(line: CheckLine) -> str:
+def check_value(line: CheckFact) -> str:
     """A check's figure, never rounded onto its tolerance."""
     return measured(line.value, apart_from=line.tolerance) or "—"
 
 
-def check_tolerance(line: CheckLine) -> str:
+def check_tolerance(line: CheckFact) -> str:
     """A check's bound."""
     return measured(line.tolerance) or "—"

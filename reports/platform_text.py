@@ -7,9 +7,9 @@ import re
 from decimal import Decimal
 from typing import Protocol
 
+from orchestrator.domain.facts import CheckFact
 from reports import format as fmt
 from reports import metric_text
-from reports.model.blocks import CheckLine
 from reports.model.metrics import MetricFigure, Params
 from reports.model.results import JobCell, MetricAcross, ResultsReport, SpeedUp, is_partial
 from reports.model.values import Absent
@@ -83,7 +83,7 @@ def job_cell(cell: JobCell, report: Footnoted) -> str:
     return ", ".join(said) + (" §" if cell.bare else "")
 
 
-def check_cell(cell: CheckLine | Absent, report: Footnoted) -> str:
+def check_cell(cell: CheckFact | Absent, report: Footnoted) -> str:
     """``✅ PASSED: 0.000355 max_diff ‡``."""
     if isinstance(cell, Absent):
         return _dash(cell, report)
@@ -99,7 +99,7 @@ def check_cell(cell: CheckLine | Absent, report: Footnoted) -> str:
     return f"{said} ({cell.reason})" if cell.reason else said
 
 
-def _said(cell: CheckLine) -> str:
+def _said(cell: CheckFact) -> str:
     return cell.value if _digits(cell.value) <= DIGITS_KEPT else metric_text.check_value(cell)
 
 

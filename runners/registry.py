@@ -28,7 +28,10 @@ BUILT_IN: Mapping[str, str] = {
     "static": "runners.static:StaticProvider",
     "tpu": "runners.tpu:TpuProvider",
 }
-ACCOUNTS: Mapping[str, str] = {"aws": "runners.aws.setup.stack:AwsAccountSetup"}
+ACCOUNTS: Mapping[str, str] = {
+    "aws": "runners.aws.setup.stack:AwsAccountSetup",
+    "gcp": "runners.google.setup.project:GoogleAccountSetup",
+}
 """Clouds whose account can be set up and checked."""
 
 
@@ -59,7 +62,7 @@ def account_setup(name: str, settings: Mapping[str, str], templates: Path) -> Ac
     """What sets up and checks the user's account of a cloud. Raises ConfigError.
 
     Args:
-        name: ``aws``.
+        name: ``aws`` or ``gcp``.
         settings: As `ProviderContext` has them.
         templates: The folder that holds ``cloud_account/``.
     """

@@ -28,7 +28,7 @@ from benchmarks.dashboard.suite import Suite
 from orchestrator.application.context import Context
 from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.config import Settings
-from orchestrator.store.blobs import StoredPayload
+from orchestrator.domain.manifest import StoredPayload
 from orchestrator.store.database import Database
 from orchestrator.store.tables import TextRow
 from tests.integration.api_context import archive

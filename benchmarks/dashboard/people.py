@@ -22,12 +22,12 @@ from orchestrator.application.schedules import add_schedule, pause_schedule
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.domain.annotation import Annotation
 from orchestrator.domain.cell import Run
+from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.person import Person
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.domain.signature import failure_groups
-from orchestrator.store.verdict_lines import StoredVerdict
 
 _ANN = Person("Ann Author", "token-of-ann")
 RELEASE = f"""\

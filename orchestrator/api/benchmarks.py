@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Security
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import ResponseModel
+from orchestrator.api.models import ListResponse, ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.benchmarks import BenchmarkSeries, series_of
+from orchestrator.application.benchmarks import BenchmarkSeries, SeriesPoint, series_of
 from orchestrator.application.ports.trends import ChangePoint
 from orchestrator.domain.person import Scope
-
-
-class SeriesPointResponse(ResponseModel):
-    """One run's measurement."""
-
-    run: str
-    version: str
-    """The subject's."""
-    at: datetime
-    """When its run was launched, or is said to have happened."""
-    value: float
-    """The median of its samples; of a paired benchmark, of the subject's turns."""
-    samples: int
-    environment: str
-    """Fingerprint of packages, driver and device; empty where it is not known."""
 
 
 class DifferenceResponse(ResponseModel):
@@ -71,7 +55,7 @@ class SeriesResponse(ResponseModel):
     direction: str
     """``higher`` or ``lower`` is better."""
     params: dict[str, object]
-    points: list[SeriesPointResponse]
+    points: list[SeriesPoint]
     changes: list[ChangeResponse]
     """They inform; no gate looks at them."""
     autocorrelation: float | None
@@ -79,12 +63,6 @@ class SeriesResponse(ResponseModel):
     is_noisy: bool
     """The change points prove nothing, for the reasons in `doubts`."""
     doubts: list[str]
-
-
-class SeriesListResponse(ResponseModel):
-    """Every series of a benchmark."""
-
-    items: list[SeriesResponse]
 
 
 reading = APIRouter(
@@ -107,7 +85,7 @@ def get_benchmark_series(
     product: Annotated[str | None, Query(description="The payload's name", max_length=300)] = None,
     platform: Annotated[str | None, Query(description="A platform's id", max_length=300)] = None,
     runs: Annotated[int, Query(ge=1, le=1000, description="So many newest runs")] = 200,
-) -> SeriesListResponse:
+) -> ListResponse[SeriesResponse]:
     """A benchmark over the newest runs, and where its level changed: to look at, never to block."""
     found = series_of(context, benchmark, product=product, platform=platform, runs=runs)
     if not found:
@@ -115,7 +93,7 @@ def get_benchmark_series(
             f"none of the newest {runs} runs measured {benchmark!r}; a benchmark is named "
             "job/metric, and GET /api/v1/runs/{id} lists the metrics of each job"
         )
-    return SeriesListResponse(items=[_tell(one) for one in found])
+    return ListResponse(items=[_tell(one) for one in found])
 
 
 def _tell(series: BenchmarkSeries) -> SeriesResponse:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import RequestModel, ResponseModel
+from orchestrator.api.models import ListResponse, RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.manage_channels import (
     NewChannel,
@@ -20,17 +20,19 @@ from orchestrator.application.manage_channels import (
     find_channel,
     renew_secret,
 )
-from orchestrator.domain.announcement import LineageState
 from orchestrator.domain.channel import (
     GITHUB_API,
     Channel,
+    ChannelAnswer,
     ChannelHealth,
     ChannelKind,
     Delivery,
+    DeliveryAnswer,
     DeliveryAttempt,
-    DeliveryResult,
-    DeliveryState,
+    NewChannelAnswer,
+    ShownDelivery,
 )
+from orchestrator.domain.extended import extended
 from orchestrator.domain.person import Scope
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
@@ -114,48 +116,6 @@ Try = Annotated[TryRequest | None, Body(openapi_examples=_TRY)]
 Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]
 
 
-class ChannelResponse(ResponseModel):
-    """Where people are told."""
-
-    id: str
-    name: str
-    kind: ChannelKind
-    target: str
-    """``owner/repository``, or the URL up to its host: what follows is a secret with many."""
-    lineages: list[str]
-    """Only these, as in ``nightly*``; empty takes all."""
-    allow_private: bool
-    """Addresses of one's own network are allowed, and plain HTTP."""
-    api_base: str
-    """Of GitHub."""
-    token_from: str
-    """Where the controller finds GitHub's token, not the token."""
-    created_at: datetime
-    signing_secrets: int
-    """So many stand now; two while one replaces the other."""
-    state: str
-    """``ok``, ``failing`` or ``disabled``."""
-    failing_since: datetime | None
-    last_success_at: datetime | None
-    disabled_at: datetime | None
-    disabled_reason: str
-    waiting: int
-    """Deliveries that have not reached it yet."""
-
-
-class ChannelListResponse(ResponseModel):
-    """Every channel."""
-
-    items: list[ChannelResponse]
-
-
-class NewChannelResponse(ChannelResponse):
-    """A channel that was just added."""
-
-    secret: str | None
-    """What its messages are signed with, as Standard Webhooks has it; it is not told again."""
-
-
 class RenewedResponse(ResponseModel):
     """A channel's new secret."""
 
@@ -163,49 +123,6 @@ class RenewedResponse(ResponseModel):
     """It is not told again."""
     old_until: datetime | None
     """Until then messages are signed with the old one too."""
-
-
-class ReceiptResponse(ResponseModel):
-    """What became of one attempt."""
-
-    result: DeliveryResult
-    """``taken``, ``failed`` (it is tried again), ``refused`` or ``gone``."""
-    status: int | None
-    """The HTTP status; null where there was no answer."""
-    response_excerpt: str
-    seconds: float
-
-
-class DeliveryAttemptResponse(ReceiptResponse):
-    """One attempt at a delivery."""
-
-    number: int
-    at: datetime
-
-
-class DeliveryResponse(ResponseModel):
-    """News for a channel."""
-
-    id: str
-    """The ``webhook-id``: the same in every attempt."""
-    state: DeliveryState
-    is_test: bool
-    lineage: str
-    lineage_state: LineageState
-    previous: LineageState | None
-    """What the line stood at before; null for its first news."""
-    title: str
-    created_at: datetime
-    due_at: datetime | None
-    """When it is tried next; null when it is over."""
-    done_at: datetime | None
-    attempts: list[DeliveryAttemptResponse]
-
-
-class DeliveryListResponse(ResponseModel):
-    """The newest deliveries, the newest first."""
-
-    items: list[DeliveryResponse]
 
 
 _ASKED = [Security(bearer)]
@@ -227,18 +144,18 @@ ChannelDep = Annotated[Channel, Depends(_channel)]
 
 
 @reading.get("/channels")
-def list_channels(context: ContextDep) -> ChannelListResponse:
+def list_channels(context: ContextDep) -> ListResponse[ChannelAnswer]:
     """Every channel, and whether what is sent to it gets through."""
     channels = context.stores.outbox.channels()
-    return ChannelListResponse(items=[_tell(context, one, health) for one, health in channels])
+    return ListResponse(items=[_tell(context, one, health) for one, health in channels])
 
 
 @writing.post("/channels", status_code=201)
-def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelResponse:
+def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelAnswer:
     """Add a channel. Its signing secret is in this answer and nowhere else."""
     channel, secret = add_channel(context, body.new_channel())
     told = _tell(context, channel, ChannelHealth())
-    return NewChannelResponse(**dict(told), secret=secret)
+    return extended(NewChannelAnswer, told, secret=secret)
 
 
 @writing.delete("/channels/{channel}", status_code=204, response_class=Response)
@@ -248,9 +165,9 @@ def remove_channel(context: ContextDep, channel: ChannelDep) -> None:
 
 
 @writing.post("/channels/{channel}/test")
-def send_test(context: ContextDep, channel: ChannelDep, body: Try = None) -> ReceiptResponse:
+def send_test(context: ContextDep, channel: ChannelDep, body: Try = None) -> DeliveryAnswer:
     """Send a test message now. One that gets through ends the disabling of a channel."""
-    return ReceiptResponse.of(call_channel(context, channel, git_sha=body.git_sha if body else ""))
+    return call_channel(context, channel, git_sha=body.git_sha if body else "")
 
 
 @writing.post("/channels/{channel}/rotate")
@@ -269,28 +186,41 @@ def list_deliveries(
     context: ContextDep,
     channel: ChannelDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> DeliveryListResponse:
+) -> ListResponse[ShownDelivery]:
     """The newest deliveries to a channel, each with its attempts."""
     log = context.stores.outbox.log(channel.id, limit=limit)
-    return DeliveryListResponse(items=[_delivery(one, attempts) for one, attempts in log])
+    return ListResponse(items=[_delivery(one, attempts) for one, attempts in log])
 
 
-def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> ChannelResponse:
-    return ChannelResponse.of(
-        channel,
+def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> ChannelAnswer:
+    return extended(
+        ChannelAnswer,
         health,
+        id=channel.id,
+        name=channel.name,
+        kind=channel.kind,
         target=channel.shown_target,
+        lineages=channel.lineages,
+        allow_private=channel.allow_private,
+        api_base=channel.api_base,
+        token_from=channel.token_from,
+        created_at=channel.created_at,
         signing_secrets=len(channel.signing(context.clock.now())),
     )
 
 
-def _delivery(one: Delivery, attempts: list[DeliveryAttempt]) -> DeliveryResponse:
+def _delivery(one: Delivery, attempts: list[DeliveryAttempt]) -> ShownDelivery:
     told = one.news.announcement
-    return DeliveryResponse.of(
-        one,
-        told,
+    return ShownDelivery(
+        id=one.id,
+        state=one.state,
+        is_test=one.is_test,
+        lineage=told.lineage,
         lineage_state=told.state,
         previous=one.news.previous,
+        title=told.title,
+        created_at=one.created_at,
         due_at=one.due_at if one.done_at is None else None,
-        attempts=[DeliveryAttemptResponse.of(tried, tried.receipt) for tried in attempts],
+        done_at=one.done_at,
+        attempts=tuple(attempts),
     )

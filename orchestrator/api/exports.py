@@ -8,21 +8,23 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 from fastapi.responses import StreamingResponse
+from pydantic import TypeAdapter
 
 from orchestrator.api.dependencies import ContextDep, RunId
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.logs import UNTRUSTED, tell_test
-from orchestrator.api.run_responses import tell_run
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
+from orchestrator.domain.run_answer import RunAnswer, run_answer
 from orchestrator.domain.run_record import Evidence
 
 JSON = "json"
 _SUFFIXES = {"junit": "xml", "ctrf": "json", "csv": "csv", "json": "json", "intoto": "jsonl"}
 _MEDIA = ("application/xml", "application/json", "text/csv", "application/x-ndjson")
 
+_RUN = TypeAdapter(RunAnswer)
 _CHUNK = 65_536
 """Characters."""
 
@@ -75,7 +77,7 @@ def _encoded(pieces: Iterator[str]) -> Iterator[bytes]:
 
 def _json(evidence: Evidence, cell: str | None) -> Iterator[str]:
     """The run as `show` tells it, and under ``tests`` every test by its cell."""
-    shown = tell_run(evidence.record).model_dump(mode="json", by_alias=True)
+    shown = _RUN.dump_python(run_answer(evidence.record), mode="json")
     shown["cells"] = [one for one in shown["cells"] if cell is None or one["id"] == cell]
     yield json.dumps(shown)[:-1] + ', "tests": {'
     for number, one in enumerate(shown["cells"]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated
 
@@ -12,21 +11,21 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
-from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word
+from orchestrator.api.models import Filled, ListResponse, RequestModel, Word
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.payloads import NewReview, review_payload
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
+from orchestrator.domain.extended import extended
 from orchestrator.domain.gate.payload_review import (
     LONGEST_REVIEW,
     PayloadLevel,
-    PayloadReview,
-    ReviewState,
-    review_state,
+    ReviewAnswer,
+    review_answer,
 )
-from orchestrator.domain.gate.signing_key import PublicKey
-from orchestrator.domain.gate.snapshot import Approval
+from orchestrator.domain.gate.signing_key import KeyAnswer, key_answer
+from orchestrator.domain.gate.snapshot import ApprovalAnswer, WaiverAnswer
 from orchestrator.domain.person import Scope
 from orchestrator.store.gates import StoredWaiver
 
@@ -96,102 +95,6 @@ Review = Annotated[ReviewRequest, Body(openapi_examples=_REVIEW)]
 Approve = Annotated[ApprovalRequest, Body(openapi_examples=_APPROVE)]
 
 
-class WaiverResponse(ResponseModel):
-    """A person's exception for a rule: it counts once somebody else has approved it."""
-
-    id: str
-    gate: str
-    rule: str
-    reason: str
-    author: str
-    """Who asked for it: the name that their token had then."""
-    author_token: str
-    """Its id; `socket`: the operating-system user, on the home's socket. Empty: typed."""
-    approver: str
-    """Who approved it; empty while nobody has: then it does not count."""
-    approver_token: str
-    at: datetime
-    approved_at: datetime | None
-    expires: datetime
-    evidence: str
-    """The only evidence that it is for; empty: whatever the gate looks at until it expires."""
-    failing: dict[str, int]
-    """What the rule was bad for when it was asked for, and how many of each: all that it excuses.
-    """
-    verdict: str
-    """That its author had read: the one that they named, else the gate's newest."""
-    seen: str
-    """The evidence of that verdict."""
-    is_expired: bool
-
-
-class WaiverListResponse(ResponseModel):
-    """Waivers, those that are over too."""
-
-    items: list[WaiverResponse]
-
-
-class ReviewResponse(ResponseModel):
-    """A person's word that they read a payload."""
-
-    id: str
-    payload: str
-    """sha256 of its archive."""
-    level: PayloadLevel
-    by: str
-    """The name that their token had then."""
-    token: str
-    """Its id; `socket`: the operating-system user, on the home's socket."""
-    note: str
-    at: datetime
-    expires: datetime
-    state: ReviewState
-    """``withdrawn``: a later ``untrusted`` of the payload took it back."""
-
-
-class ReviewListResponse(ResponseModel):
-    """Reviews of payloads, those that are over too."""
-
-    items: list[ReviewResponse]
-
-
-class ApprovalResponse(ResponseModel):
-    """A person's yes to some evidence."""
-
-    gate: str
-    by: str
-    """The name that their token had then."""
-    token: str
-    """Its id; `socket`: the operating-system user, on the home's socket. Empty: typed."""
-    at: datetime
-    evidence: str
-
-
-class ApprovalListResponse(ResponseModel):
-    """Approvals, in the order they came."""
-
-    items: list[ApprovalResponse]
-
-
-class KeyResponse(ResponseModel):
-    """The public half of a key that verdicts are signed with."""
-
-    id: str
-    public: str
-    """The raw bytes of Ed25519, in hex."""
-    created_at: datetime | None
-    not_after: datetime | None
-    retired_at: datetime | None
-    is_over: bool
-    """It signs nothing any more, and still proves what it signed before."""
-
-
-class KeyListResponse(ResponseModel):
-    """Keys, oldest first."""
-
-    items: list[KeyResponse]
-
-
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["gates"], route_class=secured(Scope.READ), dependencies=_ASKED)
 writing = APIRouter(tags=["gates"], route_class=secured(Scope.GATE), dependencies=_ASKED)
@@ -200,15 +103,15 @@ OfGate = Annotated[str | None, Query(description="Only of this gate")]
 
 
 @reading.get("/waivers")
-def list_waivers(context: ContextDep, gate: OfGate = None) -> WaiverListResponse:
+def list_waivers(context: ContextDep, gate: OfGate = None) -> ListResponse[WaiverAnswer]:
     """Every waiver, those that are over too."""
     at = context.clock.now()
     found = context.stores.gates.waivers(gate=gate)
-    return WaiverListResponse(items=[tell_waiver(one, at=at) for one in found])
+    return ListResponse(items=[_waiver(one, at=at) for one in found])
 
 
 @writing.post("/waivers", status_code=201)
-def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverResponse:
+def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverAnswer:
     """Ask to waive one rule of a gate for some days: it counts once somebody else approves it.
 
     It is shown in every verdict that it changes.
@@ -222,14 +125,14 @@ def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> Waiver
         verdict=body.verdict,
         only_this=body.only_this,
     )
-    return tell_waiver(request_waiver(context, new), at=context.clock.now())
+    return _waiver(request_waiver(context, new), at=context.clock.now())
 
 
 @writing.post("/waivers/{waiver_id}/approve")
-def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverResponse:
+def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverAnswer:
     """Approve a waiver that somebody else asked for; doing so again changes nothing."""
     approved = approve_waiver(context, waiver_id, by=caller)
-    return tell_waiver(approved, at=context.clock.now())
+    return _waiver(approved, at=context.clock.now())
 
 
 @reading.get("/payload-reviews")
@@ -238,15 +141,15 @@ def list_payload_reviews(
     payload: Annotated[
         str | None, Query(pattern="^[0-9a-f]{64}$", description="sha256: only of this payload")
     ] = None,
-) -> ReviewListResponse:
+) -> ListResponse[ReviewAnswer]:
     """Who said that they read a payload, and what they hold it for; those that are over too."""
     at = context.clock.now()
     found = context.stores.gates.reviews(None if payload is None else [payload])
-    return ReviewListResponse(items=[tell_review(one, found, at=at) for one in found])
+    return ListResponse(items=[review_answer(one, found, at) for one in found])
 
 
 @writing.post("/payload-reviews", status_code=201)
-def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) -> ReviewResponse:
+def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) -> ReviewAnswer:
     """Say that you read a payload. Gates that ask for its level count it from now on."""
     new = NewReview(
         payload=body.payload,
@@ -256,31 +159,32 @@ def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) 
         note=body.note,
     )
     made = review_payload(context, new)
-    return tell_review(made, [made], at=context.clock.now())
+    return review_answer(made, [made], context.clock.now())
 
 
 @reading.get("/approvals")
 def list_approvals(
     context: ContextDep, gate: Annotated[str, Query(description="Of this gate")]
-) -> ApprovalListResponse:
+) -> ListResponse[ApprovalAnswer]:
     """Every approval of a gate's evidence."""
     find_policy(context, gate)
     found = context.stores.gates.approvals(gate)
-    return ApprovalListResponse(items=[tell_approval(gate, one) for one in found])
+    return ListResponse(items=[extended(ApprovalAnswer, one, gate=gate) for one in found])
 
 
 @writing.post("/approvals", status_code=201)
-def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalResponse:
+def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalAnswer:
     """Say yes to the evidence of a verdict: the gate's next evaluation of it counts this."""
-    return tell_approval(body.gate, approve(context, body.gate, by=caller, verdict=body.verdict))
+    approval = approve(context, body.gate, by=caller, verdict=body.verdict)
+    return extended(ApprovalAnswer, approval, gate=body.gate)
 
 
 @reading.get("/keys")
-def list_keys(context: ContextDep) -> KeyListResponse:
+def list_keys(context: ContextDep) -> ListResponse[KeyAnswer]:
     """The public keys that verdicts were and are signed with."""
     at = context.clock.now()
     found = context.stores.gates.signing_keys()
-    return KeyListResponse(items=[tell_key(key, at=at) for key in found])
+    return ListResponse(items=[key_answer(key, at) for key in found])
 
 
 @reading.get("/keyring", response_class=Response)
@@ -290,35 +194,23 @@ def get_keyring(context: ContextDep) -> Response:
 
 
 @keeping.post("/keys/rotate", status_code=201)
-def rotate_keys(context: ContextDep) -> KeyResponse:
+def rotate_keys(context: ContextDep) -> KeyAnswer:
     """Sign with a new key from now on; the one before is retired, and still proves its verdicts."""
-    return tell_key(rotate_key(context), at=context.clock.now())
+    return key_answer(rotate_key(context), context.clock.now())
 
 
 @keeping.post("/keys/{key_id}/retire")
-def retire_signing_key(context: ContextDep, key_id: str) -> KeyResponse:
+def retire_signing_key(context: ContextDep, key_id: str) -> KeyAnswer:
     """End a key now; doing so again changes nothing."""
-    return tell_key(retire_key(context, key_id), at=context.clock.now())
+    return key_answer(retire_key(context, key_id), context.clock.now())
 
 
-def tell_waiver(stored: StoredWaiver, *, at: datetime) -> WaiverResponse:
-    """A waiver, as it stands at a time."""
+def _waiver(stored: StoredWaiver, *, at: datetime) -> WaiverAnswer:
     waiver = stored.waiver
-    return WaiverResponse.of(waiver, stored, is_expired=at >= waiver.expires)
-
-
-def tell_review(
-    review: PayloadReview, known: Iterable[PayloadReview], *, at: datetime
-) -> ReviewResponse:
-    """A review of a payload, with what it counts for at a time among all that are known."""
-    return ReviewResponse.of(review, state=review_state(review, known, at))
-
-
-def tell_approval(gate: str, approval: Approval) -> ApprovalResponse:
-    """An approval."""
-    return ApprovalResponse.of(approval, gate=gate)
-
-
-def tell_key(key: PublicKey, *, at: datetime) -> KeyResponse:
-    """A key, as it stands at a time."""
-    return KeyResponse.of(key, is_over=key.ends_at is not None and at >= key.ends_at)
+    return extended(
+        WaiverAnswer,
+        waiver,
+        verdict=stored.verdict,
+        seen=stored.seen,
+        is_expired=at >= waiver.expires,
+    )

@@ -12,7 +12,14 @@ from fastapi.responses import StreamingResponse
 from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, resolve_run
-from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word
+from orchestrator.api.models import (
+    Filled,
+    ListResponse,
+    PageResponse,
+    RequestModel,
+    ResponseModel,
+    Word,
+)
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import dry_run, evaluate_gate
@@ -20,9 +27,15 @@ from orchestrator.application.gate_policies import find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.application.notifications import announce_verdict
 from orchestrator.application.reevaluate import Replay, find_verdict, replay
-from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+from orchestrator.domain.extended import extended
+from orchestrator.domain.gate.gate_records import (
+    StoredPolicy,
+    StoredVerdict,
+    VerdictAnswer,
+    VerdictLine,
+)
+from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.person import Scope
-from orchestrator.store.verdict_lines import StoredVerdict
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1
@@ -128,105 +141,6 @@ Evaluate = Annotated[EvaluateRequest | None, Body(openapi_examples=_EVALUATE)]
 DryRun = Annotated[DryRunRequest | None, Body(openapi_examples=_DRY_RUN)]
 
 
-class PolicyResponse(ResponseModel):
-    """One version of a gate's policy."""
-
-    gate: str
-    product: str
-    """The payload's name."""
-    digest: str
-    """Of what it says: it stays when only comments or layout change."""
-    text: str
-    """The file as it came."""
-    first_seen: datetime
-    """When this version was first put."""
-    since: datetime
-    """When it became this gate's policy."""
-    by: str
-
-
-class PolicyListResponse(ResponseModel):
-    """Policies."""
-
-    items: list[PolicyResponse]
-
-
-class RuleResponse(ResponseModel):
-    """One rule, explained."""
-
-    id: str
-    kind: str
-    blocking: bool
-    """Whether it can stop a release."""
-    outcome: RuleOutcome
-    sentence: str
-    inputs: dict[str, Any]
-    """The figures that it rests on."""
-    by: list[str]
-    """Ids of the known issues, exceptions, waivers and quarantines at work."""
-
-
-class DecidedResponse(ResponseModel):
-    """What a gate decides."""
-
-    gate: str
-    product: str
-    decision: Decision
-    summary: str
-    at: datetime
-    """The time that it was made for."""
-    subject: dict[str, str]
-    """Name, version and the digests that it binds to."""
-    rules: list[RuleResponse]
-    warnings: list[str]
-    policy_digest: str
-    evidence_digest: str
-    """Of the frozen evidence without waivers and approvals, which are given for it."""
-    tool: str
-    rules_version: int
-    """Of the rules that decided."""
-
-
-class VerdictResponse(DecidedResponse):
-    """A verdict; it never changes."""
-
-    id: str
-    """``V-0001``."""
-    runs: list[str]
-    lineage: str
-    created_at: datetime
-    snapshot_digest: str
-    """Of everything that it was made from."""
-    document_digest: str
-    """Of the verdict's canonical JSON."""
-    envelope_digest: str
-    """Of the signed statements."""
-    key_id: str
-    """Who signed."""
-
-
-class VerdictBriefResponse(ResponseModel):
-    """A verdict in a list."""
-
-    id: str
-    gate: str
-    decision: Decision
-    summary: str
-    at: datetime
-    subject: dict[str, str]
-    runs: list[str]
-    lineage: str
-    policy_digest: str
-
-
-class VerdictListResponse(ResponseModel):
-    """Verdicts, newest first."""
-
-    items: list[VerdictBriefResponse]
-    next: str | None
-    """The cursor of the next page."""
-
-
 class ReplayResponse(ResponseModel):
     """A verdict, evaluated again from what it was made from."""
 
@@ -251,34 +165,31 @@ ANNOTATIONS = "application/vnd.in-toto+jsonl"
 
 
 @reading.get("/gates")
-def list_gates(context: ContextDep) -> PolicyListResponse:
+def list_gates(context: ContextDep) -> ListResponse[StoredPolicy]:
     """The present policy of every gate."""
-    return PolicyListResponse(
-        items=[PolicyResponse.of(one) for one in context.stores.gates.policies()]
-    )
+    return ListResponse(items=list(context.stores.gates.policies()))
 
 
 @reading.get("/gates/{name}")
-def get_gate(context: ContextDep, name: GateName) -> PolicyResponse:
+def get_gate(context: ContextDep, name: GateName) -> StoredPolicy:
     """The gate's present policy."""
-    return PolicyResponse.of(find_policy(context, name))
+    return find_policy(context, name)
 
 
 @writing.put("/gates/{name}")
 def put_gate(
     context: ContextDep, name: GateName, body: PutPolicy, caller: CallerDep
-) -> PolicyResponse:
+) -> StoredPolicy:
     """Make this the gate's policy; the same again changes nothing, older ones are kept."""
-    put = put_policy(context, body.policy, body.name, gate=name, by=caller.name)
-    return PolicyResponse.of(put)
+    return put_policy(context, body.policy, body.name, gate=name, by=caller.name)
 
 
 @reading.get("/gates/{name}/policies")
-def list_gate_policies(context: ContextDep, name: GateName) -> PolicyListResponse:
+def list_gate_policies(context: ContextDep, name: GateName) -> ListResponse[StoredPolicy]:
     """Every policy that the gate had, newest first."""
     find_policy(context, name)
     history = context.stores.gates.policy_history(name)
-    return PolicyListResponse(items=[PolicyResponse.of(one) for one in history])
+    return ListResponse(items=list(history))
 
 
 @writing.post("/gates/{name}/evaluate", status_code=201)
@@ -288,7 +199,7 @@ def evaluate(
     key: KeyHeader,
     response: Response,
     body: Evaluate = None,
-) -> VerdictResponse:
+) -> VerdictAnswer:
     """Decide now, sign the verdict and keep it. The same key again is the same verdict."""
     asked = body or EvaluateRequest()
     find_policy(context, name)
@@ -304,17 +215,17 @@ def evaluate(
     _refuse_other(stored, name, runs, asked)
     announce_verdict(context, stored)
     response.headers["Location"] = f"/api/v1/verdicts/{stored.id}"
-    return VerdictResponse.of(stored, stored.verdict)
+    return _answer(stored)
 
 
 @reading.post("/gates/{name}/dry-run")
-def dry_run_gate(context: ContextDep, name: GateName, body: DryRun = None) -> DecidedResponse:
+def dry_run_gate(context: ContextDep, name: GateName, body: DryRun = None) -> Verdict:
     """What would be decided; nothing is stored and nothing is signed."""
     asked = body or DryRunRequest()
     policy = asked.policy if asked.policy is not None else find_policy(context, name).text
     runs = [resolve_run(context, run) for run in asked.runs]
     now = asked.at(context.clock.now())
-    return DecidedResponse.of(dry_run(context, policy, runs, now, name=asked.name))
+    return dry_run(context, policy, runs, now, name=asked.name)
 
 
 @reading.get("/gates/{name}/verdicts")
@@ -324,23 +235,23 @@ def list_verdicts(
     limit: Limit = 50,
     before: Annotated[str | None, Query(description="`next` of the page before")] = None,
     lineage: Annotated[str | None, Query(description="Only of this line")] = None,
-) -> VerdictListResponse:
+) -> PageResponse[VerdictLine]:
     """The gate's verdicts, newest first."""
     find_policy(context, name)
     gates = context.stores.gates
-    found = gates.verdicts(gate=name, lineage=lineage, limit=limit + 1, before=before)
+    found = gates.verdict_lines(name, lineage=lineage, limit=limit + 1, before=before)
     shown = found[:limit]
-    return VerdictListResponse(
-        items=[VerdictBriefResponse.of(one, one.verdict) for one in shown],
+    return PageResponse(
+        items=shown,
         next=shown[-1].id if len(found) > limit else None,
     )
 
 
 @reading.get("/verdicts/{verdict_id}")
-def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictResponse:
+def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictAnswer:
     """A verdict with every rule."""
     stored = find_verdict(context, verdict_id)
-    return VerdictResponse.of(stored, stored.verdict)
+    return _answer(stored)
 
 
 @reading.get("/verdicts/{verdict_id}/statement", response_class=StreamingResponse)
@@ -361,6 +272,21 @@ def get_frozen_evidence(context: ContextDep, verdict_id: VerdictId) -> Response:
 def replay_verdict(context: ContextDep, verdict_id: VerdictId) -> ReplayResponse:
     """Evaluate it again with the policy, the evidence and the time of then."""
     return tell_replay(replay(context, verdict_id))
+
+
+def _answer(stored: StoredVerdict) -> VerdictAnswer:
+    return extended(
+        VerdictAnswer,
+        stored.verdict,
+        id=stored.id,
+        runs=stored.runs,
+        lineage=stored.lineage,
+        created_at=stored.created_at,
+        snapshot_digest=stored.snapshot_digest,
+        document_digest=stored.document_digest,
+        envelope_digest=stored.envelope_digest,
+        key_id=stored.key_id,
+    )
 
 
 def _refuse_other(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query, Security
@@ -12,30 +12,23 @@ from fastapi.openapi.models import Example
 
 from orchestrator.api.dependencies import LARGEST, ContextDep, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import Filled, RequestModel, ResponseModel, documented
+from orchestrator.api.models import Filled, ListResponse, RequestModel, ResponseModel
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.explain_failures import review_failures, review_run
 from orchestrator.application.test_history import (
-    FamilyChanges,
-    Matching,
     TestHistory,
     decide_alias,
     history_of,
     suggest_aliases,
 )
-from orchestrator.domain.alias import Alias, AliasState, KnownTest
-from orchestrator.domain.blame import RootCause
-from orchestrator.domain.diagnosis import RetestTally
+from orchestrator.domain.alias import Alias, AliasState, KnownTest, KnownTestAnswer, Matching
+from orchestrator.domain.extended import extended
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.identity import resolve
-from orchestrator.domain.known_issue import IssueState, IssueUse
 from orchestrator.domain.person import Person, Scope
-from orchestrator.domain.quarantine import Quarantined, QuarantineState
-from orchestrator.domain.signature import FailureGroup, Signature
+from orchestrator.domain.signature import FailureGroup
 from orchestrator.store.test_histories import TestGo
-
-documented(RetestTally, Alias, FailureGroup, Signature)
 
 
 class MatchRequest(RequestModel):
@@ -61,62 +54,18 @@ Match = Annotated[MatchRequest, Body(openapi_examples=_MATCH)]
 Decide = Annotated[DecisionRequest | None, Body(openapi_examples=_NOTHING)]
 
 
-class FailureGroupListResponse(ResponseModel):
+class FailureGroupListResponse(ListResponse[FailureGroup]):
     """Failures by signature, the largest group first."""
 
-    items: list[FailureGroup]
     runs: int
     """Runs that were looked at."""
     is_cut: bool
     """There were more failures than one question looks at; those of the newest runs are here."""
 
 
-class QuarantinedResponse(ResponseModel):
-    """A failing result whose test is, or was, in quarantine when the run was launched."""
-
-    id: str
-    """Of the quarantine."""
-    nodeid: str
-    cell: str
-    job: str
-    reason: str
-    owner: str
-    expires: datetime
-    state: QuarantineState
-
-
-class DiagnosedResponse(ResponseModel):
-    """A failing test that ran again, and who broke it."""
-
-    cell: str
-    job: str
-    nodeid: str
-    """Empty for a command."""
-    answer: RootCause
-    sentence: str
-    """The evidence that decides."""
-    evidence: list[str]
-    """All of it."""
-    tried: str
-    """`again` in words."""
-    again: list[RetestTally]
-
-
-class KnownTestResponse(ResponseModel):
-    """A test, whatever ran it."""
-
-    id: int
-    product: str
-    job: str
-    nodeid: str
-    now: int | None
-    """The test that it is now, as a person confirmed; null where it has no newer name."""
-
-
-class KnownTestPageResponse(ResponseModel):
+class KnownTestPageResponse(ListResponse[KnownTestAnswer]):
     """Tests."""
 
-    items: list[KnownTestResponse]
     next: int | None
     """Give it as `after` to see more; null on the last page."""
 
@@ -142,75 +91,15 @@ class ResultResponse(ResponseModel):
     signature: str
 
 
-class FlakyResponse(ResponseModel):
-    """What the history says of a test's reliability."""
-
-    passed_on_retry: int
-    """Results that failed and passed in the same cell. Certain."""
-    mixed_versions: int
-    """Times that it both failed and passed with one version on one platform."""
-    flips: int
-    """Changes between passing and failing, without failures that lasted."""
-    flip_rate: float | None
-    failures: int
-    results: int
-    min_failure_rate: float
-    """Lower bound of the rate of failures that did not last, with 95 %."""
-
-
 class HistoryResponse(ResponseModel):
     """A test, and how it went."""
 
-    test: KnownTestResponse
+    test: KnownTestAnswer
     """Under its newest name."""
-    older_names: list[KnownTestResponse]
+    older_names: list[KnownTestAnswer]
     items: list[ResultResponse]
     """The newest first."""
-    flaky: FlakyResponse
-
-
-class AliasListResponse(ResponseModel):
-    """Aliases, in the order they were suggested."""
-
-    items: list[Alias]
-
-
-class FamilyResponse(ResponseModel):
-    """What became of the tests of one family of jobs."""
-
-    family: str
-    summary: str
-    """``66 = 64 same + 1 moved + 1 new, 1 gone``."""
-    same: int
-    new: list[str]
-    gone: list[str]
-    ambiguous: list[str]
-    """New names that more than one old test could be: nothing is suggested."""
-
-
-class MatchingResponse(ResponseModel):
-    """What became of the tests of an older run in a newer one."""
-
-    old_run: str
-    new_run: str
-    families: list[FamilyResponse]
-    suggestions: list[Alias]
-    """To confirm or reject."""
-
-
-class IssueUseResponse(ResponseModel):
-    """A known issue in a run."""
-
-    id: str
-    title: str
-    owner: str
-    url: str
-    expires: date
-    state: IssueState
-    count: int
-    """Failing results of the run that it fits."""
-    max_failures: int | None
-    expired_days: int
+    flaky: FlakyEvidence
 
 
 _ASKED = [Security(bearer)]
@@ -273,17 +162,17 @@ def get_test_history(
 @reading.get("/aliases")
 def list_aliases(
     context: ContextDep, product: ProductQuery = None, state: AliasState | None = None
-) -> AliasListResponse:
+) -> ListResponse[Alias]:
     """Tests that stand under other names: suggested, confirmed and rejected."""
     found = context.stores.aliases.list(product=product, state=state)
-    return AliasListResponse(items=list(found))
+    return ListResponse(items=list(found))
 
 
 @writing.post("/aliases")
-def match_tests(context: ContextDep, body: Match) -> MatchingResponse:
+def match_tests(context: ContextDep, body: Match) -> Matching:
     """Compare the tests of two runs; what may be one test is suggested, and nothing is merged."""
     old, new = resolve_run(context, body.old_run), resolve_run(context, body.new_run)
-    return tell_matching(suggest_aliases(context, old, new))
+    return suggest_aliases(context, old, new)
 
 
 @writing.post("/aliases/{alias_id}/confirm")
@@ -318,20 +207,10 @@ def _decide(context: Context, alias_id: str, state: AliasState, by: Person) -> A
     return alias
 
 
-def tell_quarantined(one: Quarantined) -> QuarantinedResponse:
-    """A failing result in quarantine."""
-    return QuarantinedResponse.of(one, one.quarantine)
-
-
-def tell_use(use: IssueUse) -> IssueUseResponse:
-    """A known issue in a run."""
-    return IssueUseResponse.of(use.issue, use)
-
-
-def tell_known_test(test: KnownTest, aliases: Mapping[int, int]) -> KnownTestResponse:
+def tell_known_test(test: KnownTest, aliases: Mapping[int, int]) -> KnownTestAnswer:
     """A test, whatever ran it."""
     newest = resolve(test.id, aliases)
-    return KnownTestResponse.of(test, now=newest if newest != test.id else None)
+    return extended(KnownTestAnswer, test, now=newest if newest != test.id else None)
 
 
 def tell_history(history: TestHistory) -> HistoryResponse:
@@ -341,7 +220,7 @@ def tell_history(history: TestHistory) -> HistoryResponse:
         test=tell_known_test(history.test, {}),
         older_names=[tell_known_test(one, older) for one in history.names],
         items=[_result(one) for one in history.goes],
-        flaky=tell_flaky(history.flaky),
+        flaky=history.flaky,
     )
 
 
@@ -352,24 +231,4 @@ def _result(one: TestGo) -> ResultResponse:
         test=one.test_id,
         outcome=one.go.outcome.word,
         earlier=[outcome.word for outcome in one.go.earlier],
-    )
-
-
-def tell_flaky(found: FlakyEvidence) -> FlakyResponse:
-    """How reliable a test is."""
-    rate = found.flip_rate
-    return FlakyResponse.of(found, flip_rate=None if rate is None else float(rate))
-
-
-def tell_matching(matching: Matching) -> MatchingResponse:
-    """What became of the tests of a run."""
-    return MatchingResponse.of(
-        matching,
-        families=[_family(one) for one in matching.families],
-    )
-
-
-def _family(one: FamilyChanges) -> FamilyResponse:
-    return FamilyResponse.of(
-        one.changes, family=one.family, summary=str(one.changes), same=len(one.changes.same)
     )

@@ -11,8 +11,6 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -33,9 +31,8 @@ from orchestrator.application.ingest_artifacts import (
 )
 from orchestrator.application.ports.ingest_upload import IntakeError
 from orchestrator.domain.cell import RunState
-from orchestrator.domain.ingested import Disagreement, Ingested, Source, SourceState
+from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.parsed_results import Provenance
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
 from orchestrator.store.stores import Stores
@@ -109,75 +106,6 @@ def _keep(file: IO[bytes], seen: hashlib._Hash, piece: bytearray) -> None:
     file.write(piece)
 
 
-class SourceResponse(ResponseModel):
-    """One artifact, and what was made of it."""
-
-    name: str
-    """Its path below the folder or archive."""
-    sha256: str
-    size_bytes: int
-    state: SourceState
-    """``inconsistent``: its lines, what it announced and what it summed up do not agree."""
-    dialect: str
-    """Name and version; empty where none knows it."""
-    provenance: Provenance | None
-    confidence: float
-    """From 0 to 1."""
-    jobs: list[str]
-    announced: int | None
-    """Tests that it says were collected."""
-    named: int | None
-    """Tests that it names, or counts."""
-    summed: int | None
-    """Tests in its own sum."""
-    stamps: list[str]
-    """What it says was under test."""
-    remarks: list[str]
-
-
-class DisputedTestResponse(ResponseModel):
-    """What one artifact says of a test."""
-
-    source: str
-    outcome: str
-
-
-class DisagreementResponse(ResponseModel):
-    """A test that artifacts tell differently; it counts once, as the worst."""
-
-    job: str
-    nodeid: str
-    sources: list[DisputedTestResponse]
-
-
-class StatedMachineResponse(ResponseModel):
-    """The machine as a person stated it."""
-
-    place: str
-    instance_type: str
-    market: str
-    seconds: Decimal | None
-    usd_per_hour: Decimal | None
-    priced: str
-    machine_id: str
-
-
-class IngestedResponse(ResponseModel):
-    """What an ingested cell is made from."""
-
-    provenance: Provenance
-    """Of the least reliable source."""
-    ingested_at: datetime
-    dated_at: datetime
-    is_dated: bool
-    """Whether anybody says when it happened; else `dated_at` is when it was handed in."""
-    sources: list[SourceResponse]
-    disagreements: list[DisagreementResponse]
-    repeated: int
-    """Tests that stand in more than one artifact; each counts once."""
-    machine: StatedMachineResponse | None
-
-
 class IngestResponse(ResponseModel):
     """What became of what was handed in."""
 
@@ -189,7 +117,7 @@ class IngestResponse(ResponseModel):
     """The cell's."""
     replayed: bool
     """The very same was handed in before."""
-    ingested: IngestedResponse
+    ingested: Ingested
 
 
 REPLAYED = "Idempotency-Replayed"
@@ -280,23 +208,5 @@ def tell_answer(stores: Stores, answer: IngestAnswer) -> IngestResponse:
         state=run.state,
         outcome=cell.outcome,
         replayed=answer.replayed,
-        ingested=tell_ingested(stores.ingests.of_run(run.id)[cell.id]),
+        ingested=stores.ingests.of_run(run.id)[cell.id],
     )
-
-
-def tell_ingested(ingested: Ingested) -> IngestedResponse:
-    """Where a cell's evidence is from."""
-    return IngestedResponse.of(
-        ingested,
-        sources=[_source(source) for source in ingested.sources],
-        disagreements=[_disagreement(one) for one in ingested.disagreements],
-    )
-
-
-def _source(source: Source) -> SourceResponse:
-    return SourceResponse.of(source, sha256=source.digest)
-
-
-def _disagreement(one: Disagreement) -> DisagreementResponse:
-    told = [DisputedTestResponse(source=name, outcome=word) for name, word in one.sources]
-    return DisagreementResponse.of(one, sources=told)

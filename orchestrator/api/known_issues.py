@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Security
@@ -15,13 +15,11 @@ from orchestrator.api.history import (
     Decide,
     ProductQuery,
 )
-from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word, documented
+from orchestrator.api.models import Filled, ListResponse, RequestModel, Word
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
-from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
+from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueAnswer, issue_answer
 from orchestrator.domain.person import Person, Scope
-
-documented(IssueMatch, IssueScope)
 
 
 class IssueMatchRequest(RequestModel):
@@ -111,68 +109,36 @@ _ISSUE: dict[str, Example] = {
 Issue = Annotated[KnownIssueRequest, Body(openapi_examples=_ISSUE)]
 
 
-class KnownIssueResponse(ResponseModel):
-    """An owned, dated, expiring exception for failures."""
-
-    id: str
-    product: str
-    title: str
-    match: IssueMatch
-    scope: IssueScope
-    owner: str
-    author: str
-    """Who added it: the name that their token had then."""
-    author_token: str
-    """Its id; `socket`: the operating-system user, on the home's socket. Empty: unknown."""
-    url: str
-    opened: date
-    expires: date
-    """The last day on which it applies."""
-    max_failures: int | None
-    ended_at: datetime | None
-    ended_by: str
-    is_expired: bool
-
-
-class KnownIssueListResponse(ResponseModel):
-    """Known issues, by id."""
-
-    items: list[KnownIssueResponse]
-
-
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["known issues"], route_class=secured(Scope.READ), dependencies=_ASKED)
 writing = APIRouter(tags=["known issues"], route_class=secured(Scope.GATE), dependencies=_ASKED)
 
 
 @reading.get("/known-issues")
-def list_known_issues(context: ContextDep, product: ProductQuery = None) -> KnownIssueListResponse:
+def list_known_issues(
+    context: ContextDep, product: ProductQuery = None
+) -> ListResponse[KnownIssueAnswer]:
     """Every known issue, those that are over too."""
     today = context.clock.now().date()
     issues = context.stores.known_issues.list(product=product)
-    return KnownIssueListResponse(items=[tell_known_issue(issue, on=today) for issue in issues])
+    return ListResponse(items=[issue_answer(issue, today) for issue in issues])
 
 
 @writing.post("/known-issues", status_code=201)
-def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueResponse:
+def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueAnswer:
     """Add one, opened today. The failures that it explains stay failures in every count."""
     issue = add_known_issue(context, body.new_issue(caller))
-    return tell_known_issue(issue, on=context.clock.now().date())
+    return issue_answer(issue, context.clock.now().date())
 
 
 @writing.post("/known-issues/{issue_id}/expire")
 def expire_known_issue(
     context: ContextDep, issue_id: str, caller: CallerDep, body: Decide = None
-) -> KnownIssueResponse:
+) -> KnownIssueAnswer:
     """End one now; doing so again changes nothing."""
     issue = end_known_issue(context, issue_id, by=caller.name)
     if issue is None:
         raise NotFoundError(
             f"there is no known issue {issue_id!r}; GET /api/v1/known-issues lists them"
         )
-    return tell_known_issue(issue, on=context.clock.now().date())
-
-
-def tell_known_issue(issue: KnownIssue, *, on: date) -> KnownIssueResponse:
-    """A known issue, as it stands on a day."""
-    return KnownIssueResponse.of(issue, is_expired=issue.is_expired(on))
+    return issue_answer(issue, context.clock.now().date())

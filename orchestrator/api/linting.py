@@ -9,13 +9,11 @@ from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep, resolve_run
-from orchestrator.api.models import RequestModel, ResponseModel, documented
+from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.lint_findings import LEVELS, DocumentFinding, ForeignDocument
 from orchestrator.domain.person import Scope
-
-documented(DocumentFinding)
 
 LARGEST_TEXT = 1 << 19
 """Characters of one document."""

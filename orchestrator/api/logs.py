@@ -18,7 +18,7 @@ from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.person import Scope
-from orchestrator.store.cell_results import Artifact
+from orchestrator.domain.run_record import ArtifactRecord
 
 
 class TestResponse(ResponseModel):
@@ -147,7 +147,7 @@ def get_artifact(context: ContextDep, cell: CellDep, name: str) -> Response:
     return _attachment(name, StreamingResponse(chunks, headers=headers, media_type=kind))
 
 
-def _artifact(artifacts: list[Artifact], name: str) -> Artifact:
+def _artifact(artifacts: list[ArtifactRecord], name: str) -> ArtifactRecord:
     for artifact in artifacts:
         if artifact.name == name:
             return artifact

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Self
+from functools import cache
+from inspect import getdoc
+from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    TypeAdapter,
+)
+from pydantic_core import CoreSchema, core_schema
+
+T = TypeVar("T")
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
 Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
@@ -16,16 +29,84 @@ Usd = Annotated[Decimal, PlainSerializer(lambda usd: format(usd, "f"), return_ty
 """Decimal text, never in exponent form."""
 
 
-def documented(*records: type) -> None:
-    """Have these dataclasses, which are answered as they are, described as completely as answers.
+def documented(*records: type, derived: Sequence[str] = (), without: Collection[str] = ()) -> None:
+    """Have the API answer with these dataclasses as they are.
 
-    The text under a field is its description, and every field is always there.
+    Every field is in each answer, the text under it is its description, and money is written as
+    `Usd`. The properties that `derived` names are answered too, with their docstrings; a client
+    that reads the answer into the same record derives them again. Fields that `without` names
+    have defaults and are not answered.
+
+    To be called before a route that answers with the records is declared.
     """
     config = ConfigDict(
         use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
     )
     for record in records:
         record.__pydantic_config__ = config  # type: ignore[attr-defined]  # pydantic reads it
+        schema = classmethod(_schema_with(derived, without))
+        record.__get_pydantic_core_schema__ = schema  # type: ignore[attr-defined]  # it calls it
+
+
+def _schema_with(derived: Sequence[str], without: Collection[str]) -> Callable[..., CoreSchema]:
+    """What pydantic calls on a record for its schema."""
+
+    def schema_of(record: type, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401 - pydantic's signature
+        schema = handler(source)
+        _write_money_plainly(schema)
+        parts: Any = schema
+        while parts["type"] != "dataclass-args":
+            parts = parts["schema"]
+        for field in parts["fields"]:
+            field["serialization_exclude"] = field["name"] in without
+            _describe_inherited(record, field)
+        parts["computed_fields"] = [_computed(record, name, handler) for name in derived]
+        return schema
+
+    return schema_of
+
+
+def _describe_inherited(record: type, field: Any) -> None:  # noqa: ANN401 - a part of a schema
+    """Give a field of a parent record the description that it has there."""
+    for parent in record.__mro__[1:]:
+        if field["name"] in getattr(parent, "__dataclass_fields__", ()):
+            known = _properties(parent).get(field["name"], {})
+            updates = field.setdefault("metadata", {}).setdefault("pydantic_js_updates", {})
+            updates |= {key: known[key] for key in ("description",) if key in known}
+            return
+
+
+@cache
+def _properties(record: type) -> Mapping[str, Mapping[str, object]]:
+    found: Mapping[str, Mapping[str, object]]
+    found = TypeAdapter(record).json_schema(mode="serialization")["properties"]
+    return found
+
+
+def _computed(record: type, name: str, handler: GetCoreSchemaHandler) -> core_schema.ComputedField:
+    """A property of a record as a part of its answer."""
+    read: property = getattr(record, name)
+    returned = handler.generate_schema(get_type_hints(read.fget)["return"])
+    _write_money_plainly(returned)
+    updates = {"description": getdoc(read), "readOnly": True}
+    return core_schema.computed_field(name, returned, metadata={"pydantic_js_updates": updates})
+
+
+_PLAIN_MONEY = core_schema.plain_serializer_function_ser_schema(
+    lambda usd: format(usd, "f"), return_schema=core_schema.str_schema()
+)
+
+
+def _write_money_plainly(schema: Any) -> None:  # noqa: ANN401 - a tree of dicts and lists
+    """Have every Decimal of a schema written as `Usd` is."""
+    if isinstance(schema, list):
+        for one in schema:
+            _write_money_plainly(one)
+    elif isinstance(schema, dict):
+        if schema.get("type") == "decimal":
+            schema["serialization"] = _PLAIN_MONEY
+        for one in [*schema.values()]:
+            _write_money_plainly(one)
 
 
 class ResponseModel(BaseModel):
@@ -51,3 +132,17 @@ class RequestModel(BaseModel):
     """A JSON object that a client sends; a key that is not known is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class ListResponse(ResponseModel, Generic[T]):
+    """All of them, in the order that the route names."""
+
+    items: list[T]
+
+
+class PageResponse(ListResponse[T], Generic[T]):
+    """A part of them, in the order that the route names."""
+
+    next: str | None
+    """The cursor of the next page, as the route's `before` or `after` takes it; null on the last
+    one."""

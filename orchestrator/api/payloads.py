@@ -17,8 +17,8 @@ from orchestrator.application.payloads import (
     put_payload,
     put_subject,
 )
+from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.person import Scope
-from orchestrator.store.blobs import StoredPayload
 
 
 class PayloadResponse(ResponseModel):

@@ -11,9 +11,7 @@ from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import CellDep, ContextDep, KeyHeader, RunId, idempotency_key
-from orchestrator.api.models import RequestModel, ResponseModel, documented
-from orchestrator.api.run_responses import RunResponse, tell_run
-from orchestrator.api.runs import PlanResponse, tell_plan
+from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.bisect_gate import (
     BisectRange,
@@ -29,10 +27,10 @@ from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import PayloadMissingError
 from orchestrator.application.plan_run import plan_run
 from orchestrator.domain.blame import Attribution
+from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.person import Scope
 from orchestrator.domain.retests import RetestKind, RetestPlan, RetestSession, RetestSessionState
-
-documented(BisectRange, Attribution)
+from orchestrator.domain.run_answer import RunAnswer, run_answer
 
 _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
@@ -175,10 +173,10 @@ def get_bisect_range(context: ContextDep, cell: CellDep) -> BisectRange:
 
 
 @writing.post("/runs/{run_id}/cells/{cell}/bisect/plan")
-def plan_bisect(context: ContextDep, cell: CellDep, body: Bisect = None) -> PlanResponse:
+def plan_bisect(context: ContextDep, cell: CellDep, body: Bisect = None) -> Plan:
     """Say what `bisect` would launch, and the most it can cost. Changes nothing."""
     minutes = (body or BisectRequest()).minutes
-    return tell_plan(plan_run(context, bisect_order(context, cell, minutes=minutes)))
+    return plan_run(context, bisect_order(context, cell, minutes=minutes))
 
 
 @writing.post("/runs/{run_id}/cells/{cell}/bisect", status_code=202)
@@ -189,13 +187,13 @@ def bisect(
     request: Request,
     response: Response,
     body: Bisect = None,
-) -> RunResponse:
+) -> RunAnswer:
     """Launch the failing jobs again, on a machine that then waits for retests of revisions."""
     body = body or BisectRequest()
     claim = idempotency_key(key, f"POST /runs/{cell.run_id}/cells/{cell.name}/bisect", body)
     run = begin_bisect(context, cell, minutes=body.minutes, key=claim).run
     response.headers["Location"] = request.app.url_path_for("show_run", run_id=run.id)
-    return tell_run(describe_run(context.stores, run.id, at=context.clock.now()))
+    return run_answer(describe_run(context.stores, run.id, at=context.clock.now()))
 
 
 @writing.post("/runs/{run_id}/confirmation-run")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response, Security
@@ -10,16 +9,11 @@ from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep, RunId
-from orchestrator.api.models import RequestModel, ResponseModel
+from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.add_annotations import (
-    CheckedAnnotation,
-    add_annotations,
-    annotations_of,
-)
+from orchestrator.application.add_annotations import add_annotations, annotations_of
 from orchestrator.domain.annotation import MOST_ANNOTATIONS, Annotation
-from orchestrator.domain.ingested import AnnotationKind
-from orchestrator.domain.lint_findings import Level
+from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.person import Scope
 
 REPLAYED = "Idempotency-Replayed"
@@ -28,68 +22,10 @@ reading = APIRouter(tags=["reports"], route_class=secured(Scope.READ), dependenc
 writing = APIRouter(tags=["reports"], route_class=secured(Scope.RUN), dependencies=_ASKED)
 
 
-class AnnotationRequest(RequestModel):
-    """Something for the reports that a person wrote."""
-
-    kind: AnnotationKind
-    author: str
-    """Who wrote it."""
-    title: str = ""
-    """One line."""
-    text: str = ""
-    """Markdown, at most 64 Ki characters."""
-    at: str = ""
-    """A date, or a time with its zone; now by default."""
-    cell: str = ""
-    """The cell that it is about; the whole run by default."""
-    files: tuple[str, ...] = ()
-    problem: str = ""
-    """Of a fix: what was wrong."""
-    before: str = ""
-    """Of a fix: the code before."""
-    after: str = ""
-    """Of a fix: the code after."""
-    commit: str = ""
-    """Of a fix."""
-
-
 class AnnotationsRequest(RequestModel):
     """What is to be kept."""
 
-    annotations: tuple[AnnotationRequest, ...] = Field(min_length=1, max_length=MOST_ANNOTATIONS)
-
-
-class DoubtResponse(ResponseModel):
-    """What the results say against an annotation."""
-
-    level: Level
-    """``error``: they contradict it. ``warning``: nothing backs it."""
-    message: str
-
-
-class AnnotationResponse(ResponseModel):
-    """Something that a person wrote, and what the results say to it."""
-
-    kind: AnnotationKind
-    author: str
-    at: datetime
-    title: str
-    text: str
-    """Markdown, not trusted."""
-    cell: str
-    """Empty where it is about the whole run."""
-    files: list[str]
-    problem: str
-    before: str
-    after: str
-    commit: str
-    doubts: list[DoubtResponse]
-
-
-class AnnotationListResponse(ResponseModel):
-    """Annotations of a run."""
-
-    items: list[AnnotationResponse]
+    annotations: tuple[Annotation, ...] = Field(min_length=1, max_length=MOST_ANNOTATIONS)
 
 
 _EXAMPLES: dict[str, Example] = {
@@ -125,32 +61,28 @@ Annotations = Annotated[AnnotationsRequest, Body(openapi_examples=_EXAMPLES)]
 
 
 @reading.get("/runs/{run_id}/annotations")
-def list_annotations(context: ContextDep, run_id: RunId) -> AnnotationListResponse:
+def list_annotations(context: ContextDep, run_id: RunId) -> ListResponse[CheckedAnnotation]:
     """What people wrote for the run's reports, in the order it was added."""
-    return _told(annotations_of(context, run_id))
+    return ListResponse(items=list(annotations_of(context, run_id)))
 
 
 @writing.post(
     "/runs/{run_id}/annotations",
     status_code=201,
     responses={
-        200: {"model": AnnotationListResponse, "description": "All of them were there before"}
+        200: {
+            "model": ListResponse[CheckedAnnotation],
+            "description": "All of them were there before",
+        }
     },
 )
 def create_annotations(
     context: ContextDep, request: Request, response: Response, run_id: RunId, body: Annotations
-) -> AnnotationListResponse:
+) -> ListResponse[CheckedAnnotation]:
     """Keep annotations, each once. A finished run's reports are published again with them."""
-    written = [Annotation(**dict(one)) for one in body.annotations]
-    stated = add_annotations(context, run_id, written)
+    stated = add_annotations(context, run_id, body.annotations)
     response.headers["Location"] = str(request.app.url_path_for("list_annotations", run_id=run_id))
     if not stated.added:
         response.status_code = 200
         response.headers[REPLAYED] = "true"
-    return _told(stated.items)
-
-
-def _told(items: tuple[CheckedAnnotation, ...]) -> AnnotationListResponse:
-    return AnnotationListResponse(
-        items=[AnnotationResponse.of(one.annotation, one) for one in items]
-    )
+    return ListResponse(items=list(stated.items))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response, Security
@@ -11,9 +10,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, RunId, idempotency_key, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import RequestModel, ResponseModel, Usd
+from orchestrator.api.models import PageResponse, RequestModel
 from orchestrator.api.reports import MEDIA_TYPES, POLICY
-from orchestrator.api.run_responses import RunPageResponse, RunResponse, tell_run, tell_summary
 from orchestrator.api.security import bearer, secured
 from orchestrator.application import list_runs as listing
 from orchestrator.application.compare_cells import compared_evidence
@@ -21,16 +19,15 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.end_run import cancel_run
 from orchestrator.application.launch_run import BUILTIN, Launched, LaunchOrder, launch_run
-from orchestrator.application.plan_run import Plan, PlannedCell, plan_run
+from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
-from orchestrator.domain.cell import RunState
-from orchestrator.domain.matrix import hardware_sentence
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.cell import Run
+from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
-from orchestrator.domain.quota import Headroom, QuotaStatus
 from orchestrator.domain.retests import RetestOptions
+from orchestrator.domain.run_answer import RunAnswer, RunSummary, run_answer, summary_answer
 
 KIND = "compare"
 
@@ -120,17 +117,6 @@ class RetestsRequest(RequestModel):
         return RetestOptions(**self.model_dump())
 
 
-class CancelResponse(ResponseModel):
-    """A run that was asked to end, or had ended before."""
-
-    id: str
-    state: RunState
-    outcome: Outcome | None
-    """Once it is finished."""
-    cancel_requested_at: datetime | None
-    """When it was asked for first; null where there was nothing to stop."""
-
-
 class LaunchRequest(RequestModel):
     """A matrix and what it is about."""
 
@@ -205,74 +191,6 @@ Launch = Annotated[LaunchRequest, Body(openapi_examples=_LAUNCH_EXAMPLES)]
 Rerun = Annotated[RerunRequest | None, Body(openapi_examples=_RERUN_EXAMPLES)]
 
 
-class PlaceResponse(ResponseModel):
-    """Somewhere a machine could be launched."""
-
-    name: str
-    region: str
-    zone: str
-    market: str
-    """``spot`` or ``on-demand``."""
-    instance_type: str
-    price_usd_per_hour: Usd | None
-    """Of the machine alone; null when the price is unknown."""
-    disk_usd_per_hour: Usd
-    address_usd_per_hour: Usd
-    usd_per_hour: Usd | None
-    """Everything together."""
-    priced: str
-    """Where the prices are from, and of when."""
-
-
-class PlannedCellResponse(ResponseModel):
-    """One cell as it would be launched."""
-
-    id: str
-    platform: str
-    provider: str
-    environment: str
-    expect: str
-    """What its machine must be, by the matrix, in words; empty where it says nothing."""
-    jobs: list[str]
-    places: list[PlaceResponse]
-    """In the order they would be tried."""
-    worst_usd: Usd | None
-    """What one attempt can cost at most; null if a price is unknown."""
-    note: str
-    """What the provider said instead of an offer."""
-
-
-class HeadroomResponse(ResponseModel):
-    """All that the matrix takes of one quota at a time, against what is free."""
-
-    provider: str
-    quota: str
-    """What to ask more of, in the provider's words: ``L-3819A6DF``."""
-    name: str
-    scope: str
-    """A region, a zone, or the project."""
-    unit: str
-    needed: int
-    limit: int | None
-    """null when it is unknown."""
-    used: int | None
-    status: QuotaStatus
-    """Unknown is never enough."""
-    sentence: str
-    """The same for a person, with what to do."""
-
-
-class PlanResponse(ResponseModel):
-    """What a launch would do."""
-
-    cells: list[PlannedCellResponse]
-    headroom: list[HeadroomResponse]
-    worst_usd: Usd | None
-    max_usd: Usd | None
-    """The matrix's own limit."""
-    payload: str
-
-
 REPLAYED = "Idempotency-Replayed"
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["runs"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -292,15 +210,15 @@ _LAUNCHED: dict[int | str, dict[str, Any]] = {
 
 
 @writing.post("/plan")
-def plan(context: ContextDep, body: Launch) -> PlanResponse:
+def plan(context: ContextDep, body: Launch) -> Plan:
     """Say what a launch would do: cells, places, and the most it can cost. Changes nothing."""
-    return tell_plan(plan_run(context, body.order()))
+    return plan_run(context, body.order())
 
 
 @writing.post("/runs", status_code=202, responses=_LAUNCHED)
 def launch(
     context: ContextDep, body: Launch, key: KeyHeader, request: Request, response: Response
-) -> RunResponse:
+) -> RunAnswer:
     """Launch a matrix. Everything is checked first; a refusal changes nothing."""
     claim = idempotency_key(key, "POST /runs", body)
     return _answer(context, launch_run(context, body.order(), claim), request, response)
@@ -311,32 +229,31 @@ def list_runs(
     context: ContextDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     before: Annotated[str | None, Query(pattern="^[!-~]{1,200}$")] = None,
-) -> RunPageResponse:
+) -> PageResponse[RunSummary]:
     """Runs, newest first."""
     at = context.clock.now()
     listed, cursor = listing.list_runs(context.stores, limit=limit, before=before, at=at)
-    items = [tell_summary(one.run, one.counts, one.cost_usd) for one in listed]
-    return RunPageResponse(items=items, next=cursor)
+    items = [summary_answer(one.run, one.counts, one.cost_usd) for one in listed]
+    return PageResponse(items=items, next=cursor)
 
 
 @reading.get("/runs/{run_id}")
-def show_run(context: ContextDep, run_id: RunId) -> RunResponse:
+def show_run(context: ContextDep, run_id: RunId) -> RunAnswer:
     """Everything about a run but its single tests."""
-    return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
+    return run_answer(describe_run(context.stores, run_id, at=context.clock.now()))
 
 
 @writing.post("/runs/{run_id}/cancel", status_code=202)
-def cancel(context: ContextDep, run_id: RunId) -> CancelResponse:
+def cancel(context: ContextDep, run_id: RunId) -> Run:
     """Cancel a run: finished tests are kept, machines go home. A finished run stays as it is."""
-    return CancelResponse.of(cancel_run(context, run_id))
+    return cancel_run(context, run_id)
 
 
 @writing.post("/runs/{run_id}/rerun/plan")
-def plan_again(context: ContextDep, run_id: RunId, body: Rerun = None) -> PlanResponse:
+def plan_again(context: ContextDep, run_id: RunId, body: Rerun = None) -> Plan:
     """Say what running it again would launch, and the most it can cost. Changes nothing."""
     body = body or RerunRequest()
-    planned = plan_rerun(context, run_id, only=body.only, hold_minutes=body.hold_minutes)
-    return tell_plan(planned)
+    return plan_rerun(context, run_id, only=body.only, hold_minutes=body.hold_minutes)
 
 
 @writing.post("/runs/{run_id}/rerun", status_code=202, responses=_LAUNCHED)
@@ -347,7 +264,7 @@ def rerun(
     request: Request,
     response: Response,
     body: Rerun = None,
-) -> RunResponse:
+) -> RunAnswer:
     """Launch a finished run again, or only some of its jobs, as a new run."""
     body = body or RerunRequest()
     claim = idempotency_key(key, f"POST /runs/{run_id}/rerun", body)
@@ -357,36 +274,9 @@ def rerun(
 
 def _answer(
     context: Context, launched: Launched, request: Request, response: Response
-) -> RunResponse:
+) -> RunAnswer:
     run_id = launched.run.id
     response.headers["Location"] = request.app.url_path_for("show_run", run_id=run_id)
     if launched.replayed:
         response.headers[REPLAYED] = "true"
-    return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
-
-
-def tell_plan(plan: Plan) -> PlanResponse:
-    """What a launch would do."""
-    return PlanResponse(
-        cells=[_planned(cell) for cell in plan.cells],
-        headroom=[_headroom(room) for room in plan.headroom],
-        worst_usd=plan.worst_usd,
-        max_usd=plan.matrix.limits.max_usd,
-        payload=plan.payload_digest,
-    )
-
-
-def _planned(planned: PlannedCell) -> PlannedCellResponse:
-    cell = planned.cell
-    return PlannedCellResponse.of(
-        cell,
-        planned,
-        platform=cell.platform.id,
-        provider=cell.platform.provider,
-        expect=hardware_sentence(cell.platform.expect) if cell.platform.expect else "",
-    )
-
-
-def _headroom(found: Headroom) -> HeadroomResponse:
-    quota, level = found.quota, found.level
-    return HeadroomResponse.of(quota, found, level, quota=quota.code)
+    return run_answer(describe_run(context.stores, run_id, at=context.clock.now()))

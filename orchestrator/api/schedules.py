@@ -11,24 +11,21 @@ from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
-from orchestrator.api.models import RequestModel, ResponseModel, documented
+from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.runs import MATRIX_TEXT, Matrix
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application import schedules
 from orchestrator.application.launch_run import BUILTIN
-from orchestrator.application.schedules import ShownSchedule
 from orchestrator.domain.person import Scope
 from orchestrator.domain.schedule import (
     CatchUp,
     Firing,
-    FiringState,
     Overlap,
     Schedule,
+    ShownSchedule,
     SubjectKind,
     SubjectSelector,
 )
-
-documented(SubjectSelector)
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
 _Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
@@ -151,69 +148,6 @@ NewSchedule = Annotated[ScheduleRequest, Body(openapi_examples=_SCHEDULES)]
 Trigger = Annotated[TriggerRequest | None, Body(openapi_examples=_NOTHING)]
 
 
-class FiringResponse(ResponseModel):
-    """One time that a schedule was due."""
-
-    due_at: datetime
-    state: FiringState
-    """Where it is."""
-    outcome: str
-    """The gate's decision, or the run's outcome without one, or ``errored``, ``skipped``,
-    ``missed``, ``cancelled``; empty while there is none."""
-    reason: str
-    """Why there is no verdict, or none yet."""
-    by: str
-    """Who triggered it; empty for the clock."""
-    deadline_at: datetime | None
-    overdue: bool
-    """People were told that there was no verdict by the deadline."""
-    retry_at: datetime | None
-    """When what went wrong is tried again."""
-    subject: str
-    """What it is about, once that is known."""
-    remarks: list[str]
-    run: str
-    confirmation_run: str
-    """Asks a second machine who broke it."""
-    verdict: str
-    ended_at: datetime | None
-
-
-class ScheduleResponse(ResponseModel):
-    """A matrix that is launched again and again."""
-
-    name: str
-    cron: str
-    tz: str
-    owner: str
-    matrix: str
-    """The file's name."""
-    payload: str
-    subject: str | None
-    select: SubjectSelector
-    last_passed_baseline: bool
-    gate: str
-    lineage: str
-    """The line of verdicts that people follow."""
-    deadline: str
-    overlap: Overlap
-    catch_up: CatchUp
-    catch_up_hours: int
-    reuse_hours: float | None
-    created_at: datetime
-    paused_at: datetime | None
-    upcoming: list[datetime]
-    """Its next times; none while it is paused."""
-    firings: list[FiringResponse]
-    """The latest first; of a list of schedules, only the latest."""
-
-
-class ScheduleListResponse(ResponseModel):
-    """Schedules, by name."""
-
-    items: list[ScheduleResponse]
-
-
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["schedules"], route_class=secured(Scope.READ), dependencies=_ASKED)
 running = APIRouter(tags=["schedules"], route_class=secured(Scope.RUN), dependencies=_ASKED)
@@ -221,74 +155,49 @@ writing = APIRouter(tags=["schedules"], route_class=secured(Scope.GATE), depende
 
 
 @reading.get("/schedules")
-def list_schedules(context: ContextDep) -> ScheduleListResponse:
+def list_schedules(context: ContextDep) -> ListResponse[ShownSchedule]:
     """Every schedule with its latest firing."""
     known = schedules.list_schedules(context)
-    return ScheduleListResponse(items=[tell_schedule(shown) for shown in known])
+    return ListResponse(items=list(known))
 
 
 @writing.post("/schedules", status_code=201)
-def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> ScheduleResponse:
+def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> ShownSchedule:
     """Add one, once all that can be checked before it fires was; the very same again is one.
 
     It fires while a controller runs that stays: `seatrial serve`.
     """
     schedule = body.schedule(context.clock.now(), caller.name)
-    return tell_schedule(schedules.add_schedule(context, schedule))
+    return schedules.add_schedule(context, schedule)
 
 
 @reading.get("/schedules/{name}")
-def show_schedule(context: ContextDep, name: str) -> ScheduleResponse:
+def show_schedule(context: ContextDep, name: str) -> ShownSchedule:
     """A schedule with its firings, the latest first."""
-    return tell_schedule(schedules.show_schedule(context, name))
+    return schedules.show_schedule(context, name)
 
 
 @writing.post("/schedules/{name}/pause")
-def pause_schedule(context: ContextDep, name: str) -> ScheduleResponse:
+def pause_schedule(context: ContextDep, name: str) -> ShownSchedule:
     """Let it fire no more; what it began goes on. Doing so again changes nothing."""
-    return tell_schedule(schedules.pause_schedule(context, name))
+    return schedules.pause_schedule(context, name)
 
 
 @writing.post("/schedules/{name}/resume")
-def resume_schedule(context: ContextDep, name: str) -> ScheduleResponse:
+def resume_schedule(context: ContextDep, name: str) -> ShownSchedule:
     """Let it fire again; what was due meanwhile stays undone."""
-    return tell_schedule(schedules.resume_schedule(context, name))
+    return schedules.resume_schedule(context, name)
 
 
 @running.post("/schedules/{name}/trigger", status_code=202)
 def trigger_schedule(
     context: ContextDep, name: str, caller: CallerDep, body: Trigger = None
-) -> FiringResponse:
+) -> Firing:
     """Let it fire now, paused or not; within one second it is one firing."""
-    return tell_firing(schedules.trigger_schedule(context, name, by=caller.name))
+    return schedules.trigger_schedule(context, name, by=caller.name)
 
 
 @writing.delete("/schedules/{name}", status_code=204, response_class=Response)
 def remove_schedule(context: ContextDep, name: str) -> None:
     """Forget it and its firings; runs that it launched go on, and verdicts stay."""
     schedules.remove_schedule(context, name)
-
-
-def tell_schedule(shown: ShownSchedule) -> ScheduleResponse:
-    """A schedule with its firings."""
-    schedule = shown.schedule
-    reuse_s = schedule.reuse_max_age_s
-    return ScheduleResponse.of(
-        schedule,
-        matrix=schedule.matrix_name,
-        subject=schedule.subject_digest,
-        select=schedule.subject,
-        reuse_hours=reuse_s / 3600 if reuse_s is not None else None,
-        upcoming=shown.upcoming,
-        firings=[tell_firing(firing) for firing in shown.firings],
-    )
-
-
-def tell_firing(firing: Firing) -> FiringResponse:
-    """A firing, without the document that it launches."""
-    resolved = firing.resolved
-    return FiringResponse.of(
-        firing,
-        subject=resolved.subject if resolved else "",
-        remarks=list(resolved.remarks) if resolved else [],
-    )

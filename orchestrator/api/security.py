@@ -24,7 +24,7 @@ from orchestrator.api.errors import (
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, check_credential, cookie_of
 from orchestrator.domain.person import SOCKET, Person, Scope
-from orchestrator.store.tokens import Token
+from orchestrator.domain.token import Token
 
 Guard = Callable[[Credential | None, Scope], Token]
 """Given what a request proves itself with and the scope it needs: the token that it stands for.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Response, Security
@@ -12,13 +11,12 @@ from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import RequestModel, ResponseModel, documented
+from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.tokens import create_token as make_token
+from orchestrator.domain.extended import extended
 from orchestrator.domain.person import Scope
-from orchestrator.store.tokens import Token
-
-documented(Token)
+from orchestrator.domain.token import NewToken, Token
 
 
 class TokenRequest(RequestModel):
@@ -43,28 +41,7 @@ _TOKEN_EXAMPLES: dict[str, Example] = {
         "value": {"name": "nightly pipeline", "scope": "run", "days": 90},
     }
 }
-NewToken = Annotated[TokenRequest, Body(openapi_examples=_TOKEN_EXAMPLES)]
-
-
-class NewTokenResponse(ResponseModel):
-    """A token that was just made."""
-
-    id: str
-    name: str
-    scope: Scope
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-
-    secret: str
-    """Shown here, and never again."""
-
-
-class TokenListResponse(ResponseModel):
-    """Every token."""
-
-    items: list[Token]
+TokenBody = Annotated[TokenRequest, Body(openapi_examples=_TOKEN_EXAMPLES)]
 
 
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
@@ -74,16 +51,16 @@ router = APIRouter(
 
 
 @router.get("/tokens")
-def list_tokens(context: ContextDep) -> TokenListResponse:
+def list_tokens(context: ContextDep) -> ListResponse[Token]:
     """Every token, without the secrets, which are not kept."""
-    return TokenListResponse(items=list(context.stores.tokens.list()))
+    return ListResponse(items=list(context.stores.tokens.list()))
 
 
 @router.post("/tokens", status_code=201)
-def create_token(context: ContextDep, body: NewToken) -> NewTokenResponse:
+def create_token(context: ContextDep, body: TokenBody) -> NewToken:
     """Make a token. Its secret is in this answer and nowhere else."""
     token, secret = make_token(context, body.name, body.wanted, days=body.days)
-    return NewTokenResponse.of(token, secret=secret)
+    return extended(NewToken, token, secret=secret)
 
 
 @router.delete("/tokens/{token_id}", status_code=204, response_class=Response)

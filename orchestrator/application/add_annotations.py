@@ -10,8 +10,9 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
 from orchestrator.domain.annotation import Annotation, check_annotations, unsaid
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.extended import extended
 from orchestrator.domain.ingested import RunAnnotation
-from orchestrator.domain.lint_findings import Doubt
+from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.run_record import Evidence
 
@@ -21,14 +22,6 @@ logger = logging.getLogger(__name__)
 
 class TooManyAnnotationsError(ValueError):
     """The run has as many as it can have; nothing was stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedAnnotation:
-    """An annotation, and what the results say against it."""
-
-    annotation: RunAnnotation
-    doubts: tuple[Doubt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +81,9 @@ def _meant(
 def _judged(
     context: Context, evidence: Evidence, annotations: Sequence[RunAnnotation]
 ) -> tuple[CheckedAnnotation, ...]:
-    return tuple(CheckedAnnotation(one, context.doubt(one, evidence)) for one in annotations)
+    return tuple(
+        extended(CheckedAnnotation, one, doubts=context.doubt(one, evidence)) for one in annotations
+    )
 
 
 def _publish_again(context: Context, evidence: Evidence) -> None:

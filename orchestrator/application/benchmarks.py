@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -394,7 +394,8 @@ class SeriesPoint:
     value: float
     """The median of its samples; of a paired benchmark, of the subject's turns."""
     samples: int
-    probed: Mapping[str, object]
+    probed: Mapping[str, object] = field(default_factory=dict)
+    """The data of its cell's ``environment`` event."""
 
     @property
     def environment(self) -> str:

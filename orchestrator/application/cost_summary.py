@@ -10,10 +10,9 @@ from decimal import Decimal
 from enum import StrEnum
 
 from orchestrator.application.context import Context
-from orchestrator.domain.cell import CellState
 from orchestrator.domain.money import PHASES, machine_cost
 from orchestrator.domain.schedule import Firing, Schedule
-from orchestrator.store.cost_aggregates import Account, PhaseSum, Refusals, RunSum, Sum
+from orchestrator.store.cost_aggregates import Account, PhaseCost, PhaseSum, Refusals, RunSum, Sum
 from orchestrator.store.machine_list import Rented
 from orchestrator.store.stores import Stores
 
@@ -41,20 +40,6 @@ class Dimension(StrEnum):
             Dimension.VERSION: account.version,
         }
         return told[self]
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseCost:
-    """What machines were paid for while they did one thing."""
-
-    phase: CellState
-    seconds: float
-    usd: Decimal
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no job ran meanwhile."""
-        return self.phase not in (CellState.RUNNING, CellState.DIAGNOSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +182,7 @@ def _idle(parts: Sequence[PhaseSum]) -> list[Idleness]:
     found = []
     for platform in {part.platform for part in parts}:
         mine = [part for part in parts if part.platform == platform]
-        idle = [x for x in mine if PhaseCost(x.phase, x.seconds, x.usd).is_idle]
+        idle = [part for part in mine if part.is_idle]
         found.append(
             Idleness(
                 platform,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from orchestrator.application.blame_run import diagnosed_cells
@@ -23,6 +23,7 @@ from orchestrator.domain.cell import (
     Cell,
     CellState,
     Lease,
+    LeaseState,
     PlacementDecision,
     Run,
     RunSpec,
@@ -39,9 +40,8 @@ from orchestrator.domain.money import (
     machine_seconds,
     usd_for,
 )
-from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.run_record import (
-    ArtifactRecord,
     CellRecord,
     Evidence,
     JobRecord,
@@ -50,6 +50,8 @@ from orchestrator.domain.run_record import (
 )
 from orchestrator.store.cell_results import CellResults
 from orchestrator.store.stores import Stores
+
+_NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE})
 
 
 class RunMissingError(LookupError):
@@ -114,19 +116,35 @@ def told_run(
     """
     book = _Book.of(stores, run.id, [cell.id for cell in cells], whole=whole)
     told = tuple(_cell(cell, spec, book, at) for cell in cells)
+    if spec.hold_minutes and run.cancel_requested_at is None:
+        hold = timedelta(minutes=spec.hold_minutes)
+        told = tuple(replace(cell, kept_until=_kept_until(cell, hold)) for cell in told)
     annotations = stores.annotations.of_run(run.id) if whole else ()
     explained = explain_run(stores, run, spec.manifest.name, told, on=at.date())
     return RunRecord(
         run,
         told,
         at,
-        spec.hold_minutes,
         annotations,
         failure_groups=explained.failure_groups,
         known_issues=explained.known_issues,
         quarantined=explained.quarantined,
         diagnosed=diagnosed_cells(stores, run.id, cells),
     )
+
+
+def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:
+    """When a machine that is kept for a person goes; None where none is."""
+    last = cell.leases[-1] if cell.leases else None
+    if cell.state is not CellState.RELEASING or last is None or last.state != LeaseState.HELD:
+        return None
+    attempt = cell.attempts[-1] if cell.attempts else None
+    outcomes = {job.outcome for job in cell.jobs}
+    if attempt is not None and attempt.cause is not None:
+        outcomes = {attempt.cause.outcome}
+    if not last.address or outcomes <= _NOT_KEPT:
+        return None
+    return cell.entered_at + hold
 
 
 def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
@@ -193,10 +211,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
         leases=(*_leases(leases, life.attempts, life.transitions, at), *stated),
         probed=maker.probed,
         notices=tuple(results.notices),
-        artifacts=tuple(
-            ArtifactRecord(artifact.name, artifact.size_bytes, artifact.digest)
-            for artifact in results.artifacts
-        ),
+        artifacts=tuple(results.artifacts),
         simulated=life.plan.platform.provider == "fake"
         or maker.simulated
         or any(lease.simulated for lease in leases),

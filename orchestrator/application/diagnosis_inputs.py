@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.domain.blame import Row
@@ -34,14 +34,6 @@ class LastTime:
         """The packages as they were, where they were there."""
         there = (row for row in self.packages if row[1] != _NOT_THERE)
         return tuple(f"{name}=={then}" for name, then, _ in there)
-
-
-@dataclass(frozen=True, slots=True)
-class DiagnosisInputs:
-    """What retests and blame are about."""
-
-    keys: tuple[str, ...]
-    last: LastTime = field(default_factory=LastTime)
 
 
 def failing_keys(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[str, ...]:

@@ -23,12 +23,12 @@ from orchestrator.domain.gate.gate_documents import (
     snapshot_document,
     verdict_document,
 )
+from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.in_toto import CellStatement, cell_statement, verdict_statement
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot
 from orchestrator.domain.gate.verdict import Verdict
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.verdict_lines import StoredVerdict
 
 TOOL = f"seatrial {orchestrator.__version__}"
 

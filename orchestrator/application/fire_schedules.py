@@ -38,6 +38,7 @@ from orchestrator.application.resolve_firing import resolve_firing
 from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.blame import Attribution, RootCause
 from orchestrator.domain.cell import Run, RunState
+from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.policy import GatePolicy, retest_options
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.machine import ConfigError
@@ -61,7 +62,6 @@ from orchestrator.domain.schedule import (
 from orchestrator.store.errors import StoreError
 from orchestrator.store.schedules import DueSchedule
 from orchestrator.store.stores import Stores
-from orchestrator.store.verdict_lines import StoredVerdict
 
 _BROKEN = (ERRORED, MISSED)
 _RUN_STATES = {

@@ -23,7 +23,6 @@ from orchestrator.domain.gate.snapshot import (
 from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.paired_samples import pairs_of
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.signature import Failure
@@ -78,7 +77,7 @@ def freeze_cell(
         fingerprint=fingerprint(cell.probed),
         counts=cell.counts,
         jobs=_jobs(one, before, quarantines),
-        pairs=tuple(pairs for job in cell.jobs for pairs in pairs_of(job)),
+        pairs=tuple(pairs for job in cell.jobs for pairs in job.pairs),
         cost_usd=cell.cost_usd,
         green_streak=before.streak,
         baseline_collected=before.collected,

@@ -33,7 +33,7 @@ from orchestrator.domain.manifest import IDENTIFIER, Manifest
 from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Platform, Subject
 from orchestrator.domain.parsed_results import ParsedProblem, Said
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
-from orchestrator.store.cell_results import Artifact
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.ingests import Begun
 
 NOTES = ("ingest.yaml", "ingest.yml")
@@ -262,7 +262,7 @@ def _store(
     ordered: IngestTarget,
     assembly: Assembly,
     ingested: Ingested,
-    artifacts: list[Artifact],
+    artifacts: list[ArtifactRecord],
 ) -> Begun:
     at = ingested.ingested_at
     jobs = tuple(job.id for job in assembly.jobs)
@@ -308,15 +308,15 @@ def _check_results(assembly: Assembly, notes: IngestNotes, files: tuple[Handed, 
     )
 
 
-def _kept(context: Context, files: tuple[Handed, ...], spool: Path) -> list[Artifact]:
+def _kept(context: Context, files: tuple[Handed, ...], spool: Path) -> list[ArtifactRecord]:
     """Keep the bytes as they came, and the events, by digest."""
     names = flat_names([file.name for file in files])
     kept = []
     for file, name in zip(files, names, strict=True):
         digest, size = context.blobs.put(_chunks(file.raw), digest=file.digest)
-        kept.append(Artifact(name, digest, size))
+        kept.append(ArtifactRecord(name, size, digest))
     digest, size = context.blobs.put(_chunks(spool))
-    return [*kept, Artifact(RAW_EVENTS, digest, size)]
+    return [*kept, ArtifactRecord(RAW_EVENTS, size, digest)]
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 
 from orchestrator.application.cell.flow_context import note_end
 from orchestrator.domain.cell import Lease, LeaseState
+from orchestrator.domain.inventory import DOOMED, Ownership
 from orchestrator.domain.machine import (
     Credentialed,
     Machine,
@@ -38,26 +38,6 @@ SECOND_LOOK = timedelta(seconds=60)
 PARTING_LOOK = timedelta(seconds=15)
 """Between two looks that find a shared thing idle, before a controller that leaves ends it."""
 MACHINES = frozenset({"machine", "queued-resource"})
-
-
-class Ownership(StrEnum):
-    """Whose a machine is, as far as the ledger and its tags say."""
-
-    LEASED = "leased"
-    """An open lease has it: its cell's flow sees to it."""
-    ORPHAN = "orphan"
-    """Ours, and no open lease has it."""
-    EXPIRED = "expired"
-    """Another controller's of the project, which should have ended it by now."""
-    FOREIGN = "foreign"
-    """Another controller's of the project, in its time."""
-    SHARED = "shared"
-    """Serves every machine of the project there, and some are left."""
-    IDLE = "idle"
-    """Served machines of the project, and none is left there."""
-
-
-DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +205,7 @@ class Janitor:
             except ProviderError as error:
                 logger.warning("janitor: lease %s is not settled yet: %s", lease.id, error)
                 continue
-            lease = note_end(self.stores, lease, machine)
+            lease = note_end(self.stores, lease, machine, since=lease.launched_at, at=self.now())
             if machine.state is MachineState.TERMINATED:
                 at = self.now()
                 cost = machine_cost(lease, at)

@@ -7,7 +7,7 @@ import logging
 from orchestrator.application.context import Context
 from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.channel import DeliveryResult
-from orchestrator.store.verdict_lines import StoredVerdict
+from orchestrator.domain.gate.gate_records import StoredVerdict
 
 
 def run_link(context: Context, run: str) -> str:

@@ -14,9 +14,9 @@ from orchestrator.domain.gate.payload_review import (
     PayloadLevel,
     PayloadReview,
 )
+from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError, Problem
-from orchestrator.store.blobs import StoredPayload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 
 from orchestrator.application.cell.flow_context import billed_minutes
@@ -10,51 +9,15 @@ from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
 from orchestrator.domain.cell import RunSpec
-from orchestrator.domain.machine import NotOfferedError, Place, ProviderError
-from orchestrator.domain.matrix import CellPlan, Matrix
+from orchestrator.domain.launch_plan import Plan, PlannedCell
+from orchestrator.domain.machine import NotOfferedError, ProviderError
+from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
 
 _UNPRICED = (
     "no price is known at any of {} places, and limits.allow_unknown_price is false: none is rented"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCell:
-    """One cell as it would be launched."""
-
-    cell: CellPlan
-    places: tuple[Place, ...]
-    """Where it would be tried, in order."""
-    worst_usd: Decimal | None
-    """What one attempt can cost at most, at the dearest place that would be tried.
-
-    None if no price is known, or if it may go where none is.
-    """
-    note: str = ""
-    """What the provider said instead of an offer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a launch would do."""
-
-    matrix: Matrix
-    payload_digest: str
-    cells: tuple[PlannedCell, ...]
-    headroom: tuple[Headroom, ...] = ()
-    """What all machines together take of each quota, at the place that each would try first."""
-
-    @property
-    def worst_usd(self) -> Decimal | None:
-        """Of one attempt of every cell; None if a price is unknown."""
-        total = Decimal(0)
-        for cell in self.cells:
-            if cell.worst_usd is None:
-                return None
-            total += cell.worst_usd
-        return total
 
 
 def plan_run(context: Context, order: LaunchOrder) -> Plan:
@@ -69,7 +32,7 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     blind = matrix.limits.allow_unknown_price
     cells = tuple(_planned(context, plan, minutes, blind=blind) for plan in plans)
     room = _headroom(context, cells, at_once=matrix.limits.max_parallel)
-    return Plan(matrix, payload.digest, cells, room)
+    return Plan(payload.digest, matrix.limits.max_usd, cells, room)
 
 
 def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -> PlannedCell:

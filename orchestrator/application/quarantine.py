@@ -16,8 +16,8 @@ from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.quarantine import (
-    Candidate,
     QuarantineState,
+    SuggestedQuarantine,
     faults_of,
     is_about,
     is_flaky,
@@ -152,7 +152,7 @@ def _tests(stores: Stores, product: str, nodeid: str) -> list[KnownTest]:
         after = page.next
 
 
-def suggest_quarantines(context: Context, product: str) -> tuple[Candidate, ...]:
+def suggest_quarantines(context: Context, product: str) -> tuple[SuggestedQuarantine, ...]:
     """Tests that failed lately and are flaky by their history, the likeliest first."""
     stores, at = context.stores, context.clock.now()
     failures = stores.failures.of_product(product, runs=RUNS).failures
@@ -185,15 +185,15 @@ def _most_failing(
 
 def _candidate(
     stores: Stores, product: str, job: str, nodeid: str, places: Sequence[str]
-) -> Candidate | None:
+) -> SuggestedQuarantine | None:
     test = next((one for one in _tests(stores, product, nodeid) if one.job == job), None)
     history = history_of(stores, test.id, limit=_RESULTS) if test else None
     if history is None or not is_flaky(history.flaky):
         return None
     where = tuple(sorted(set(places)))
-    return Candidate(job=job, nodeid=nodeid, platforms=where, evidence=history.flaky)
+    return SuggestedQuarantine(job=job, nodeid=nodeid, platforms=where, evidence=history.flaky)
 
 
-def _covering(known: Iterable[Quarantine], one: Candidate) -> str:
+def _covering(known: Iterable[Quarantine], one: SuggestedQuarantine) -> str:
     fitting = (q.id for q in known if all(is_about(q, one.nodeid, p) for p in one.platforms))
     return next(fitting, "")

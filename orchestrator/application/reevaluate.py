@@ -19,10 +19,10 @@ from orchestrator.domain.gate.gate_documents import (
     read_snapshot,
     verdict_document,
 )
+from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Verdict
-from orchestrator.store.verdict_lines import StoredVerdict
 
 
 class VerdictMissingError(LookupError):

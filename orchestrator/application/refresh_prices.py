@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from orchestrator.application.context import Context
 from orchestrator.domain.machine import ProviderError
-from orchestrator.domain.prices import Price, Prices, UncertainPrice, sift
-
-
-@dataclass(frozen=True, slots=True)
-class Refreshed:
-    """What came of it."""
-
-    kept: tuple[Price, ...]
-    uncertain: tuple[UncertainPrice, ...]
-    unread: Mapping[str, str]
-    """Providers that could not be asked, with the reason; their prices stay as they were."""
+from orchestrator.domain.prices import Price, Prices, Refreshed, UncertainPrice, sift
 
 
 def refresh_prices(context: Context) -> Refreshed:

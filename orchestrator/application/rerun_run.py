@@ -8,8 +8,9 @@ from typing import Literal
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import IdempotencyKey, Launched, LaunchOrder, launch_run
-from orchestrator.application.plan_run import Plan, plan_run
+from orchestrator.application.plan_run import plan_run
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
@@ -14,7 +14,7 @@ from orchestrator.application.ports.clock import CronError
 from orchestrator.application.resolve_firing import repository_of
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.problems import InvalidDocumentError, Problem
-from orchestrator.domain.schedule import Firing, Schedule, SubjectKind, faults
+from orchestrator.domain.schedule import Firing, Schedule, ShownSchedule, SubjectKind, faults
 
 UPCOMING = 3
 """So many next times are shown."""
@@ -23,17 +23,6 @@ FIRINGS_SHOWN = 50
 
 class ScheduleMissingError(LookupError):
     """There is no schedule of this name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownSchedule:
-    """A schedule, with what it did and what it will do."""
-
-    schedule: Schedule
-    upcoming: tuple[datetime, ...]
-    """Its next times; none while it is paused."""
-    firings: Sequence[Firing]
-    """The latest first."""
 
 
 def add_schedule(context: Context, schedule: Schedule) -> ShownSchedule:

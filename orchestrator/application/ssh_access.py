@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from orchestrator.application.context import Context
 from orchestrator.domain.cell import Cell, Lease, LeaseState
+from orchestrator.domain.extended import extended
 from orchestrator.domain.machine import SshEndpoint
+from orchestrator.domain.ssh_access import SshAccess
 
 
 class NoMachineError(LookupError):
     """The cell has no machine now that a person could enter; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class SshAccess:
-    """How to sign in, as the controller itself does."""
-
-    address: str
-    port: int
-    user: str
-    host_key: str
-    """The one that is to answer, as in known_hosts."""
-    private_key: str = field(repr=False)
-    """OpenSSH PEM; empty where the key is a file below the controller's ``HOME/keys``."""
-    key_file: str
-    """Name of that file; empty where the lease has the key."""
 
 
 def ssh_access(context: Context, cell: Cell) -> SshAccess:
@@ -51,11 +36,4 @@ def _entrance(context: Context, lease: Lease, endpoint: SshEndpoint) -> SshAcces
     login = context.stores.leases.login(lease.id) if endpoint.lease else None
     if endpoint.lease and login is None:
         raise NoMachineError(f"the keys of {lease.machine_id} are gone: it is being given back")
-    return SshAccess(
-        address=endpoint.address,
-        port=endpoint.port,
-        user=endpoint.user,
-        host_key=endpoint.host_key,
-        private_key=login.private_key if login else "",
-        key_file=endpoint.key_file,
-    )
+    return extended(SshAccess, endpoint, private_key=login.private_key if login else "")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.application.context import Context
-from orchestrator.application.janitor import CloudResource, Ownership
+from orchestrator.application.janitor import CloudResource
+from orchestrator.domain.inventory import Ownership
 from orchestrator.domain.problems import nearest
 
 

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
-from orchestrator.domain.alias import Alias, AliasState, KnownTest
+from orchestrator.domain.alias import Alias, AliasState, FamilyChanges, KnownTest, Matching
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.identity import NameChanges, Suggestion, compare_names, job_family, resolve
@@ -23,36 +23,10 @@ from orchestrator.store.stores import Stores
 from orchestrator.store.test_histories import TestGo
 
 
-class OtherProductError(ValueError):
-    """The runs are of two products: none of their tests are the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyChanges:
-    """What became of the tests of one family of jobs."""
-
-    family: str
-    changes: NameChanges
-
-
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """What became of the tests of an older run in a newer one."""
-
-    old_run: str
-    new_run: str
-    families: tuple[FamilyChanges, ...]
-    """Those of jobs that both runs have."""
-    suggestions: tuple[Alias, ...]
-    """Stored; a person confirms or rejects them."""
-
-
 def suggest_aliases(context: Context, old_run: str, new_run: str) -> Matching:
     """Compare the tests of two runs, and store what may be the same test under another name.
 
-    Raises:
-        RunMissingError: There is no such run.
-        OtherProductError: They are of two products.
+    Raises RunMissingError.
     """
     tests = {run: _by_family(context, run) for run in (old_run, new_run)}
     both = sorted(set(tests[old_run]) & set(tests[new_run]))
@@ -207,11 +181,6 @@ class CellTestHistory:
     def now(self) -> CellGo | None:
         """Its newest result; what a live cell has not reported yet is none."""
         return next((go for go in self.goes if not _is_to_come(go)), None)
-
-    @property
-    def last_failure(self) -> CellGo | None:
-        """The newest result that failed."""
-        return next((go for go in self.goes if go.outcome in BAD), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

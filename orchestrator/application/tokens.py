@@ -10,7 +10,7 @@ from datetime import timedelta
 from orchestrator.application.context import Context
 from orchestrator.domain.person import Scope, name_fault, person_key, shown_name
 from orchestrator.domain.problems import InvalidDocumentError, Problem
-from orchestrator.store.tokens import Token
+from orchestrator.domain.token import Token
 
 PREFIX = "seatrial_"
 """Lets secret scanners find a token that leaked."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.ids import new_id
-from orchestrator.application.ports.archives import ArchiveError
+from orchestrator.application.ports.archives import ArchiveError, PackedPayload
 from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.signer import Verified
 from orchestrator.application.ports.wheels import Revisions, SubjectWheel, WheelsError
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.startup import uncollected
-from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
+from orchestrator.cli.wiring import DatabaseState, RefusedError
 from orchestrator.domain.cloud_account import AccountSetup
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.matrix import Subject
@@ -70,7 +70,7 @@ class CommandWiring:
         """See the protocol."""
         return asset_dir("payload")
 
-    def pack(self, source: Path, scratch: Path) -> Packed:
+    def pack(self, source: Path, scratch: Path) -> PackedPayload:
         """See the protocol."""
         from orchestrator.adapters.files.archive import FilePayloadArchives
 
@@ -78,7 +78,7 @@ class CommandWiring:
             packed = FilePayloadArchives(self.documents).pack(source, into=scratch)
         except ArchiveError as error:
             raise RefusedError(str(error)) from error
-        return Packed(packed.path, packed.digest, packed.size_bytes, packed.manifest)
+        return packed
 
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
         """See the protocol."""

@@ -58,8 +58,9 @@ from orchestrator.domain.machine import (
     Shell,
     UnreachableError,
 )
+from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.run_record import Evidence
-from orchestrator.store.blobs import PayloadStore, StoredPayload
+from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.integrity_check import check_unclosed
 from reports import registry as report_registry

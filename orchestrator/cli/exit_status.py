@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from orchestrator.cli.connect import Line
 from orchestrator.cli.errors import DETACHED, NO_VERDICT, WAITED_TOO_LONG
-from orchestrator.cli.responses import Run
 from orchestrator.cli.session import Session
 from orchestrator.cli.watching.watch import End, Watched
 from orchestrator.domain.outcome import EXIT_CODES, Outcome
+from orchestrator.domain.run_answer import RunAnswer
 
 _REPORT_WAIT_S = 10.0
 _REPORT_LOOK_S = 0.1
@@ -44,7 +44,7 @@ def exit_code(outcome: str | None) -> int:
         return NO_VERDICT
 
 
-def _report(session: Session, line: Line, run: Run) -> str:
+def _report(session: Session, line: Line, run: RunAnswer) -> str:
     if line.home is None:
         session.say(f"To have the report here: seatrial report {run.id} -o DIR")
         return f"{line.where}/api/v1/runs/{run.id}/reports/summary.md"

@@ -15,9 +15,11 @@ from orchestrator.cli.errors import (
     WAITED_TOO_LONG,
     CliError,
 )
-from orchestrator.cli.gate_responses import Policy, Verdict, read_policy, read_verdicts
+from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run
+from orchestrator.domain.gate.gate_records import StoredPolicy, VerdictLine
+from orchestrator.domain.gate.verdict import Decision
 
 WITH_EXCEPTIONS = 10
 _LOOK_S = 2.0
@@ -26,11 +28,11 @@ _LARGEST_BUNDLE_BYTES = 1 << 26
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def exit_code(verdict: Verdict, *, strict: bool) -> int:
+def exit_code(decision: Decision, *, strict: bool) -> int:
     """What a decision is for a shell."""
-    if verdict.decision == "PASS_WITH_EXCEPTIONS":
+    if decision is Decision.PASS_WITH_EXCEPTIONS:
         return WITH_EXCEPTIONS if strict else PASSED
-    return {"PASS": PASSED, "FAIL": FAILED}.get(verdict.decision, NO_VERDICT)
+    return {Decision.PASS: PASSED, Decision.FAIL: FAILED}.get(decision, NO_VERDICT)
 
 
 def policy_text(policy: str) -> str | None:
@@ -48,17 +50,19 @@ def policy_text(policy: str) -> str | None:
         raise CliError(f"{policy} is not UTF-8: byte {error.start} is wrong") from None
 
 
-def store_policy(session: Session, client: Client, policy: str) -> Policy:
+def store_policy(session: Session, client: Client, policy: str) -> StoredPolicy:
     """The version that is to decide: a file's, put first, or a gate's present one.
 
     Raises CliError.
     """
     text = policy_text(policy)
     if text is None:
-        return read_policy(client.get(f"/gates/{quote(policy, safe='')}"))
+        return read(StoredPolicy, client.get(f"/gates/{quote(policy, safe='')}"))
     name = session.wiring.documents.read_policy(text, policy).metadata.name
     path = f"/gates/{quote(name, safe='')}"
-    return read_policy(client.put(path, {"policy": text, "name": policy[-200:]}, document=policy))
+    return read(
+        StoredPolicy, client.put(path, {"policy": text, "name": policy[-200:]}, document=policy)
+    )
 
 
 def finished_runs(
@@ -85,10 +89,10 @@ def finished_runs(
     return [run.id for run in found]
 
 
-def newest_verdict(client: Client, gate: str) -> Verdict | None:
-    """The gate's newest one, without its rules; None where it has none yet."""
+def newest_verdict(client: Client, gate: str) -> VerdictLine | None:
+    """The gate's newest one; None where it has none yet."""
     answer = client.get(f"/gates/{quote(gate, safe='')}/verdicts", limit=1)
-    return next(iter(read_verdicts(answer)), None)
+    return next(iter(read_items(VerdictLine, answer)), None)
 
 
 def meant_verdict(session: Session, client: Client, gate: str, named: str) -> str:

@@ -12,34 +12,36 @@ from typing import Union, cast, get_args, get_origin, get_type_hints
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+from orchestrator.application.ports.archives import PackedPayload
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import USAGE, CliError, document_error
-from orchestrator.cli.responses import ShownPlan
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
-from orchestrator.cli.view.plan import plan_table, shortages, totals
-from orchestrator.cli.wiring import Packed, RefusedError, Wiring
+from orchestrator.cli.view.plan import cautions_of, plan_table, shortages, totals
+from orchestrator.cli.wiring import RefusedError, Wiring
+from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.problems import Path as Keys
+from orchestrator.domain.schedule import SubjectKind, SubjectSelector
 from orchestrator.domain.units import plural, size, usd
 
 
-def ask(session: Session, plan: ShownPlan, *, yes: bool) -> None:
+def ask(session: Session, plan: Plan, *, yes: bool) -> None:
     """Show the plan, and have a person agree to what costs money. Raises CliError."""
     rented = plan.rented(session.wiring.traits)
     if rented:
         session.err.print(plan_table(session.err, plan))
-        for line in shortages(plan):
+        for line in (*shortages(plan), *cautions_of(plan, session.wiring.traits)):
             session.err.print(line)
     session.say(f"plan: {totals(plan)}")
     if not rented or yes:
         return
     rented = [cell for cell in rented if cell.is_offered] or rented
-    names = ", ".join(one_line(cell.id) for cell in rented)
+    names = ", ".join(one_line(cell.cell.id) for cell in rented)
     if not session.is_interactive:
         raise CliError(
             f"{names} would be rented, for at most {usd(plan.worst_usd)} an attempt,"
@@ -52,52 +54,25 @@ def ask(session: Session, plan: ShownPlan, *, yes: bool) -> None:
 _WAYS = "fixed, latest, latest:PACKAGE, branch, or git+URL@BRANCH"
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """Which subject a firing is about."""
-
-    kind: str
-    package: str = ""
-    prereleases: bool = False
-    url: str = ""
-    branch: str = ""
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether its wheel, if it has one, is uploaded now."""
-        return self.kind == "fixed"
-
-    @property
-    def body(self) -> dict[str, object]:
-        """What the API takes."""
-        return {
-            "kind": self.kind,
-            "package": self.package,
-            "prereleases": self.prereleases,
-            "url": self.url,
-            "branch": self.branch,
-        }
-
-
-def read_selector(text: str, *, prereleases: bool = False) -> Selector:
+def read_selector(text: str, *, prereleases: bool = False) -> SubjectSelector:
     """Read it. Raises CliError."""
     if text.startswith("git+"):
         found = _from_git(text.removeprefix("git+"))
     else:
         kind, _, package = text.partition(":")
-        if kind not in ("fixed", "latest", "branch") or (package and kind != "latest"):
+        if kind not in tuple(SubjectKind) or (package and kind != SubjectKind.LATEST):
             raise CliError(f"--subject {text}: say {_WAYS}", code=USAGE)
-        found = Selector(kind, package=package, prereleases=prereleases)
-    if prereleases and found.kind != "latest":
+        found = SubjectSelector(kind=SubjectKind(kind), package=package, prereleases=prereleases)
+    if prereleases and found.kind is not SubjectKind.LATEST:
         raise CliError("--pre goes with --subject latest", code=USAGE)
     return found
 
 
-def _from_git(text: str) -> Selector:
+def _from_git(text: str) -> SubjectSelector:
     url, _, branch = text.rpartition("@")
     if not url or not branch or ":" in branch:
         raise CliError(f"--subject git+{text}: say git+URL@BRANCH", code=USAGE)
-    return Selector("branch", url=url, branch=branch)
+    return SubjectSelector(kind=SubjectKind.BRANCH, url=url, branch=branch)
 
 
 HEADER = {"apiVersion": "seatrial/v1", "kind": "Matrix"}
@@ -229,7 +204,7 @@ def find_baseline(
         if not folder.exists():
             raise RefusedError(f"there is no {folder}")
         packed = wiring.pack(folder, own)
-        return BaselineFile("payloads", packed.digest, packed.archive)
+        return BaselineFile("payloads", packed.digest, packed.path)
     wheel = wiring.subject(baseline.as_subject(matrix.subject.name), base=base, scratch=own)
     return BaselineFile("subjects", wheel.digest, wheel.path, wheel.commit) if wheel else None
 
@@ -247,7 +222,7 @@ class Order:
     """As the person wrote it; what messages call the matrix."""
     matrix: Matrix
     source: Source
-    payload: Packed | None
+    payload: PackedPayload | None
     """None means the built-in one."""
     subject: SubjectWheel | None
     """The subject's wheel, where it has one of its own."""
@@ -346,7 +321,7 @@ def upload(session: Session, client: Client, order: Order) -> None:
     """Send what the controller does not have yet."""
     packed = order.payload
     if packed is not None and not client.has(f"/payloads/{packed.digest}"):
-        _send(session, client, f"/payloads/{packed.digest}", packed.archive, "payload")
+        _send(session, client, f"/payloads/{packed.digest}", packed.path, "payload")
     baseline = order.baseline
     if baseline is not None and not (baseline.shelf == "payloads" and client.has(baseline.place)):
         _send(session, client, baseline.place, baseline.path, "baseline")
@@ -381,7 +356,7 @@ def _neighbours(file: Path) -> list[str]:
 
 def _pack(
     session: Session, file: Path, matrix: Matrix, source: Source, scratch: Path
-) -> Packed | None:
+) -> PackedPayload | None:
     if matrix.payload == BUILTIN or isinstance(matrix.payload, str):
         return None
     folder = file.parent / matrix.payload.path

@@ -15,15 +15,17 @@ from rich.console import Console
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.connect import HomeLine, Line, UrlLine
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.responses import Cell, Run, read
+from orchestrator.cli.responses import read
 from orchestrator.cli.wiring import Settings, Wiring
 from orchestrator.domain.problems import nearest
+from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_record import CellRecord
 
 
-def find_run(client: Client, name: str) -> tuple[Json, Run]:
+def find_run(client: Client, name: str) -> tuple[Json, RunAnswer]:
     """The run as the controller says it, and as a value. Raises CliError."""
     shown = client.get(run_path(name))
-    return shown, read(Run, shown)
+    return shown, read(RunAnswer, shown)
 
 
 def run_path(name: str) -> str:
@@ -35,7 +37,7 @@ def run_path(name: str) -> str:
     return f"/runs/{quote(name, safe='')}"
 
 
-def find_cells(run: Run, name: str | None) -> list[Cell]:
+def find_cells(run: RunAnswer, name: str | None) -> list[CellRecord]:
     """The named cell, or all of them, in matrix order. Raises CliError."""
     if name is None:
         return list(run.cells)
@@ -46,7 +48,7 @@ def find_cells(run: Run, name: str | None) -> list[Cell]:
     return found
 
 
-def cell_path(run: Run, cell: Cell) -> str:
+def cell_path(run: RunAnswer, cell: CellRecord) -> str:
     """The cell's route."""
     return f"/runs/{run.id}/cells/{quote(cell.id, safe='')}"
 

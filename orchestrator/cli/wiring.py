@@ -8,29 +8,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.application.ports.archives import PackedPayload
 from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.signer import Verified
 from orchestrator.application.ports.wheels import Revisions, SubjectWheel
 from orchestrator.domain.cloud_account import AccountSetup
 from orchestrator.domain.machine import ProviderTraits
-from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Subject
 
 
 class RefusedError(Exception):
     """The wiring could not do what was asked; the text is written for a person."""
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A payload's archive, ready to be uploaded."""
-
-    archive: Path
-    digest: str
-    """sha256 of the archive, in hexadecimal."""
-    size_bytes: int
-    manifest: Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +121,7 @@ class Wiring(Protocol):
         """The folder of the payload that comes with Seatrial."""
         ...
 
-    def pack(self, source: Path, scratch: Path) -> Packed:
+    def pack(self, source: Path, scratch: Path) -> PackedPayload:
         """Make (or take) the archive of a payload: a folder or a .tar.gz.
 
         Args:

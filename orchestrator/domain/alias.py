@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from orchestrator.domain.identity import NameChange
+from orchestrator.domain.identity import NameChange, NameChanges
 
 
 class AliasState(StrEnum):
@@ -48,3 +48,36 @@ class KnownTest:
     product: str
     job: str
     nodeid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTestAnswer(KnownTest):
+    """A test, with what it is called now."""
+
+    now: int | None
+    """The test that it is now, as a person confirmed; None where it has no newer name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyChanges:
+    """What became of the tests of one family of jobs."""
+
+    family: str
+    changes: NameChanges
+
+    @property
+    def summary(self) -> str:
+        """``66 = 64 same + 1 moved + 1 new, 1 gone``."""
+        return str(self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """What became of the tests of an older run in a newer one."""
+
+    old_run: str
+    new_run: str
+    families: tuple[FamilyChanges, ...]
+    """Those of jobs that both runs have."""
+    suggestions: tuple[Alias, ...]
+    """Stored; a person confirms or rejects them."""

@@ -298,6 +298,11 @@ class PlacementDecision:
     attempt: int = 0
     """Its number."""
 
+    @property
+    def why(self) -> str:
+        """Reason and detail in one, for a person."""
+        return ": ".join(part for part in (self.reason.replace("_", " "), self.detail) if part)
+
 
 class RunState(StrEnum):
     """Where a run is."""

@@ -119,6 +119,37 @@ class ChannelHealth:
         return "failing" if self.failing_since is not None else "ok"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelAnswer(ChannelHealth):
+    """A channel and how it does, without anything secret."""
+
+    id: str
+    name: str
+    kind: ChannelKind
+    target: str
+    """``owner/repository``, or the URL up to its host: what follows is a secret with many."""
+    lineages: tuple[str, ...]
+    """Only these, as in ``nightly*``; empty takes all."""
+    allow_private: bool
+    """Addresses of one's own network are allowed, and plain HTTP."""
+    api_base: str
+    """Of GitHub."""
+    token_from: str
+    """Where the controller finds GitHub's token, not the token."""
+    created_at: datetime
+    signing_secrets: int
+    """How many are valid now; two while one replaces the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewChannelAnswer(ChannelAnswer):
+    """A channel that was just added."""
+
+    secret: str | None
+    """What its messages are signed with (Standard Webhooks); it is not told again. None for
+    GitHub."""
+
+
 class DeliveryState(StrEnum):
     """Where a delivery is."""
 
@@ -254,3 +285,23 @@ def is_signed_by(channel: Channel, told: Announcement) -> bool:
     parts = told.facts.get("repository", "").removesuffix(".git").replace(":", "/").split("/")
     named = "/".join(parts[-2:]).lower()
     return not named or named == channel.target.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownDelivery:
+    """News for a channel, and how it was delivered."""
+
+    id: str
+    """The ``webhook-id``: the same in every attempt."""
+    state: DeliveryState
+    is_test: bool
+    lineage: str
+    lineage_state: LineageState
+    previous: LineageState | None
+    """The state of the line before; None for its first news."""
+    title: str
+    created_at: datetime
+    due_at: datetime | None
+    """When it is tried next; None when it is over."""
+    done_at: datetime | None
+    attempts: tuple[DeliveryAttempt, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.interleaving import turn_of
@@ -134,9 +135,15 @@ class Notice:
 
     seq: int
     ts: float
+    """Seconds since 1970, by the machine's clock."""
     job: str
     level: str
     message: str
+
+    @property
+    def at(self) -> datetime:
+        """When it was said, by the machine's clock."""
+        return datetime.fromtimestamp(self.ts, UTC)
 
 
 @dataclass(frozen=True, slots=True)

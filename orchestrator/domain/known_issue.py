@@ -10,6 +10,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from orchestrator.domain.extended import extended
 from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.signature import Failure, Signature
 from orchestrator.domain.versions import canonical_name, version_fits
@@ -103,6 +104,19 @@ class KnownIssue:
     def is_expired(self, on: date) -> bool:
         """Whether it does not apply any more."""
         return self.ended_at is not None or on > self.expires
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownIssueAnswer(KnownIssue):
+    """A known issue on a day."""
+
+    is_over: bool
+    """It does not apply any more."""
+
+
+def issue_answer(issue: KnownIssue, on: date) -> KnownIssueAnswer:
+    """The known issue as it is on a day."""
+    return extended(KnownIssueAnswer, issue, is_over=issue.is_expired(on))
 
 
 class IssueState(StrEnum):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from orchestrator.domain.ingested import RunAnnotation
+
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 """The gravest first: contradicted, unsupported, worth knowing."""
@@ -43,3 +45,10 @@ class Doubt:
     """``error``: they contradict it. ``warning``: nothing backs it."""
     message: str
     """One sentence of plain text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedAnnotation(RunAnnotation):
+    """An annotation, and what the results say against it."""
+
+    doubts: tuple[Doubt, ...]

@@ -326,6 +326,8 @@ class LaunchRequest:
     """None where the provider's machines have keys of their own."""
     expires_at: datetime | None = None
     """After this it must end by itself, where its cloud or its own timer can see to that."""
+    asked_at: datetime | None = None
+    """When it was asked for first: what counts from then is the same in every repetition."""
 
 
 class Provider(Protocol):
@@ -387,6 +389,8 @@ class ProviderTraits:
     """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
     notice: str = ""
     """How its machines hear that they will be taken away: ``aws``, ``gcp``, or not at all."""
+    caution: str = ""
+    """What a person must know before a machine of it is rented; shown with every plan."""
     check: Callable[[Platform], Iterable[Problem]] = lambda _platform: ()
     """Values of a platform's keys that the provider cannot have; answers from its tables alone."""
 

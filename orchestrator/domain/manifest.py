@@ -131,6 +131,17 @@ class Manifest:
         return tuple(dict.fromkeys(["image", *self.env]))
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPayload:
+    """A payload that was packed or uploaded."""
+
+    digest: str
+    """sha256 of its archive's bytes."""
+    size_bytes: int
+    """Of its archive."""
+    manifest: Manifest
+
+
 def check_manifest(manifest: Manifest) -> tuple[Problem, ...]:
     """Return everything in a well-formed manifest that makes no sense."""
     return tuple(_manifest_problems(manifest))

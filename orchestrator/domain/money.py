@@ -30,6 +30,13 @@ class Bill:
     disk_usd: Decimal = Decimal(0)
     address_usd: Decimal = Decimal(0)
 
+    def __add__(self, other: Bill) -> Bill:
+        return Bill(
+            self.machine_usd + other.machine_usd,
+            self.disk_usd + other.disk_usd,
+            self.address_usd + other.address_usd,
+        )
+
     @property
     def total_usd(self) -> Decimal:
         """All of it."""

@@ -11,7 +11,6 @@ from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.gate.performance import FEWEST_LAUNCHES
 from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.interleaving import BASELINE, SUBJECT
-from orchestrator.domain.run_record import JobRecord
 
 LARGEST = 1e300
 """Samples beyond it are no measurements, and their sums no numbers."""
@@ -55,20 +54,24 @@ Both = tuple[MetricFact, MetricFact]
 """A pair: the subject's turn, then the baseline's."""
 
 
-def pairs_of(job: JobRecord) -> tuple[Pairs, ...]:
-    """Every benchmark of the job with the pairs that it took, in the order they were first said.
+def pairs_of(job: str, measured: Iterable[MetricFact]) -> tuple[Pairs, ...]:
+    """Every benchmark of a job with the pairs that it took, in the order of their first turns.
 
     The turns of both arms are numbered together, in the order subject, baseline, baseline,
     subject and again, so that turns 2n and 2n + 1 stand beside each other in time. A pair counts
     where both turns gave a value above 0, of which alone a ratio can be had.
+
+    Args:
+        job: Its id.
+        measured: Its turns, of both arms.
     """
     by_key: dict[Key, list[MetricFact]] = {}
-    for fact in job.turns:
+    for fact in measured:
         by_key.setdefault(_key(fact), []).append(fact)
     names = [key[0] for key in by_key]
     found = ((key, *_paired(facts)) for key, facts in by_key.items())
     return tuple(
-        _told(job.id, key, both, dropped, alone=names.count(key[0]) == 1)
+        _told(job, key, both, dropped, alone=names.count(key[0]) == 1)
         for key, both, dropped in found
         if both
     )
@@ -138,10 +141,3 @@ def _remarks(readings: Mapping[str, tuple[float, ...]], turns: int, dropped: int
 def launches_of(pairs: Pairs) -> tuple[float, ...]:
     """By pair, the number of the processes that it was taken in; empty where none stayed."""
     return tuple(pairs.covariates.get(LAUNCH, ())[: len(pairs.subject)])
-
-
-def slowdown(pairs: Pairs) -> float:
-    """The median over the pairs; 0.03 is 3 % slower, negative is faster."""
-    ratios = (s / b for s, b in zip(pairs.subject, pairs.baseline, strict=True))
-    slower = (1 / ratio if pairs.direction == "higher" else ratio for ratio in ratios)
-    return median(slower) - 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
+from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.units import plural, price, usd
 
 
@@ -25,6 +27,12 @@ def limit_warning(known_usd: Decimal, max_usd: Decimal | None) -> str:
         f"limits.max_usd of {usd(max_usd)} does not cover one attempt of every cell"
         f" ({usd(known_usd)}): what does not fit when its turn comes is not rented"
     )
+
+
+def cautions(providers: Iterable[str], traits: Mapping[str, ProviderTraits]) -> list[str]:
+    """Return what must be known of the providers before machines of theirs are rented."""
+    named = sorted({name for name in providers if name in traits and traits[name].caution})
+    return [f"{name}: {traits[name].caution}" for name in named]
 
 
 def free_of(limit: int | None, used: int | None) -> str:

@@ -40,6 +40,16 @@ class UncertainPrice:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What came of reading the prices from the providers."""
+
+    kept: tuple[Price, ...]
+    uncertain: tuple[UncertainPrice, ...]
+    unread: Mapping[str, str]
+    """Providers that could not be asked, with the reason; their prices stay as they were."""
+
+
 class PriceBook(Protocol):
     """The newest believed price of each thing, as it was last refreshed."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from orchestrator.domain.extended import extended
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import TestOutcome
@@ -43,7 +44,14 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class QuarantineAnswer(Quarantine):
+    """A quarantine at a time."""
+
+    state: QuarantineState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuggestedQuarantine:
     """A test whose history says that it is flaky."""
 
     job: str
@@ -60,6 +68,11 @@ def state_of(quarantine: Quarantine, at: datetime) -> QuarantineState:
     if quarantine.ended_at is not None and quarantine.ended_at <= at:
         return QuarantineState.ENDED
     return QuarantineState.EXPIRED if at >= quarantine.expires else QuarantineState.ACTIVE
+
+
+def quarantine_answer(quarantine: Quarantine, at: datetime) -> QuarantineAnswer:
+    """The quarantine as it is at a time."""
+    return extended(QuarantineAnswer, quarantine, state=state_of(quarantine, at))
 
 
 def is_about(quarantine: Quarantine, nodeid: str, platform: str) -> bool:

@@ -1,10 +1,10 @@
-"""A run as it is told: what `show`, the watchers and the reports all read."""
+"""What is known of a run: `show`, the watchers, REST and the reports all read it here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.domain.attestation import Attestation
@@ -12,23 +12,23 @@ from orchestrator.domain.cell import (
     Attempt,
     Cause,
     CellState,
-    LeaseState,
     PlacementDecision,
     Run,
     Transition,
 )
 from orchestrator.domain.diagnosis import DiagnosedTest
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
+from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.known_issue import IssueUse
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_validated_test
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.paired_samples import pairs_of
 from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.test_set import TestSet
-
-_NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,16 @@ class JobRecord:
     reuse: str = ""
     """Why its evidence was reused, or was not; empty where the run was not asked to."""
 
+    @property
+    def pairs(self) -> tuple[Pairs, ...]:
+        """Of a paired benchmark: what it measured beside its baseline, pair by pair."""
+        return pairs_of(self.id, self.turns)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and is not over."""
+        return self.outcome is None and self.started_at is not None and self.duration_s is None
+
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRecord:
@@ -75,6 +85,7 @@ class ArtifactRecord:
     name: str
     size_bytes: int
     digest: str
+    """sha256 of its bytes, in hex."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +151,37 @@ class CellRecord:
     """Who produced the results: of the last machine that told."""
     ingested: Ingested | None = None
     """Where its evidence is from, if our agent did not produce it: then nothing is attested."""
+    kept_until: datetime | None = None
+    """Its machine is kept for a person until then, since it did not pass; None where it is not."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state is CellState.DONE
+
+    @property
+    def attempt(self) -> int:
+        """The number of its last attempt; 0 before the first."""
+        return len(self.attempts)
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """What the jobs could import: name and version, whatever else the machine sent there."""
+        found = self.probed.get("packages")
+        if not isinstance(found, Mapping):
+            return {}
+        return {str(name): str(version) for name, version in found.items()}
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its environment: the same where device, driver, runtime, Python, packages are."""
+        return fingerprint(self.probed)
+
+    @property
+    def pass_rate(self) -> float | None:
+        """``passed / (passed + failed + error)``; None when none of these happened."""
+        rate = self.counts.pass_rate
+        return None if rate is None else float(rate)
 
     @property
     def counts(self) -> Counts:
@@ -175,8 +217,6 @@ class RunRecord:
     run: Run
     cells: tuple[CellRecord, ...]
     as_of: datetime
-    hold_minutes: float = 0.0
-    """How long the machine of a cell that did not pass is kept."""
     annotations: tuple[RunAnnotation, ...] = ()
     """What people wrote for its reports."""
     failure_groups: tuple[FailureGroup, ...] = ()
@@ -205,21 +245,6 @@ class RunRecord:
     def usd_per_validated_test(self) -> Decimal | None:
         """Its cost by tests that passed or failed; None where none did."""
         return usd_per_validated_test(self.cost_usd, self.counts)
-
-    def kept_until(self, cell: CellRecord) -> datetime | None:
-        """When a machine that is kept for a person goes; None where none is."""
-        last = cell.leases[-1] if cell.leases else None
-        if not self.hold_minutes or self.run.cancel_requested_at is not None or last is None:
-            return None
-        if cell.state is not CellState.RELEASING or last.state != LeaseState.HELD:
-            return None
-        attempt = cell.attempts[-1] if cell.attempts else None
-        outcomes = {job.outcome for job in cell.jobs}
-        if attempt is not None and attempt.cause is not None:
-            outcomes = {attempt.cause.outcome}
-        if not last.address or outcomes <= _NOT_KEPT:
-            return None
-        return cell.entered_at + timedelta(minutes=self.hold_minutes)
 
     def cell(self, name: str) -> CellRecord | None:
         """The cell of this id."""

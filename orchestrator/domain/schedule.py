@@ -147,7 +147,7 @@ ERRORED, SKIPPED, MISSED, CANCELLED = "errored", "skipped", "missed", "cancelled
 class Resolved:
     """What a firing launches: the same, whoever goes on with it."""
 
-    matrix: Mapping[str, object]
+    matrix: Mapping[str, object] = field(default_factory=dict)
     """The document, with the subject of this firing."""
     subject_digest: str | None = None
     baseline_digest: str | None = None
@@ -220,6 +220,17 @@ class Firing:
         if self.is_over or self.schedule != other.schedule or self.due_at == other.due_at:
             return False
         return self.due_at < other.due_at or self.has_begun
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSchedule:
+    """A schedule, with what it did and what it will do."""
+
+    schedule: Schedule
+    upcoming: tuple[datetime, ...]
+    """Its next times; none while it is paused."""
+    firings: Sequence[Firing]
+    """The latest first; of a list of schedules, only the latest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import IO
 
 from sqlalchemy import insert
 
 from orchestrator.domain.blobs import BlobMissingError, Intake, is_digest, opened
-from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.manifest import StoredPayload
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into
 from orchestrator.store.tables import BlobChunkRow, BlobRow, PayloadRow
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPayload:
-    """An uploaded payload."""
-
-    digest: str
-    size_bytes: int
-    manifest: Manifest
 
 
 class PayloadStore:

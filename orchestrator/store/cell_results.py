@@ -17,6 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice
 from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED
 from orchestrator.store.tables import (
     ArtifactRow,
@@ -36,15 +37,6 @@ from orchestrator.store.tables import (
 from orchestrator.store.tables.results import Counted
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """A file that came home."""
-
-    name: str
-    digest: str
-    size_bytes: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResults:
     """What is known of a cell, each in the order it was stated."""
@@ -55,7 +47,7 @@ class CellResults:
     checks: Sequence[CheckFact] = ()
     metrics: Sequence[MetricFact] = ()
     notices: Sequence[Notice] = ()
-    artifacts: Sequence[Artifact] = ()
+    artifacts: Sequence[ArtifactRecord] = ()
     """By name."""
     environment: Mapping[str, object] | None = None
     """Of the last attempt that reported one."""
@@ -144,13 +136,13 @@ def environments_of(session: Session, mine: Mine) -> dict[str, Mapping[str, obje
     return dict(session.execute(query).all())
 
 
-def artifacts_of(session: Session, mine: Mine) -> dict[str, list[Artifact]]:
+def artifacts_of(session: Session, mine: Mine) -> dict[str, list[ArtifactRecord]]:
     """By cell id and then by name."""
     query = select(CellRow.id, ArtifactRow).join(CellRow, CellRow.pk == ArtifactRow.cell)
     return _gathered(
         session,
         query.where(mine).order_by(ArtifactRow.name),
-        lambda row: Artifact(row.name, row.digest, row.size_bytes),
+        lambda row: ArtifactRecord(row.name, row.size_bytes, row.digest),
     )
 
 

@@ -150,10 +150,11 @@ class Document(TypeDecorator[T]):
 
     def process_bind_param(self, value: T | None, dialect: Dialect) -> str | None:
         """JSON text."""
+        if value is None:
+            return None
         # Not `dump_json`, which fails where a machine named itself by half a character.
-        return (
-            None if value is None else storable_json(self._adapter.dump_python(value, mode="json"))
-        )
+        fields = self._adapter.dump_python(value, mode="json", exclude_computed_fields=True)
+        return storable_json(fields)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> T | None:
         """The dataclass again. Raises DamagedError, which quotes nothing: it may be secret."""

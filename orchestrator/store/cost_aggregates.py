@@ -84,13 +84,24 @@ class RunSum:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseSum:
-    """How long, and for how much, the machines of a platform were in one state."""
+class PhaseCost:
+    """What machines were paid for while they did one thing."""
 
-    platform: str
     phase: CellState
     seconds: float
     usd: Decimal
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job ran meanwhile."""
+        return self.phase not in (CellState.RUNNING, CellState.DIAGNOSING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseSum(PhaseCost):
+    """The same of the machines of one platform."""
+
+    platform: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +193,7 @@ class CostStore:
         with self._sessions.read() as session:
             query = _phases(session, since, until)
             return [
-                PhaseSum(platform, CellState(phase), float(seconds), _usd(micro))
+                PhaseSum(CellState(phase), float(seconds), _usd(micro), platform=platform)
                 for platform, phase, seconds, micro in session.execute(query)
             ]
 

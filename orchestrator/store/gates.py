@@ -11,6 +11,7 @@ from sqlalchemy import Row, Select, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval, Waiver
@@ -33,32 +34,7 @@ from orchestrator.store.tables import (
     VerdictRunRow,
     WaiverRow,
 )
-from orchestrator.store.verdict_lines import (
-    StoredVerdict,
-    VerdictLines,
-    keep_verdict,
-    read_verdicts,
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPolicy:
-    """One version of a policy, and since when it stands at its gate."""
-
-    gate: str
-    product: str
-    digest: str
-    """Of what it says: it stays when only comments or layout change."""
-    text: str
-    """The file as it came."""
-    document: str
-    """The same with every default spelled out, as canonical JSON; `digest` is of these bytes."""
-    first_seen: datetime
-    """When this version was first put, at any gate."""
-    since: datetime
-    """When it became this gate's policy; a version that comes back has a new line."""
-    by: str = ""
-    """Who put it."""
+from orchestrator.store.verdict_lines import VerdictLines, keep_verdict, read_verdicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from orchestrator.domain.cell import Cause, CellState, Run, RunSpec, RunState
 from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.annotations import keep_annotations
-from orchestrator.store.cell_results import Artifact
 from orchestrator.store.results import keep_artifacts
 from orchestrator.store.run_events import tell
 from orchestrator.store.runs import run_values
@@ -71,7 +71,7 @@ class IngestStore:
         ingested: Ingested,
         *,
         attempt_id: str,
-        artifacts: Sequence[Artifact],
+        artifacts: Sequence[ArtifactRecord],
         annotations: Sequence[RunAnnotation],
         cause: Cause | None = None,
     ) -> Begun:

@@ -15,9 +15,9 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED, tally
 from orchestrator.store.cell_results import (
-    Artifact,
     CellResults,
     artifacts_of,
     checks_of,
@@ -296,7 +296,7 @@ class ResultStore:
         with self._sessions.read() as session:
             return environments_of(session, CellRow.id == cell_id).get(cell_id)
 
-    def artifacts(self, cell_id: str) -> list[Artifact]:
+    def artifacts(self, cell_id: str) -> list[ArtifactRecord]:
         """By name."""
         with self._sessions.read() as session:
             return artifacts_of(session, CellRow.id == cell_id).get(cell_id, [])
@@ -306,7 +306,7 @@ class ResultStore:
         with self._sessions.write() as session:
             write_checks(session, attempt_row(session, attempt_id).pk, checks)
 
-    def put_artifacts(self, cell_id: str, artifacts: Sequence[Artifact]) -> None:
+    def put_artifacts(self, cell_id: str, artifacts: Sequence[ArtifactRecord]) -> None:
         """Add or replace by name."""
         if not artifacts:
             return
@@ -314,7 +314,7 @@ class ResultStore:
             keep_artifacts(session, cell_row(session, cell_id).pk, artifacts)
 
 
-def keep_artifacts(session: Session, cell_pk: int, artifacts: Sequence[Artifact]) -> None:
+def keep_artifacts(session: Session, cell_pk: int, artifacts: Sequence[ArtifactRecord]) -> None:
     """Add or replace by name, within the caller's transaction."""
     insert = insert_into(session, ArtifactRow)
     new = insert.excluded

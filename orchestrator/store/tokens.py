@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 import builtins
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import delete, or_, select, update
 
-from orchestrator.domain.person import Scope
+from orchestrator.domain.token import Token
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into
 from orchestrator.store.tables import BrowserSessionRow, TokenRow
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """An API token; its secret is not kept."""
-
-    id: str
-    name: str
-    """Its owner's: tokens whose names are one person's (`person_key`) are that person's."""
-    scope: Scope
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None = None
-    revoked_at: datetime | None = None
 
 
 class TokenStore:

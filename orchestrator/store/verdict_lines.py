@@ -16,34 +16,12 @@ from sqlalchemy.sql.selectable import ScalarSelect
 
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.gate.gate_documents import canonical, read_verdict, verdict_document
-from orchestrator.domain.gate.verdict import Decision, RuleOutcome, Verdict
+from orchestrator.domain.gate.gate_records import RuleLine, StoredVerdict, VerdictLine
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, slices
 from orchestrator.store.tables import RunRow, VerdictRow, VerdictRunRow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredVerdict:
-    """A verdict and where the bytes are that it was made from. All digests are of blobs."""
-
-    id: str
-    """``V-0001``; empty of one that is about to be stored."""
-    gate: str
-    verdict: Verdict
-    runs: tuple[str, ...]
-    """Whose evidence it is about."""
-    lineage: str
-    """The line of verdicts that it stands in; the gate's name where nobody says."""
-    created_at: datetime
-    snapshot_digest: str
-    """Of the frozen evidence with the waivers and approvals that it was made with."""
-    document_digest: str
-    """Of the verdict's canonical bytes."""
-    envelope_digest: str
-    """Of the signed statements."""
-    key_id: str
-    """Who signed."""
 
 
 def keep_verdict(session: Session, verdict: StoredVerdict, *, key: str | None) -> int | None:
@@ -108,35 +86,6 @@ def _verdict(row: VerdictRow, runs: Sequence[str]) -> StoredVerdict:
         envelope_digest=row.envelope_digest,
         key_id=row.key_id,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleLine:
-    """What one rule came to."""
-
-    id: str
-    kind: str
-    blocking: bool
-    outcome: RuleOutcome
-    sentence: str
-    """Why, where a blocking rule is open or violated; of others nobody asks here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictLine:
-    """A stored verdict without the inputs of its rules."""
-
-    id: str
-    gate: str
-    lineage: str
-    decision: Decision
-    summary: str
-    at: datetime
-    created_at: datetime
-    subject: Mapping[str, str]
-    runs: tuple[str, ...]
-    policy_digest: str
-    rules: tuple[RuleLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from torchbridge.attention import (
     attend,
     why_not_on,
 )
-from torchbridge.attention.backends import BACKENDS
+from torchbridge.attention.choice import BACKENDS
 from torchbridge.attention.dense import visible
 from torchbridge.device import describe, pick_device
 

@@ -23,7 +23,7 @@ from torch.export import Dim
 
 from torchbridge import __version__, evidence, export
 from torchbridge.device import describe, pick_device
-from torchbridge.export.verify import difference
+from torchbridge.export.publish import difference
 from torchbridge.timing import Comparison, Spread, compare, warm_up
 from use_cases.model_export import SUFFIX, VOCABULARY, Encoder, load
 

@@ -1,18 +1,21 @@
-"""Every target on this machine's CUDA device, in one go: one JSON file and one page.
+"""Every target on this machine's CUDA device, for one that is at hand for minutes.
 
-Each duel runs in a process of its own with a time limit, so that one that crashes or hangs does not
-cost the others; file and page are written after each, and `--only` keeps the others' rows of a run
-before on the same device, so that groups can run one after the other. The page has a row for each:
-ratio with its interval, goal met or missed or why the duel was refused, fractions of the roofline;
-then which kernels to keep, and where the time goes of what falls short. Without a CUDA device it
-ends with 2; `--device cpu --small` tries all of it on the CPU, where no figure means anything.
-Run: `python -m benchmarks.gpu --out FOLDER`.
+`python -m benchmarks.gpu --budget 540` needs no package index and nothing but this folder. First
+comes correctness (`gpu_suites`), then the duels, the most valuable first. Each target runs in a
+process of its own with a time limit, so that one that crashes or hangs does not cost the others;
+`gpu.json` and the page `gpu.md` are written after each. The next call goes on where this one
+stopped: what is settled at this commit on such a device stays, what failed is tried again last. A
+row that was taken while the device was throttled is no row.
+
+`--only` does what it names anew, `--anew` everything. Without a CUDA device it ends with 2;
+`--device cpu --small` tries all of it on the CPU, where no figure means anything.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import importlib.util
 import json
 import os
@@ -28,6 +31,7 @@ from typing import Any
 
 import torch
 
+from benchmarks import gpu_suites
 from benchmarks.gpu_page import page
 from benchmarks.gpu_profile import profile_of
 from torchbridge import __version__, evidence, memory
@@ -36,21 +40,37 @@ from torchbridge.bench.gauges import driver
 from torchbridge.bench.run import arms_of
 from torchbridge.device import describe
 from torchbridge.hardware import probe
+from torchbridge.numbers import whole_float32
 from torchbridge.peaks import peak_bandwidth, peak_flops
-from torchbridge.validation.numbers import whole_float32
 
 LIMIT_S = 240.0  # of one duel, compiling included
 LIMITS_S = {"gpt2": 540.0}  # of those that need longer
 BUDGET_S = 15.0  # of its sampling
 PATIENCE_S = 10.0  # for a child that was told to end
 SAID = 8000  # characters of what a child that failed said last
+LEAST_S = 20.0  # that must be left of the budget to begin a target
+THROTTLED = 0.05  # of the samples, at most
+HERE = Path(__file__).parents[1]
+# the most valuable first: what is true, what a user waits for, what is rented, what it is made of
+WORTH = ("correctness/", "gpt2", "moe/decode", "decode/", "moe", "training/", "fp8/", "attention/")
 
 
 def makers() -> dict[str, Any]:
-    """All duels by name, the kernels' first; imported here, as they need much."""
-    from benchmarks import gpu_duels, kernels
+    """All duels by name; imported here, as they need much."""
+    from benchmarks import gpu_baselines, gpu_duels, kernels
 
-    return {f"kernels/{name}": make for name, make in kernels.DUELS.items()} | gpu_duels.DUELS
+    ours = {f"kernels/{name}": make for name, make in kernels.DUELS.items()}
+    return ours | gpu_duels.DUELS | gpu_baselines.DUELS
+
+
+def targets(duels: list[str], small: bool) -> list[str]:
+    """All names in the order of their worth; suites are for a device, not for a trial."""
+
+    def worth(name: str) -> int:
+        places = [at for at, prefix in enumerate(WORTH) if name.startswith(prefix)]
+        return places[0] if places else len(WORTH)
+
+    return sorted([*duels, *([] if small else gpu_suites.names())], key=worth)
 
 
 def machine(device: torch.device) -> dict[str, Any]:
@@ -58,6 +78,8 @@ def machine(device: torch.device) -> dict[str, Any]:
     hardware = probe(device)
     told = {
         "device": describe(device),
+        "uuid": _uuid(device),
+        "commit": commit(),
         "target": hardware.target,
         "torchbridge": __version__,
         "torch": torch.__version__,
@@ -75,6 +97,28 @@ def machine(device: torch.device) -> dict[str, Any]:
         found = importlib.util.find_spec(package)
         told[package] = importlib.import_module(package).__version__ if found else None
     return told
+
+
+def _uuid(device: torch.device) -> str | None:
+    if device.type != "cuda":
+        return None
+    return str(getattr(torch.cuda.get_device_properties(device), "uuid", "")) or None
+
+
+def commit() -> str:
+    """Which code: git's short name where it is unchanged, a digest of the files otherwise."""
+    words = ["git", "-C", str(HERE)]
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        changed = subprocess.check_output(
+            [*words, "status", "--porcelain", "--", "."], stderr=subprocess.DEVNULL
+        )
+        if not changed:
+            name = subprocess.check_output([*words, "rev-parse", "--short=12", "HEAD"])
+            return name.decode("ascii").strip()
+    digest = hashlib.sha256()
+    for path in sorted(HERE.rglob("*.py")):
+        digest.update(path.relative_to(HERE).as_posix().encode() + b"\0" + path.read_bytes())
+    return f"sha256:{digest.hexdigest()[:12]}"
 
 
 def fight(name: str, device: torch.device, small: bool, out: Path) -> int:
@@ -137,10 +181,17 @@ def put(path: Path, text: str) -> None:
     whole.replace(path)
 
 
-def in_a_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The parent: one duel in a process of its own; what went wrong with it is in the answer."""
+def in_a_process(
+    name: str, options: argparse.Namespace, most: float = float("inf")
+) -> dict[str, Any]:
+    """The parent: one target in a process of its own, of `most` seconds at most.
+
+    What went wrong with it is in the answer.
+    """
+    if name.startswith(gpu_suites.PREFIX):
+        return suites_in_a_process(name, min(options.limit or gpu_suites.LIMIT_S, most))
     words = [sys.executable, "-m", "benchmarks.gpu", "--one", name, "--device", options.device]
-    limit = options.limit or LIMITS_S.get(name, LIMIT_S)
+    limit = min(options.limit or LIMITS_S.get(name, LIMIT_S), most)
     with tempfile.TemporaryDirectory(prefix="torchbridge-gpu-") as folder:
         out, log = Path(folder, "outcome.json"), Path(folder, "said")
         words += ["--out", str(out)] + (["--small"] if options.small else [])
@@ -152,9 +203,34 @@ def in_a_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
             print(f"{name}: {why}", flush=True)
         if out.is_file():
             told = json.loads(out.read_text())
-            return told | ({"unprofiled": why} if told.get("unprofiled") == "" else {})
+            return unthrottled(told | ({"unprofiled": why} if told.get("unprofiled") == "" else {}))
         told = {"target": name, "error": why}
         return told if code is None else told | {"error": said[-SAID:] or why, "exit": code}
+
+
+def suites_in_a_process(name: str, limit: float) -> dict[str, Any]:
+    """A target of suites: pytest's tests, counted."""
+    with tempfile.TemporaryDirectory(prefix="torchbridge-gpu-") as folder:
+        log = Path(folder, "said")
+        code = child(gpu_suites.words(name), log, limit)
+        said = log.read_text(errors="replace")
+    why = f"still running after {limit:g} s" if code is None else None
+    if code not in (None, 0, 1):  # 1: tests failed
+        why = f"{ended(code)}: {said[-SAID:]}"
+    told = gpu_suites.row(name, said, why)
+    print(f"{name}: {told['passed']} passed, {told['failed']} failed, {told['skipped']} skipped")
+    print(*told["failures"], *([why] if why else []), sep="\n", flush=True)
+    return told
+
+
+def unthrottled(told: dict[str, Any]) -> dict[str, Any]:
+    """The row; rejected, if its samples were taken while the device was throttled."""
+    samples = told.get("samples", ())
+    share = sum(one["readings"].get("throttled", 0.0) for one in samples) / max(1, len(samples))
+    if share <= THROTTLED:
+        return told
+    why = f"throttled in {share:.0%} of the samples: not counted, and tried again"
+    return {"target": told["target"], "rejected": why, "row": told}
 
 
 def ended(code: int) -> str:
@@ -188,15 +264,27 @@ def end_with_parent() -> None:
     os.killpg(os.getpid(), signal.SIGKILL)
 
 
-def earlier(folder: Path, now: dict[str, Any], wanted: list[str]) -> dict[str, Any]:
-    """By target: what a run before has left in `folder`, of this machine and not wanted now."""
+def earlier(folder: Path, now: dict[str, Any]) -> dict[str, Any]:
+    """By target: what a run before has left in `folder`, of such a machine and this torch."""
     try:
         then = json.loads((folder / "gpu.json").read_text())
     except FileNotFoundError:
         return {}
     whose = [(t["small"], t["machine"]["device"], t["machine"]["torch"]) for t in (then, now)]
-    kept = then["duels"] if whose[0] == whose[1] else []
-    return {one["target"]: one for one in kept if one["target"] not in wanted}
+    return {one["target"]: one for one in then["duels"]} if whose[0] == whose[1] else {}
+
+
+def settled(row: dict[str, Any], now: str) -> bool:
+    """Need it not be tried again? `now` is the commit."""
+    return row.get("commit") == now and "error" not in row and "rejected" not in row
+
+
+def missing(wanted: list[str], done: dict[str, Any], options: argparse.Namespace, now: str) -> list:
+    """What is to be done, in order; what failed before comes last, as it may hang again."""
+    if options.only or options.anew:
+        return wanted
+    left = [name for name in wanted if name not in done or not settled(done[name], now)]
+    return sorted(left, key=lambda name: "error" in done.get(name, ()))
 
 
 def summarise(results: list[dict[str, Any]]) -> tuple[str, bool]:
@@ -205,9 +293,16 @@ def summarise(results: list[dict[str, Any]]) -> tuple[str, bool]:
     refused = sum("refused" in one for one in results)
     goals = [one["goal_met"] for one in held if one["goal"] is not None]
     goals += [one["memory_goal_met"] is True for one in held if one["memory_goal"] is not None]
-    broken = len(results) - len(held) - refused
-    good = evidence.check("gpu/held", held != [] and broken == 0, value=len(held), unit="duels")
+    proved = [one for one in results if "passed" in one]
+    proper = [one for one in proved if not one["failed"] and "error" not in one]
+    broken = len(results) - len(held) - refused - len(proper)
+    good = evidence.check(
+        "gpu/held", held + proved != [] and broken == 0, value=len(held), unit="duels"
+    )
     figures = f"{len(held)} duels held, {refused} refused, {broken} failed"
+    if proved:
+        tests = sum(one["passed"] for one in proved)
+        figures = f"{tests} tests passed in {len(proper)} of {len(proved)} groups, {figures}"
     return f"gpu: {sum(goals)} of {len(goals)} goals met, {figures}", good
 
 
@@ -241,7 +336,11 @@ def why_not(device: torch.device, small: bool) -> str | None:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="All targets on the CUDA device of this machine")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the file and the page")
+    parser.add_argument(
+        "--out", type=Path, default=Path("gpu-results"), help="folder of the file and the page"
+    )
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds in all")
+    parser.add_argument("--anew", action="store_true", help="also what is settled")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="tiny sizes: a trial, no figures")
     parser.add_argument("--only", nargs="*", default=[], help="names, or how they begin")
@@ -265,18 +364,30 @@ def main(arguments: list[str] | None = None) -> int:
     if options.one:
         threading.Thread(target=end_with_parent, daemon=True).start()
         return fight(options.one, device, options.small, options.out)
-    names = list(makers())
-    wanted = [n for n in names if not options.only or n.startswith(tuple(options.only))]
-    print(f"{len(wanted)} duels, torchbridge {__version__}, {describe(device)}", flush=True)
+    return everything(options, device)
+
+
+def everything(options: argparse.Namespace, device: torch.device) -> int:
+    """What is missing, until the budget is over; 0 if all that was done is good."""
+    until = time.monotonic() + options.budget
     told = {"schema": 1, "machine": machine(device), "small": options.small}
-    done = earlier(options.out, told, wanted)
+    now = told["machine"].get("commit", "")
+    names = targets(list(makers()), options.small)
+    wanted = [n for n in names if not options.only or n.startswith(tuple(options.only))]
+    done = {} if options.anew and not options.only else earlier(options.out, told)
+    left = missing(wanted, done, options, now)
+    print(f"{len(left)} of {len(wanted)} targets, torchbridge {__version__}, {describe(device)}")
     options.out.mkdir(parents=True, exist_ok=True)
-    for name in wanted:
-        done[name] = in_a_process(name, options)
+    for count, name in enumerate(left):
+        if until - time.monotonic() < LEAST_S:
+            print(f"The budget is over, {len(left) - count} are left: run it again to go on")
+            wanted = [one for one in wanted if one not in left[count:]]
+            break
+        done[name] = in_a_process(name, options, until - time.monotonic()) | {"commit": now}
         told["duels"] = [done[n] for n in names if n in done]
         put(options.out / "gpu.json", json.dumps(told, indent=1))
         put(options.out / "gpu.md", page(told))
-    results = [done[name] for name in wanted]
+    results = [done[name] for name in wanted if name in done]
     whole = measured(results, options)
     line, good = summarise(results)
     print(f"{line}; {options.out / 'gpu.json'}, {options.out / 'gpu.md'}")

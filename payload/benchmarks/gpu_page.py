@@ -20,11 +20,15 @@ def page(told: Told) -> str:
     parts = ["# Kernels and speed on this device", "", *_machine(told), ""]
     if told["small"]:
         parts += ["**Tiny sizes: a trial of the machinery. No figure here means anything.**", ""]
+    proved = [one for one in told["duels"] if "passed" in one]
+    if proved:
+        parts += ["## Correctness", ""]
+        parts += [*_table(("suites", "passed", "failed", "skipped"), [*map(_proof, proved)]), ""]
     parts += ["## Targets", ""]
     parts += ["A ratio is the baseline's time over ours, with its confidence interval.", ""]
     parts += _table(
         ("target", "ours", "baseline", "ratio", "goal", "of the roofline", "peak memory"),
-        [_target(one) for one in told["duels"]],
+        [_target(one) for one in told["duels"] if "passed" not in one],
     )
     kernels = [one for one in told["duels"] if one["target"].startswith("kernels/")]
     against = [one for one in kernels if one["target"].endswith("/compile")]
@@ -59,6 +63,7 @@ def _machine(told: Told) -> list[str]:
     machine = told["machine"]
     names = ("device", "torch", "cuda", "triton", "transformers")
     lines = [f"- {name}: {machine[name] or 'none'}" for name in names]
+    lines += [f"- {name}: {machine[name]}" for name in ("uuid", "commit") if machine.get(name)]
     lines.append(f"- driver: {machine['driver'] or 'not told'}")
     lines.append(f"- copy bandwidth measured here: {machine['copy_bytes_per_s'] / 1e9:.0f} GB/s")
     peaks = [f"{n} {rate / 1e12:.0f}" for n, rate in machine["peak_flops"].items() if rate]
@@ -66,7 +71,16 @@ def _machine(told: Told) -> list[str]:
     return lines
 
 
+def _proof(one: Told) -> tuple[str, ...]:
+    failed = "<br>".join([str(one["failed"]), *one["failures"]])
+    if "error" in one:
+        failed += f"; **{_short(one['error'])}**"
+    return one["target"], str(one["passed"]), failed, str(one["skipped"])
+
+
 def _target(one: Told) -> tuple[str, ...]:
+    if "rejected" in one:
+        return (one["target"], "", "", "", f"**rejected**: {_short(one['rejected'])}", "", "")
     if "refused" in one:
         return (one["target"], "", "", "", f"refused: {_short(one['refused'])}", "", "")
     if "error" in one:
@@ -97,8 +111,12 @@ def _target(one: Told) -> tuple[str, ...]:
 
 def _goals(one: Told) -> str:
     marks = []
-    if one["goal"] is not None:
-        word = "met" if one["goal_met"] else "**missed**"
+    if one["goal"] is None:
+        low, high = one["ratio"]["low"], one["ratio"]["high"]
+        marks.append("**lost**" if high < 1 else "ahead" if low > 1 else "even")
+    else:
+        lost = one["ratio"]["high"] < 1
+        word = "met" if one["goal_met"] else "**lost**" if lost else "**missed**"
         if one["goal_met"] and one["ratio"]["low"] < one["goal"]:
             word = "met by the median"
         marks.append(f"{one['goal']:g}x {word}")

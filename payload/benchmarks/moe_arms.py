@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchbridge import evidence
@@ -90,6 +91,26 @@ def dense_all_experts(layer: MoELayer, x: Tensor) -> Tensor:
     return output
 
 
+def plain_grouped_mm(layer: MoELayer, x: Tensor) -> Tensor:
+    """A gated layer by torch's grouped product, as one would write it: x [T, d] -> [T, d].
+
+    Its router is not ours: probabilities, the best k, their weights. It waits for nothing.
+    """
+    bank, top_k = layer.experts, layer.config.top_k
+    probs = F.linear(x.float(), layer.router.gate.weight.float()).softmax(dim=-1)
+    weights, experts = probs.topk(top_k, dim=-1)
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    chosen = experts.flatten()
+    order = chosen.argsort(stable=True)
+    numbers = torch.arange(len(bank), device=x.device)
+    ends = (chosen[:, None] == numbers).sum(dim=0).cumsum(0).to(torch.int32)
+    hidden = F.grouped_mm(x[order // top_k], bank.up.mT, offs=ends)
+    gate, value = hidden.chunk(2, dim=-1)
+    rows = F.grouped_mm(F.silu(gate) * value, bank.down.mT, offs=ends)
+    rows = rows * weights.flatten()[order, None].to(rows.dtype)
+    return torch.zeros_like(x).index_add(0, order // top_k, rows)
+
+
 def why_no_hf() -> str | None:
     """Why transformers' Mixtral experts cannot be an opponent here; None when they can."""
     try:
@@ -112,6 +133,14 @@ def hf_arms(layer: MoELayer, x: Tensor) -> dict[str, Callable[[], Tensor]]:
     if reason := why_no_hf():
         raise ImportError(reason)
     return {name: partial(_hf_forward, *_hf_parts(layer, name), x) for name in HF_IMPLEMENTATIONS}
+
+
+def hf_trained(
+    layer: MoELayer, implementation: str, x: Tensor
+) -> tuple[Callable[[], Tensor], list[Tensor]]:
+    """The same experts by one implementation, and their weights, in the order of ours."""
+    router, experts = _hf_parts(layer, implementation)
+    return partial(_hf_forward, router, experts, x), [experts.gate_up_proj, experts.down_proj]
 
 
 def _hf_parts(layer: MoELayer, implementation: str) -> tuple[nn.Module, nn.Module]:
@@ -160,7 +189,7 @@ def own_duels(shape: Shape, device: torch.device) -> list[Duel]:
     opponents = {"mask_loop": (mask_loop, 0.9), "dense_all_experts": (dense_all_experts, 2.8)}
     kind = "floor" if device.type == "cpu" else "goal"  # these are known of a CPU only
     return [
-        _duel(layer, x, shape, Arm(name, partial(work, layer, x)), **{kind: bound})
+        layer_duel(layer, x, shape, Arm(name, partial(work, layer, x)), **{kind: bound})
         for name, (work, bound) in opponents.items()
     ]
 
@@ -186,7 +215,7 @@ def hf_duels(
         subject = Arm("layer as a graph", partial(replay, x))
     floors, goals = floors or {}, goals or {}
     return [
-        _duel(
+        layer_duel(
             layer,
             x,
             shape,
@@ -210,7 +239,7 @@ def captured(layer: MoELayer, x: Tensor) -> CapturedLayer | None:
         return None
 
 
-def _duel(
+def layer_duel(
     layer: MoELayer, x: Tensor, shape: Shape, baseline: Arm, *, subject: Arm | None = None, **marks
 ) -> Duel:
     """The layer, or `subject`, against `baseline`: equal is who computes all assignments, too."""

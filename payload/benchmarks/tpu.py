@@ -19,6 +19,7 @@ from torch import nn
 from benchmarks.iterations import Iterated, run
 from suites.backend_models import mlp, resnet
 from torchbridge import __version__, evidence
+from torchbridge.backends.errors import TPUMemoryError, XLANotAvailable
 from torchbridge.backends.tpu import (
     TPUBackend,
     TPUMemoryManager,
@@ -27,8 +28,7 @@ from torchbridge.backends.tpu import (
     tiled,
     validate_model,
 )
-from torchbridge.backends.tpu.exceptions import TPUMemoryError, XLANotAvailable
-from torchbridge.backends.tpu.xla import XLA, load
+from torchbridge.backends.xla import XLA, load
 from torchbridge.config import TPUConfig, TPUVersion, detect_tpu_version
 from torchbridge.device import describe
 from torchbridge.timing import compare, warm_up

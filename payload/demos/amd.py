@@ -22,11 +22,11 @@ from torchbridge.backends.amd import (
     ROCmCompiler,
     matrix_core_fill,
 )
-from torchbridge.backends.amd.exceptions import HIPCompilationError, ROCmOutOfMemoryError
+from torchbridge.backends.errors import HIPCompilationError, ROCmOutOfMemoryError
 from torchbridge.backends.optimise import LEVELS
 from torchbridge.config import AMDConfig
 from torchbridge.hardware import Hardware, probe
-from torchbridge.validation.numbers import whole_float32
+from torchbridge.numbers import whole_float32
 
 GIB = 2**30
 CHIPS = ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1201")

@@ -123,7 +123,7 @@ def sliding_window(device: torch.device) -> None:
     print(f"  Changing position 64 moves positions {moved[0]} to {moved[-1]}")
     require(moved == list(range(33, 96)), "positions 33 to 95 to move, no other")
     shape = (1, 1, 2048, 2048)
-    mask = att.block_masks.get(att.CausalSlidingWindow(128), shape, device)
+    mask = att.block_masks.of(att.CausalSlidingWindow(128), shape, device)
     print(f"  Of a causal window of 128 in 2048 positions, {mask.sparsity():.1f} % is skipped")
 
 

@@ -29,8 +29,8 @@ from torchbridge.backends.nvidia import (
 )
 from torchbridge.backends.optimise import LEVELS
 from torchbridge.hardware import Hardware
+from torchbridge.numbers import whole_float32
 from torchbridge.timing import Spread, compare, warm_up
-from torchbridge.validation.numbers import whole_float32
 
 MIB = 2**20
 CHIPS = {

@@ -15,6 +15,7 @@ from torch import nn
 from demos.stage import Part, Skip, require, show_all
 from suites.backend_models import in_float64, mlp
 from torchbridge import evidence
+from torchbridge.backends.errors import XLANotAvailable
 from torchbridge.backends.optimise import LEVELS
 from torchbridge.backends.tpu import (
     TPUBackend,
@@ -23,8 +24,7 @@ from torchbridge.backends.tpu import (
     tiled,
     validate_model,
 )
-from torchbridge.backends.tpu.exceptions import XLANotAvailable
-from torchbridge.backends.tpu.xla import XLA, load
+from torchbridge.backends.xla import XLA, load
 from torchbridge.config import TPUConfig, TPUVersion, detect_tpu_topology, detect_tpu_version
 from torchbridge.hardware import Hardware
 from torchbridge.peaks import peak_bandwidth, peak_flops

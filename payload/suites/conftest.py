@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from torchbridge import numbers
 from torchbridge.device import describe, pick_device
 from torchbridge.moe import MoEConfig
-from torchbridge.validation import numbers
 
 pytest.register_assert_rewrite("suites.nvidia_parts", "suites.nvidia_error_paths")
 pytest.register_assert_rewrite("suites.tpu_error_paths", "suites.numerics")

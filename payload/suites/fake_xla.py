@@ -17,8 +17,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from torchbridge.backends.tpu.exceptions import XLANotAvailable
-from torchbridge.backends.tpu.xla import XLA, load
+from torchbridge.backends.errors import XLANotAvailable
+from torchbridge.backends.xla import XLA, load
 
 CPU = torch.device("cpu")
 COMPILE_SECONDS = 0.25  # what each new graph pretends to have taken

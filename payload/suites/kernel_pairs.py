@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from torchbridge.kernels import REGISTRY, KernelRefused, Request, gpu
-from torchbridge.kernels.gpu.specimens import Specimen
-from torchbridge.kernels.gpu.targets import TARGETS, Compiled, Target, linker_missing
+from suites.kernel_chips import TARGETS, Compiled, Target, linker_missing
+from suites.specimens import Specimen, all_specimens
+from torchbridge.kernels import REGISTRY, KernelRefused, Request
 
 NATIVE_FLOAT8 = {  # the encoding of e4m3 that a chip converts to in one instruction
     "sm_89": ("e4m3fn", "cvt.rn.satfinite.e4m3x2.f32"),
@@ -30,7 +30,7 @@ class Pair:
     target: Target
 
     def __str__(self) -> str:
-        return f"{self.module.rpartition('.')[2]}.{self.specimen}-{self.target}"
+        return f"{self.module}.{self.specimen}-{self.target}"
 
     @property
     def request(self) -> Request:
@@ -59,12 +59,12 @@ class Pair:
 
 def all_pairs() -> list[Pair]:
     """Of all modules, but those that a launcher's table has not."""
-    modules = gpu.kernel_modules() if importlib.util.find_spec("triton") else []
+    modules = all_specimens() if importlib.util.find_spec("triton") else {}
     return [
-        Pair(module.__name__, specimen, target)
+        Pair(module, specimen, target)
         for target in TARGETS.values()
-        for module in modules
-        for specimen in module.SPECIMENS
+        for module, specimens in modules.items()
+        for specimen in specimens
         if not specimen.targets or target.name in specimen.targets
     ]
 

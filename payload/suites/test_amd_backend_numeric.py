@@ -10,20 +10,19 @@ import torch
 from torch import nn
 
 from suites.backend_models import encoder, in_float64, mlp, resnet
-from suites.numerics import assert_close, needs_module, needs_vendor, relative_error
+from suites.numerics import assert_close, needs_vendor, relative_error
 from torchbridge import memory
+from torchbridge.backends import errors as exceptions
 from torchbridge.backends.amd import (
     AMDBackend,
     AMDMemoryManager,
     HIPUtilities,
     HostEvent,
     ROCmCompiler,
-    exceptions,
     matrix_core_fill,
 )
 from torchbridge.config import AMDConfig, Config
 from torchbridge.hardware import Hardware
-from torchbridge.kernels.gpu.targets import TARGETS, linker_missing
 
 BF16, CHIPS = torch.bfloat16, ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100")
 ELF = b"\x7fELF"
@@ -185,23 +184,6 @@ class TestKernels:
         assert compiler.compile_kernel(VECTOR_ADD, name="add") is kernel
         with pytest.raises(exceptions.HIPCompilationError, match="hipcc refuses bad"):
             compiler.compile_kernel("this is no C", name="bad")
-
-    @needs_module("triton")
-    @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
-    def test_triton_to_a_code_object(self, target):
-        from suites.triton_kernels import scale
-
-        compiler = ROCmCompiler(AMDConfig(), Hardware.amd(target))
-        signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "block": "constexpr"}
-        missing = linker_missing(TARGETS[target])
-        if missing:
-            with pytest.raises(exceptions.HIPCompilationError, match="Triton refuses scale"):
-                compiler.compile_triton(scale, signature, {"block": 128})
-            pytest.skip(missing)
-        kernel = compiler.compile_triton(scale, signature, {"block": 128})
-        assert (kernel.path_taken, kernel.target, kernel.code[:4]) == ("triton", target, ELF)
-        assert compiler.compile_triton(scale, signature, {"block": 128}) is kernel
-        assert compiler.stats.compiled == 1
 
 
 class TestMemory:

@@ -9,6 +9,7 @@ import torch
 
 from suites import attention_reference as ref
 from suites.attention_reference import CASES, NOT_FOR_SDPA, Case, by_case, by_mask, inputs
+from suites.covering import pairwise
 from suites.numerics import assert_close
 from torchbridge import attention as att
 from torchbridge.attention import attend
@@ -221,9 +222,12 @@ class TestLayouts:
         output, _ = attend(*sliced, pattern=case.pattern, path=path)
         assert_close(output, by_case(q[..., ::2], k[..., ::2], v[..., ::2], case))
 
-    @pytest.mark.parametrize("path", ["auto", "explicit", "flex_eager", "sdpa_math"])
-    @pytest.mark.parametrize("groups", [1, 2])
-    @pytest.mark.parametrize("name", ["full", "causal", "alibi"])
+    @pytest.mark.parametrize(
+        ("path", "groups", "name"),
+        pairwise(
+            ["auto", "explicit", "flex_eager", "sdpa_math"], [1, 2], ["full", "causal", "alibi"]
+        ),
+    )
     def test_shared_heads_of_keys(self, device, name, groups, path):
         runs_here(device, path)
         q, k, v = inputs(device, groups=groups)

@@ -9,7 +9,7 @@ from suites import attention_reference as ref
 from suites.attention_reference import CASES, by_case, inputs
 from suites.numerics import assert_close
 from torchbridge import attention as att
-from torchbridge.attention import attend, backends, choice
+from torchbridge.attention import attend, choice
 from torchbridge.attention.call import Call
 from torchbridge.attention.choice import LARGE, Decisions, rule
 from torchbridge.hardware import Hardware
@@ -56,7 +56,7 @@ def remembered(monkeypatch):
 
     def install(**times) -> tuple[Decisions, Clock]:
         clock = Clock(**times)
-        memory = Decisions(size=2, seconds=clock)
+        memory = Decisions(2, seconds=clock)
         monkeypatch.setattr(choice, "decisions", memory)
         return memory, clock
 
@@ -151,7 +151,7 @@ class TestMeasured:
         assert memory.misses == len(others) + 2
         assert len(memory) == 2  # the rest was forgotten
         memory.clear()
-        assert (memory.hits, memory.misses, len(memory)) == (0, 0, 0)
+        assert len(memory) == 0
 
     def test_backward_is_timed_with_it(self, remembered):
         _, clock = remembered(flash=1.0, math=2.0)
@@ -180,13 +180,14 @@ class TestMeasured:
     def test_real_times(self, device):
         """On the device at hand: whatever is taken, the numbers are right."""
         choice.decisions.clear()
+        before = choice.decisions.misses
         dtype = torch.float16 if device.type == "cuda" else torch.float32
         q, k, v = inputs(device, 64, width=64, dtype=dtype)
         output, taken = attend(q, k, v, pattern=att.Causal(), choose="measure")
         assert_close(output, ref.by_mask(q, k, v, ref.lower_triangle(64, 64)))
-        assert taken.backend in backends.BACKENDS
+        assert taken.backend in choice.BACKENDS
         assert taken.reason.startswith(("measured: ", "the only back-end"))
-        assert choice.decisions.misses == 1
+        assert choice.decisions.misses == before + 1
 
     def test_not_while_tracing(self, remembered, device):
         memory, _ = remembered(flash=2.0, math=1.0)
@@ -203,8 +204,8 @@ class TestAsked:
         q, k, v = inputs(CPU)
         arguments = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
         one = Call(q, k, v, att.FULL, None, 0.25)
-        assert backends.computable(one, arguments) == ["flash", "math"]
-        assert backends.computable(one, {**arguments, "dropout_p": 0.5}) == ["math"]
+        assert choice.computable(one, arguments) == ["flash", "math"]
+        assert choice.computable(one, {**arguments, "dropout_p": 0.5}) == ["math"]
 
     def test_torch_s_choice_by_default_on_the_cpu(self, device):
         q, k, v = inputs(CPU)

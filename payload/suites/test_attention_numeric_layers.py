@@ -116,7 +116,7 @@ class Largest(TorchDispatchMode):
 
 class TestBlockMasks:
     def test_keyed_by_all_that_matters(self, device):
-        masks = flex.BlockMasks()
+        masks = flex.BlockMasks(32)
         ids = torch.zeros(2, 300, dtype=torch.int64, device=device)
         calls = [
             (att.SlidingWindow(4), (2, 4, 300, 300)),
@@ -131,12 +131,12 @@ class TestBlockMasks:
             (att.Custom(mask=ref.thirds), (2, 3, 300, 300)),
             (att.Custom(mask=ref.thirds), (1, 3, 300, 300)),
         ]
-        made = [masks.get(pattern, shape, device) for pattern, shape in calls]
+        made = [masks.of(pattern, shape, device) for pattern, shape in calls]
         assert (masks.hits, masks.misses, len(masks)) == (0, len(calls), len(calls))
-        again = [masks.get(pattern, shape, device) for pattern, shape in calls]
+        again = [masks.of(pattern, shape, device) for pattern, shape in calls]
         assert all(one is two for one, two in zip(made, again, strict=True))
         assert (masks.hits, masks.misses) == (len(calls), len(calls))
-        equal = masks.get(att.SlidingWindow(4), (9, 8, 300, 300), device)
+        equal = masks.of(att.SlidingWindow(4), (9, 8, 300, 300), device)
         assert equal is made[0]  # it depends on neither sample nor head
 
     def test_a_changed_document_is_seen(self, device):
@@ -153,16 +153,16 @@ class TestBlockMasks:
         pattern = att.DocumentMasking(torch.zeros(2, 300, dtype=torch.int64, device=device))
         assert not pattern.ids.is_inference()
         for one in (pattern, att.SlidingWindow(4)):
-            mask = flex.BlockMasks().get(one, (2, 4, 300, 300), device)
+            mask = flex.BlockMasks(32).of(one, (2, 4, 300, 300), device)
             assert not mask.kv_indices.is_inference()
 
     def test_the_oldest_goes_first(self, device):
-        masks = flex.BlockMasks(size=2)
+        masks = flex.BlockMasks(2)
         for window in (1, 2, 1, 3, 1):
-            masks.get(att.SlidingWindow(window), (1, 1, 8, 8), device)
+            masks.of(att.SlidingWindow(window), (1, 1, 8, 8), device)
         assert (masks.hits, masks.misses, len(masks)) == (2, 3, 2)
         masks.clear()
-        assert (masks.hits, masks.misses, len(masks)) == (0, 0, 0)
+        assert (masks.hits, masks.misses, len(masks)) == (2, 3, 0)
 
     @pytest.mark.parametrize(
         ("pattern", "shape"),
@@ -197,5 +197,5 @@ class TestBlockMasks:
 
     @pytest.mark.parametrize(("window", "share"), [(128, 87.89), (2048, 46.88)])
     def test_sparsity(self, device, window, share):
-        mask = flex.block_masks.get(att.CausalSlidingWindow(window), (1, 1, 2048, 2048), device)
+        mask = flex.block_masks.of(att.CausalSlidingWindow(window), (1, 1, 2048, 2048), device)
         assert abs(mask.sparsity() - share) < 0.01  # 31 and 136 of 256 blocks are computed

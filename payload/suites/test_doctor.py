@@ -16,10 +16,9 @@ import pytest
 import torch
 
 import torchbridge
-from torchbridge import diagnostics, doctor
-from torchbridge.diagnostics import DIAGNOSTICS, Patient
-from torchbridge.doctor import diagnose
-from torchbridge.export.aotinductor import find_compiler
+from torchbridge import doctor
+from torchbridge.doctor import DIAGNOSTICS, Patient, diagnose
+from torchbridge.export.formats import find_compiler
 from torchbridge.hardware import Hardware, probe
 
 CPU = torch.device("cpu")
@@ -55,12 +54,12 @@ def absent(*names: str):
 
 class TestBasic:
     def test_python(self, patient):
-        finding = diagnostics.check_python(patient)
+        finding = doctor.check_python(patient)
         assert (finding.status, finding.details["version"]) == ("pass", sys.version.split()[0])
 
     @pytest.mark.parametrize(("version", "status"), [((3, 9, 18), "fail"), ((3, 10, 0), "pass")])
     def test_python_version(self, patient, version, status):
-        finding = diagnostics.check_python(dataclasses.replace(patient, python=version))
+        finding = doctor.check_python(dataclasses.replace(patient, python=version))
         assert finding.status == status
         assert bool(finding.recommendation) == (status == "fail")
 
@@ -76,44 +75,44 @@ class TestBasic:
         ],
     )
     def test_torch_version(self, patient, version, status):
-        finding = diagnostics.check_torch(dataclasses.replace(patient, torch_version=version))
+        finding = doctor.check_torch(dataclasses.replace(patient, torch_version=version))
         assert finding.status == status
         assert version in finding.message
 
     def test_numpy(self, patient):
         numpy = importlib.import_module("numpy")
-        finding = diagnostics.check_numpy(patient)
+        finding = doctor.check_numpy(patient)
         assert (finding.status, finding.details["version"]) == ("pass", numpy.__version__)
 
     def test_numpy_absent(self, patient):
-        finding = diagnostics.check_numpy(dataclasses.replace(patient, load=absent("numpy")))
+        finding = doctor.check_numpy(dataclasses.replace(patient, load=absent("numpy")))
         assert (finding.status, finding.recommendation) == ("fail", "install numpy")
 
     def test_package(self, patient):
-        finding = diagnostics.check_package(patient)
+        finding = doctor.check_package(patient)
         assert finding.status == "pass", finding.details
         files = list(Path(torchbridge.__path__[0]).rglob("*.py"))
         assert finding.details["modules"] == len(files) - 1  # all but torchbridge itself
 
     def test_package_broken(self, patient):
         load = absent("torchbridge.peaks")
-        finding = diagnostics.check_package(dataclasses.replace(patient, load=load))
+        finding = doctor.check_package(dataclasses.replace(patient, load=load))
         assert (finding.status, list(finding.details["broken"])) == ("fail", ["torchbridge.peaks"])
 
 
 class TestHardware:
     def test_cpu_only_warns(self, bare):
         for check in (
-            diagnostics.check_gpu,
-            diagnostics.check_capability,
-            diagnostics.check_memory,
+            doctor.check_gpu,
+            doctor.check_capability,
+            doctor.check_memory,
         ):
             finding = check(bare)
             assert (finding.status, finding.message[:7]) == ("warning", "no GPU:")
 
     def test_gpu(self, patient):
         wanted = "warning" if patient.device.type == "cpu" else "pass"
-        assert diagnostics.check_gpu(patient).status == wanted
+        assert doctor.check_gpu(patient).status == wanted
 
     @pytest.mark.parametrize(
         ("hardware", "status"),
@@ -126,23 +125,23 @@ class TestHardware:
         ids=lambda v: getattr(v, "target", v),
     )
     def test_capability(self, patient, hardware, status):
-        finding = diagnostics.check_capability(dataclasses.replace(patient, hardware=hardware))
+        finding = doctor.check_capability(dataclasses.replace(patient, hardware=hardware))
         assert finding.status == status
 
     def test_capability_torch_is_not_built_for(self, patient):
         future = dataclasses.replace(patient, hardware=Hardware.nvidia((99, 0)))
-        finding = diagnostics.check_capability(future)
+        finding = doctor.check_capability(future)
         portable = any(name.startswith("compute") for name in torch.cuda.get_arch_list())
         assert finding.status == ("pass" if portable else "fail")  # PTX is for later chips, too
 
     @pytest.mark.parametrize(("gib", "status"), [(0.5, "warning"), (3.9, "warning"), (16, "pass")])
     def test_memory(self, patient, gib, status):
         hardware = Hardware.nvidia((8, 0), memory_bytes=int(gib * GIB))
-        finding = diagnostics.check_memory(dataclasses.replace(patient, hardware=hardware))
+        finding = doctor.check_memory(dataclasses.replace(patient, hardware=hardware))
         assert (finding.status, finding.details["memory_bytes"]) == (status, int(gib * GIB))
 
     def test_cores(self, patient):
-        finding = diagnostics.check_cores(patient, usable=1024)
+        finding = doctor.check_cores(patient, usable=1024)
         assert (finding.status, finding.details["usable"]) == ("pass", 1024)
         assert finding.details["present"] == os.cpu_count()
 
@@ -150,7 +149,7 @@ class TestHardware:
         threads = torch.get_num_threads()
         try:
             torch.set_num_threads(3)
-            finding = diagnostics.check_cores(patient, usable=2)
+            finding = doctor.check_cores(patient, usable=2)
             assert (finding.status, finding.details["threads"]) == ("warning", 3)
             assert finding.recommendation == "set OMP_NUM_THREADS=2"
         finally:
@@ -159,7 +158,7 @@ class TestHardware:
 
 class TestOptimization:
     def test_compile(self, patient):
-        finding = diagnostics.check_compile(dataclasses.replace(patient, compile=torch.compile))
+        finding = doctor.check_compile(dataclasses.replace(patient, compile=torch.compile))
         capable = (patient.hardware.capability or (0, 0)) >= (7, 0) and find_spec("triton")
         if find_compiler() if patient.device.type == "cpu" else capable:
             assert (finding.status, finding.details["error"] <= 1e-6) == ("pass", True)
@@ -169,7 +168,7 @@ class TestOptimization:
         def compile_(function):
             raise RuntimeError("no C++ compiler\nand more")
 
-        finding = diagnostics.check_compile(dataclasses.replace(patient, compile=compile_))
+        finding = doctor.check_compile(dataclasses.replace(patient, compile=compile_))
         assert finding.status == "warning"
         assert finding.message == "torch.compile: RuntimeError: no C++ compiler"
 
@@ -177,17 +176,17 @@ class TestOptimization:
         def compile_(function):
             return lambda x: function(x) * 1.01
 
-        finding = diagnostics.check_compile(dataclasses.replace(patient, compile=compile_))
+        finding = doctor.check_compile(dataclasses.replace(patient, compile=compile_))
         assert finding.status == "fail"
         assert finding.details["error"] == pytest.approx(0.01, rel=1e-3)
 
     def test_torchscript(self, patient):
-        finding = diagnostics.check_torchscript(patient)
+        finding = doctor.check_torchscript(patient)
         assert finding.status == "pass"
         assert finding.details["error"] <= 1e-6
 
     def test_optimization(self, patient):
-        finding = diagnostics.check_optimization(patient)
+        finding = doctor.check_optimization(patient)
         assert finding.status == "pass", finding.message
         assert "fold_conv_bn" in finding.message
         assert finding.details["error"] <= 1e-4
@@ -200,32 +199,28 @@ class TestOptimization:
             return SimpleNamespace(prepare_model=prepare_model, to_device=lambda x: x)
 
         backends = SimpleNamespace(create_backend=create_backend)
-        finding = diagnostics.check_optimization(
-            dataclasses.replace(patient, load=lambda _: backends)
-        )
+        finding = doctor.check_optimization(dataclasses.replace(patient, load=lambda _: backends))
         assert (finding.status, finding.message[:14]) == ("fail", "no pass change")
 
 
 class TestAdvanced:
     def test_triton(self, bare):
-        finding = diagnostics.check_triton(bare)
+        finding = doctor.check_triton(bare)
         assert finding.status == "warning"
         assert finding.message.startswith("Triton")
 
     def test_triton_absent(self, patient):
-        finding = diagnostics.check_triton(dataclasses.replace(patient, load=absent("triton")))
+        finding = doctor.check_triton(dataclasses.replace(patient, load=absent("triton")))
         assert (finding.status, finding.message) == ("warning", "Triton is not installed")
 
     def test_flash_attention(self, patient):
-        finding = diagnostics.check_flash(patient)
+        finding = doctor.check_flash(patient)
         if patient.device.type == "cpu" or (patient.hardware.capability or (0, 0)) >= (8, 0):
             assert (finding.status, finding.details["error"] <= 5e-3) == ("pass", True)
         assert finding.status in ("pass", "warning")
 
     def test_toolkit_absent(self, patient):
-        finding = diagnostics.check_toolkit(
-            dataclasses.replace(patient, find_program=lambda _: None)
-        )
+        finding = doctor.check_toolkit(dataclasses.replace(patient, find_program=lambda _: None))
         assert (finding.status, finding.message) == ("warning", "no nvcc on PATH")
 
     @pytest.mark.parametrize(
@@ -242,7 +237,7 @@ class TestAdvanced:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         found = dataclasses.replace(patient, find_program=lambda _: str(program))
-        assert diagnostics.check_toolkit(found).status == status
+        assert doctor.check_toolkit(found).status == status
 
     def test_toolkit_of_another_version(self, patient, tmp_path, monkeypatch):
         monkeypatch.setattr(torch.version, "cuda", "12.8")
@@ -250,7 +245,7 @@ class TestAdvanced:
         program.write_text("#!/bin/sh\necho release 11.8,\n")
         program.chmod(0o755)
         found = dataclasses.replace(patient, find_program=lambda _: str(program))
-        finding = diagnostics.check_toolkit(found)
+        finding = doctor.check_toolkit(found)
         assert (finding.status, finding.details["version"]) == ("warning", "11.8")
 
 

@@ -23,7 +23,7 @@ from suites.export_models import (
 from suites.numerics import TOLERANCE, assert_close, needs_module, relative_error
 from torchbridge import export
 from torchbridge.export import ExportMismatch, ExportUnavailable
-from torchbridge.export.aotinductor import find_compiler
+from torchbridge.export.formats import find_compiler
 from torchbridge.kernels import FusedFFNLayer
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

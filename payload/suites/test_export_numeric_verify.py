@@ -20,9 +20,17 @@ from torchbridge.export import (
     OptimizationMetadata,
     Plan,
 )
-from torchbridge.export.aotinductor import find_compiler
-from torchbridge.export.publish import publish, require
-from torchbridge.export.verify import TOLERANCE, answers, difference, evaluating, leaves, verify
+from torchbridge.export.formats import find_compiler
+from torchbridge.export.publish import (
+    TOLERANCE,
+    answers,
+    difference,
+    evaluating,
+    leaves,
+    publish,
+    require,
+    verify,
+)
 
 STATIC = ()
 MOVING = ({0: Dim("batch"), 1: Dim("sequence", max=9)},)

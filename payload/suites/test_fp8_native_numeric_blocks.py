@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from suites import fp8_reference as ref
+from suites.covering import pairwise
 from suites.fp8_kernels import BY_BLOCKS, ScalingType, install
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
@@ -34,9 +35,11 @@ def operands(m: int, k: int, n: int, of_b: Granularity):
 
 
 class TestOneCall:
-    @pytest.mark.parametrize("kernel", BY_BLOCKS)
-    @pytest.mark.parametrize("of_b", [Granularity.TILE, Granularity.BLOCK])
-    @pytest.mark.parametrize("shape", SHAPES, ids=str)
+    @pytest.mark.parametrize(
+        ("kernel", "of_b", "shape"),
+        pairwise(BY_BLOCKS, [Granularity.TILE, Granularity.BLOCK], SHAPES),
+        ids=str,
+    )
     def test_against_double(self, monkeypatch, shape, of_b, kernel):
         fake = install(monkeypatch)
         a, b, left, right = operands(*shape, of_b)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from suites import fp8_reference as ref
+from suites.covering import pairwise
 from suites.fp8_kernels import install
 from suites.fp8_reference import assert_path, mlp
 from suites.numerics import assert_close, rms_error
@@ -46,9 +47,10 @@ class Tied(nn.Module):
 
 
 class TestLayer:
-    @pytest.mark.parametrize("path", ["auto", "dequantised"])
-    @pytest.mark.parametrize("fmt", list(FP8Dtype))
-    @pytest.mark.parametrize("granularity", GRANULARITIES)
+    @pytest.mark.parametrize(
+        ("path", "fmt", "granularity"),
+        pairwise(["auto", "dequantised"], list(FP8Dtype), GRANULARITIES),
+    )
     def test_against_double(self, device, granularity, fmt, path):
         plain = nn.Linear(150, 70, device=device)
         layer = FP8InferenceLinear(plain, fmt=fmt, granularity=granularity, path=path)

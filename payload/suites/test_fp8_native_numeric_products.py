@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from suites import fp8_reference as ref
+from suites.covering import pairwise
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
 from torchbridge.float8 import native_dtype
@@ -33,9 +34,11 @@ def pair(m: int, k: int, n: int, granularity: str, device: torch.device):
 
 
 class TestProducts:
-    @pytest.mark.parametrize("path", ["auto", "dequantised"])
-    @pytest.mark.parametrize("granularity", GRANULARITIES)
-    @pytest.mark.parametrize("shape", ODD_SHAPES, ids=str)
+    @pytest.mark.parametrize(
+        ("path", "granularity", "shape"),
+        pairwise(["auto", "dequantised"], GRANULARITIES, ODD_SHAPES),
+        ids=str,
+    )
     def test_against_double(self, device, shape, granularity, path):
         a, b, left, right = pair(*shape, granularity, device)
         out, taken = fp8.scaled_matmul(left, right, path=path)

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from suites import fp8_reference as ref
+from suites.covering import pairwise
 from suites.fp8_reference import mlp
 from suites.numerics import assert_close, relative_error, rms_error
 from torchbridge import fp8
@@ -39,9 +40,9 @@ def task(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class TestHistories:
-    @pytest.mark.parametrize("algorithm", ["max", "most_recent"])
-    @pytest.mark.parametrize("length", [1, 3, 16])
-    @pytest.mark.parametrize("margin", [0, 2])
+    @pytest.mark.parametrize(
+        ("algorithm", "length", "margin"), pairwise(["max", "most_recent"], [1, 3, 16], [0, 2])
+    )
     def test_scales_of_steps(self, device, algorithm, length, margin):
         config = FP8Config(
             scaling="delayed", amax_history_len=length, margin=margin, amax_compute_algo=algorithm

@@ -12,17 +12,21 @@ from suites.gpt2_reference import lively, prompts
 from suites.numerics import assert_close, relative_error, rms_error
 from torchbridge.llm import (
     GPT2,
+    CompiledDecode,
     GPT2Config,
     Int8Linear,
     KVCache,
     LLMConfig,
     LLMOptimizer,
+    OptimizedLLM,
     QuantizationMode,
     generate,
     quantise_int8,
     quantise_rows,
     weight_bytes,
 )
+from torchbridge.llm.quantise import why_no_int8
+from torchbridge.passes import Prepared
 
 WIDER = GPT2Config(vocabulary=512, positions=128, layers=4, heads=4, width=128, dropout=0.0)
 
@@ -162,7 +166,7 @@ class TestLLMOptimizer:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"quantization": "int4"}, r"'int4' is refused: no 4-bit.*use int8"),
+            ({"quantization": "int4"}, r"'int4' is refused: .*torchao has; use int8"),
             ({"quantization": "bnb_4bit"}, r"'bnb_4bit' is refused: bitsandbytes.*use int8"),
             ({"quantization": "int3"}, "int3"),
             ({"dtype": torch.int8}, "floating-point"),
@@ -188,7 +192,7 @@ class TestLLMOptimizer:
         sizes = f"{weight_bytes(model):,} bytes of weights are {weight_bytes(ready.model):,}"
         evidence = ready.prepared.result("quantise").evidence
         assert evidence == f"13 layers in int8, {sizes}"  # 3 blocks of 4, and the table
-        assert torch.equal(ready.generate(ids, 9), generate(quantise_int8(model), ids, 9))
+        assert torch.equal(generate(ready.model, ids, 9), generate(quantise_int8(model), ids, 9))
 
     @torch.no_grad()
     def test_layout_changes_no_number(self, device):
@@ -226,6 +230,26 @@ class TestLLMOptimizer:
             whole = ready.model(ids)
             assert_close(ready.model(ids[:, :9]), whole[:, :9], 1e-4)  # each token by itself
         assert 1e-4 < rms_error(whole, expected) < 0.15  # e4m3 keeps four bits, no more, no less
+
+    @pytest.mark.parametrize(
+        ("device", "batch", "compiled", "refused"),
+        [
+            ("meta", 4, True, False),
+            ("meta", 5, True, True),
+            ("meta", 1, False, True),
+            ("cpu", 5, False, False),
+        ],
+    )
+    def test_where_int8_loses_it_is_refused(self, device, batch, compiled, refused):
+        """The meta device stands in for an accelerator; the CPU has kernels of its own."""
+        int8 = quantise_int8(lively()).to(device)
+        assert bool(why_no_int8(int8, batch, compiled=compiled)) is refused
+        assert why_no_int8(lively().to(device), batch, compiled=compiled) is None
+        if refused:
+            decode = CompiledDecode(int8, "eager") if compiled else None
+            ready = OptimizedLLM(Prepared(int8, "llm"), decode)
+            with pytest.raises(ValueError, match="int8 weights would be widened at every step"):
+                ready.generate(torch.zeros(batch, 3, dtype=torch.int64), 2)
 
     def test_compiled_decode(self, device):
         config = LLMConfig(quantization="int8", compile_backend="aot_eager")

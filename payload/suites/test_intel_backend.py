@@ -11,13 +11,12 @@ from torch import nn
 from suites.backend_models import in_float64, mlp, resnet
 from suites.numerics import assert_close, needs_module, needs_vendor
 from torchbridge import memory
+from torchbridge.backends import errors as exceptions
 from torchbridge.backends import intel
 from torchbridge.backends.intel import (
     IntelBackend,
     IntelMemoryManager,
     XPUDeviceManager,
-    devices,
-    exceptions,
     intel_hardware,
 )
 from torchbridge.config import Config, HardwareBackend, IntelArchitecture, IntelConfig
@@ -92,19 +91,19 @@ class TestHardwareConfigWithIntel:
 class TestIntelExceptions:
     def test_xpu_not_available_error(self):
         if HERE:
-            assert devices.require_xpu() == torch.device("xpu", 0)
+            assert intel.require_xpu() == torch.device("xpu", 0)
             return
         with pytest.raises(
             exceptions.XPUNotAvailableError, match=r"not built for XPUs|sees no XPU"
         ):
-            devices.require_xpu()
+            intel.require_xpu()
 
     def test_ipex_not_installed_error(self):
-        if devices.is_ipex_available():
-            assert devices.require_ipex() == devices.get_ipex_version()
+        if intel.is_ipex_available():
+            assert intel.require_ipex() == intel.get_ipex_version()
             return
         with pytest.raises(exceptions.IPEXNotInstalledError, match=r"torch\.xpu does without it"):
-            devices.require_ipex()
+            intel.require_ipex()
 
     def test_xpu_device_error(self):
         count = XPUDeviceManager().device_count
@@ -118,10 +117,10 @@ class TestIntelExceptions:
 
     def test_onednn_error(self):
         if torch.backends.mkldnn.is_available():
-            devices.require_onednn()
+            intel.require_onednn()
             return
         with pytest.raises(exceptions.OneDNNError, match="built without oneDNN"):
-            devices.require_onednn()
+            intel.require_onednn()
 
     def test_xpu_optimization_error(self, backend):
         class Stuck(nn.Linear):
@@ -397,4 +396,4 @@ class TestIntelBackendWithIPEX:
         assert_close(ipex.optimize(model)(x), in_float64(model, x))
 
     def test_ipex_version(self):
-        assert intel.get_ipex_version() == devices.require_ipex()
+        assert intel.get_ipex_version() == intel.require_ipex()

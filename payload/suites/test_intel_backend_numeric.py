@@ -11,6 +11,7 @@ from torch import Tensor
 
 from suites.backend_models import encoder, in_float64, mlp, resnet
 from suites.numerics import assert_close, needs_vendor, relative_error
+from torchbridge.backends import errors as exceptions
 from torchbridge.backends.intel import (
     AttentionBlocks,
     IntelBackend,
@@ -18,7 +19,6 @@ from torchbridge.backends.intel import (
     IntelMemoryManager,
     IntelOptimizer,
     XPUDeviceManager,
-    exceptions,
     intel_hardware,
 )
 from torchbridge.config import Config, IntelArchitecture, IntelConfig

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from suites.interpreter import needs_triton
+from suites.kernel_chips import TARGETS, TargetRefused, compile_for
 from suites.kernel_pairs import PAIRS, assert_fits, cache_folder, link
+from suites.specimens import Specimen, all_specimens
 from torchbridge.hardware import Hardware
 from torchbridge.kernels import REGISTRY, KernelRefused, Request, functional, gpu
-from torchbridge.kernels.gpu.specimens import Specimen
-from torchbridge.kernels.gpu.targets import TARGETS, TargetRefused, compile_for
 
 FOLDER = Path(gpu.__file__).parent
 pytestmark = needs_triton
@@ -32,18 +32,17 @@ class TestCoverage:
         assert [target.arch for target in TARGETS.values()] == [80, 86, 89, 90, 100, *names[5:]]
 
     def test_every_module_with_a_kernel_has_specimens(self):
-        known = {module.__name__.rpartition(".")[2]: module for module in gpu.kernel_modules()}
+        known = all_specimens()
         launched = launched_kernels()
         assert set(launched) == set(known)
         assert len(known) >= 3
-        for name, module in known.items():
-            compiled = {one.kernel.__name__ for one in module.SPECIMENS}
-            assert compiled == launched[name], f"{name}.SPECIMENS"
+        for name, specimens in known.items():
+            assert {one.kernel.__name__ for one in specimens} == launched[name], name
 
     def test_names_are_unique(self):
-        for module in gpu.kernel_modules():
-            names = [one.name for one in module.SPECIMENS]
-            assert len(names) == len(set(names)), module.__name__
+        for module, specimens in all_specimens().items():
+            names = [one.name for one in specimens]
+            assert len(names) == len(set(names)), module
 
     def test_every_kernel_is_compiled_for_every_target(self):
         kernels = {(pair.module, pair.specimen.kernel.__name__) for pair in PAIRS}
@@ -66,17 +65,18 @@ class TestCoverage:
             for width in (1, 64, 128, 129, 768, 1024, 1025, 4096, 8192, 8193, 16384, 16385, 10**6):
                 how = plan(width, widest)
                 wanted = (f"{kernel}{'_wide' * how.wide}", how.height, how.block, how.warps)
-                assert wanted in {shape_of(one) for one in module.SPECIMENS}
+                name = module.__name__.rpartition(".")[2]
+                assert wanted in {shape_of(one) for one in all_specimens()[name]}
                 assert how.wide == (width > widest)
                 assert how.wide or how.block // 2 < width or how.block == 128 or width < 512
         assert functional.NORM_WIDEST == norms.BACKWARD_WIDEST  # what "auto" goes by
 
     def test_dtypes_are_those_of_the_registry(self):
-        for module in gpu.kernel_modules():
-            operations = {one.operation for one in module.SPECIMENS}
+        for specimens in all_specimens().values():
+            operations = {one.operation for one in specimens}
             for operation in operations:
                 kernel = next(k for k in REGISTRY.kernels(operation) if k.name == "triton")
-                found = {one.dtype for one in module.SPECIMENS}
+                found = {one.dtype for one in specimens}
                 assert found >= kernel.dtypes > set(), operation
 
 
@@ -100,16 +100,14 @@ class TestCompiler:
 
         link(TARGETS[name])
         whole = f"layer_norm-backward-1x{block}-bf16"
-        crowded = compile_of("torchbridge.kernels.gpu.norms", whole, name, num_warps=warps)
+        crowded = compile_of("norms", whole, name, num_warps=warps)
         assert crowded.spills > 100
         with pytest.raises(AssertionError, match="spilled"):
             assert_fits(crowded, TARGETS[name])
 
     def test_a_row_is_read_before_it_is_overwritten(self, cache):
         """The barrier that the kernel asks for; the compiler's own come later, for other memory."""
-        from torchbridge.kernels.gpu.cross_entropy import SPECIMENS
-
-        specimen = next(one for one in SPECIMENS if one.gradient)
+        specimen = next(one for one in all_specimens()["cross_entropy"] if one.gradient)
         text = compile_for(specimen, TARGETS["sm_90"]).asm["ttir"]
         read, barrier = text.index("tt.load"), text.index("barrier")
         assert read < barrier < text.index("tt.store")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from suites.interpreter import needs_triton
+from suites.kernel_chips import TARGETS, TargetRefused, linker_missing
 from suites.kernel_pairs import NATIVE_FLOAT8, PAIRS, Pair, assert_fits, cache_folder, link
-from torchbridge.kernels.gpu.targets import TARGETS, TargetRefused, linker_missing
 
 SUPPORTED = [pair for pair in PAIRS if not pair.lacks]
 REFUSED = [pair for pair in PAIRS if pair.lacks]
@@ -71,5 +71,5 @@ class TestRefusedPairs:
 
         link(TARGETS[name])
         encoding, instruction = NATIVE_FLOAT8[name]
-        made = compile_of("torchbridge.kernels.gpu.quantise", f"{encoding}-1x4096-bf16", name)
+        made = compile_of("quantise", f"{encoding}-1x4096-bf16", name)
         assert instruction in "".join(made.asm.values())

@@ -1,4 +1,4 @@
-"""Device memory: figures against what was allocated, the guard, the pool, staging."""
+"""Device memory: figures against what was allocated, the guard, the pool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from suites.numerics import needs_cuda
 from torchbridge import memory
-from torchbridge.memory import Staging, TensorPool
+from torchbridge.memory import TensorPool
 
 MIB = 2**20
 CPU = torch.device("cpu")
@@ -45,7 +45,6 @@ class TestStats:
         assert list(told) == [f"{name}_bytes" for name in names]
 
     def test_peak_outlives_the_tensor(self, device):
-        memory.reset_peak(device)
         before = memory.stats(device)
         gone = torch.ones(64 * MIB // 4, device=device)
         held = memory.stats(device).allocated
@@ -53,21 +52,6 @@ class TestStats:
         after = memory.stats(device)
         assert after.peak >= held >= before.allocated + 60 * MIB
         assert after.allocated < held
-
-    @needs_cuda()
-    def test_reset_peak(self, device):
-        torch.ones(64 * MIB, device=device)
-        memory.reset_peak(device)
-        now = memory.stats(device)
-        assert now.peak == now.allocated
-
-    @needs_cuda()
-    def test_empty_cache(self, device):
-        gone = torch.ones(64 * MIB, device=device)
-        del gone
-        before = memory.stats(device).reserved
-        memory.empty_cache(device)
-        assert memory.stats(device).reserved <= before - 256 * MIB
 
 
 class TestSizes:
@@ -230,21 +214,3 @@ class TestTensorPool:
     def test_negative_limit(self):
         with pytest.raises(ValueError, match="limit_bytes must not be negative, got -1"):
             TensorPool(-1)
-
-
-class TestStaging:
-    def test_a_copy_on_the_device(self, device):
-        staging, batch = Staging(device), torch.randn(4, 5)
-        sent = staging.send(batch)
-        expected = batch.clone()
-        batch.zero_()  # what was sent stays
-        assert sent.device == device
-        assert torch.equal(sent.cpu(), expected)
-        assert staging.path_taken == ("pinned" if device.type == "cuda" else "direct")
-
-    def test_many_batches(self, device):
-        staging = Staging(device)
-        batches = [torch.full((3, 4), float(n)) for n in range(10)]
-        sent = [staging.send(batch) for batch in batches]
-        for n, tensor in enumerate(sent):
-            assert (tensor == n).all()

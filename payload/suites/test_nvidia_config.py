@@ -7,7 +7,7 @@ import json
 import pytest
 
 from torchbridge.config import Config, HardwareBackend, NVIDIAArchitecture, NVIDIAConfig
-from torchbridge.config.nvidia import detect_architecture
+from torchbridge.config.vendors import detect_architecture
 from torchbridge.hardware import Hardware, probe
 
 CPU = Hardware.cpu()

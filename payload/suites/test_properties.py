@@ -18,9 +18,9 @@ from torch.export import Dim
 from suites.kernel_reference import double, gelu
 from torchbridge import fp8
 from torchbridge.export import OptimizationMetadata, Plan, draw_inputs
+from torchbridge.export.formats import load_safetensors, stored_tensors
 from torchbridge.export.metadata import FusionMetadata, HardwareMetadata
-from torchbridge.export.safetensors import load_safetensors, stored_tensors
-from torchbridge.export.verify import difference
+from torchbridge.export.publish import difference
 from torchbridge.hardware import Hardware
 from torchbridge.kernels import Kernel, KernelRefused, KernelRegistry, Request, linear_gelu
 from torchbridge.moe import ExpertScheduler, MoEConfig, MoELayer

@@ -11,14 +11,15 @@ from suites.backend_models import in_float64, mlp, resnet
 from suites.fake_xla import LIMIT, USED, FakeXLA, modern, older
 from suites.numerics import assert_close
 from suites.tpu_error_paths import F32, ErrorPaths, settings
+from torchbridge.backends import errors as exceptions
 from torchbridge.backends import tpu
+from torchbridge.backends import xla as xla_module
 from torchbridge.backends.tpu import (
     TPUBackend,
     TPUMemoryManager,
     TPUOptimizer,
     XLACompiler,
     XLAOptimizations,
-    exceptions,
     validate_config,
     validate_model,
 )
@@ -374,7 +375,7 @@ class TestTPUErrorHandling:
 
     def test_backend_without_xla(self):
         try:
-            real = tpu.xla.load()
+            real = xla_module.load()
         except exceptions.XLANotAvailable:
             real = None
         if real is not None and real.is_tpu:

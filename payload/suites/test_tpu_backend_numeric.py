@@ -13,14 +13,14 @@ from suites.backend_models import in_float64, mlp, resnet
 from suites.fake_xla import LIMIT, USED, FakeXLA, modern, older
 from suites.numerics import assert_close, needs_module, relative_error
 from suites.tpu_error_paths import F32, Clock, settings
+from torchbridge.backends import errors as exceptions
 from torchbridge.backends.tpu import (
     TPUBackend,
     XLACompiler,
     XLADistributedTraining,
-    exceptions,
     tiled,
 )
-from torchbridge.backends.tpu.xla import XLA, load
+from torchbridge.backends.xla import XLA, load
 from torchbridge.config import TPUConfig
 
 FLAVOURS = {"modern": modern, "older": older}

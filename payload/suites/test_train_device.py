@@ -24,7 +24,7 @@ class TestWatch:
             (lambda: torch.ones(3).to("meta"), True),
             (lambda: torch.empty(3, device="meta").copy_(torch.ones(3)), True),
             (lambda: torch.ones(3).copy_(torch.zeros(3)), False),
-            (lambda: torch.ones(3).to(torch.float64)[torch.tensor([0, 2])].sum(), False),
+            (lambda: torch.ones(3).to(torch.float64)[torch.tensor([0, 2])], False),
         ):
             with Watch() as watch:
                 work()
@@ -34,13 +34,12 @@ class TestWatch:
         modes = []
         monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
         monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
-        with pytest.warns(UserWarning, match="of another kind") as others:  # noqa: SIM117
-            with waiting(torch.device("cuda")) as waits:
-                for text in ("called a synchronizing CUDA operation", "of another kind") * 2:
-                    warnings.warn(text, stacklevel=1)
+        with warnings.catch_warnings(record=True) as others, waiting(torch.device("cuda")) as waits:
+            for text in ("called a synchronizing CUDA operation", "of another kind") * 2:
+                warnings.warn(text, stacklevel=1)
         assert waits == ["called a synchronizing CUDA operation"] * 2
         assert modes == ["warn", 0]
-        assert len(others) == 2
+        assert {str(one.message) for one in others} == {"of another kind"}
         with waiting(CPU) as waits:
             torch.ones(1).item()
         assert (waits, len(modes)) == ([], 2)

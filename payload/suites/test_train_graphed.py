@@ -241,7 +241,9 @@ class TestRefusals:
         options = {"hardware": FAST, "device": CPU, "loss": loss}
         config = TrainConfig(graphed=graphed, learning_rate=RATE, precision="float32")
         if graphed:
-            with pytest.raises(ValueError, match="asked for: the step.*captured; use graphed=None"):
+            with pytest.raises(
+                ValueError, match=r"asked for: the step.*captured; use graphed=None"
+            ):
                 fit(network(), batches(CPU), config, graphs=graphs(), **options)
             return
         result = fit(network(), batches(CPU), config, graphs=graphs(), **options)
@@ -250,7 +252,7 @@ class TestRefusals:
         assert result.losses == fit(network(), batches(CPU), plain(config), **options).losses
 
     def test_a_step_that_waits_is_not_recorded(self, monkeypatch):
-        """After a wait CUDA breaks a recording off; the watched step is one that it lets through."""
+        """A wait breaks a recording off; the watched step is let through."""
         seen = []
 
         @contextlib.contextmanager

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torchbridge.config import ValidationLevel
 from torchbridge.hardware import Hardware, probe
+from torchbridge.numbers import float_tensors
 from torchbridge.validation import (
     TOLERANCE,
     UnifiedValidator,
@@ -21,7 +22,6 @@ from torchbridge.validation import (
     relative_error,
 )
 from torchbridge.validation import model as checks
-from torchbridge.validation.numbers import float_tensors
 
 LEVELS = {"minimal": 3, "standard": 5, "strict": 7, "comprehensive": 8}
 GIB = 2**30

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import multiprocessing
 import os
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -12,8 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
-from torchbridge.kernels.gpu.specimens import Specimen, pointer
-from torchbridge.kernels.gpu.targets import TARGETS, Compiled, compile_for
+from suites.kernel_chips import TARGETS, Compiled, compile_for
+from suites.specimens import Specimen, all_specimens, pointer
 
 
 @triton.jit
@@ -44,8 +43,7 @@ def product_of(side: int, step: int, dtype: torch.dtype = torch.float16, **how: 
 
 def compile_of(module: str, name: str, target: str, **changes: int) -> Compiled:
     """A module's specimen for a target; of the stages only the text that has its instructions."""
-    specimens = importlib.import_module(module).SPECIMENS
-    found = next(one for one in specimens if one.name == name)
+    found = next(one for one in all_specimens()[module] if one.name == name)
     made = compile_for(dataclasses.replace(found, **changes), TARGETS[target])
     text = {stage: code for stage, code in made.asm.items() if stage in ("ptx", "amdgcn")}
     return dataclasses.replace(made, asm=text)

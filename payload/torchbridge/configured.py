@@ -18,12 +18,13 @@ from torchbridge.attention import MultiHeadAttention, create_pattern
 from torchbridge.backends import create_backend
 from torchbridge.config import AttentionConfig, Config, PrecisionFormat
 from torchbridge.fp8 import FP8Dtype, convert_model_to_native_fp8
+from torchbridge.hardware import VENDORS
 from torchbridge.passes import Prepared
 from torchbridge.train import TrainConfig
 from torchbridge.validation import Report, UnifiedValidator
 
 FP8 = {PrecisionFormat.FP8_E4M3: FP8Dtype.E4M3, PrecisionFormat.FP8_E5M2: FP8Dtype.E5M2}
-BACKENDS = {"cuda": "nvidia"}  # the others are called as in `HardwareBackend`
+BACKENDS = {one.choice: one.backend for one in VENDORS.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ def _stored(
     if number is PrecisionFormat.FP4:
         raise ValueError("torch computes nothing in fp4; use fp8_e4m3 or a wider format")
     if number in FP8:
-        model = convert_model_to_native_fp8(model, inplace=True, forward_format=FP8[number])
+        how = {"forward_format": FP8[number], "path": "auto"}  # it is asked for by name
+        model = convert_model_to_native_fp8(model, inplace=True, **how)
         return model, list(inputs)
     wide = [x.to(number.dtype) if x.is_floating_point() else x for x in inputs]
     return model.to(number.dtype), wide

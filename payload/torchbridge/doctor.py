@@ -1,4 +1,4 @@
-"""What a machine has and lacks, by its 14 diagnostics.
+"""What a machine has and lacks, by 14 diagnostics, each by trying.
 
 Run: `python -m torchbridge.doctor`. A warning is about something optional; the exit code is 1 if
 anything failed.
@@ -7,15 +7,320 @@ anything failed.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import json
+import os
+import pkgutil
+import platform
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 import torchbridge
 from torchbridge.device import describe, pick_device
-from torchbridge.diagnostics import DIAGNOSTICS, Patient
-from torchbridge.hardware import probe
-from torchbridge.validation.findings import FAIL, PASS, WARNING, Report, examine
+from torchbridge.hardware import Hardware, probe
+from torchbridge.numbers import TOLERANCE, relative_error, whole_float32
+from torchbridge.validation import machine
+from torchbridge.validation.findings import (
+    FAIL,
+    PASS,
+    WARNING,
+    Finding,
+    Report,
+    doubtful,
+    examine,
+    failed,
+    passed,
+)
+
+LEAST_PYTHON = (3, 10)
+LEAST_TORCH = (2, 7)
+LEAST_MEMORY = 4 * 2**30  # bytes of a GPU below which the demonstrations do not fit
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """The machine as its checks see it; by default as it is."""
+
+    device: torch.device
+    hardware: Hardware
+    python: tuple[int, ...] = sys.version_info[:3]
+    torch_version: str = torch.__version__
+    compile: Callable[..., Any] = torch.compile
+    load: Callable[[str], ModuleType] = importlib.import_module
+    find_program: Callable[[str], str | None] = shutil.which
+
+
+def check_python(patient: Patient) -> Finding:
+    """Is it recent enough?"""
+    version = ".".join(map(str, patient.python))
+    if patient.python < LEAST_PYTHON:
+        least = ".".join(map(str, LEAST_PYTHON))
+        return failed(f"Python {version} is older than {least}", f"install Python {least}")
+    return passed(
+        f"Python {version}", version=version, implementation=platform.python_implementation()
+    )
+
+
+def check_torch(patient: Patient) -> Finding:
+    """Is it recent enough, and does it differentiate?"""
+    version = patient.torch_version
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or tuple(map(int, found.groups())) < LEAST_TORCH:
+        least = ".".join(map(str, LEAST_TORCH))
+        return failed(f"torch {version} is older than {least}", f"install torch {least} or later")
+    x = torch.tensor(3.0, requires_grad=True)
+    (slope,) = torch.autograd.grad(x**2, x)
+    if slope.item() != 6.0:
+        return failed(
+            f"torch {version}: the slope of x^2 at 3 is {slope.item()}", "reinstall torch"
+        )
+    return passed(
+        f"torch {version}", version=version, cuda=torch.version.cuda, hip=torch.version.hip
+    )
+
+
+def check_numpy(patient: Patient) -> Finding:
+    """Can torch and NumPy share memory?"""
+    try:
+        numpy = patient.load("numpy")
+    except ImportError:
+        return failed("NumPy is not installed", "install numpy")
+    array = numpy.arange(6.0).reshape(2, 3)
+    tensor = torch.from_numpy(array)
+    tensor[1, 2] = -1.0
+    if array[1, 2] != -1.0 or tensor.numpy().sum() != 9.0:
+        return failed(f"NumPy {numpy.__version__} does not share memory with torch", "reinstall it")
+    return passed(f"NumPy {numpy.__version__}", version=numpy.__version__)
+
+
+def check_package(patient: Patient) -> Finding:
+    """Can every module of this library be imported?"""
+    found = pkgutil.walk_packages(torchbridge.__path__, "torchbridge.")
+    names = [module.name for module in found]
+    tried = {name: _import_error(name, patient) for name in names}
+    broken = {name: error for name, error in tried.items() if error}
+    version = torchbridge.__version__
+    if broken:
+        message = f"torchbridge {version}: cannot import {', '.join(broken)}"
+        return failed(message, "unpack the archive again", broken=broken)
+    return passed(
+        f"torchbridge {version}, {len(names)} modules", version=version, modules=len(names)
+    )
+
+
+def _import_error(name: str, patient: Patient) -> str:
+    """Why a module cannot be imported; empty if it can."""
+    try:
+        patient.load(name)
+    except Exception as error:  # whatever it is
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def check_gpu(patient: Patient) -> Finding:
+    """Is there one that computes?"""
+    if patient.device.type == "cpu":
+        return doubtful("no GPU: everything runs on the CPU", "use a machine with one for speed")
+    finding = machine.compute(machine.Machine(patient.device, patient.hardware))
+    return replace(finding, message=f"{patient.hardware.name}, {finding.message}")
+
+
+def check_capability(patient: Patient) -> Finding:
+    """Is torch built for it, and what does it compute natively?"""
+    hardware = patient.hardware
+    if hardware.vendor == "cpu":
+        return doubtful("no GPU: no compute capability", "none is needed on a CPU")
+    if hardware.architecture == "unsupported":
+        return failed(f"{hardware.target} is not supported", "use sm_60 or gfx908 and later")
+    if hardware.vendor == "nvidia" and hardware.capability < (7, 0):
+        return doubtful(f"{hardware.target} has no tensor cores", "use sm_70 or later")
+    return machine.capabilities(machine.Machine(patient.device, hardware))
+
+
+def check_memory(patient: Patient) -> Finding:
+    """Is there enough on the GPU, and does it hold what is written?"""
+    if patient.hardware.vendor == "cpu":
+        return doubtful("no GPU: no GPU memory", "none is needed on a CPU")
+    size = patient.hardware.memory_bytes
+    if 0 < size < LEAST_MEMORY:
+        least = LEAST_MEMORY / 2**30
+        return doubtful(
+            f"{size / 2**30:.1f} GiB", f"use {least:.0f} GiB or more", memory_bytes=size
+        )
+    return machine.memory(machine.Machine(patient.device, patient.hardware))
+
+
+def check_cores(patient: Patient, usable: int | None = None) -> Finding:
+    """How many may this process use, and does torch use more than there are?"""
+    usable = usable or _usable_cores()
+    threads = torch.get_num_threads()
+    details = {"usable": usable, "present": os.cpu_count(), "threads": threads}
+    if threads > usable:
+        advice = f"set OMP_NUM_THREADS={usable}"
+        return doubtful(f"{threads} threads share {usable} cores", advice, **details)
+    if usable < 2:
+        return doubtful("1 core", "use 2 or more: loading and computing then overlap", **details)
+    return passed(f"{usable} cores, {threads} threads", **details)
+
+
+def _usable_cores() -> int:
+    """Those that this process may run on, where the system tells."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def check_compile(patient: Patient) -> Finding:
+    """Does torch.compile build a kernel that gives the same numbers?"""
+    x = torch.linspace(-3, 3, 1000, device=patient.device)
+    try:
+        with _known_deprecations():
+            actual = patient.compile(_wave)(x)
+    except Exception as error:  # a missing compiler shows in many ways
+        message = f"torch.compile: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
+        return doubtful(message, "install a C++ compiler (CPU) or Triton (GPU)")
+    return _close("torch.compile", actual, _wave(x.cpu().double()))
+
+
+def _wave(x: Tensor) -> Tensor:
+    return (x.sin() * 2 + 1).relu()
+
+
+@contextlib.contextmanager
+def _known_deprecations() -> Iterator[None]:
+    """TorchScript is a legacy: torch says so wherever it is touched, by Inductor, too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def check_torchscript(patient: Patient) -> Finding:
+    """Does a traced model give the same numbers? (A legacy format: torch.export is the newer.)"""
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).eval()
+    x = torch.linspace(-1, 1, 24).reshape(3, 8)
+    with torch.no_grad(), _known_deprecations():
+        traced = torch.jit.trace(model, x)
+        return _close("TorchScript", traced(2 * x), model.double()((2 * x).double()))
+
+
+def check_optimization(patient: Patient) -> Finding:
+    """Does a backend change a model, with evidence, and keep its numbers?"""
+    backends = patient.load("torchbridge.backends")
+    backend = backends.create_backend(device=patient.device)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
+    x = torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8)
+    with torch.no_grad(), whole_float32():
+        expected = model(x)
+        prepared = backend.prepare_model(model, level="balanced")
+        actual = prepared.model(backend.to_device(x))
+    evidence = {one.name: one.evidence or one.reason for one in prepared.passes}
+    if not prepared.applied:
+        return failed(
+            "no pass changed a convolution with batch norm", "see the reasons", **evidence
+        )
+    return _close(f"passes {', '.join(prepared.applied)}", actual, expected, **evidence)
+
+
+def check_triton(patient: Patient) -> Finding:
+    """Is it installed, and has it a driver for a device here?"""
+    try:
+        triton = patient.load("triton")
+    except ImportError:
+        return doubtful("Triton is not installed", "it comes with torch for CUDA and ROCm")
+    version = triton.__version__
+    if patient.device.type not in ("cuda", "xpu"):
+        message = f"Triton {version}, without a device to run its kernels on"
+        return doubtful(message, "use a machine with a GPU", version=version)
+    target = triton.runtime.driver.active.get_current_target()
+    actual = patient.compile(_wave)(torch.linspace(-3, 3, 1000, device=patient.device))
+    expected = _wave(torch.linspace(-3, 3, 1000).double())
+    return _close(f"Triton {version} for {target.backend} {target.arch}", actual, expected)
+
+
+def check_flash(patient: Patient) -> Finding:
+    """Does SDPA's flash kernel run on the device, asked for by name, and mask the future?"""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    dtype = torch.float32 if patient.device.type == "cpu" else torch.float16
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 2, 64, 64, generator=generator).to(dtype)
+    inputs = [x.to(patient.device) for x in (q, k, v)]
+    try:
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            actual = nn.functional.scaled_dot_product_attention(*inputs, is_causal=True)
+    except RuntimeError as error:
+        message = f"no flash kernel for {patient.hardware.target}: {str(error).splitlines()[0]}"
+        return doubtful(message, "use sm_80 or later; SDPA takes another kernel by itself")
+    q, k, v = (x.double() for x in (q, k, v))
+    ahead = torch.ones(64, 64, dtype=torch.bool).triu(1)
+    weights = (q @ k.mT / 8).masked_fill(ahead, -torch.inf).softmax(dim=-1)
+    return _close(f"flash attention in {dtype}", actual, weights @ v)
+
+
+def check_toolkit(patient: Patient) -> Finding:
+    """Is there a CUDA compiler, and of torch's major version? Only own CUDA kernels need it."""
+    program = patient.find_program("nvcc")
+    if program is None:
+        return doubtful("no nvcc on PATH", "only needed to build CUDA extensions")
+    said = subprocess.run(
+        [program, "--version"], check=False, capture_output=True, text=True, timeout=30
+    )
+    found = re.search(r"release (\d+)\.(\d+)", said.stdout)
+    if said.returncode or found is None:
+        return failed(f"{program} --version fails: {said.stderr.strip()[:200]}", "reinstall it")
+    version = ".".join(found.groups())
+    details = {"version": version, "program": program, "torch": torch.version.cuda}
+    if torch.version.cuda and torch.version.cuda.split(".")[0] != found.group(1):
+        message = f"nvcc {version}, torch is built with CUDA {torch.version.cuda}"
+        return doubtful(message, "install the toolkit that torch is built with", **details)
+    return passed(f"nvcc {version}", **details)
+
+
+def _close(what: str, actual: Tensor, expected: Tensor, **details: Any) -> Finding:
+    """Passed if the numbers agree, to the precision of the actual ones."""
+    error, limit = relative_error(actual, expected), TOLERANCE[actual.dtype]
+    message = f"{what}: relative error {error:.1e} (<= {limit:.0e})"
+    if error > limit:
+        return failed(message, "update torch and the driver", error=error, **details)
+    return passed(message, error=error, **details)
+
+
+Diagnostic = Callable[[Patient], Finding]
+DIAGNOSTICS: dict[str, dict[str, Diagnostic]] = {
+    "basic": {
+        "Python Version": check_python,
+        "PyTorch Version": check_torch,
+        "NumPy Version": check_numpy,
+        "TorchBridge Version": check_package,
+    },
+    "hardware": {
+        "CUDA GPU": check_gpu,
+        "GPU Compute Capability": check_capability,
+        "GPU Memory": check_memory,
+        "CPU Cores": check_cores,
+    },
+    "optimization": {
+        "torch.compile": check_compile,
+        "TorchScript": check_torchscript,
+        "TorchBridge Optimization": check_optimization,
+    },
+    "advanced": {
+        "Triton Kernels": check_triton,
+        "Flash Attention": check_flash,
+        "CUDA Toolkit": check_toolkit,
+    },
+}
+
 
 SIGNS = {PASS: "+", WARNING: "!", FAIL: "x"}
 
@@ -34,16 +339,7 @@ def diagnose(
     if patient is None:
         device = pick_device()
         patient = Patient(device, probe(device))
-    return [
-        examine(
-            category,
-            {
-                name: lambda check=check: check(patient)
-                for name, check in DIAGNOSTICS[category].items()
-            },
-        )
-        for category in categories
-    ]
+    return [examine(category, DIAGNOSTICS[category], patient) for category in categories]
 
 
 def show(reports: Sequence[Report]) -> None:

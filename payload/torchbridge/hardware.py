@@ -62,6 +62,24 @@ _CPU_FEATURES = {
 
 
 @dataclass(frozen=True, slots=True)
+class Vendor:
+    """What it is called: in a configuration, in `torchbridge.backends`, as a device of torch."""
+
+    choice: str
+    backend: str
+    device: str
+
+
+VENDORS = {
+    "nvidia": Vendor("cuda", "nvidia", "cuda"),
+    "amd": Vendor("amd", "amd", "cuda"),  # ROCm answers by CUDA's interface
+    "google": Vendor("tpu", "tpu", "xla"),
+    "intel": Vendor("intel", "intel", "xpu"),
+    "cpu": Vendor("cpu", "cpu", "cpu"),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Hardware:
     """An accelerator, or the CPU.
 
@@ -71,7 +89,7 @@ class Hardware:
     told.
     """
 
-    vendor: str  # nvidia, amd, intel, google, cpu
+    vendor: str  # of VENDORS
     name: str
     architecture: str
     target: str = ""

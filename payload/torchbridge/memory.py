@@ -50,12 +50,6 @@ def stats(device: torch.device) -> Stats:
     return Stats(machine["MemTotal"], machine["MemAvailable"], resident, resident, peak)
 
 
-def reset_peak(device: torch.device) -> None:
-    """Count the peak from now on; the CPU's cannot be reset."""
-    if device.type in ("cuda", "xpu"):
-        getattr(torch, device.type).reset_peak_memory_stats(device)
-
-
 def empty_cache(device: torch.device) -> None:
     """Collect garbage and give cached memory back to the device."""
     gc.collect()
@@ -163,29 +157,3 @@ class TensorPool:
         tensor = self._kept.pop(key)
         self.bytes -= tensor.nbytes
         return tensor
-
-
-class Staging:
-    """Copies batches to a device through one page-locked buffer per shape.
-
-    `path_taken` says how the last one went: `pinned`, or `direct` on devices other than CUDA's.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.path_taken: str | None = None
-        self._buffers: dict[tuple[torch.Size, torch.dtype], Tensor] = {}
-
-    def send(self, tensor: Tensor) -> Tensor:
-        """A copy of a CPU tensor on the device, complete when this returns."""
-        if self.device.type != "cuda":
-            self.path_taken = "direct"
-            return tensor.to(self.device, copy=True)
-        key = (tensor.shape, tensor.dtype)
-        if key not in self._buffers:
-            self._buffers[key] = torch.empty(*key[:1], dtype=key[1], pin_memory=True)
-        self._buffers[key].copy_(tensor)
-        self.path_taken = "pinned"
-        sent = self._buffers[key].to(self.device, non_blocking=True)
-        torch.cuda.current_stream(self.device).synchronize()  # the buffer is free again
-        return sent

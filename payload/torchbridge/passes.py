@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from torchbridge import numbers
 from torchbridge.hardware import Hardware
 from torchbridge.timing import Clock, Comparison, compare, warm_up
 
@@ -276,13 +276,8 @@ def _moved(after: nn.Module, before: nn.Module, setting: Setting) -> float:
 def relative_error(actual: object, expected: object) -> float:
     """The worst of all outputs; infinite where a number is none."""
     pairs = zip(tree_leaves(actual), tree_leaves(expected), strict=True)
-    return max((_error(a, e) for a, e in pairs if isinstance(e, Tensor)), default=0.0)
-
-
-def _error(actual: Tensor, expected: Tensor) -> float:
-    scale = expected.double().abs().max().clamp_min(torch.finfo(torch.float32).tiny)
-    error = ((actual.double() - expected.double()).abs().max() / scale).item()
-    return min(math.inf, error)  # of a NaN and infinity, min takes its first argument
+    errors = (numbers.relative_error(a, e) for a, e in pairs if isinstance(e, Tensor))
+    return max(errors, default=0.0)
 
 
 def tolerance(model: nn.Module) -> float:

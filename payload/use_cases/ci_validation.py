@@ -1,5 +1,10 @@
 """UC3: what a CI job asks of a machine: diagnostics, right numbers, exports that can be read back.
 
+A user wins a machine that was tried before its tests are believed. The report of 2026-01-31 has 12
+of 14 diagnostics passed, and CPU and CUDA "PASS"; here each of the 14 says what it did and what to
+do about it, numbers are compared with float64 on the CPU, and files are read back and compared. It
+is no benchmark; the comparison is that of a list that can fail with one that could not.
+
 Run: `python -m use_cases.ci_validation --report FILE`. Batch sizes are swept by
 `use_cases.batch_sweep`.
 """

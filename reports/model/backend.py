@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from reports.model.blocks import Authored, CheckLine, Hardware
+from orchestrator.domain.facts import CheckFact
+from orchestrator.domain.lint_findings import CheckedAnnotation
+from reports.model.blocks import Hardware
 from reports.model.metrics import MetricFigure, Params
 from reports.model.origin import Catalogued, Origin
 from reports.model.values import Absent, Rate, ReportModel, Status, Tally
@@ -143,7 +145,7 @@ class Block:
     title: str
     status: Status
     sections: tuple[Section, ...]
-    checks: tuple[CheckLine, ...]
+    checks: tuple[CheckFact, ...]
     hidden: int
     """Metrics and checks that are not listed."""
     alone: bool
@@ -200,7 +202,7 @@ class BackendReport(ReportModel):
     blocks: tuple[Block, ...]
     contrasts: tuple[Contrast, ...]
     contrasts_hidden: int
-    authored: tuple[Authored, ...]
+    authored: tuple[CheckedAnnotation, ...]
 
     @property
     def is_dated(self) -> bool:

@@ -5,28 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.lint_findings import Doubt
+from orchestrator.domain.facts import CheckFact
 from reports.model.values import Absent, CheckTally, Rate, Status, Tally
-
-
-@dataclass(frozen=True, slots=True)
-class Authored:
-    """One annotation: dated, signed, and never ours."""
-
-    kind: str
-    """``narrative``, ``fix``, ``recommendation``, ``known-issue``, ``note`` or ``conclusion``."""
-    title: str
-    text: str
-    author: str
-    at: datetime
-    cell: str
-    """Empty where it is about the whole run."""
-    files: tuple[str, ...]
-    problem: str
-    before: str
-    after: str
-    commit: str
-    doubts: tuple[Doubt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +96,6 @@ class SuiteSkips:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckLine:
-    """One statement that a job made about itself."""
-
-    name: str
-    outcome: str
-    value: str
-    unit: str
-    tolerance: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class CommandRow:
     """One demo, use case or benchmark."""
 
@@ -136,13 +104,13 @@ class CommandRow:
     status: Status
     checks: CheckTally | Absent
     """Absent where the job made no statement."""
-    lines: tuple[CheckLine, ...]
+    lines: tuple[CheckFact, ...]
     hidden: int
     """Derived: checks that are not among the lines."""
     duration_s: float | Absent
 
     @property
-    def notable(self) -> tuple[CheckLine, ...]:
+    def notable(self) -> tuple[CheckFact, ...]:
         """Lines that say more than that a check passed."""
         return tuple(x for x in self.lines if x.outcome != "passed" or x.value or x.reason)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from reports.model.provenance import DecisionRow
+from orchestrator.domain.cell import PlacementDecision
 from reports.model.values import Absent, ReportModel, Status, Tally
 
 
@@ -121,7 +121,7 @@ class CellCost:
     """How long its jobs ran; absent where nobody said."""
     idle_s: float | Absent
     """Derived: ``held - busy``, and never below 0: booting, installing, giving back, the gaps."""
-    refused: tuple[DecisionRow, ...]
+    refused: tuple[PlacementDecision, ...]
     """Places that were asked and did not give a machine, or were not asked for a reason."""
     refused_hidden: int
 

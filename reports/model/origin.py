@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from orchestrator.domain.ingested import Disagreement
 from reports.model.values import Absent
 
 _VERSION = re.compile(r"^v?(?P<version>\d\S*)$", re.IGNORECASE)
@@ -32,16 +33,6 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Disputed:
-    """A test that two files tell differently."""
-
-    job: str
-    nodeid: str
-    said: tuple[tuple[str, str], ...]
-    """(file, outcome)."""
-
-
-@dataclass(frozen=True, slots=True)
 class Origin:
     """Everything that was handed in for one cell."""
 
@@ -52,7 +43,7 @@ class Origin:
     sources: tuple[SourceLine, ...]
     hidden: int
     """Files that are not listed; none of them is inconsistent."""
-    disputed: tuple[Disputed, ...]
+    disputed: tuple[Disagreement, ...]
     disputed_hidden: int
     repeated: int
     """Tests that stand in more than one file."""

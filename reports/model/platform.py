@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from orchestrator.domain.lint_findings import CheckedAnnotation
 from reports.model.blocks import (
     AttemptRow,
-    Authored,
     CommandTable,
     FileRow,
     Hardware,
@@ -62,7 +62,7 @@ class PlatformReport(ReportModel):
     comparisons: tuple[Comparison, ...] = ()
     """With the other platforms of the run."""
     elsewhere: tuple[Elsewhere, ...] = ()
-    authored: tuple[Authored, ...] = ()
+    authored: tuple[CheckedAnnotation, ...] = ()
     failures: FailureTable | None = None
     issues: tuple[IssueRow, ...] = ()
     quarantined: tuple[QuarantineRow, ...] = ()

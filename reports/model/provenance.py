@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
+from orchestrator.domain.cell import PlacementDecision
 from reports.model.values import Absent
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionRow:
-    """One line of the decision log."""
-
-    at: datetime
-    attempt: int
-    place: str
-    verdict: str
-    reason: str
-    detail: str
-    """The provider's answer, or what is known."""
-
-    @property
-    def why(self) -> str:
-        """Both in one."""
-        return ": ".join(part for part in (self.reason.replace("_", " "), self.detail) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +37,5 @@ class Provenance:
     simulated: bool
     """The machine is an emulation: no gate accepts its results."""
     attested: Attested | Absent
-    decisions: tuple[DecisionRow, ...]
+    decisions: tuple[PlacementDecision, ...]
     decisions_hidden: int

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from reports.model.blocks import Authored, CheckLine, Hardware
+from orchestrator.domain.diagnosis import RetestTally
+from orchestrator.domain.facts import CheckFact
+from orchestrator.domain.lint_findings import CheckedAnnotation
+from reports.model.blocks import Hardware
 from reports.model.metrics import MetricFigure, MetricTable, Params
 from reports.model.money import Costs, Money
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
@@ -73,19 +76,7 @@ class BlameRow:
     evidence: tuple[str, ...]
     sentence: str
     """The evidence that decides."""
-    again: tuple[TriedRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TriedRow:
-    """The outcomes of a test that ran again with the same thing changed."""
-
-    kind: str
-    changed: str
-    """For a person; empty where nothing was."""
-    whole: bool
-    """Its whole job ran."""
-    outcomes: tuple[str, ...]
+    again: tuple[RetestTally, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +164,7 @@ class CheckAcross:
     """One check on every platform."""
 
     name: str
-    cells: tuple[CheckLine | Absent, ...]
+    cells: tuple[CheckFact | Absent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +244,7 @@ class ResultsReport(ReportModel):
     """Derived: figures that are worse than their baseline, and whose spreads do not touch."""
     costs: Costs | Absent
     """Derived: the sum of the platforms that have a cost."""
-    notes: tuple[Authored, ...]
+    notes: tuple[CheckedAnnotation, ...]
 
     @property
     def footnotes(self) -> tuple[str, ...]:
@@ -287,7 +278,7 @@ class ResultsReport(ReportModel):
         return tuple(column for column in self.columns if column.confounded)
 
 
-def is_partial(line: CheckLine) -> bool:
+def is_partial(line: CheckFact) -> bool:
     """Whether a check passed, and says of itself that not all of it did: `12/14`."""
     part, slash, whole = (word.strip() for word in line.value.partition("/"))
     shares = slash and part.isdecimal() and whole.isdecimal()

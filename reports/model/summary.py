@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from reports.model.blocks import Authored, Hardware
+from orchestrator.domain.lint_findings import CheckedAnnotation
+from reports.model.blocks import Hardware
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricLine, MetricTable
 from reports.model.money import Costs, Money
@@ -49,7 +50,7 @@ class CellRow:
     elsewhere: tuple[Elsewhere, ...] = ()
     unnamed: int = 0
     """Those of its tests that the evidence counts without naming them."""
-    notes: tuple[Authored, ...] = ()
+    notes: tuple[CheckedAnnotation, ...] = ()
     """What people noted of it."""
     reuse: tuple[tuple[str, str], ...] = ()
     """Jobs, and why their earlier evidence stands or does not; empty where nobody asked."""
@@ -102,7 +103,7 @@ class SummaryReport(ReportModel):
     comparisons_hidden: int
     costs: Costs | Absent
     """Derived: the sum of the cells that have a cost."""
-    authored: tuple[Authored, ...] = ()
+    authored: tuple[CheckedAnnotation, ...] = ()
     failures: FailureTable | None = None
     issues: tuple[IssueRow, ...] = ()
     quarantined: tuple[QuarantineRow, ...] = ()

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.domain.extended import extended
 from orchestrator.domain.ingested import RunAnnotation
-from orchestrator.domain.lint_findings import Doubt, ForeignDocument
+from orchestrator.domain.lint_findings import CheckedAnnotation, Doubt, ForeignDocument
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from orchestrator.domain.vocabulary import term
@@ -16,7 +17,7 @@ from reports.foreign.parsing import read, words
 from reports.foreign.quantities import Fraction, fractions, percents, quantities
 from reports.foreign.rules.hardware import check_architecture, check_fp8
 from reports.foreign.rules.money import check_prices
-from reports.model.blocks import Authored, CommandTable
+from reports.model.blocks import CommandTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Claim, Finding, ReportModel, Status, Tally
@@ -362,27 +363,14 @@ def _facts(text: str) -> Iterator[Said]:
             yield mark.level, rule, mark.message
 
 
-def authored_of(evidence: Evidence, cell: str = "") -> tuple[Authored, ...]:
+def authored_of(evidence: Evidence, cell: str = "") -> tuple[CheckedAnnotation, ...]:
     """The annotations about one cell; about the run and every cell of it without a name."""
     told = evidence.record.annotations
     return tuple(_checked(s, evidence) for s in told if not cell or s.cell == cell)
 
 
-def _checked(said: RunAnnotation, evidence: Evidence) -> Authored:
-    return Authored(
-        kind=said.kind,
-        title=said.title,
-        text=said.text,
-        author=said.author,
-        at=said.at,
-        cell=said.cell,
-        files=said.files,
-        problem=said.problem,
-        before=said.before,
-        after=said.after,
-        commit=said.commit,
-        doubts=doubts_of(said, evidence),
-    )
+def _checked(said: RunAnnotation, evidence: Evidence) -> CheckedAnnotation:
+    return extended(CheckedAnnotation, said, doubts=doubts_of(said, evidence))
 
 
 def doubts_of(said: RunAnnotation, evidence: Evidence) -> tuple[Doubt, ...]:

@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from orchestrator.domain.facts import CheckFact
 from orchestrator.domain.run_record import CellRecord, Evidence
-from reports.model.blocks import CheckLine
 from reports.model.metrics import MetricFigure
 from reports.model.results import JobCell, JobGroup, MetricAcross, ResultsReport, Section, SpeedUp
 from reports.model.values import Absent, Status
@@ -139,7 +139,7 @@ class _Reported:
         """Whether it was reported, or is not there."""
         return isinstance(said, Absent) or ((job, name, unit, repr(said.samples)) in self._metrics)
 
-    def check(self, job: str, said: CheckLine | Absent) -> bool:
+    def check(self, job: str, said: CheckFact | Absent) -> bool:
         """Whether it was reported, or is not there."""
         return isinstance(said, Absent) or (
             (job, said.name, said.outcome, said.value, said.tolerance) in self._checks
@@ -239,7 +239,7 @@ def _gaps(report: ResultsReport) -> int:
     }
     found = 0
     for section in report.sections:
-        rows: list[tuple[CheckLine | MetricFigure | Absent, ...]] = [
+        rows: list[tuple[CheckFact | MetricFigure | Absent, ...]] = [
             *(row.cells for row in section.checks),
             *(row.cells for row in section.metrics),
         ]

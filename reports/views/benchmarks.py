@@ -10,7 +10,7 @@ from orchestrator.domain.paired_samples import spread_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from reports.grouping import ColumnKey, RowKey, columns_of, is_ratio, layout_of, split_name
 from reports.model.backend import SIMILAR_PERCENT, Block, Contrast, Difference, Entry, Section
-from reports.model.blocks import CheckLine, Hardware
+from reports.model.blocks import Hardware
 from reports.model.comparison import ComparedRow, Comparison
 from reports.model.metrics import MetricFigure, MetricLine, MetricTable, Params
 from reports.model.summary import CellRow
@@ -133,9 +133,7 @@ def block_of(cell: CellRecord, job: JobRecord, *, label: str, alone: bool) -> Bl
             Section(title, tuple(entry for key, entry in shown if key[1] == title))
             for title in titles
         ),
-        checks=tuple(
-            CheckLine(c.name, c.outcome, c.value, c.unit, c.tolerance, c.reason) for c in checks
-        ),
+        checks=tuple(checks),
         hidden=len(entries) - len(shown) + len(job.checks) - len(checks),
         alone=alone,
     )

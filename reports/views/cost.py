@@ -9,7 +9,6 @@ from orchestrator.domain.cell import PlacementResult
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import each, part, plural, version
 from reports.model.money import CellCost, CostReport, Costs, Money, PartRow
-from reports.model.provenance import DecisionRow
 from reports.model.values import Absent, Claim, Footer
 from reports.views.machine import cell_status
 from reports.views.money import money_of, total_costs
@@ -70,10 +69,7 @@ def _cell(cell: CellRecord, record: RunRecord) -> CellCost:
         money=money,
         busy_s=busy,
         idle_s=_idle(money, busy),
-        refused=tuple(
-            DecisionRow(d.at, d.attempt, d.place, d.verdict.value, d.reason, d.detail)
-            for d in shown
-        ),
+        refused=tuple(shown),
         refused_hidden=len(refused) - len(shown),
     )
 

@@ -13,7 +13,6 @@ from reports.model.results import (
     FailureTable,
     IssueRow,
     QuarantineRow,
-    TriedRow,
 )
 from reports.model.values import Absent
 
@@ -109,10 +108,7 @@ def blame_of(record: RunRecord, cell: str = "") -> tuple[BlameRow, ...]:
             tried=one.tried,
             evidence=one.evidence,
             sentence=one.sentence,
-            again=tuple(
-                TriedRow(each.kind.value, each.changed, each.whole, each.outcomes)
-                for each in one.again
-            ),
+            again=one.again,
         )
         for one in record.diagnosed
         if cell in ("", one.cell)

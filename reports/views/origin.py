@@ -13,8 +13,8 @@ from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
-from reports.model.origin import Catalogued, Disputed, Elsewhere, Origin, SourceLine, bare, letters
-from reports.model.provenance import Attested, AttestedDevice, DecisionRow, Provenance
+from reports.model.origin import Catalogued, Elsewhere, Origin, SourceLine, bare, letters
+from reports.model.provenance import Attested, AttestedDevice, Provenance
 from reports.model.values import Absent
 
 DECISIONS_SHOWN = 60
@@ -39,10 +39,7 @@ def provenance_of(cell: CellRecord) -> Provenance:
     return Provenance(
         simulated=cell.simulated,
         attested=_attested(cell.attestation) if cell.attestation else _not_attested(cell),
-        decisions=tuple(
-            DecisionRow(d.at, d.attempt, d.place, d.verdict.value, d.reason, d.detail)
-            for d in shown
-        ),
+        decisions=tuple(shown),
         decisions_hidden=len(log) - len(shown),
     )
 
@@ -104,7 +101,7 @@ def origin_of(cell: CellRecord, *, subject: str, version: str) -> Origin | None:
         kinds=tuple(sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))),
         sources=tuple(_line(source) for source in shown),
         hidden=len(ranked) - len(shown),
-        disputed=tuple(Disputed(d.job, d.nodeid, d.sources) for d in disputed),
+        disputed=tuple(disputed),
         disputed_hidden=len(ingested.disagreements) - len(disputed),
         repeated=ingested.repeated,
         remarks=tuple(_remarks(shown, other)),

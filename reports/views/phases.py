@@ -12,7 +12,6 @@ from orchestrator.domain.ingested import Source
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
 from reports.model.blocks import (
     AttemptRow,
-    CheckLine,
     CommandRow,
     CommandTable,
     FileRow,
@@ -61,7 +60,7 @@ def _tally(passed: int, failed: int, skipped: int) -> CheckTally:
 def _command_row(job: JobRecord, cell: CellRecord) -> CommandRow:
     ranked = sorted(job.checks, key=lambda check: _ORDER.get(check.outcome, 0))
     kept = {id(check) for check in ranked[:CHECKS_SHOWN]}
-    lines = tuple(_line(check) for check in job.checks if id(check) in kept)
+    lines = tuple(check for check in job.checks if id(check) in kept)
     return CommandRow(
         id=job.id,
         title=job.title or job.id,
@@ -85,10 +84,6 @@ def _checks(facts: Sequence[CheckFact]) -> CheckTally:
     skipped = outcomes.count("skipped")
     passed = outcomes.count("passed")
     return _tally(passed, len(facts) - passed - skipped, skipped)
-
-
-def _line(fact: CheckFact) -> CheckLine:
-    return CheckLine(fact.name, fact.outcome, fact.value, fact.unit, fact.tolerance, fact.reason)
 
 
 NOTICES_SHOWN = 50

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.domain.facts import CheckFact, MetricFact
+from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from reports.format import plural, version
 from reports.grouping import is_ratio, layout_of, split_name
-from reports.model.blocks import CheckLine, Hardware
+from reports.model.blocks import Hardware
 from reports.model.metrics import MetricFigure, Params
 from reports.model.results import (
     CheckAcross,
@@ -167,12 +167,8 @@ def _check(name: str, jobs: Sequence[JobRecord | None], cells: Sequence[CellReco
     made = []
     for job, cell in zip(jobs, cells, strict=True):
         found = [c for c in (job.checks if job is not None else ()) if c.name == name]
-        made.append(_line(found[-1]) if found else why_absent(job, cell))
+        made.append(found[-1] if found else why_absent(job, cell))
     return CheckAcross(name, tuple(made))
-
-
-def _line(fact: CheckFact) -> CheckLine:
-    return CheckLine(fact.name, fact.outcome, fact.value, fact.unit, fact.tolerance, fact.reason)
 
 
 Place = tuple[CellRecord, JobRecord | None, Facts]

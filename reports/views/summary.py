@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import moment, status, version
-from reports.model.blocks import Authored
 from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Claim, Footer, Rate, Status
 from reports.rules.authored import authored_of
@@ -96,7 +96,9 @@ def _title(record: RunRecord) -> str:
     return f"{said} ({which}{SIMULATED})"
 
 
-def cell_row(cell: CellRecord, record: RunRecord, authored: Sequence[Authored] = ()) -> CellRow:
+def cell_row(
+    cell: CellRecord, record: RunRecord, authored: Sequence[CheckedAnnotation] = ()
+) -> CellRow:
     """Tell one cell of a run in short."""
     subject, version_ = record.run.subject_name, record.run.subject_version
     hardware = hardware_of(cell, subject=subject)

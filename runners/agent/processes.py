@@ -98,21 +98,6 @@ def of_session(leader: int) -> Set[int]:
     return own | below(leader, seen=seen)
 
 
-def end_all(find: Find, *, grace_s: float) -> Set[int]:
-    """Ask what ``find`` finds to end, and after the grace make it end.
-
-    Returns:
-        The processes that are still there after all (stuck in the kernel).
-    """
-    if grace_s > 0:
-        send(find(), signal.SIGTERM)
-        deadline = time.monotonic() + grace_s
-        while find() and time.monotonic() < deadline:
-            reap()
-            time.sleep(_LOOK_S)
-    return kill_all(find)
-
-
 def kill_all(find: Find) -> Set[int]:
     """Kill what ``find`` finds until it finds nothing, for ten seconds at most."""
     deadline = time.monotonic() + _CERTAIN_S

@@ -74,13 +74,9 @@ Process = Callable[[Sequence[str], Mapping[str, str]], Ended]
 
 
 @dataclass(frozen=True)
-class JobExit:
+class JobExit(Ended):
     """How a job ended: facts only, nobody's judgement."""
 
-    exit_code: Optional[int]
-    signal: Optional[int]
-    cause: Optional[str]
-    detail: str
     restarts: int
 
 

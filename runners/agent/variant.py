@@ -45,7 +45,8 @@ def way(place):
     for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         if entry and (place + os.sep).startswith(os.path.abspath(entry) + os.sep):
             return f"; PYTHONPATH = {entry!r} comes before it: take that out of payload.toml's env"
-    return ""
+    source = os.path.relpath(place, os.getcwd())
+    return "" if source.startswith(os.pardir) else f". Fix: {leave_out(source)}"
 
 try:
     problem = shadowed(Installed(sys.argv[1]))

@@ -132,7 +132,7 @@ _MEANINGS: tuple[tuple[ErrorRule, str], ...] = (
         (
             "InvalidParameterValue InvalidParameterCombination InvalidSubnetID.NotFound"
             " InvalidGroup.NotFound InvalidKeyPair.NotFound InvalidInstanceType MissingParameter"
-            " IdempotentParameterMismatch"
+            " IdempotentParameterMismatch IdempotentInstanceTerminated"
         ),
     ),
 )

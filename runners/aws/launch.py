@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.domain.machine import (
+    CapacityError,
     ConfigError,
     LaunchRequest,
     Machine,
@@ -24,6 +25,8 @@ from runners.aws.sdk import Account, Answer
 from runners.first_boot import cloud_config
 
 MISMATCH = "IdempotentParameterMismatch"
+SPENT = (MISMATCH, "IdempotentInstanceTerminated")
+"""The token was used before: with another request, or for an instance that is over."""
 
 
 def client_token(request: LaunchRequest) -> str:
@@ -82,8 +85,8 @@ class Launcher:
                     f"{error}; the security group was deleted meanwhile and is made again",
                     code=error.code,
                 ) from error
-            if error.code == MISMATCH:
-                return self._mismatched(request, error)
+            if error.code in SPENT:
+                return self._spent(request, error)
             raise
         return self._machine(answer["Instances"][0], place.region)
 
@@ -96,8 +99,13 @@ class Launcher:
         found = self._described(request.place.region, filters)
         return self._machine(found[0], request.place.region) if found else None
 
-    def _mismatched(self, request: LaunchRequest, error: ProviderError) -> Machine:
-        """The token was used, with another request: an image was renewed between two tries."""
+    def _spent(self, request: LaunchRequest, error: ProviderError) -> Machine:
+        """What the token made before.
+
+        An image or a security group may have been renewed between two tries, and EC2 remembers the
+        tokens of calls that failed: then there is none, and the place is given up. The caller looks
+        for an instance that is only not visible yet.
+        """
         region = request.place.region
         filters = [{"Name": "client-token", "Values": [client_token(request)]}]
         for found in self._described(region, filters):
@@ -108,8 +116,9 @@ class Launcher:
                 f"{error}; the instance {machine.id} has this token but is not ours",
                 code=error.code,
             )
-        raise ProviderUnavailableError(
-            f"{error}; an instance with this token must exist, and is not visible yet",
+        raise CapacityError(
+            f"{error}; no instance with this token is visible: a call that failed had used it, or "
+            "it is shown late",
             code=error.code,
         )
 

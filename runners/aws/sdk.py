@@ -42,6 +42,8 @@ _CREATING = Config(
     read_timeout=READ_TIMEOUT_S,
     retries={"mode": "standard", "total_max_attempts": 1},
 )
+# A function is asked once, and may work for as long as its own limit.
+_CALLING = _CREATING.merge(Config(read_timeout=300))
 _STALE = frozenset({"ExpiredToken", "ExpiredTokenException"})
 _NO_CREDENTIALS = (
     sdk_errors.NoCredentialsError,
@@ -167,6 +169,7 @@ class Account:
             if client is None:
                 self._session = self._session or _session()
                 config = _CREATING if creating else _READING
+                config = _CALLING if service == "lambda" else config
                 try:
                     client = self._session.client(service, region_name=region, config=config)
                 except ValueError as error:

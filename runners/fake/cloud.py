@@ -106,11 +106,6 @@ class FakeCloud:
         """Let the next `times` calls of image, inspect, terminate or inventory be unavailable."""
         self._verb_faults[verb] = times
 
-    def mend(self, place: str) -> None:
-        """Forget the place's faults."""
-        self._faults.pop(place, None)
-        self._standing.pop(place, None)
-
     def preempt(self, machine_id: str) -> None:
         """Take the machine away from its owner, at once, with all that runs on it."""
         with self._lock:

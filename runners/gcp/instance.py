@@ -103,7 +103,7 @@ def build_instance(
         config: The platform's configuration.
         image: What it boots.
         project: The controllers' project name, for the network tag.
-        now: The time of this call, which only the run duration depends on.
+        now: The time of this call; what has expired by then is not asked for.
         templates: The folder that holds ``cloud_init/``.
 
     Raises:
@@ -123,7 +123,7 @@ def build_instance(
         tags=compute_v1.Tags(items=[network_tag(project)]),
         disks=[_boot_disk(place.zone, config.disk_gb, image, carried)],
         network_interfaces=[_network(is_public=config.is_public)],
-        scheduling=_scheduling(place.market, expires_at, now),
+        scheduling=_scheduling(place.market, expires_at, request.asked_at or now, now),
         metadata=_metadata(
             {
                 **entry(login, config.user),
@@ -166,13 +166,14 @@ def _network(*, is_public: bool) -> compute_v1.NetworkInterface:
     )
 
 
-def _scheduling(market: str, expires_at: datetime, now: datetime) -> compute_v1.Scheduling:
-    # A repeated call has less time left. That is no other request: its id is the same, and the
-    # first one that arrived holds. Whole minutes, rounded up.
-    left_s = (expires_at - now).total_seconds()
-    if left_s <= 0:
+def _scheduling(
+    market: str, expires_at: datetime, asked_at: datetime, now: datetime
+) -> compute_v1.Scheduling:
+    if expires_at <= now:
         raise ConfigError(f"the machine was to end at {expires_at:%H:%M:%S} UTC, which is past")
-    run_s = max(MINIMUM_RUN_S, math.ceil(left_s / 60) * 60)
+    # Counted from the first call, so that a repeated one is the same request: what Google does with
+    # a request id that it knows and another body is not documented. Whole minutes, rounded up.
+    run_s = max(MINIMUM_RUN_S, math.ceil((expires_at - asked_at).total_seconds() / 60) * 60)
     return compute_v1.Scheduling(
         on_host_maintenance="TERMINATE",  # machines with GPUs cannot be moved
         automatic_restart=False,

@@ -95,6 +95,11 @@ class GcpProvider:
             operation = self._insert(request, wanted)
         except AlreadyThereError:
             return self._adopted(request)
+        except ConfigError:
+            # The first try may have made it: its image's family may have had another image then.
+            if self._status.instance(_id_of(request)) is None:
+                raise
+            return self._adopted(request)
         except NotThereError as error:
             raise of_missing(f"launching {request.place.name}", error) from error
         return self._ordered(request, operation, image)

@@ -43,7 +43,9 @@ _NO_ROLE = ErrorRule(
     "give the account roles/compute.instanceAdmin.v1 and roles/compute.securityAdmin",
 )
 _NO_API = ErrorRule(
-    ConfigError, Extent.PROJECT, "enable the Compute Engine API and billing for the project"
+    ConfigError,
+    Extent.PROJECT,
+    "enable the API that Google names (`gcloud services enable`), and billing for the project",
 )
 _POLICY = ErrorRule(
     ConfigError, Extent.PROJECT, "an organisation policy forbids it: ask who owns the policy"

@@ -8,6 +8,7 @@ import selectors
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import IO
@@ -73,6 +74,7 @@ class LocalShell:
 
     def _start(self, command: str) -> subprocess.Popen[bytes]:
         words, options = started_as(self._account, command)
+        options.setdefault("env", _outside_environment())
         try:
             return subprocess.Popen(
                 words,
@@ -113,6 +115,22 @@ class LocalShell:
             return process.wait(timeout=deadline.left_s())
         except subprocess.TimeoutExpired:
             raise deadline.error(self._where) from None
+
+
+def _outside_environment() -> dict[str, str]:
+    """This process's environment variables, without the virtual environment that it runs in.
+
+    Jobs must not find Seatrial's own interpreter, programs and packages by PATH.
+    """
+    kept = dict(os.environ)  # noqa: TID251 - what is handed on is no setting of ours
+    if sys.prefix == sys.base_prefix:
+        return kept
+    programs = os.path.realpath(f"{sys.prefix}/bin")
+    folders = kept.get("PATH", os.defpath).split(os.pathsep)
+    kept["PATH"] = os.pathsep.join(one for one in folders if os.path.realpath(one) != programs)
+    if kept.get("VIRTUAL_ENV") == sys.prefix:
+        del kept["VIRTUAL_ENV"]
+    return kept
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

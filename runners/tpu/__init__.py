@@ -33,6 +33,10 @@ TRAITS = ProviderTraits(
     required=frozenset({"accelerator_type"}),
     rented=True,
     notice="gcp",
+    caution=(
+        "a TPU does not end by itself: it costs until a controller of the project ends it; have a "
+        "second one on another computer (docs/clouds.md, What ends a machine)"
+    ),
     check=_check,
 )
 

@@ -101,7 +101,7 @@ def _consent(home: Home, matrix: Path, chosen: list[str], asked: argparse.Namesp
         minutes = asked.kill_minutes + kill_switch.GRACE_S / 60 if _kills(cloud, asked) else 0
         worst = driving.worst_usd(plan, cloud, kill_minutes=minutes)
         if worst is None:
-            note = next(cell["note"] for cell in plan["cells"] if cell["id"] == cloud)
+            note = next(one["note"] for one in plan["cells"] if one["cell"]["id"] == cloud)
             raise UsageError(f"{cloud}: its price is not known, so nothing is rented. {note}")
         print(f"{cloud:4} at most {worst:.2f} USD")
         total += worst

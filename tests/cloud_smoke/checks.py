@@ -62,7 +62,7 @@ def reached(cell: Json) -> dict[str, datetime]:
     """When the cell first came to each state."""
     found: dict[str, datetime] = {}
     for step in cell["transitions"]:
-        found.setdefault(step["to"], datetime.fromisoformat(step["at"]))
+        found.setdefault(step["to_state"], datetime.fromisoformat(step["at"]))
     return found
 
 
@@ -134,7 +134,7 @@ def _attestation(cell: Json) -> Found:
 
 
 def _bill(lease: Json, told: Times) -> Found:
-    if not lease or not lease["id"]:
+    if not lease or not lease["machine_id"]:
         return "bill", "not shown", "no machine was granted"
     ours = f"{lease['seconds']:.0f} s, {Decimal(lease['cost_usd'])} USD by the ledger"
     if told.began is None or told.ended is None:

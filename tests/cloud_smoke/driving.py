@@ -63,7 +63,7 @@ def _seatrial(home: Home, *words: str, good: int = 0) -> str:
 
 def worst_usd(plan: Mapping[str, Any], cloud: str, *, kill_minutes: float) -> Decimal | None:
     """The most that a cloud's cell and its abandoned machine can cost; None if unknown."""
-    cell = next(cell for cell in plan["cells"] if cell["id"] == cloud)
+    cell = next(cell for cell in plan["cells"] if cell["cell"]["id"] == cloud)
     hourly = [place["usd_per_hour"] for place in cell["places"]]
     if cell["worst_usd"] is None or not hourly or None in hourly:
         return None
@@ -117,9 +117,9 @@ def _keyscan(address: str, port: int) -> Sequence[str]:
 def _told(cell: Mapping[str, Any], seen: Mapping[str, Seen]) -> Seen:
     found = seen.get(cell["id"], Seen())
     lease = cell["leases"][-1] if cell["leases"] else None
-    if not lease or not lease["id"]:
+    if not lease or not lease["machine_id"]:
         return found
     try:
-        return replace(found, times=times(cell["platform"], lease["id"]))
+        return replace(found, times=times(cell["platform"]["id"], lease["machine_id"]))
     except Exception as error:  # noqa: BLE001 - any SDK's; the check tells that it is not shown
         return replace(found, times=Times(None, None, f"{type(error).__name__}: {error}"))

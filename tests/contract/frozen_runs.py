@@ -9,12 +9,11 @@ from orchestrator.application.freeze_evidence import freeze_evidence
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.gate.gate_documents import read_snapshot, snapshot_document
+from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.policy import GateMetadata, GatePolicy, GateSpec, PlatformRule
 from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.matrix import Accelerator, expand
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.gates import StoredPolicy
-from orchestrator.store.verdict_lines import StoredVerdict
 from tests.databases import MANIFEST, NOW, Agent, a_run, advance, after, attempt, lease, matrix
 
 METADATA = GateMetadata(name="release", product="proof", owner="me")

@@ -22,7 +22,7 @@ from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.manifest import Job, Manifest
 from orchestrator.domain.matrix import CellPlan, Platform
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.cell_results import Artifact
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.stores import Stores
 from tests.databases import Agent, a_run, after, create, matrix, together
 
@@ -85,7 +85,7 @@ class Controller:
                 sources=(),
             ),
             attempt_id=f"run-1-{platform}-1",
-            artifacts=[Artifact("events.jsonl", digest, size)],
+            artifacts=[ArtifactRecord("events.jsonl", size, digest)],
             annotations=[],
         )
 

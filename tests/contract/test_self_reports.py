@@ -9,7 +9,7 @@ import pytest
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.application.cell.finishing import check_self_reports
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.cell_results import Artifact
+from orchestrator.domain.run_record import ArtifactRecord
 from tests.contract.frozen_runs import at_work, done, launched, only_cell
 from tests.databases import MANIFEST, after
 
@@ -30,7 +30,7 @@ def job_after(context, *, job="demo", printed=SAID, exit_code=0, ends=True):
         agent.send(agent.line("phase", name, name="started"))
         agent.send(*([agent.test("t.py::a")] if name == "unit" else []))
         agent.send(agent.line("phase", name, name="finished", exit_code=code, duration_s=1.0))
-    stores.results.put_artifacts(cell_id, [Artifact(f"{job}.txt", "5" * 64, len(printed))])
+    stores.results.put_artifacts(cell_id, [ArtifactRecord(f"{job}.txt", len(printed), "5" * 64)])
     now = SimpleNamespace(
         cell=stores.cells.get(cell_id),
         attempt=stores.cells.attempt(agent.attempt_id),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -189,3 +190,18 @@ def _until(condition: Callable[[], bool], within_s: float = 30.0) -> None:
 def test_commands_here_begin_with_the_mask_that_is_asked_for() -> None:
     for mask in (0o027, 0o002):
         assert int(LocalShell(umask=mask).run("umask").stdout, 8) == mask
+
+
+def test_commands_here_do_not_see_the_environment_that_seatrial_runs_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").write_text("#!/bin/sh\necho seatrial\n")
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", os.pathsep.join([f"{tmp_path}/bin/", os.defpath]))
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
+    seen = LocalShell().run('echo "$PATH:$VIRTUAL_ENV"; command -v python3').stdout.decode()
+    assert str(tmp_path) not in seen
+    monkeypatch.setenv("VIRTUAL_ENV", "/another")
+    assert LocalShell().run('printf %s "$VIRTUAL_ENV"').stdout == b"/another"

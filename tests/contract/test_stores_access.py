@@ -15,11 +15,11 @@ from orchestrator.domain.machine import (
     MachineState,
     SshEndpoint,
 )
+from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.person import Scope
-from orchestrator.store.blobs import StoredPayload
+from orchestrator.domain.token import Token
 from orchestrator.store.database import open_database
 from orchestrator.store.tables import ControllerRow
-from orchestrator.store.tokens import Token
 from tests.databases import MANIFEST, NOW, ON_SQLITE, after, together
 
 

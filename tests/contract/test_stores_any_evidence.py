@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.domain.facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.store.cell_results import Artifact
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.evidence import Position
 from tests.databases import NOW, Agent, attempt, create, deliver, outcomes, read
 
@@ -49,7 +49,7 @@ def test_text_that_postgres_cannot_keep_is_kept_without_that(stores, agent, cell
     assert stores.evidence.append(
         agent.attempt_id, Position(), at=NOW, events=b"any\n", facts=hostile_facts()
     )
-    stores.results.put_artifacts(cell_id, [Artifact(HOSTILE, "1" * 64, 1)])
+    stores.results.put_artifacts(cell_id, [ArtifactRecord(HOSTILE, 1, "1" * 64)])
     clean = "a\ufffdb\ufffdc\\u0000\u2028\U0001f600"
     environment = {clean: clean, "nan": None, "inf": None, "big": 10**30}
     assert stores.results.environment(cell_id) == environment
@@ -73,7 +73,7 @@ def test_names_that_are_too_long_for_an_index_are_kept_apart(stores, agent, cell
         agent.line("check", long, check=long + "1", outcome="passed"),
         agent.line("check", long, check=long + "2", outcome="failed"),
     )
-    stores.results.put_artifacts(cell_id, [Artifact(long, "1" * 64, 1)])
+    stores.results.put_artifacts(cell_id, [ArtifactRecord(long, 1, "1" * 64)])
     assert outcomes(stores, cell_id) == {long + "1": "passed", long + "2": "failed"}
     assert [c.outcome for c in stores.results.checks(cell_id)] == ["passed", "failed"]
     (job,) = stores.results.jobs(cell_id)

@@ -12,8 +12,8 @@ from sqlalchemy import event, select
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.facts import MetricFact, TestFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store import evidence
-from orchestrator.store.cell_results import Artifact
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.evidence import Position
 from orchestrator.store.tables import CellRollupRow, EvidenceChunkRow, JobRollupRow, TestCaseRow
@@ -415,11 +415,11 @@ def test_the_logs_of_the_attempts_follow_one_another(stores, agent, cell_id):
 
 def test_artifacts_are_replaced_by_name(stores, cell_id):
     stores.results.put_artifacts(
-        cell_id, [Artifact("b.txt", "1" * 64, 5), Artifact("a", "2" * 64, 0)]
+        cell_id, [ArtifactRecord("b.txt", 5, "1" * 64), ArtifactRecord("a", 0, "2" * 64)]
     )
-    stores.results.put_artifacts(cell_id, [Artifact("b.txt", "3" * 64, 2**40)])
+    stores.results.put_artifacts(cell_id, [ArtifactRecord("b.txt", 2**40, "3" * 64)])
     stores.results.put_artifacts(cell_id, [])
     assert stores.results.artifacts(cell_id) == [
-        Artifact("a", "2" * 64, 0),
-        Artifact("b.txt", "3" * 64, 2**40),
+        ArtifactRecord("a", 0, "2" * 64),
+        ArtifactRecord("b.txt", 2**40, "3" * 64),
     ]

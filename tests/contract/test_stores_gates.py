@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
+from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval, Waiver
@@ -22,8 +23,7 @@ from orchestrator.store import gates as gates_of_database
 from orchestrator.store import reuse
 from orchestrator.store.database import open_database
 from orchestrator.store.errors import DamagedError
-from orchestrator.store.gates import StoredPolicy, StoredWaiver
-from orchestrator.store.verdict_lines import StoredVerdict
+from orchestrator.store.gates import StoredWaiver
 from tests.databases import (
     MANIFEST,
     NOW,

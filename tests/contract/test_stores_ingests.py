@@ -15,13 +15,13 @@ from orchestrator.domain.manifest import Job, Manifest
 from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Platform, Subject
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.parsed_results import Provenance
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store import ingests
-from orchestrator.store.cell_results import Artifact
 from orchestrator.store.database import open_database
 from orchestrator.store.ingests import Begun, CellTakenError, RunBusyError
 from tests.databases import NOW, create
 
-ARTIFACTS = (Artifact("events.jsonl", "e" * 64, 7), Artifact("a.txt", "a" * 64, 3))
+ARTIFACTS = (ArtifactRecord("events.jsonl", 7, "e" * 64), ArtifactRecord("a.txt", 3, "a" * 64))
 ANNOTATION = RunAnnotation(kind="note", text="so it was", author="me", at=NOW, cell="gcp-l4")
 
 

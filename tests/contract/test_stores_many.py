@@ -13,7 +13,7 @@ from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.cell import Cause, CellState, LeaseState, RunSpec, RunState
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
-from orchestrator.store.cell_results import Artifact
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.leases import Spending
 from orchestrator.store.results import TestsAsked
 from orchestrator.store.runs import RunNames, RunsAsked
@@ -87,7 +87,7 @@ def test_results_of_many_cells_are_those_of_each(stores):
         agent.line("log", level="warning", message="warm"),
         agent.line("phase", "unit", name="started"),
     )
-    stores.results.put_artifacts(one, [Artifact("b", "2", 2), Artifact("a", "1", 1)])
+    stores.results.put_artifacts(one, [ArtifactRecord("b", 2, "2"), ArtifactRecord("a", 1, "1")])
     found = stores.results.of_cells([one, other, "no such"])
     assert set(found) == {one}
     assert found[one].counts == {"unit": Counts(passed=1, skipped=1)}

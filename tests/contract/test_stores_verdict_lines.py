@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
+from orchestrator.domain.gate.gate_records import RuleLine, StoredVerdict
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
@@ -18,7 +19,7 @@ from orchestrator.store.database import Database
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.gates import GateStore
 from orchestrator.store.stores import Stores
-from orchestrator.store.verdict_lines import ProductRuns, RuleLine, StoredVerdict
+from orchestrator.store.verdict_lines import ProductRuns
 from tests.contract.test_stores_gates import POLICY, RULE, STORED, VERDICT
 from tests.databases import MANIFEST, NOW, a_run, after, create, matrix
 

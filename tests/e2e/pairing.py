@@ -69,7 +69,7 @@ class Speed:
         return Judged(
             decision=verdict["decision"],
             benchmark=rule["sentence"],
-            pairs=pair["pairs"],
+            pairs=len(pair["subject"]),
             slowdown=pair["slowdown"],
             seconds=job["duration_s"],
         )

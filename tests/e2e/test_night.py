@@ -199,7 +199,7 @@ def test_a_night_on_this_computer(tmp_path: Path) -> None:
         add(home, project)
         home.seatrial("schedule", "trigger", "night")
         eventually(lambda: firing(home)["state"] == "notified")
-        [remark] = firing(home)["remarks"]
+        [remark] = firing(home)["resolved"]["remarks"]
         assert f"on the controller's computer, as the account {ACCOUNT}, from" in remark
         check_night(home, project, people, secret)
 

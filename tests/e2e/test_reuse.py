@@ -36,7 +36,7 @@ def test_an_unchanged_payload_is_run_once_and_a_changed_byte_again(home, tmp_pat
     assert reused["jobs"][0]["at"] == ran["jobs"][0]["at"]
     assert "nothing it depends on has changed" in reused["jobs"][0]["reuse"]
     assert second["counts"] == first["counts"]
-    states = [step["to"] for step in reused["transitions"]]
+    states = [step["to_state"] for step in reused["transitions"]]
     assert states == ["placing", "booting", "preparing", "releasing", "done"]
     tests = [home.get(f"/runs/{run['id']}/cells/here/tests")["items"] for run in (first, second)]
     assert tests[0] == tests[1] != []

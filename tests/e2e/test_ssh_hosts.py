@@ -62,11 +62,11 @@ def test_two_hosts_at_the_same_time(home, hosts, tmp_path):
         left = list((host.home / ".seatrial" / "attempts").glob("*"))
         assert left == [], "the attempt's folder goes when the host is given back"
     for cell in run["cells"]:
-        assert cell["machine"]["state"] == "gone"
+        assert cell["leases"][-1]["state"] == "gone"
 
 
 def running_span(cell: dict) -> tuple[str, str]:
-    at = {step["to"]: step["at"] for step in cell["transitions"]}
+    at = {step["to_state"]: step["at"] for step in cell["transitions"]}
     return at["running"], at["collecting"]
 
 
@@ -140,7 +140,7 @@ def test_a_pool_gives_each_cell_a_host_of_its_own(home, hosts, tmp_path):
     home.seatrial("run", str(matrix(tmp_path / "m.yaml", steps.folder, rows)))
     run = home.json("show", "latest")
     assert [cell["outcome"] for cell in run["cells"]] == ["passed"] * 4
-    assert {cell["machine"]["place"] for cell in run["cells"]} == {
+    assert {cell["leases"][-1]["place"] for cell in run["cells"]} == {
         f"127.0.0.1:{host.port}" for host in hosts
     }
 

@@ -49,10 +49,11 @@ from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import Provider
+from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import Scope
 from orchestrator.domain.run_record import Evidence
-from orchestrator.store.blobs import DbBlobs, StoredPayload
+from orchestrator.store.blobs import DbBlobs
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.stores import Stores

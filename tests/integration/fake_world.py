@@ -19,7 +19,7 @@ from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timin
 from orchestrator.application.describe_run import describe_run
 from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.machine import FakeEndpoint
-from orchestrator.domain.manifest import Job, Manifest
+from orchestrator.domain.manifest import Job, Manifest, StoredPayload
 from orchestrator.domain.matrix import (
     Baseline,
     JobSelection,
@@ -32,7 +32,6 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.run_record import Evidence, RunRecord
-from orchestrator.store.blobs import StoredPayload
 from orchestrator.store.database import Database, open_database
 from runners import ProviderContext, registry
 from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace

@@ -70,7 +70,8 @@ def ask(
     platform: Mapping[str, object] = PLATFORM,
 ) -> LaunchRequest:
     (found,) = [each for each in provider.places(as_platform(platform)) if each.name == place]
-    expires_at = clock() + timedelta(minutes=minutes)
+    now = clock()
+    expires_at = now + timedelta(minutes=minutes)
     tags = {
         "seatrial-project": "seatrial",
         "seatrial-controller": "c-1",
@@ -81,7 +82,13 @@ def ask(
         "seatrial-expires-at": str(int(expires_at.timestamp())),
     }
     return LaunchRequest(
-        token, found, as_platform(platform), tags, login=LOGIN, expires_at=expires_at
+        token,
+        found,
+        as_platform(platform),
+        tags,
+        login=LOGIN,
+        expires_at=expires_at,
+        asked_at=now,
     )
 
 

@@ -22,9 +22,9 @@ from orchestrator.application.cell.flow_context import FlowDeps, Identity, bille
 from orchestrator.application.janitor import EXPIRED_GRACE, Janitor
 from orchestrator.domain.cell import Lease, LeaseState, Run, RunSpec, RunState
 from orchestrator.domain.machine import FakeEndpoint, Machine, MachineState
+from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.money import machine_seconds
-from orchestrator.store.blobs import StoredPayload
 from orchestrator.store.leases import Reservation
 from orchestrator.store.stores import Stores
 from runners.fake import FakeComputer, FakeWorkspace

@@ -12,7 +12,7 @@ from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.ports.wheels import Choice, Resolution, WheelsError
 from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
-from orchestrator.domain.manifest import Environment, Job, Manifest
+from orchestrator.domain.manifest import Environment, Job, Manifest, StoredPayload
 from orchestrator.domain.matrix import (
     Baseline,
     JobSelection,
@@ -25,7 +25,6 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.reuse_inputs import Interpreter
 from orchestrator.domain.run_record import CellRecord
-from orchestrator.store.blobs import StoredPayload
 from runners.fake import FakeCloud, passing
 from tests.integration.fake_world import FakeWorld
 

@@ -201,6 +201,11 @@ def _prove(version: str, asker: Asker) -> None:
     [
         ("changed", "1.5", "tool/part.py differs from what tool 1.5 installed"),
         ("shadowed by the payload", "1.5", "tool is imported from"),
+        (
+            "shadowed by the payload",
+            "1.5",
+            "Fix: leave that source out of the payload, with exclude",
+        ),
         ("another portion", "1.5", "space.tool is imported from"),
         ("editable", "1.5", "installed no importable files of its own"),
         ("gone", "1.5", "tool is not installed"),

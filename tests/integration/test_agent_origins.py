@@ -353,6 +353,13 @@ def test_a_payload_cannot_bring_its_own_pytest(
     assert [line["record"] for line in said.records] == ["origins"]
 
 
+def test_the_source_of_the_subject_is_to_be_left_out(start: Any) -> None:
+    said = start({"test_a.py": TEST.format(43), **FAKE})
+    assert {problem["fix"].partition(";")[0] for problem in said.problems} == {
+        'leave that source out of the payload, with exclude = ["tool"] in payload.toml'
+    }
+
+
 SPIES = """
 import os, subprocess, sys
 def test_path():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.store.cell_results import Artifact
+from orchestrator.domain.run_record import ArtifactRecord
 from tests.databases import Agent, write_log
 from tests.integration.api_context import Desk
 
@@ -169,7 +169,7 @@ def test_an_artifact_comes_as_it_was_and_is_never_shown(api: Desk, agent: Agent)
         'odd "name"\r\nX-Evil: 1 ü.txt': "text/plain; charset=utf-8",
         "page.html": "application/octet-stream",
     }
-    artifacts = [Artifact(name, digest, size) for name in kinds]
+    artifacts = [ArtifactRecord(name, size, digest) for name in kinds]
     api.database.stores.results.put_artifacts(cell, artifacts)
     shown = api.client.get("/api/v1/runs/latest").json()["cells"][0]["artifacts"]
     assert shown == [{"name": name, "size_bytes": size, "sha256": digest} for name in kinds]
@@ -190,7 +190,7 @@ def test_an_artifact_that_is_not_there_is_not_found(api: Desk, agent: Agent) -> 
     for name in ("nope", "%00", "..%2f..%2fapp.db", "x" * 3000):
         assert api.client.get(f"{CELL}/artifacts/{name}").status_code == 404, name
     cell = api.database.stores.cells.attempt(agent.attempt_id).cell_id
-    api.database.stores.results.put_artifacts(cell, [Artifact("lost.txt", "0" * 64, 3)])
+    api.database.stores.results.put_artifacts(cell, [ArtifactRecord("lost.txt", 3, "0" * 64)])
     answer = api.client.get(f"{CELL}/artifacts/lost.txt")
     assert (answer.status_code, answer.json()["type"][-13:]) == (404, "bytes-missing")
 

@@ -56,7 +56,7 @@ def test_a_run_shows_its_failures_by_signature_and_its_known_issues(api: Desk) -
     assert (first["count"], first["known_issues"], first["tolerated"]) == (10, ["KI-0001"], 10)
     assert first["signature"]["frame"] == "fp8_training_engine.to_te_recipe"
     assert (second["count"], second["known_issues"]) == (1, [])
-    assert [(use["id"], use["state"], use["count"]) for use in shown["known_issues"]] == [
+    assert [(use["issue"]["id"], use["state"], use["count"]) for use in shown["known_issues"]] == [
         ("KI-0001", "applies", 10)
     ]
     assert shown["counts"]["failed"] == 11
@@ -139,12 +139,12 @@ def test_a_bad_known_issue_is_not_stored(shared_api: Desk, changes: dict, pointe
 
 def test_a_known_issue_is_ended_once(api: Desk) -> None:
     made = post(api, "/known-issues", ISSUE, 201)
-    assert (made["opened"], made["is_expired"]) == ("2026-03-01", False)
+    assert (made["opened"], made["is_over"]) == ("2026-03-01", False)
     assert (made["author"], made["author_token"]) == ("operator", "socket")
     refused = post(api, "/known-issues/KI-0001/expire", {"by": "you"}, 422)
     assert "no name can be sent" in refused["detail"]
     ended = post(api, "/known-issues/KI-0001/expire", None)
-    assert (ended["is_expired"], ended["ended_by"]) == (True, "operator")
+    assert (ended["is_over"], ended["ended_by"]) == (True, "operator")
     assert post(api, "/known-issues/KI-0001/expire", None) == ended
     assert get(api, "/known-issues", product="proof")["items"] == [ended]
     assert get(api, "/known-issues", product="other")["items"] == []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.application.ssh_access import SshAccess
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import Machine, MachineState
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.ssh_access import SshAccess
 from tests.integration.api_clouds import LOGIN, Clouds, clouds
 from tests.integration.api_context import Desk
 

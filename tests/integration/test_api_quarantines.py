@@ -54,7 +54,11 @@ def test_a_run_marks_its_failures_in_quarantine_and_counts_them(api: Desk) -> No
     run = ran(api, "two", {TEST: BOOM, "t.py::test_other": BOOM})
     shown = get(api, f"/runs/{run}")
     [marked] = shown["quarantined"]
-    assert (marked["id"], marked["nodeid"], marked["state"]) == ("Q-0001", TEST, "active")
+    assert (marked["quarantine"]["id"], marked["nodeid"], marked["state"]) == (
+        "Q-0001",
+        TEST,
+        "active",
+    )
     assert shown["counts"]["failed"] == 2
     report = api.client.get(f"{API}/runs/{run}/reports/summary.md").text
     assert "Failing tests in quarantine" in report
@@ -65,7 +69,7 @@ def test_flaky_tests_are_suggested(api: Desk) -> None:
     for number, text in enumerate(("", BOOM, "", BOOM, "")):
         ran(api, f"run-{number}", {TEST: text, "t.py::test_fine": ""})
     [found] = get(api, "/quarantines/suggestions", product="proof")["items"]
-    assert (found["nodeid"], found["flaky"]["failures"], found["quarantine"]) == (TEST, 2, "")
+    assert (found["nodeid"], found["evidence"]["failures"], found["quarantine"]) == (TEST, 2, "")
 
 
 def launched(api: Desk, key: str, **more: object) -> dict:

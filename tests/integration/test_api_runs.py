@@ -232,10 +232,10 @@ def test_a_body_that_is_no_object_is_refused(shared_api: Desk) -> None:
 
 def test_a_plan_tells_places_and_the_worst_cost_and_changes_nothing(shared_api: Desk) -> None:
     plan = shared_api.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()
-    assert [cell["id"] for cell in plan["cells"]] == ["here", "there"]
+    assert [one["cell"]["id"] for one in plan["cells"]] == ["here", "there"]
     there = plan["cells"][1]
-    assert there["provider"] == "fake"
-    assert there["jobs"] == ["unit", "demo"]
+    assert there["cell"]["platform"]["provider"] == "fake"
+    assert there["cell"]["jobs"] == ["unit", "demo"]
     told = [(p["name"], p["market"], p["price_usd_per_hour"]) for p in there["places"]]
     assert told == [("north", "on-demand", "0.50"), ("south", "on-demand", "0.50")]
     assert plan["headroom"] == []
@@ -336,15 +336,15 @@ def test_a_finished_run_is_launched_again_as_a_new_one(api: Desk) -> None:
         )
     api.finish(run, "here", "there", outcome=Outcome.FAILED)
     planned = api.client.post(f"{rerun}/plan", json={"only": "failed"}).json()
-    assert [(cell["id"], cell["jobs"]) for cell in planned["cells"]] == [("there", ["unit"])]
+    [one] = planned["cells"]
+    assert (one["cell"]["id"], one["cell"]["jobs"]) == ("there", ["unit"])
     assert len(api.client.get(RUNS).json()["items"]) == 1
     answer = api.client.post(rerun, json={"only": "failed"}, headers={"Idempotency-Key": "r"})
     assert answer.status_code == 202, answer.text
     again = answer.json()
     assert again["rerun_of"] == run
-    assert [(c["id"], [j["id"] for j in c["jobs"]]) for c in again["cells"]] == [
-        ("there", ["unit"])
-    ]
+    [one] = again["cells"]
+    assert (one["id"], [job["id"] for job in one["jobs"]]) == ("there", ["unit"])
     replay = api.client.post(rerun, json={"only": "failed"}, headers={"Idempotency-Key": "r"})
     assert replay.headers["idempotency-replayed"] == "true"
     assert replay.json()["id"] == again["id"]

@@ -27,7 +27,10 @@ def test_a_schedule_is_added_with_its_next_three_times(api: Desk) -> None:
     assert answer.status_code == 201
     shown = answer.json()
     assert shown["upcoming"] == [f"2026-03-0{day}T01:00:00Z" for day in (2, 3, 4)]
-    assert (shown["reuse_hours"], shown["lineage"]) == (36.0, "run@nightly")
+    assert (shown["schedule"]["reuse_max_age_s"], shown["schedule"]["lineage"]) == (
+        36.0 * 3600,
+        "run@nightly",
+    )
     assert api.client.get(f"{PATH}/nightly").json() == shown
     assert api.client.get(PATH).json() == {"items": [shown]}
     assert post(api, deadline="06:00", reuse_hours=36).status_code == 201
@@ -88,9 +91,9 @@ def test_a_gate_must_be_known(shared_api: Desk) -> None:
 def test_pause_resume_trigger_and_remove(api: Desk) -> None:
     post(api)
     paused = api.client.post(f"{PATH}/nightly/pause").json()
-    assert (paused["paused_at"], paused["upcoming"]) == ("2026-03-01T12:00:00Z", [])
+    assert (paused["schedule"]["paused_at"], paused["upcoming"]) == ("2026-03-01T12:00:00Z", [])
     resumed = api.client.post(f"{PATH}/nightly/resume").json()
-    assert (resumed["paused_at"], len(resumed["upcoming"])) == (None, 3)
+    assert (resumed["schedule"]["paused_at"], len(resumed["upcoming"])) == (None, 3)
     answer = api.client.post(f"{PATH}/nightly/trigger")
     assert answer.status_code == 202
     firing = answer.json()

@@ -68,5 +68,5 @@ def test_pairs_are_told_and_turns_are_not_metrics(api: Desk) -> None:
     [job] = [job for job in cells[0]["jobs"] if job["id"] == "demo"]
     assert [metric["samples"] for metric in job["metrics"]] == [[11, 11]]
     [pair] = job["pairs"]
-    assert (pair["metric"], pair["pairs"]) == ("m", 1)
+    assert (pair["metric"], pair["subject"], pair["baseline"]) == ("m", [11], [10])
     assert pair["slowdown"] == pytest.approx(0.1)

@@ -26,7 +26,6 @@ cli, controller = in_process.cli, in_process.controller  # the fixtures
         ("errored", 5),
         ("cancelled", 5),
         ("not_available", 5),
-        ("something_new", 5),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "watch", "rerun"])
@@ -83,6 +82,17 @@ def test_what_the_controller_tells_is_a_line_each(cli: Cli, controller: FakeCont
     assert lines[-1].startswith("TIME  run: failed")
 
 
+@pytest.mark.parametrize("command", ["run", "watch", "rerun"])
+def test_an_outcome_that_only_newer_controllers_have_is_no_verdict(
+    cli: Cli, controller: FakeController, command: str
+) -> None:
+    controller.finish("something_new")
+    controller.answers["POST", f"{SHOWN}/rerun"] = Answer.of(controller.shown, 202)
+    assert cli(command, str(cli.matrix) if command == "run" else ID) == 5
+    assert "the controller's answer is not understood: outcome" in cli.err
+    assert "of the same version?" in cli.err
+
+
 def test_show_tells_who_broke_it(cli: Cli, controller: FakeController) -> None:
     one = {
         "cell": "gcp-l4",
@@ -90,7 +100,16 @@ def test_show_tells_who_broke_it(cli: Cli, controller: FakeController) -> None:
         "nodeid": "tests/t.py::a",
         "answer": "ours",
         "sentence": "With the baseline torchbridge 0.4.5 it failed 0 of 4 times.",
-        "tried": "failed 4 of 4 again; passed 4 of 4 with the baseline torchbridge 0.4.5",
+        "evidence": [],
+        "again": [
+            {"kind": "rerun", "changed": "", "whole": False, "outcomes": ["failed"] * 4},
+            {
+                "kind": "baseline",
+                "changed": "torchbridge 0.4.5",
+                "whole": False,
+                "outcomes": ["passed"] * 4,
+            },
+        ],
     }
     controller.shown |= {"diagnosed": [one]}
     assert cli("show", ID) == 0

@@ -18,7 +18,9 @@ HEAD = "apiVersion: seatrial/v1\nkind: Annotations\nauthor: R. Eader\nannotation
 def kept(controller: FakeController) -> FakeController:
     def keep(request: Request) -> Answer:
         doubt = {"level": "error", "message": "51 of 53 passed"}
-        items = [one | {"doubts": [doubt]} for one in request.json["annotations"]]
+        at = {"at": "2026-01-18T00:00:00Z"}
+        given = ({"text": "", **one} for one in request.json["annotations"])
+        items = [one | at | {"doubts": [doubt]} for one in given]
         return Answer.of({"items": items}, 201)
 
     controller.answers["POST", f"{SHOWN}/annotations"] = keep

@@ -17,7 +17,12 @@ CHANNEL = {
     "kind": "slack",
     "target": "https://hooks.slack.com/…",
     "lineages": ["nightly*"],
-    "state": "disabled",
+    "allow_private": False,
+    "api_base": "https://api.github.com",
+    "token_from": "",
+    "created_at": "2026-03-01T00:00:00Z",
+    "signing_secrets": 1,
+    "disabled_at": "2026-03-01T01:00:00Z",
     "disabled_reason": "HTTP 410\x1b[31m",
     "waiting": 2,
     "secret": "whsec_c2VjcmV0",
@@ -61,14 +66,24 @@ def test_channels_and_what_was_sent_are_listed(cli: Cli, controller: FakeControl
     assert "\x1b" not in cli.out
     assert cli("channel", "list", "--json") == 0
     assert json.loads(cli.out) == [CHANNEL]
+    told = ("HTTP 500", "no answer within 10 s")
+    tried = {"delivery": "d1", "at": "2026-03-01T03:00:00Z"}
+    attempts = [
+        tried | {"number": n, "receipt": {"result": "failed", "response_excerpt": text}}
+        for n, text in enumerate(told, 1)
+    ]
     log = {
+        "id": "d1",
         "state": "waiting",
+        "is_test": False,
         "title": "FAIL\nof <b>",
+        "lineage": "release",
+        "lineage_state": "fail",
+        "previous": None,
         "created_at": "2026-03-01T03:00:00Z",
-        "attempts": [
-            {"response_excerpt": "HTTP 500"},
-            {"response_excerpt": "no answer within 10 s"},
-        ],
+        "due_at": None,
+        "done_at": None,
+        "attempts": attempts,
     }
     controller.answers["GET", f"{API}/room/deliveries"] = Answer.of({"items": [log]})
     assert cli("channel", "log", "room") == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli import in_process
-from tests.unit.cli.fake_controller import Answer, FakeController, Request
+from tests.unit.cli.fake_controller import Answer, FakeController, Request, stored_policy
 from tests.unit.cli.in_process import ID, SHOWN, Cli
 
 cli, controller = in_process.cli, in_process.controller  # the fixtures
@@ -52,6 +52,10 @@ VERDICT = {
     "policy_digest": "b" * 64,
     "evidence_digest": "c" * 64,
     "key_id": "k",
+    "created_at": "2026-01-20T12:00:01Z",
+    "snapshot_digest": "d" * 64,
+    "document_digest": "e" * 64,
+    "envelope_digest": "f" * 64,
 }
 PUT, PRESENT = "1" * 64, "2" * 64
 LINE = '{"payload":"e30="}\n'
@@ -66,8 +70,8 @@ def policy(cli: Cli) -> str:
 
 @pytest.fixture
 def gate(controller: FakeController) -> FakeController:
-    controller.answers["PUT", GATE] = Answer.of({"gate": "release", "digest": PUT})
-    controller.answers["GET", GATE] = Answer.of({"gate": "release", "digest": PRESENT})
+    controller.answers["PUT", GATE] = Answer.of(stored_policy("1"))
+    controller.answers["GET", GATE] = Answer.of(stored_policy("2"))
     controller.answers["POST", f"{GATE}/evaluate"] = Answer.of(VERDICT, 201)
     controller.answers["GET", f"{API}/verdicts/V-0003"] = Answer.of(VERDICT)
     controller.answers["GET", f"{API}/verdicts/V-0003/statement"] = Answer(200, LINE.encode())
@@ -184,7 +188,7 @@ def test_the_policy_that_was_put_decides_though_another_came_while_it_waited(
     finished = states("running", "finished", "finished")
 
     def overtaken(request: Request) -> Answer:
-        gate.answers["GET", GATE] = Answer.of({"gate": "release", "digest": "3" * 64})
+        gate.answers["GET", GATE] = Answer.of(stored_policy("3"))
         return finished(request)
 
     gate.answers["GET", SHOWN] = overtaken
@@ -198,7 +202,7 @@ def test_an_answer_without_the_policys_digest_decides_nothing(
 ) -> None:
     gate.answers["PUT", GATE] = Answer.of({"gate": "release"})
     assert cli("gate", "check", policy) != 0
-    assert "cannot be read" in cli.err
+    assert "is not understood" in cli.err
     assert gate.sent("POST", f"{GATE}/evaluate") == []
 
 
@@ -260,7 +264,7 @@ def test_the_history_lists_verdicts_and_policies(cli: Cli, gate: FakeController)
     assert cli.out.splitlines()[1].startswith("V-0003  FAIL")
     assert cli("gate", "history", "release", "--json") == 0
     assert json.loads(cli.out)[0]["id"] == "V-0003"
-    version = {"gate": "release", "product": "p", "digest": "d" * 64, "since": "2026-01-20"}
+    version = stored_policy("d")
     gate.answers["GET", f"{GATE}/policies"] = Answer.of({"items": [version]})
     assert cli("gate", "history", "release", "--policies") == 0
     assert "dddddddddddd" in cli.out
@@ -273,8 +277,20 @@ def test_the_history_lists_verdicts_and_policies(cli: Cli, gate: FakeController)
 
 
 def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) -> None:
-    waiver = {"id": "W-0001", "gate": "release", "rule": "platform/tpu", "expires": "2026-02-01"}
-    waiver["failing"] = {"tpu: not_offered": 1, "USD": 13}
+    waiver = {
+        "id": "W-0001",
+        "gate": "release",
+        "rule": "platform/tpu",
+        "reason": "late",
+        "author": "al",
+        "approver": "",
+        "at": "2026-01-01T00:00:00Z",
+        "seen": "c" * 64,
+        "expires": "2026-02-01T00:00:00Z",
+        "verdict": "V-0003",
+        "is_expired": False,
+        "failing": {"tpu: not_offered": 1, "USD": 13},
+    }
     gate.answers["POST", f"{API}/waivers"] = Answer.of(waiver, 201)
     words = ("--reason", "late", "--days", "7")
     gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
@@ -296,7 +312,7 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     gate.answers["GET", f"{API}/waivers"] = Answer.of({"items": [waiver]})
     assert cli("gate", "waivers") == 0
     assert "W-0001" in cli.out
-    approved = {**waiver, "approver": "bo", "approved_at": "2026-01-01"}
+    approved = {**waiver, "approver": "bo", "approved_at": "2026-01-01T00:00:00Z"}
     gate.answers["POST", f"{API}/waivers/W-0001/approve"] = Answer.of(approved)
     assert "`seatrial gate approve release --waiver W-0001`" in said
     assert cli("gate", "approve", "release", "--waiver", "W-0001") == 0
@@ -343,7 +359,7 @@ def test_nobody_waives_or_approves_evidence_that_is_not_there(
 
 
 def test_keys_are_listed_rotated_retired_and_exported(cli: Cli, gate: FakeController) -> None:
-    key = {"id": "k1", "created_at": "2026-01-20T12:00:00Z", "is_over": False}
+    key = {"id": "k1", "public": "aa", "created_at": "2026-01-20T12:00:00Z", "is_over": False}
     gate.answers["GET", f"{API}/keys"] = Answer.of({"items": [key]})
     gate.answers["POST", f"{API}/keys/rotate"] = Answer.of(key, 201)
     gate.answers["POST", f"{API}/keys/k1/retire"] = Answer.of(key)

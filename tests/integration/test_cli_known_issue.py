@@ -13,14 +13,28 @@ cli, controller = in_process.cli, in_process.controller  # the fixtures
 API = "/api/v1"
 ISSUE = {
     "id": "KI-0001",
+    "product": "p",
     "title": "Scaling\x1b[31m",
     "match": {"signature": "", "exception": "ValidationError", "frame": "", "contains": ""},
     "owner": "fp8-team",
+    "opened": "2026-03-01",
     "expires": "2026-04-30",
     "ended_at": None,
-    "is_expired": False,
+    "is_over": False,
 }
-ALIAS = {"id": 7, "state": "suggested", "change": "moved", "old": "a::A::t", "new": "a::B::t"}
+ALIAS = {
+    "id": 7,
+    "state": "suggested",
+    "change": "moved",
+    "old": "a::A::t",
+    "new": "a::B::t",
+    "product": "p",
+    "job": "unit",
+    "old_test": 1,
+    "new_test": 2,
+    "similarity": 0.9,
+    "suggested_at": "2026-03-01T00:00:00Z",
+}
 
 
 def test_a_known_issue_is_added_with_all_that_was_said(
@@ -51,7 +65,7 @@ def test_a_known_issue_is_added_with_all_that_was_said(
 
 
 def test_known_issues_are_listed_and_ended(cli: Cli, controller: FakeController) -> None:
-    over = ISSUE | {"id": "KI-0002", "is_expired": True}
+    over = ISSUE | {"id": "KI-0002", "is_over": True}
     ended = over | {"id": "KI-0003", "ended_at": "2026-03-01T00:00:00Z"}
     controller.answers["GET", f"{API}/known-issues"] = Answer.of({"items": [ISSUE, over, ended]})
     assert cli("known-issue", "list") == 0
@@ -70,8 +84,10 @@ def test_known_issues_are_listed_and_ended(cli: Cli, controller: FakeController)
 
 
 def test_aliases_are_suggested_and_decided(cli: Cli, controller: FakeController) -> None:
-    family = {"family": "nvidia-backend", "summary": "66 = 64 same + 1 moved + 1 new, 1 gone"}
-    told = {"families": [family], "suggestions": [ALIAS]}
+    moved = {"old": "a::A::t", "new": "a::B::t", "change": "moved", "similarity": 0.9}
+    changes = {"same": ["a"] * 64, "suggestions": [moved], "new": ["n"], "gone": ["g"]}
+    family = {"family": "nvidia-backend", "changes": changes}
+    told = {"old_run": "1", "new_run": "2", "families": [family], "suggestions": [ALIAS]}
     controller.answers["POST", f"{API}/aliases"] = Answer.of(told)
     assert cli("alias", "suggest", "one", "two") == 0
     assert "nvidia-backend: 66 = 64 same + 1 moved + 1 new, 1 gone" in cli.out

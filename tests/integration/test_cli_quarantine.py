@@ -13,6 +13,9 @@ cli, controller = in_process.cli, in_process.controller  # the fixtures
 API = "/api/v1"
 ONE = {
     "id": "Q-0001",
+    "product": "p",
+    "reason": "no seed",
+    "opened": "2026-01-20T00:00:00Z",
     "nodeid": "t.py::test_a\x1b[31m",
     "platforms": ["gcp-l4"],
     "owner": "me",
@@ -68,8 +71,9 @@ def test_quarantines_are_listed_and_ended(cli: Cli, controller: FakeController) 
 
 
 def test_candidates_are_shown(cli: Cli, controller: FakeController) -> None:
-    flaky = {"passed_on_retry": 2, "min_failure_rate": 0.25}
-    found = {"job": "unit", "nodeid": "t::a", "platforms": ["l4"], "flaky": flaky}
+    flaky = {"passed_on_retry": 2, "mixed_versions": 0, "flips": 1, "chances": 4, "results": 8}
+    flaky |= {"failures": 2, "min_failure_rate": 0.25}
+    found = {"job": "unit", "nodeid": "t::a", "platforms": ["l4"], "evidence": flaky}
     path = f"{API}/quarantines/suggestions"
     controller.answers["GET", path] = Answer.of({"items": [found | {"quarantine": "Q-0001"}]})
     assert cli("quarantine", "suggest", "--product", "p") == 0

@@ -8,35 +8,41 @@ import pytest
 
 from tests.integration.test_cli_gate import POLICY
 from tests.unit.cli import in_process
-from tests.unit.cli.fake_controller import Answer, FakeController, Request
+from tests.unit.cli.fake_controller import Answer, FakeController, Request, stored_policy
 from tests.unit.cli.in_process import Cli
 
 cli, controller = in_process.cli, in_process.controller  # the fixtures
 PATH = "/api/v1/schedules"
 FIRING = {
+    "schedule": "nightly",
+    "claimed_at": "2026-10-25T00:00:00Z",
     "due_at": "2026-10-25T00:00:00Z",
     "state": "notified",
     "outcome": "errored",
     "reason": "https://git.example/x has no branch 'main' (any more)",
     "by": "",
     "overdue": True,
-    "subject": "",
-    "remarks": [],
+    "resolved": {"subject": "proof 1.11", "remarks": ["a remark"]},
     "run": "",
     "verdict": "",
 }
-SHOWN = {
+SCHEDULE = {
     "name": "nightly",
     "cron": "0 2 * * *",
     "tz": "Europe/Berlin",
     "owner": "release team",
-    "matrix": "release.yaml",
+    "matrix": "kind: Matrix",
+    "matrix_name": "release.yaml",
+    "created_at": "2026-10-01T00:00:00Z",
     "gate": "",
     "deadline": "06:00",
     "overlap": "skip",
     "catch_up": "latest",
-    "select": {"kind": "latest", "package": "proof", "prereleases": False},
+    "subject": {"kind": "latest", "package": "proof", "prereleases": False},
     "paused_at": None,
+}
+SHOWN = {
+    "schedule": SCHEDULE,
     "upcoming": ["2026-10-26T01:00:00Z", "2026-10-27T01:00:00Z", "2026-10-28T01:00:00Z"],
     "firings": [FIRING],
 }
@@ -48,7 +54,7 @@ def kept(controller: FakeController) -> FakeController:
     def keep(request: Request) -> Answer:
         sent = request.json
         named = {name: sent[name] for name in ("name", "cron", "tz", "owner")}
-        return Answer.of(SHOWN | named | {"firings": []}, 201)
+        return Answer.of(SHOWN | {"schedule": SCHEDULE | named, "firings": []}, 201)
 
     controller.answers["POST", PATH] = keep
     controller.answers["GET", PATH] = Answer.of({"items": [SHOWN]})
@@ -81,8 +87,8 @@ def test_a_schedule_is_sent_with_what_it_launches(cli: Cli, kept: FakeController
 
 def test_a_gate_is_named_by_its_policy_or_its_name(cli: Cli, kept: FakeController) -> None:
     gate = "/api/v1/gates/release"
-    kept.answers["PUT", gate] = Answer.of({"gate": "release", "digest": "1" * 64})
-    kept.answers["GET", gate] = Answer.of({"gate": "release", "digest": "2" * 64})
+    kept.answers["PUT", gate] = Answer.of(stored_policy("1"))
+    kept.answers["GET", gate] = Answer.of(stored_policy("2"))
     file = cli.folder / "gate.yaml"
     file.write_text(POLICY)
     for given in (str(file), "release"):
@@ -158,6 +164,8 @@ def test_a_list_and_a_schedule_are_shown(cli: Cli, kept: FakeController) -> None
     assert "subject:   latest proof" in cli.out
     assert "has no branch 'main'" in cli.out
     assert "after its deadline" in cli.out
+    assert "proof 1.11" in cli.out
+    assert "a remark" in cli.out
     assert cli("schedule", "show", "nightly", "--json") == 0
     assert '"upcoming"' in cli.out
 

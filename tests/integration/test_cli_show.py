@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
-from tests.unit.cli import in_process
+from tests.unit.cli import in_process, runs
 from tests.unit.cli.fake_controller import Answer, FakeController, Request, serving_tcp
 from tests.unit.cli.in_process import ID, SHOWN, Cli, TestWiring
 
@@ -70,7 +70,16 @@ def test_following_a_log_ends_with_the_run(cli: Cli, controller: FakeController)
 def test_cancel_asks_once_and_says_what_became_of_it(
     cli: Cli, controller: FakeController, state: str, outcome: str | None, says: str
 ) -> None:
-    answer = {"id": ID, "state": state, "outcome": outcome, "cancel_requested_at": None}
+    answer = {
+        "id": ID,
+        "matrix_name": "release",
+        "subject_name": "torchbridge",
+        "subject_version": "0.4.40",
+        "payload_digest": "d" * 64,
+        "created_at": runs.at(0),
+        "state": state,
+        "outcome": outcome,
+    }
     controller.answers["POST", f"{SHOWN}/cancel"] = Answer.of(answer, 202)
     assert cli("cancel", ID) == 0
     assert says in cli.err
@@ -79,7 +88,7 @@ def test_cancel_asks_once_and_says_what_became_of_it(
 
 def reports(controller: FakeController, artifact: str = "moe.txt") -> None:
     for one in controller.shown["cells"]:
-        one["artifacts"] = [{"name": artifact, "size_bytes": 3}]
+        one["artifacts"] = [{"name": artifact, "size_bytes": 3, "digest": "d" * 64}]
         path = f"{SHOWN}/cells/{one['id']}/artifacts/{artifact}"
         controller.answers["GET", path] = Answer(200, b"raw", "text/plain")
 
@@ -128,6 +137,7 @@ def test_a_raw_file_cannot_leave_its_folder(
 
 def test_tokens(cli: Cli, controller: FakeController) -> None:
     token: dict[str, Any] = {"id": "t1", "name": "ci", "scope": "run", "expires_at": None}
+    token["created_at"] = runs.at(0)
     secret = token | {"secret": "seatrial_x"}
     controller.answers["POST", "/api/v1/tokens"] = Answer.of(secret, 201)
     controller.answers["GET", "/api/v1/tokens"] = Answer.of({"items": [token]})

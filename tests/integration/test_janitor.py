@@ -16,9 +16,9 @@ from orchestrator.application.janitor import (
     PARTING_LOOK,
     SECOND_LOOK,
     Janitor,
-    Ownership,
 )
 from orchestrator.domain.cell import LeaseState
+from orchestrator.domain.inventory import Ownership
 from orchestrator.domain.machine import (
     LaunchRequest,
     Machine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 
@@ -13,7 +13,7 @@ from orchestrator.application.cell.flow import run_cell
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import Machine, MachineState
 from orchestrator.domain.matrix import Limits
-from orchestrator.domain.money import machine_seconds
+from orchestrator.domain.money import machine_seconds, usd_for
 from tests.integration.fake_world import FakeWorld
 from tests.integration.test_cell_flow import check_invariants
 
@@ -40,6 +40,27 @@ class Dated:
         machine = self._inner.inspect(machine_id)
         is_over = machine.state in (MachineState.STOPPING, MachineState.TERMINATED)
         return replace(machine, ended_at=self._taken[0]) if is_over and self._taken else machine
+
+
+@pytest.mark.parametrize("ahead_s", [600, -600])
+def test_a_cloud_whose_clock_is_wrong_adds_nothing_to_a_bill_and_takes_nothing_off(here, ahead_s):
+    told: list[datetime] = []
+
+    def note(world: FakeWorld) -> None:
+        told[:] = [world.clock.now() + timedelta(seconds=ahead_s)]
+
+    provider = Dated(here.world.provider("fake"), told)
+    here.world = replace(here.world, provider=lambda _: provider)
+    here.engine._flow = partial(run_cell, here.world)
+    here.on_tick.append(note)
+    [cell] = here.launch()
+    here.engine.run(cell)
+    shown = here.record().cells[0]
+    [lease] = here.database.stores.leases.of_attempt(shown.attempts[0].id)
+    [released] = [step.at for step in shown.transitions if str(step.to_state) == "releasing"]
+    assert released <= lease.billed_until <= lease.gone_at
+    spent_s = (lease.billed_until - lease.launched_at).total_seconds()
+    assert lease.cost_usd == usd_for(Decimal(spent_s), lease.price_usd_per_hour)
 
 
 @pytest.mark.parametrize("state", [CellState.BOOTING, CellState.RUNNING])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -184,16 +185,60 @@ def test_another_image_under_the_same_token_finds_the_machine(
     assert machine.token == request.token
 
 
-def test_a_mismatch_that_nobody_can_see_yet_is_asked_again(
+def test_a_mismatch_that_nobody_can_see_is_a_refusal_of_the_place(
     aws: AwsProvider, cloud: AwsCloud
 ) -> None:
+    """The cell believes it once the inventory has shown no machine of the token for a while."""
     cloud.invisible_for_looks = 9
     cloud.faults.script("RunInstances", [LOST])
     request = ask(aws)
     with pytest.raises(ProviderUnavailableError):
         aws.launch(request)
-    with pytest.raises(ProviderUnavailableError, match="not visible yet"):
+    with pytest.raises(CapacityError, match="no instance with this token is visible"):
         aws.launch(replace(request, platform=as_platform({**PLATFORM, "disk_gb": 200})))
+
+
+def test_a_token_that_a_failed_call_has_used_up_leads_to_the_next_place(
+    aws: AwsProvider, cloud: AwsCloud
+) -> None:
+    """The answer is lost, and the call had failed: EC2 remembers its token all the same."""
+    cloud.faults.script("RunInstances", [aws_fault("InternalError")])
+    request = ask(aws)
+    with pytest.raises(ProviderUnavailableError):
+        aws.launch(request)
+    changed = replace(request, platform=as_platform({**PLATFORM, "disk_gb": 200}))
+    with pytest.raises(CapacityError) as caught:
+        aws.launch(changed)
+    assert (caught.value.code, caught.value.extent) == (
+        "IdempotentParameterMismatch",
+        Extent.PLACE,
+    )
+    assert aws.launch(request).token == request.token, "the same request may be repeated"
+
+
+def test_a_token_of_an_instance_that_is_over_finds_its_end(
+    aws: AwsProvider, cloud: AwsCloud
+) -> None:
+    """The answer is lost, EC2 takes the spot instance, and the call is made again."""
+    cloud.invisible_for_looks = 1
+    cloud.faults.script("RunInstances", [LOST])
+    request = ask(aws)
+    with pytest.raises(ProviderUnavailableError):
+        aws.launch(request)
+    [made] = [key for kind, key in cloud.alive() if kind == "instance"]
+    cloud.preempt(made, notice_s=0)
+    until(lambda: cloud.state(made) == "terminated")
+    found = aws.launch(request)  # invisible by its tag, then found by its token
+    assert (found.state, found.ended) == (MachineState.TERMINATED, "preempted")
+    assert calls(cloud, "RunInstances")[-1] == "IdempotentInstanceTerminated"
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    for _ in range(100):
+        if is_so():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came to that")
 
 
 def test_each_zone_has_a_token_of_its_own(aws: AwsProvider, cloud: AwsCloud) -> None:

@@ -157,6 +157,23 @@ def test_the_same_token_never_makes_a_second_machine(
     assert called(cloud, INSERT) == 3
 
 
+def test_an_image_renewed_between_two_tries_finds_the_machine(
+    make: Callable[..., GcpProvider], cloud: ComputeCloud, clock: Clock
+) -> None:
+    """The same request id with another body is refused; the machine of the first try is there."""
+    cloud.refuse(INSERT, "backendError", after=True)
+    first = make()
+    request = ask(first, clock)
+    with pytest.raises(ProviderUnavailableError):
+        first.launch(request)
+    newest = cloud.images.known[0]
+    cloud.images.add(replace(newest, name=f"{newest.family}-v20270101"))
+    machine = make().launch(request)
+    assert machine.token == request.token
+    answers = [call.answer for call in cloud.calls if call.name == INSERT]
+    assert answers == ["backendError", "invalid"]
+
+
 def test_a_lost_answer_is_asked_again_and_makes_one_machine(
     provider: GcpProvider, cloud: ComputeCloud, clock: Clock
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.adapters.files import pip
 from orchestrator.adapters.files.pip import guarded
 from orchestrator.adapters.files.target_python import choose
 from orchestrator.adapters.files.wheels import Wheelhouse
@@ -373,3 +374,25 @@ def test_what_was_resolved_installs_without_an_index(
     )
     said = done.stdout.replace("_", "-")
     assert "Would install seatrial-part-1 seatrial-top-1" in said, done.stderr
+
+
+def test_a_build_for_cpus_goes_before_the_one_that_brings_cuda(house: Wheelhouse, links: Path):
+    """As the environment for TPUs has it: both are found, and the local version is the higher."""
+    add(links, "torch", "2.9.1", "nvidia-cublas-cu12")
+    add(links, "torch", "2.9.1+cpu")
+    add(links, "torch_xla", "2.9.0", "torch==2.9.*")
+    wanted = Environment(pip=("torch~=2.9.0", "torch_xla~=2.9.0"))
+    resolution = house.resolve(target(), wanted, subject=NONE)
+    assert resolution.packages == {"torch": "2.9.1+cpu", "torch-xla": "2.9.0"}
+
+
+def test_more_than_can_be_sent_is_refused_with_what_is_largest(
+    house: Wheelhouse, links: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(links, "torch", "2.9.1", "nvidia_cublas_cu12")
+    add(links, "nvidia_cublas_cu12", "12.8")
+    monkeypatch.setattr(pip, "SHIPPED_LIMIT_BYTES", 1000)
+    with pytest.raises(WheelsError, match=r"torch 0\.0 GB.*a build without CUDA"):
+        house.resolve(target(), Environment(pip=("torch",)), subject=NONE)
+    own = house.resolve(target(), Environment(pip=("torch",), index=True), subject=NONE)
+    assert (own.wheels, "the machine installs from its own index" in own.note) == (None, True)

@@ -10,6 +10,7 @@ import socket
 import threading
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -17,8 +18,8 @@ from typing import Any, Self
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from tests.lab.aws import functions, iam
-from tests.lab.aws.codes import aws_fault
+from tests.lab.aws import functions, iam, service_model
+from tests.lab.aws.codes import THROTTLES, aws_fault
 from tests.lab.aws.ec2 import Ec2
 from tests.lab.aws.emulation import Emulation
 from tests.lab.aws.images import Images, asks_for_images
@@ -237,6 +238,8 @@ class AwsCloud:
         fault = self.faults.take(request.name, call.where) or _NO_FAULT
         fault.wait()
         if fault.is_error and not fault.after:
+            if request.name == "RunInstances" and fault.code and fault.code not in THROTTLES:
+                self._remember(request)
             return self._fail(request, call, fault)
         reply, code = self._serve(request)
         if fault.is_error:
@@ -244,6 +247,10 @@ class AwsCloud:
             return self._fail(request, replace(call, details=details), fault)
         self.calls.append(replace(call, answer=code))
         return reply
+
+    def _remember(self, request: Request) -> None:
+        with self._lock, suppress(ApiError):  # the token was known with another request
+            self._launches.remember(request)
 
     def _fail(self, request: Request, call: Call, fault: Fault) -> Reply | None:
         self.calls.append(replace(call, answer=fault.code or ("dropped" if fault.drop else "page")))
@@ -269,6 +276,7 @@ class AwsCloud:
         return reply, "ok" if reply.status == 200 else _code_in(reply)
 
     def _dispatch(self, request: Request) -> Reply:
+        service_model.check(request)
         if request.service == "ec2":
             return self._ec2.answer(request)
         if request.service == "servicequotas":

@@ -26,6 +26,7 @@ from orchestrator.application.janitor import ORPHAN_GRACE, Janitor
 from orchestrator.assets import asset_dir
 from orchestrator.domain.cell import CellState, Lease, Run, RunSpec
 from orchestrator.domain.machine import Machine, Provider, SshEndpoint, UnreachableError
+from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.matrix import (
     JobSelection,
     Limits,
@@ -36,7 +37,6 @@ from orchestrator.domain.matrix import (
     expand,
 )
 from orchestrator.domain.run_record import CellRecord
-from orchestrator.store.blobs import StoredPayload
 from orchestrator.store.database import Database, open_database
 from runners import ProviderContext, registry
 from runners.fake import FakeComputer, FakeWorkspace

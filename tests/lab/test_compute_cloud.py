@@ -29,6 +29,8 @@ from tests.lab.google.compute_clients import (
     soon,
     wait,
 )
+from tests.lab.google.descriptors import check_body
+from tests.lab.google.front import ApiError
 from tests.lab.google.skewed import Skewed
 from tests.lab.machines import NO_MACHINE_HOST_KEY, NoMachines
 
@@ -111,6 +113,28 @@ def test_a_request_id_means_one_instance(cloud: ComputeCloud, gce: Clients, cloc
     assert [call.answer for call in cloud.calls if call.name == "instances.insert"] == [
         "ok", "ok", "alreadyExists", "ok", "alreadyExists", "invalid"
     ]  # fmt: skip
+
+
+def test_a_request_id_of_another_request_is_refused(cloud: ComputeCloud, gce: Clients) -> None:
+    token = str(uuid.uuid4())
+    insert(gce, token=token, max_run_s=600)
+    with pytest.raises(exceptions.BadRequest, match="another request"):
+        insert(gce, token=token, max_run_s=540)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"machineTyp": "x"}, "machineTyp"),
+        ({"scheduling": {"maxRunDuration": {"second": 60}}}, "second"),
+        ({"scheduling": {"provisioningModel": "SPOTS"}}, "provisioningModel"),
+        ({"networkInterfaces": [{"accessConfigs": [{"type": "NAT"}]}]}, "accessConfigs.type"),
+        ({"labels": ["a"]}, "labels"),
+    ],
+)
+def test_a_body_is_held_against_the_descriptors(body: dict[str, Any], said: str) -> None:
+    with pytest.raises(ApiError, match=said):
+        check_body(compute_v1.Instance, body)
 
 
 @pytest.mark.parametrize(

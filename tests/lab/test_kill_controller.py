@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from orchestrator.adapters.engine.memory import SimulatedCrashError
-from orchestrator.application.janitor import EXPIRED_GRACE, ORPHAN_GRACE, SECOND_LOOK, Ownership
+from orchestrator.application.janitor import EXPIRED_GRACE, ORPHAN_GRACE, SECOND_LOOK
+from orchestrator.domain.inventory import Ownership
 from tests.e2e.home import Home, eventually
 from tests.lab import payloads_of_lab as lab
 from tests.lab import test_fault_table_aws as aws_table
@@ -161,7 +162,7 @@ def test_kills_between_launch_and_answer_in_three_clouds(
         home.seatrial("show", runs[-1])
         eventually(lambda: are_held(home, runs[-1]), deadline_s=_LIMIT_S)
         assert gated.made() == dict.fromkeys(CREATES, number + 1)
-        names = {lease["id"] for lease in leases(home, runs[-1])}
+        names = {lease["machine_id"] for lease in leases(home, runs[-1])}
         assert len(names) == len(PLATFORMS)
         home.seatrial("cancel", runs[-1])
         eventually(lambda: only_shared(site), deadline_s=_LIMIT_S)

@@ -22,7 +22,7 @@ def site(machines):
 
 def span(cell: dict[str, Any]) -> tuple[str, str]:
     """From when a machine was looked for until it was gone."""
-    at = {step["to"]: step["at"] for step in cell["transitions"]}
+    at = {step["to_state"]: step["at"] for step in cell["transitions"]}
     return at["placing"], at["done"]
 
 
@@ -43,7 +43,7 @@ def test_two_runs_at_once_and_one_cell_at_a_time(site, tmp_path):
     assert not overlap(*first), "max_parallel: 1"
     assert overlap(*second), "the other run has its own limit"
     assert any(overlap(one, other) for one in first for other in second)
-    machines = [cell["machine"]["id"] for cell in (*first, *second)]
+    machines = [cell["leases"][-1]["machine_id"] for cell in (*first, *second)]
     assert len(set(machines)) == 4
     launches = [c for c in site.aws.calls if c.name == "RunInstances"]
     assert len({call.key for call in launches}) == 2

@@ -88,7 +88,8 @@ class Chooser:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if RECORD in os.environ:
+    runs_tests = hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", 0)
+    if RECORD in os.environ and runs_tests:
         config.pluginmanager.register(Recorder(Path(os.environ[RECORD]), config.rootpath))
     if CHOOSE in os.environ:
         wanted = json.loads(Path(os.environ[CHOOSE]).read_text("utf-8"))

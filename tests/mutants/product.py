@@ -1,8 +1,8 @@
 """Plant mutants into the product and see a quick test fail. Run: `python -m tests.mutants.product`.
 
 `product.jsonl` is the sample: a line for each mutant, with what became of it the last time:
-`killed` (`by` names the test), or `lives` (`why` says what a person found: an equivalent mutant, or
-one that is not worth a test). One that was killed must be killed again.
+`killed` (`by` names the test), or `lives` or `not covered` (`why` says what a person found: an
+equivalent mutant, or one that is not worth a test). One that was killed must be killed again.
 
 Each mutant meets the tests that run its line, the shortest first. Which these are is recorded by
 a run of the whole quick part in `var/mutants`, which takes twice as long as `make test`.
@@ -101,7 +101,7 @@ class Copy:
             text=True,
         )
 
-    def failures(self, variables: dict[str, str], more: list[str], limit_s: float) -> list[str]:
+    def failures(self, variables: dict[str, str], more: list[str], cpu_s: float) -> list[str]:
         """The tests that failed.
 
         Raises:
@@ -110,7 +110,7 @@ class Copy:
         output = self.root / "var/output"
         output.parent.mkdir(exist_ok=True)
         arguments = [*PYTEST, "-W", ALREADY_IMPORTED, "-rfE", *more]
-        request = {"arguments": arguments, "variables": variables, "limit_s": limit_s}
+        request = {"arguments": arguments, "variables": variables, "cpu_s": int(cpu_s)}
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps(request | {"output": str(output)}) + "\n")
@@ -119,8 +119,8 @@ class Copy:
         text = output.read_text("utf-8", "replace")
         if code in (0, 5):
             return []
-        if code == -1:
-            return [f"hung for {limit_s:.0f} s"]
+        if code < 0:
+            return [f"ended by signal {-code}, after {cpu_s:.0f} s of processor time at most"]
         if not (failed := BROKEN.findall(text)):
             raise RuntimeError(f"pytest exited {code}:\n{text[-2000:]}")
         return failed
@@ -154,7 +154,7 @@ def record() -> None:
     print("recording which test runs which line", flush=True)
     with copied() as copy:
         more = ["-n", "2", "--dist", "loadfile", "--part", "quick", "tests"]
-        failed = copy.failures({RECORD: str(RECORDED)}, more, 3 * 3600)
+        failed = copy.failures({RECORD: str(RECORDED)}, more, 3600)
     print(*(f"fails without a mutant: {test}" for test in failed), sep="\n", flush=True)
 
 
@@ -212,10 +212,11 @@ def judge(verdict: Verdict, covering: Covering, copy: Copy) -> Verdict:
         return replace(verdict, state="gone", by="", why=str(error))
     try:
         forget_bytecode(copy.root / mutant.file)
-        for stage, spent in covering.stages(mutant):
+        stages = list(covering.stages(mutant))
+        for stage, spent in stages:
             if by := killer(copy, stage, spent):
                 return replace(verdict, state="killed", by=by, why="")
-        return replace(verdict, state="lives", by="")
+        return replace(verdict, state="lives" if stages else "not covered", by="")
     finally:
         (copy.root / mutant.file).write_text(before, "utf-8")
         forget_bytecode(copy.root / mutant.file)
@@ -228,7 +229,7 @@ def killer(copy: Copy, stage: list[str], spent_s: float) -> str:
         choice.flush()
         files = sorted({test.split("::")[0] for test in stage})
         more = ["-x", "--tb=line", *files]
-        failed = copy.failures({CHOOSE: choice.name}, more, 120 + 10 * spent_s)
+        failed = copy.failures({CHOOSE: choice.name}, more, 60 + 5 * spent_s)
     return failed[0] if failed else ""
 
 
@@ -252,7 +253,7 @@ def judge_all(verdicts: list[Verdict], jobs: int) -> list[Verdict]:
         mutant, seconds = judged.mutant, time.monotonic() - start
         place = f"{mutant.file}:{mutant.line}"
         print(
-            f"{judged.state:<7} {seconds:5.1f} s  {place}  {judged.by or mutant.kind}", flush=True
+            f"{judged.state:<11} {seconds:5.1f} s  {place}  {judged.by or mutant.kind}", flush=True
         )
         return judged
 

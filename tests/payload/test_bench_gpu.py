@@ -21,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch imports
 CPU = torch.device("cpu")
 ONES = torch.ones(8)
 COPY, REFUSED = "kernels/rms_norm/copy", "attention/full/cudnn"
+AT = {"commit": "c"}
 HELD = {"goal": None, "memory_goal": None, "ratio": {"median": 2.0}}
 
 
@@ -80,7 +81,7 @@ class TestRun:
     def test_a_file_and_a_page(self, gpu, tmp_path, capsys):
         out = tmp_path / "out"
         assert gpu.main(words(out, "--only", COPY, REFUSED)) == 0
-        norm, refused = told_in(out)["duels"]
+        refused, norm = told_in(out)["duels"]
         assert norm["equality"]["equal"] is True
         assert norm["baseline"] == "copy"
         assert len(norm["samples"]) == 4 * norm["ratio"]["quads"] >= 24
@@ -116,15 +117,16 @@ def said(gpu, monkeypatch):
     """What each duel's process would answer, by target; makers know no others."""
     answers = {"a": {"target": "a"} | HELD, "b": {"target": "b"} | HELD}
     monkeypatch.setattr(gpu, "makers", lambda: dict.fromkeys(answers))
-    monkeypatch.setattr(gpu, "machine", lambda device: {"device": "d", "torch": "t"})
+    monkeypatch.setattr(gpu.gpu_suites, "names", list)
+    monkeypatch.setattr(gpu, "machine", lambda device: {"device": "d", "torch": "t"} | AT)
     monkeypatch.setattr(gpu, "page", lambda told: f"{len(told['duels'])} rows")
-    monkeypatch.setattr(gpu, "in_a_process", lambda name, options: answers[name])
+    monkeypatch.setattr(gpu, "in_a_process", lambda name, *_: dict(answers[name]))
     return answers
 
 
 class TestKept:
     def test_what_is_done_is_written_at_once(self, gpu, said, tmp_path, monkeypatch):
-        def cut_off(name, options):
+        def cut_off(name, *_):
             if name == "b":
                 raise KeyboardInterrupt
             return said[name]
@@ -143,12 +145,12 @@ class TestKept:
         assert [one["target"] for one in told_in(tmp_path)["duels"]] == ["a", "b"]
         said["b"]["run"] = 2
         assert gpu.main(words(tmp_path, "--only", "b")) == 0
-        assert told_in(tmp_path)["duels"] == [said["a"], said["b"]]
+        assert told_in(tmp_path)["duels"] == [said[name] | AT for name in "ab"]
 
     @pytest.mark.parametrize("changed", ["device", "torch"])
     def test_nothing_of_another_machine_is_kept(self, gpu, said, tmp_path, monkeypatch, changed):
         gpu.main(words(tmp_path, "--only", "b"))
-        now = {"device": "d", "torch": "t", changed: "other"}
+        now = {"device": "d", "torch": "t", changed: "other"} | AT
         monkeypatch.setattr(gpu, "machine", lambda device: now)
         gpu.main(words(tmp_path, "--only", "a"))
         assert [one["target"] for one in told_in(tmp_path)["duels"]] == ["a"]
@@ -206,6 +208,115 @@ def started(code: str, *more: str) -> subprocess.Popen:
 def sleepers(parent: int) -> list[int]:
     found = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     return [int(n) for n in found if Path(f"/proc/{n}/cmdline").read_bytes() == b"sleep\x00600\x00"]
+
+
+class TestMinutes:
+    """A device that is at hand for minutes: what is missing, in order, until time is over."""
+
+    @pytest.fixture
+    def ran(self, gpu, said, monkeypatch):
+        """Which targets ran, in order; the clock goes on by 30 seconds with each."""
+        names, now = [], [0.0]
+
+        def one(name, options, most):
+            names.append(name)
+            now[0] += 30.0
+            return dict(said[name])
+
+        monkeypatch.setattr(gpu, "in_a_process", one)
+        monkeypatch.setattr(gpu.time, "monotonic", lambda: now[0])
+        return names
+
+    def test_it_goes_on_where_it_stopped(self, gpu, said, ran, tmp_path, capsys):
+        said |= {name: {"target": name} | HELD for name in ("gpt2", "moe/decode")}
+        assert gpu.main(words(tmp_path, "--budget", "70")) == 0
+        assert ran == ["gpt2", "moe/decode"]
+        assert "The budget is over, 2 are left" in capsys.readouterr().out
+        assert gpu.main(words(tmp_path, "--budget", "70")) == 0
+        assert ran[2:] == ["a", "b"]
+        assert [one["target"] for one in told_in(tmp_path)["duels"]] == ran
+        gpu.main(words(tmp_path))
+        assert ran[4:] == []
+
+    def test_what_failed_is_tried_again_last(self, gpu, said, ran, tmp_path):
+        said["a"] = {"target": "a", "error": "still running after 5 s"}
+        assert gpu.main(words(tmp_path, "--budget", "40")) == 1
+        said["a"] = {"target": "a"} | HELD
+        assert gpu.main(words(tmp_path)) == 0
+        assert ran == ["a", "b", "a"]
+
+    @pytest.mark.parametrize("more", [["--anew"], ["--only", "a", "b"]])
+    def test_anew(self, gpu, ran, tmp_path, more):
+        gpu.main(words(tmp_path))
+        gpu.main(words(tmp_path, *more))
+        assert ran == ["a", "b"] * 2
+
+    def test_another_commit_is_measured_anew(self, gpu, ran, tmp_path, monkeypatch):
+        gpu.main(words(tmp_path))
+        now = {"device": "d", "torch": "t", "commit": "d"}
+        monkeypatch.setattr(gpu, "machine", lambda device: now)
+        gpu.main(words(tmp_path))
+        assert ran == ["a", "b"] * 2
+
+    def test_a_target_has_what_is_left_of_the_budget(self, gpu, tmp_path, monkeypatch):
+        seen = []
+        monkeypatch.setattr(gpu, "child", lambda words, log, s: seen.append(s) or log.touch())
+        gpu.in_a_process("gpt2", gpu.parse(words(tmp_path)), 33.0)
+        gpu.in_a_process("correctness/moe", gpu.parse(words(tmp_path)), 44.0)
+        assert seen == [33.0, 44.0]
+
+    @pytest.mark.parametrize(("throttled", "kept"), [(1, True), (2, False)])
+    def test_a_row_taken_while_throttled_is_none(self, gpu, throttled, kept):
+        marks = [1.0] * throttled + [0.0] * (20 - throttled)
+        row = {"target": "a", "samples": [{"readings": {"throttled": one}} for one in marks]}
+        found = gpu.unthrottled(row | HELD)
+        assert ("ratio" in found) is kept
+        if not kept:
+            assert found["rejected"].startswith("throttled in 10% of the samples")
+            assert not gpu.settled(found | AT, "c")
+            assert gpu.summarise([found])[1] is False
+
+    def test_correctness_comes_first_and_the_kernels_last(self, gpu):
+        names = gpu.targets(list(gpu.makers()), False)
+        groups = list(dict.fromkeys(name.split("/")[0] for name in names))
+        assert groups[:2] == ["correctness", "gpt2"]
+        assert groups[-1] == "kernels"
+        assert len(names) == len(set(names)) >= 60
+
+
+class TestCorrectness:
+    @pytest.fixture
+    def suites(self, payload):
+        return import_module("benchmarks.gpu_suites")
+
+    def test_every_group_has_its_files(self, suites):
+        for group in suites.GROUPS:
+            assert all((PAYLOAD / file).is_file() for file in suites.files(group))
+
+    def test_a_suite_that_is_gone_is_missed(self, suites, monkeypatch):
+        monkeypatch.setitem(suites.GROUPS, "moe", ("no_such",))
+        with pytest.raises(FileNotFoundError, match="no suite is called test_no_such"):
+            suites.files("moe")
+
+    @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "assert False"])
+    def test_its_tests_are_counted_also_of_one_that_dies(
+        self, gpu, suites, monkeypatch, tmp_path, end
+    ):
+        file = tmp_path / "test_x.py"
+        lines = ["import os, pytest", "def test_a(): pass", "def test_b(): pytest.skip()"]
+        file.write_text("\n".join([*lines, f"def test_c(): {end}"]))
+        command = [*suites.words("correctness/moe")[:8], "--rootdir", str(tmp_path), str(file)]
+        monkeypatch.setattr(suites, "words", lambda target: command)
+        told = gpu.suites_in_a_process("correctness/moe", 60.0)
+        assert (told["passed"], told["skipped"]) == (1, 1)
+        assert told["failed"] == ("assert" in end)
+        assert ("SIGKILL" in told.get("error", "")) is ("kill" in end)
+        assert gpu.summarise([told])[1] is False
+
+    def test_what_passes_is_good(self, gpu, suites):
+        told = suites.row("correctness/moe", "suites/a.py::b PASSED [ 50%]\n", None)
+        assert gpu.summarise([told])[1] is True
+        assert gpu.settled(told | AT, "c")
 
 
 class TestOneDuel:

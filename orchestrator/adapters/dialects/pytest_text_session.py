@@ -308,11 +308,6 @@ class Session:
         """Whether the last line was printed by a test."""
         return self._detail is not None and self._detail.is_printed
 
-    @property
-    def is_in_details(self) -> bool:
-        """Whether the last line belongs to a traceback."""
-        return self._place in _DETAILS
-
     def see(self, line: str) -> Iterator[Said]:
         """The next line."""
         self.outside = False

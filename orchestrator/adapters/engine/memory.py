@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -44,17 +43,10 @@ class MemoryEngine:
         self.journals: dict[str, Journal] = {}
         self.crash_before: int | None = None
         self.crash_after: int | None = None
-        self._queue: deque[str] = deque()
 
     def start(self, cell_id: str) -> None:
-        """Remember the cell; `run_all` runs it."""
-        self._queue.append(cell_id)
-
-    def run_all(self) -> None:
-        """Run every started flow, one after the other."""
-        while self._queue:
-            self.run(self._queue[0])
-            self._queue.popleft()
+        """Remember the cell; `run` runs it."""
+        self.journals.setdefault(cell_id, Journal())
 
     def run(self, cell_id: str) -> None:
         """Run one flow to its end. Raises SimulatedCrashError where a crash is planned."""

@@ -100,7 +100,7 @@ class FilePayloadArchives:
             manifest = self.read_manifest(file_chunks(source))
         except ArchiveError as error:
             raise ArchiveError(f"{source}: {error}") from error
-        return PackedPayload(source, _digest(source), source.stat().st_size, manifest)
+        return PackedPayload(_digest(source), source.stat().st_size, manifest, source)
 
     def _pack_folder(self, folder: Path, into: Path) -> PackedPayload:
         path = folder / MANIFEST
@@ -116,7 +116,7 @@ class FilePayloadArchives:
         names = [place, *(name for name in shipped if name != place)]
         archive = self._write(root, names, into)
         self.read_manifest(file_chunks(archive))  # what is sent must be what is accepted
-        return PackedPayload(archive, archive.name.split(".")[0], archive.stat().st_size, manifest)
+        return PackedPayload(archive.name.split(".")[0], archive.stat().st_size, manifest, archive)
 
     def _write(self, root: Path, names: list[str], into: Path) -> Path:
         entries = self._entries(root, names)

@@ -31,6 +31,7 @@ from orchestrator.application.ports.archives import ArchiveError, Limits
 from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.application.ports.ingest_upload import Handed, IntakeError, IntakeFullError
 from orchestrator.domain.assembly.results_pass import Record
+from orchestrator.domain.run_record import ArtifactRecord
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _MOST_FILES = 10_000
@@ -205,11 +206,8 @@ def _check_notes(files: list[Handed]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    name: str
+class _Kept(ArtifactRecord):
     path: Path
-    digest: str
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +234,7 @@ def _kept(path: Path, unpacked: Unpacked) -> _Kept:
         for chunk in unpacked.content:
             seen.update(chunk)
             size += file.write(chunk)
-    return _Kept(unpacked.name, path, seen.hexdigest(), size)
+    return _Kept(unpacked.name, size, seen.hexdigest(), path)
 
 
 def _handed(file: _Kept, readable: _Readable, top: str) -> Handed:

@@ -119,6 +119,8 @@ def _index_hosts() -> list[str]:
     return sorted(set(_HOST.findall(said)))
 
 
+SHIPPED_LIMIT_BYTES = 3 * 1024**3
+"""Of all wheels of one environment: they are sent to the machine while it costs."""
 _MOST_ROUNDS = 25
 _KEPT_BUILDS = ("torch", "triton", "pytorch-triton", "nvidia-", "libtpu", "jax", "numpy")
 
@@ -248,6 +250,21 @@ class DependencyResolver:
         absent = [name for name in names if name not in self._wheels]
         if absent:
             raise WheelsError(f"pip fetched no wheel of {', '.join(absent)}")
+        self._refuse_too_much()
+
+    def _refuse_too_much(self) -> None:
+        sizes = {name: wheel.path.stat().st_size for name, wheel in self._wheels.items()}
+        total = sum(sizes.values())
+        if total <= SHIPPED_LIMIT_BYTES:
+            return
+        largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
+        told = ", ".join(f"{name} {sizes[name] / 1e9:.1f} GB" for name in largest)
+        raise WheelsError(
+            f"the wheels for {self._target.platform} have {total / 1e9:.1f} GB (the largest: "
+            f"{told}), and {SHIPPED_LIMIT_BYTES / 1e9:.1f} GB are sent at most: name a build "
+            "without CUDA where the machine has no GPU, or let the machine install from its own "
+            "index (`index = true` in the environment)"
+        )
 
     def _options(self) -> list[str]:
         version = ".".join(self._target.version.split(".")[:3]).rstrip("+")

@@ -19,7 +19,7 @@ from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import Attempt, CellState
 from orchestrator.domain.machine import ShellError
-from orchestrator.store.cell_results import Artifact
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
 from orchestrator.store.stores import Stores
@@ -38,7 +38,7 @@ def collect_artifacts(
     bundle = workspace.bundle(attempt.id)
     for name, chunks in unpack([bundle] if bundle else []):
         digest, size = blobs.put(chunks)
-        kept.append(Artifact(name, digest, size))
+        kept.append(ArtifactRecord(name, size, digest))
     stores.results.put_artifacts(attempt.cell_id, kept)
 
 
@@ -47,7 +47,7 @@ def keep_raw_evidence(stores: Stores, blobs: Blobs, attempt: Attempt) -> None:
     digest, size = blobs.put(stores.evidence.raw_events(attempt.id))
     name = RAW_EVENTS if attempt.number == 1 else f"attempt-{attempt.number}.{RAW_EVENTS}"
     if size:
-        stores.results.put_artifacts(attempt.cell_id, [Artifact(name, digest, size)])
+        stores.results.put_artifacts(attempt.cell_id, [ArtifactRecord(name, size, digest)])
 
 
 logger = logging.getLogger(__name__)

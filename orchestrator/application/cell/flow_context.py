@@ -241,12 +241,25 @@ def billed_minutes_of(max_minutes: float, hold_minutes: float) -> float:
     return max_minutes + hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
 
 
-def note_end(stores: Stores, lease: Lease, machine: Machine) -> Lease:
-    """Keep when the machine ended: it is billed until then, however late that is noticed."""
-    ended, known = machine.ended_at, lease.billed_until
-    if ended is None or (known is not None and ended >= known):
+def note_end(
+    stores: Stores, lease: Lease, machine: Machine, *, since: datetime | None, at: datetime
+) -> Lease:
+    """Keep when the machine ended: it is billed until then, however late that is noticed.
+
+    Args:
+        stores: Where the lease is.
+        lease: Of the machine.
+        machine: As its provider told it.
+        since: It was there then, as far as is known; the clocks of clouds may differ from ours.
+        at: When the provider was asked.
+    """
+    if machine.ended_at is None:
         return lease
-    facts = {LeaseFact.ENDED_AT: ended.isoformat()}
+    ended = min(max(machine.ended_at, since or machine.ended_at), at)
+    known = lease.billed_until
+    if known is not None and ended >= known:
+        return lease
+    facts: dict[str, str] = {LeaseFact.ENDED_AT: ended.isoformat()}
     return stores.leases.note(lease.id, facts, simulated=machine.simulated)
 
 

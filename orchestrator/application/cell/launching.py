@@ -170,7 +170,7 @@ def send_back(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provid
         logger.warning("lease %s: not seen off yet: %s", lease.id, error)
         return NOT_YET
     lease = still_ordered(world, lease, machine, at=at)
-    lease = note_end(world.stores, lease, machine)
+    lease = note_end(world.stores, lease, machine, since=lease.launched_at, at=at)
     if not is_gone(world, lease, machine, at=at):
         return NOT_YET
     at = world.clock.now()
@@ -275,7 +275,15 @@ def _request(world: FlowDeps, now: AttemptState, lease: Lease) -> LaunchRequest:
         login = world.stores.leases.keep_login(lease.id, world.new_login())
     place = lease.offer or Place(lease.place)
     tags = tags_of(world, now, lease, ends)
-    return LaunchRequest(lease.id, place, now.plan.platform, tags, login=login, expires_at=ends)
+    return LaunchRequest(
+        lease.id,
+        place,
+        now.plan.platform,
+        tags,
+        login=login,
+        expires_at=ends,
+        asked_at=lease.launched_at,
+    )
 
 
 def _ask_again(
@@ -373,7 +381,7 @@ def poll_boot(world: FlowDeps, attempt_id: str) -> Value | NotYet:
         )
     world.backoff.forget(now.lease.id)
     if machine.state in (MachineState.TERMINATED, MachineState.STOPPING):
-        return _ended(world, attempt_id, now.lease, machine, at=at)
+        return _ended(world, now, now.lease, machine, at=at)
     if machine.state is MachineState.READY and machine.endpoint is not None:
         # Nothing of a payload has run yet: what the guest published last is its own. Some guests
         # make new host keys after the first were published.
@@ -396,15 +404,15 @@ def _is_late(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
 
 
 def _ended(
-    world: FlowDeps, attempt_id: str, lease: Lease, machine: Machine, *, at: datetime
+    world: FlowDeps, now: AttemptState, lease: Lease, machine: Machine, *, at: datetime
 ) -> Value | NotYet:
     not_shown = machine.state is MachineState.TERMINATED and is_young(world, lease, at=at)
     if not machine.ended and not_shown:
         return NOT_YET
-    note_end(world.stores, lease, machine)
+    note_end(world.stores, lease, machine, since=now.cell.entered_at, at=at)
     reason = machine.ended if machine.ended in _AS_THEY_ARE else "boot"
     detail = f"machine {machine.id} is {machine.state} before it could be used. {machine.detail}"
-    return _blame_boot(world, attempt_id, lease, reason, detail.strip())
+    return _blame_boot(world, now.attempt.id, lease, reason, detail.strip())
 
 
 def _pinned(world: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoint:

@@ -64,7 +64,7 @@ def _is_gone(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
             return is_unmade(world, lease, world.provider(lease.provider), refusal="never made")
         case LeaseState.HELD:
             return _is_told(world, now, lease)
-    return _is_verified(world, lease)
+    return _is_verified(world, now, lease)
 
 
 def _is_told(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
@@ -77,7 +77,7 @@ def _is_told(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
         logger.warning("lease %s: not given back yet: %s", lease.id, error)
         return False
     world.stores.leases.releasing(lease.id)
-    return _is_verified(world, lease)
+    return _is_verified(world, now, lease)
 
 
 def _is_left(world: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint) -> bool:
@@ -99,13 +99,13 @@ def _is_left(world: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint) ->
     return True
 
 
-def _is_verified(world: FlowDeps, lease: Lease) -> bool:
+def _is_verified(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     """Done only when the provider says that the machine is gone."""
     provider, at = world.provider(lease.provider), world.clock.now()
     try:
         machine = provider.inspect(lease.machine_id)
         lease = still_ordered(world, lease, machine, at=at)
-        lease = note_end(world.stores, lease, machine)
+        lease = note_end(world.stores, lease, machine, since=now.cell.entered_at, at=at)
         if not is_gone(world, lease, machine, at=at):
             provider.terminate(lease.machine_id)
             return False

@@ -49,7 +49,8 @@ def record_machine_end(
     if machine is None or machine.state not in (MachineState.TERMINATED, MachineState.STOPPING):
         return None
     if now.lease is not None:
-        note_end(world.stores, now.lease, machine)
+        at = world.clock.now()
+        note_end(world.stores, now.lease, machine, since=now.cell.entered_at, at=at)
     words = machine.detail or machine.state
     if machine.ended == "deadline":
         detail = f"the machine ended by its own timer ({words})"

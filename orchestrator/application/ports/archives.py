@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.manifest import Manifest, StoredPayload
 
 
 class ArchiveError(ValueError):
@@ -32,14 +32,10 @@ ARTIFACT_LIMITS = Limits(members=2_000, total_bytes=1024**3, file_bytes=256 * 10
 
 
 @dataclass(frozen=True, slots=True)
-class PackedPayload:
+class PackedPayload(StoredPayload):
     """A payload's archive (.tar.gz), ready to be uploaded."""
 
     path: Path
-    digest: str
-    """sha256 of the archive's bytes."""
-    size_bytes: int
-    manifest: Manifest
 
 
 class PayloadArchives(Protocol):

@@ -7,21 +7,21 @@ from typing import Annotated, Literal, TypeVar
 from urllib.parse import quote
 
 import typer
-from pydantic import TypeAdapter
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError
-from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
+from orchestrator.cli.view.lists import print_list, row_of
+from orchestrator.cli.view.tables import Layout
 from orchestrator.cli.wiring import DatabaseState, RefusedError
+from orchestrator.domain.token import Token
 
 T = TypeVar("T")
 token_app = typer.Typer(help="API tokens.", no_args_is_help=True)
 db_app = typer.Typer(help="The controller's database.", no_args_is_help=True)
 schema_app = typer.Typer(help="JSON Schemas of the files people write.", no_args_is_help=True)
-Items = list[dict[str, str | None]]
+_TOKENS = Layout(titles=("id", "name", "scope", "expires", "last used", "revoked"))
 LocalJobsOption = Annotated[
     str | None,
     typer.Option(
@@ -120,17 +120,15 @@ def token_create(
 def token_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the tokens, without their secrets."""
     session = session_of(context)
-    items = TypeAdapter(Items).validate_python(session.client().get("/tokens").get("items"))
-    if as_json:
-        session.print_json(items)
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    for title in ("id", "name", "scope", "expires", "last used", "revoked"):
-        table.add_column(title, overflow="fold")
-    keys = ("id", "name", "scope", "expires_at", "last_used_at", "revoked_at")
-    for item in items:
-        table.add_row(*(Text(one_line(item.get(key) or "–")) for key in keys))
-    session.out.print(table)
+    answer = session.client().get("/tokens")
+    nothing = "No token yet: `seatrial token create NAME` makes one."
+    print_list(session, answer, Token, _TOKENS, _token_row, nothing=nothing, as_json=as_json)
+
+
+def _token_row(one: Token) -> dict[str, Text]:
+    times = (one.expires_at, one.last_used_at, one.revoked_at)
+    said = (f"{at:%Y-%m-%dT%H:%M:%SZ}" if at else "–" for at in times)
+    return row_of(_TOKENS, one.id, one.name, one.scope, *said)
 
 
 @token_app.command("revoke")

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.responses import Run
+from orchestrator.cli.responses import read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
+from orchestrator.domain.lint_findings import CheckedAnnotation
+from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.units import plural
 
 _LARGEST_BYTES = 1 << 19
 _KINDS = "narrative, fix, recommendation, known-issue, note or conclusion"
-
-
-class _Doubt(BaseModel):
-    level: str
-    message: str
-
-
-class _Annotation(BaseModel):
-    kind: str
-    title: str = ""
-    text: str = ""
-    doubts: list[_Doubt] = []
 
 
 def _option(flag: str, metavar: str, text: str) -> object:
@@ -78,10 +68,10 @@ def annotate_command(
     answer = client.post(path, {"annotations": body}, key=key, document=name)
     if as_json:
         session.print_json(answer)
-    _tell(session, found, _read(answer.get("items")))
+    _tell(session, found, read_items(CheckedAnnotation, answer))
 
 
-def _from_file(session: Session, file: Path, run: Run) -> list[Json]:
+def _from_file(session: Session, file: Path, run: RunAnswer) -> list[Json]:
     try:
         if file.stat().st_size > _LARGEST_BYTES:
             raise CliError(f"{file} is larger than {_LARGEST_BYTES} bytes")
@@ -95,14 +85,7 @@ def _from_file(session: Session, file: Path, run: Run) -> list[Json]:
     return [asdict(one) for one in read]
 
 
-def _read(items: object) -> list[_Annotation]:
-    try:
-        return TypeAdapter(list[_Annotation]).validate_python(items)
-    except ValidationError as error:
-        raise CliError(f"the controller's answer cannot be read: {error}") from None
-
-
-def _tell(session: Session, run: Run, kept: list[_Annotation]) -> None:
+def _tell(session: Session, run: RunAnswer, kept: Sequence[CheckedAnnotation]) -> None:
     for one in kept:
         name = one_line(one.title or one.text)[:60]
         for doubt in one.doubts:

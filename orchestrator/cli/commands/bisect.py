@@ -16,7 +16,7 @@ from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
 from orchestrator.cli.errors import FAILED, CliError, RefusalError
 from orchestrator.cli.launch_request import ask
-from orchestrator.cli.responses import Run, ShownPlan, read
+from orchestrator.cli.responses import read
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.domain.bisect import (
     FoundRevisions,
@@ -26,6 +26,8 @@ from orchestrator.domain.bisect import (
     answer_of,
     next_step,
 )
+from orchestrator.domain.launch_plan import Plan
+from orchestrator.domain.run_answer import RunAnswer
 
 _POLL_S = 0.5
 _CONFLICT = 409
@@ -169,13 +171,13 @@ def bisect_command(
         search = _prepared(session, client, str(known["url"]), Path(scratch), first, last)
         search.times = times
         plan = client.post(f"{path}/bisect/plan", {"minutes": minutes})
-        ask(session, read(ShownPlan, plan), yes=yes)
+        ask(session, read(Plan, plan), yes=yes)
         begun = client.post(f"{path}/bisect", {"minutes": minutes}, key=session.wiring.new_id())
         result = _searched(search, str(begun["id"]), path.rpartition("/")[2])
     _tell(session, search, result, str(begun["id"]), as_json=as_json)
 
 
-def _cell(run: Run, name: str | None) -> str:
+def _cell(run: RunAnswer, name: str | None) -> str:
     failing = [cell.id for cell in run.cells if cell.outcome == "failed"]
     if name is not None:
         return name

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from urllib.parse import quote
 
 import typer
-from pydantic import BaseModel
 from rich.text import Text
 
 from orchestrator.cli.client import Json
@@ -14,7 +13,9 @@ from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
-from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.cli.view.lists import print_list, row_of
+from orchestrator.cli.view.tables import Layout
+from orchestrator.domain.channel import ChannelAnswer, ShownDelivery
 
 channel_app = typer.Typer(
     help="Channels: where people are told that a gate's state has changed.", no_args_is_help=True
@@ -67,28 +68,6 @@ _Token = Annotated[
 _Base = Annotated[str | None, _option("--api-base", "URL", "Of a GitHub of your own.")]
 
 
-class _Channel(BaseModel):
-    id: str = ""
-    name: str = ""
-    kind: str = ""
-    target: str = ""
-    lineages: list[str] = []
-    state: str = ""
-    disabled_reason: str = ""
-    waiting: int = 0
-
-
-class _Attempt(BaseModel):
-    response_excerpt: str = ""
-
-
-class _Delivery(BaseModel):
-    state: str = ""
-    title: str = ""
-    created_at: str = ""
-    attempts: list[_Attempt] = []
-
-
 @channel_app.command("add")
 def notify_add(
     context: typer.Context,
@@ -123,14 +102,10 @@ def notify_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the channels, and whether what is sent gets through."""
     session = session_of(context)
     answer = session.client().get("/channels")
-    if as_json:
-        session.print_json(answer.get("items"))
-        return
-    channels = [_Channel.model_validate(item) for item in _items(answer)]
-    if not channels:
-        session.say("No channel yet: `seatrial channel add` makes one.")
-        return
-    session.out.print(fitting(session.out, _CHANNELS, [_channel_row(one) for one in channels]))
+    nothing = "No channel yet: `seatrial channel add` makes one."
+    print_list(
+        session, answer, ChannelAnswer, _CHANNELS, _channel_row, nothing=nothing, as_json=as_json
+    )
 
 
 @channel_app.command("test")
@@ -166,14 +141,10 @@ def notify_log(
     session = session_of(context)
     path = f"/channels/{quote(channel, safe='')}/deliveries"
     answer = session.client().get(path, limit=limit)
-    if as_json:
-        session.print_json(answer.get("items"))
-        return
-    deliveries = [_Delivery.model_validate(item) for item in _items(answer)]
-    if not deliveries:
-        session.say("Nothing was sent to it yet.")
-        return
-    session.out.print(fitting(session.out, _LOG, [_delivery_row(one) for one in deliveries]))
+    nothing = "Nothing was sent to it yet."
+    print_list(
+        session, answer, ShownDelivery, _LOG, _delivery_row, nothing=nothing, as_json=as_json
+    )
 
 
 @channel_app.command("rotate")
@@ -211,19 +182,21 @@ def notify_remove(context: typer.Context, channel: ChannelArgument) -> None:
     session.say(f"Channel {one_line(channel)} is forgotten.")
 
 
-def _items(answer: Json) -> list[Json]:
-    found = answer.get("items")
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-
-
-def _channel_row(one: _Channel) -> dict[str, Text]:
+def _channel_row(one: ChannelAnswer) -> dict[str, Text]:
     state = f"{one.state}: {one.disabled_reason}" if one.disabled_reason else one.state
     lineages = " ".join(one.lineages) or "all"
-    words = (one.name, one.kind, one.target, lineages, state, str(one.waiting), one.id)
-    return {t: Text(one_line(w)) for t, w in zip(_CHANNELS.titles, words, strict=True)}
+    return row_of(
+        _CHANNELS, one.name, one.kind, one.target, lineages, state, str(one.waiting), one.id
+    )
 
 
-def _delivery_row(one: _Delivery) -> dict[str, Text]:
-    answer = one.attempts[-1].response_excerpt if one.attempts else "–"
-    words = (one.created_at, one.state, str(len(one.attempts)), answer, one.title)
-    return {t: Text(one_line(w)) for t, w in zip(_LOG.titles, words, strict=True)}
+def _delivery_row(one: ShownDelivery) -> dict[str, Text]:
+    answer = one.attempts[-1].receipt.response_excerpt if one.attempts else "–"
+    return row_of(
+        _LOG,
+        f"{one.created_at:%Y-%m-%dT%H:%M:%SZ}",
+        one.state,
+        str(len(one.attempts)),
+        answer,
+        one.title,
+    )

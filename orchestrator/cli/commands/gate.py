@@ -32,12 +32,16 @@ from orchestrator.cli.gate_inputs import (
     store_policy,
     write_file,
 )
-from orchestrator.cli.gate_responses import Verdict, read_verdict, read_verdicts
+from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.gates import print_verdict
 from orchestrator.cli.view.glyphs import style_of
-from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.cli.view.lists import print_list, row_of
+from orchestrator.cli.view.tables import Layout
+from orchestrator.domain.gate.gate_records import StoredPolicy, VerdictAnswer, VerdictLine
+from orchestrator.domain.gate.signing_key import KeyAnswer
+from orchestrator.domain.gate.verdict import Verdict
 from orchestrator.domain.units import plural
 
 keys_app = typer.Typer(help="Keys that verdicts are signed with.", no_args_is_help=True)
@@ -46,21 +50,15 @@ _KEYS = Layout(
     first_to_go=("created",),
     whole=("created", "not after", "retired", "state"),
 )
-_DAY = len("2026-01-20")
 
 
 @keys_app.command("list")
 def keys_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the public keys, those that are over too."""
     session = session_of(context)
-    items = session.client().get("/keys").get("items")
-    found = [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
-    if as_json:
-        session.print_json(found)
-    elif found:
-        session.out.print(fitting(session.out, _KEYS, [_key_row(one) for one in found]))
-    else:
-        session.say("No key yet: the first verdict makes one.")
+    answer = session.client().get("/keys")
+    nothing = "No key yet: the first verdict makes one."
+    print_list(session, answer, KeyAnswer, _KEYS, _key_row, nothing=nothing, as_json=as_json)
 
 
 @keys_app.command("rotate")
@@ -108,15 +106,11 @@ def keys_retire(
         session.say(f"Key {one_line(key)} signs nothing any more.")
 
 
-def _key_row(one: Json) -> dict[str, Text]:
-    words = (
-        str(one.get("id")),
-        str(one.get("created_at") or "–")[:_DAY],
-        str(one.get("not_after") or "–")[:_DAY],
-        str(one.get("retired_at") or "–")[:_DAY],
-        "over" if one.get("is_over") else "signs",
+def _key_row(key: KeyAnswer) -> dict[str, Text]:
+    days = (
+        f"{at:%Y-%m-%d}" if at else "–" for at in (key.created_at, key.not_after, key.retired_at)
     )
-    return {t: Text(one_line(w)) for t, w in zip(_KEYS.titles, words, strict=True)}
+    return row_of(_KEYS, key.id, *days, "over" if key.is_over else "signs")
 
 
 gate_app = typer.Typer(help="Release gates: policies and signed verdicts.", no_args_is_help=True)
@@ -180,11 +174,13 @@ def gate_check(
     path = f"/gates/{quote(stored.gate, safe='')}/evaluate"
     # Somebody may give the gate another policy while this waits.
     body: Json = {"runs": runs, "lineage": lineage, "policy_digest": stored.digest}
-    verdict = _show(session, client.post(path, body, key=session.wiring.new_id()), as_json=as_json)
+    answer = client.post(path, body, key=session.wiring.new_id())
+    verdict = read(VerdictAnswer, answer)
+    _show(session, answer, verdict, name=verdict.id, as_json=as_json)
     if output is not None:
         write_file(output, client.text(f"/verdicts/{verdict.id}/statement"))
         session.say(f"signed: {output}; `seatrial gate verify {output} --key KEYRING` checks it")
-    raise typer.Exit(exit_code(verdict, strict=strict))
+    raise typer.Exit(exit_code(verdict.decision, strict=strict))
 
 
 @gate_app.command("dry-run")
@@ -206,7 +202,8 @@ def gate_dry_run(
     body |= {"now": _time(now)} if now else {}
     name = policy if text is None else _name(session, text, policy)
     path = f"/gates/{quote(name, safe='')}/dry-run"
-    _show(session, client.post(path, body, document=policy), as_json=as_json)
+    answer = client.post(path, body, document=policy)
+    _show(session, answer, read(Verdict, answer), as_json=as_json)
 
 
 @gate_app.command("explain")
@@ -224,10 +221,11 @@ def gate_explain(
     session = session_of(context)
     client = session.client()
     shown = _find(client, verdict)
+    found = read(VerdictAnswer, shown)
     if not replay:
-        _show(session, shown, as_json=as_json, every=True)
+        _show(session, shown, found, name=found.id, as_json=as_json, every=True)
         return
-    again = client.get(f"/verdicts/{quote(str(shown.get('id')), safe='')}/replay")
+    again = client.get(f"/verdicts/{quote(found.id, safe='')}/replay")
     if as_json:
         session.print_json(again)
     else:
@@ -254,14 +252,8 @@ def gate_history(
         _show_policies(session, client.get(f"{path}/policies"), as_json=as_json)
         return
     answer = client.get(f"{path}/verdicts", limit=limit, lineage=lineage or None)
-    if as_json:
-        session.print_json(answer.get("items"))
-        return
-    verdicts = read_verdicts(answer)
-    if not verdicts:
-        session.say(f"No verdict yet: `seatrial gate check {gate}` makes one.")
-        return
-    session.out.print(fitting(session.out, _HISTORY, [_row(one) for one in verdicts]))
+    nothing = f"No verdict yet: `seatrial gate check {gate}` makes one."
+    print_list(session, answer, VerdictLine, _HISTORY, _row, nothing=nothing, as_json=as_json)
 
 
 @gate_app.command("list")
@@ -285,11 +277,11 @@ def gate_verify(
         found = session.wiring.verify(bundle, keys)
     except NotVerifiedError as error:
         raise CliError(f"{file}: NOT VERIFIED: {error}", code=FAILED) from None
-    verdict = read_verdict(found.verdict)
+    verdict = read(Verdict, found.verdict)
     if as_json:
         session.print_json(dict(found.verdict))
     else:
-        about = f"{one_line(verdict.gate)}: {verdict.decision} for {one_line(verdict.at)}"
+        about = f"{one_line(verdict.gate)}: {verdict.decision} for {verdict.at:%Y-%m-%dT%H:%M:%SZ}"
         session.print(f"VERIFIED {about}")
         for name, value in sorted(verdict.subject.items()):
             session.print(f"  {one_line(name)}: {one_line(value)}")
@@ -300,13 +292,19 @@ def gate_verify(
         session.say(f"not checked: {remark}")
 
 
-def _show(session: Session, shown: Json, *, as_json: bool, every: bool = False) -> Verdict:
-    verdict = read_verdict(shown)
+def _show(
+    session: Session,
+    answer: Json,
+    verdict: Verdict,
+    *,
+    as_json: bool,
+    name: str = "",
+    every: bool = False,
+) -> None:
     if as_json:
-        session.print_json(shown)
+        session.print_json(answer)
     else:
-        print_verdict(session, verdict, every=every)
-    return verdict
+        print_verdict(session, verdict, name=name, every=every)
 
 
 def _find(client: Client, name: str) -> Json:
@@ -341,32 +339,29 @@ def _replayed(again: Json) -> str:
     )
 
 
-def _row(verdict: Verdict) -> dict[str, Text]:
+def _row(verdict: VerdictLine) -> dict[str, Text]:
     subject = f"{verdict.subject.get('name', '')} {verdict.subject.get('version', '')}".strip()
     runs = " ".join(run[:12] for run in verdict.runs)
-    words = (verdict.id, verdict.decision, verdict.at[:16], subject, runs, verdict.summary)
+    words = (
+        verdict.id,
+        verdict.decision,
+        f"{verdict.at:%Y-%m-%dT%H:%M}",
+        subject,
+        runs,
+        verdict.summary,
+    )
     row = {t: Text(one_line(w)) for t, w in zip(_HISTORY.titles, words, strict=True)}
     row["decision"].stylize(style_of(verdict.decision))
     return row
 
 
 def _show_policies(session: Session, answer: Json, *, as_json: bool) -> None:
-    items = answer.get("items")
-    found = items if isinstance(items, list) else []
-    if as_json:
-        session.print_json(found)
-        return
-    if not found:
-        session.say("No gate yet: `seatrial gate check FILE` stores its policy.")
-        return
-    rows = [
-        (one.get("gate"), one.get("product"), str(one.get("digest"))[:12], one.get("since"))
-        for one in found
-    ]
-    shown = [
-        {t: Text(one_line(str(w))) for t, w in zip(_GATES.titles, row, strict=True)} for row in rows
-    ]
-    session.out.print(fitting(session.out, _GATES, shown))
+    nothing = "No gate yet: `seatrial gate check FILE` stores its policy."
+    print_list(session, answer, StoredPolicy, _GATES, _policy_row, nothing=nothing, as_json=as_json)
+
+
+def _policy_row(one: StoredPolicy) -> dict[str, Text]:
+    return row_of(_GATES, one.gate, one.product, one.digest[:12], f"{one.since:%Y-%m-%dT%H:%M:%SZ}")
 
 
 gate_app.command("waive")(waive_command)

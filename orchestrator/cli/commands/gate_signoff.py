@@ -12,10 +12,14 @@ from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.gate_inputs import meant_verdict, no_verdict
+from orchestrator.cli.responses import read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
-from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.cli.view.lists import print_list, row_of
+from orchestrator.cli.view.tables import Layout
 from orchestrator.domain.gate.exceptions import as_words
+from orchestrator.domain.gate.payload_review import ReviewAnswer
+from orchestrator.domain.gate.snapshot import WaiverAnswer
 
 _REVIEWS = Layout(
     titles=("id", "payload", "level", "by", "expires", "state", "note"),
@@ -58,21 +62,16 @@ def reviews_command(
 ) -> None:
     """List who read which payload, those that are over too."""
     session = session_of(context)
-    items = session.client().get("/payload-reviews", payload=payload).get("items")
-    found = [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
-    if as_json:
-        session.print_json(found)
-        return
-    if not found:
-        session.say("Nobody has said that they read a payload.")
-        return
-    session.out.print(fitting(session.out, _REVIEWS, [_review_row(one) for one in found]))
+    answer = session.client().get("/payload-reviews", payload=payload)
+    nothing = "Nobody has said that they read a payload."
+    print_list(
+        session, answer, ReviewAnswer, _REVIEWS, _review_row, nothing=nothing, as_json=as_json
+    )
 
 
-def _review_row(one: Json) -> dict[str, Text]:
-    short = {"payload": str(one.get("payload"))[:12], "expires": str(one.get("expires"))[:10]}
-    words = {**one, **short}
-    return {title: Text(one_line(str(words.get(title, "")))) for title in _REVIEWS.titles}
+def _review_row(one: ReviewAnswer) -> dict[str, Text]:
+    until = f"{one.expires:%Y-%m-%d}"
+    return row_of(_REVIEWS, one.id, one.payload[:12], one.level, one.by, until, one.state, one.note)
 
 
 _WAIVERS = Layout(
@@ -131,14 +130,8 @@ def waivers_command(
 ) -> None:
     """List the waivers, those that are over too."""
     session = session_of(context)
-    found = _waivers(session.client(), gate)
-    if as_json:
-        session.print_json(found)
-        return
-    if not found:
-        session.say("No waiver.")
-        return
-    session.out.print(fitting(session.out, _WAIVERS, [_row(one) for one in found]))
+    answer = session.client().get("/waivers", gate=gate)
+    print_list(session, answer, WaiverAnswer, _WAIVERS, _row, nothing="No waiver.", as_json=as_json)
 
 
 def approve_command(
@@ -174,7 +167,8 @@ def approve_command(
 def _approve_waiver(
     session: Session, client: Client, gate: str, waiver: str, *, as_json: bool
 ) -> None:
-    if waiver not in [one.get("id") for one in _waivers(client, gate)]:
+    known = read_items(WaiverAnswer, client.get("/waivers", gate=gate))
+    if waiver not in [one.id for one in known]:
         raise CliError(
             f"{waiver} is no waiver of the gate {gate}.", f"`seatrial gate waivers --gate {gate}`"
         )
@@ -188,25 +182,15 @@ def _approve_waiver(
 
 
 def _say_failing(session: Session, waiver: Json) -> None:
-    told = ", ".join(_failing(waiver))
-    session.say(
-        f"{one_line(str(waiver.get('id')))} excuses {told}; what else fails is not excused."
-    )
-
-
-def _failing(waiver: Json) -> list[str]:
     known = waiver.get("failing")
-    return [one_line(name) for name in as_words(known)] if isinstance(known, dict) else []
+    told = ", ".join(as_words(known)) if isinstance(known, dict) else ""
+    session.say(one_line(f"{waiver.get('id')} excuses {told}; what else fails is not excused."))
 
 
-def _waivers(client: Client, gate: str | None) -> list[Json]:
-    items = client.get("/waivers", gate=gate).get("items")
-    return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
-
-
-def _row(one: Json) -> dict[str, Text]:
-    state = "active" if one.get("approved_at") else "needs approval"
-    state = "expired" if one.get("is_expired") else state
-    words = {**one, "state": state, "expires": str(one.get("expires"))[:16]}
-    words["excuses"] = ", ".join(_failing(one))
-    return {title: Text(one_line(str(words.get(title, "")))) for title in _WAIVERS.titles}
+def _row(one: WaiverAnswer) -> dict[str, Text]:
+    state = "active" if one.approved_at else "needs approval"
+    state = "expired" if one.is_expired else state
+    until = f"{one.expires:%Y-%m-%dT%H:%M}"
+    excuses = ", ".join(as_words(one.failing))
+    who = (one.author, one.approver)
+    return row_of(_WAIVERS, one.id, one.gate, one.rule, excuses, *who, until, state, one.reason)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Annotated, Literal
 from urllib.parse import quote
 
 import typer
-from pydantic import BaseModel
 from rich.text import Text
 
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.alias import Alias, Matching
+from orchestrator.domain.known_issue import KnownIssueAnswer
 
 known_issue_app = typer.Typer(
     help="Known issues: owned, dated exceptions for failures. They change no count.",
@@ -34,24 +38,6 @@ ProductOption = Annotated[
 AliasArgument = Annotated[
     int, typer.Argument(metavar="ID", min=1, help="As `seatrial alias list` shows it.")
 ]
-
-
-class _Issue(BaseModel):
-    id: str = ""
-    title: str = ""
-    match: dict[str, str] = {}
-    owner: str = ""
-    expires: str = ""
-    ended_at: str | None = None
-    is_expired: bool = False
-
-
-class _Alias(BaseModel):
-    id: int = 0
-    state: str = ""
-    change: str = ""
-    old: str = ""
-    new: str = ""
 
 
 def _option(flag: str, metavar: str, text: str) -> object:
@@ -123,14 +109,10 @@ def known_issue_list(
     """List the known issues, those that are over too."""
     session = session_of(context)
     answer = session.client().get("/known-issues", product=product)
-    if as_json:
-        session.print_json(answer.get("items"))
-        return
-    issues = [_Issue.model_validate(item) for item in _items(answer)]
-    if not issues:
-        session.say("No known issue yet: `seatrial known-issue add` writes one down.")
-        return
-    session.out.print(fitting(session.out, _ISSUES, [_issue_row(issue) for issue in issues]))
+    nothing = "No known issue yet: `seatrial known-issue add` writes one down."
+    print_list(
+        session, answer, KnownIssueAnswer, _ISSUES, _issue_row, nothing=nothing, as_json=as_json
+    )
 
 
 @known_issue_app.command("expire")
@@ -161,9 +143,10 @@ def alias_suggest(
     if as_json:
         session.print_json(answer)
         return
-    for family in _items(answer, "families"):
-        session.print(f"{one_line(str(family.get('family')))}: {family.get('summary')}")
-    _print_aliases(session, _items(answer, "suggestions"))
+    found = read(Matching, answer)
+    for family in found.families:
+        session.print(f"{one_line(family.family)}: {family.summary}")
+    _print_aliases(session, found.suggestions)
 
 
 @alias_app.command("list")
@@ -182,7 +165,7 @@ def alias_list(
     if as_json:
         session.print_json(answer.get("items"))
         return
-    _print_aliases(session, _items(answer))
+    _print_aliases(session, read_items(Alias, answer))
 
 
 @alias_app.command("confirm")
@@ -208,28 +191,20 @@ def _decide(session: Session, alias: int, verb: str) -> None:
     session.say(f"Alias {alias} is {one_line(str(answer.get('state')))}.")
 
 
-def _print_aliases(session: Session, items: Sequence[Json]) -> None:
-    aliases = [_Alias.model_validate(item) for item in items]
+def _print_aliases(session: Session, aliases: Sequence[Alias]) -> None:
     if aliases:
         session.out.print(fitting(session.out, _ALIASES, [_alias_row(one) for one in aliases]))
     else:
         session.say("No alias: `seatrial alias suggest OLD NEW` compares two runs.")
 
 
-def _items(answer: Json, key: str = "items") -> list[Json]:
-    found = answer.get(key)
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-
-
-def _issue_row(issue: _Issue) -> dict[str, Text]:
+def _issue_row(issue: KnownIssueAnswer) -> dict[str, Text]:
     state = "applies"
-    if issue.is_expired:
+    if issue.is_over:
         state = "ended" if issue.ended_at else "expired"
-    matches = " ".join(value for value in issue.match.values() if value)
-    words = (issue.id, issue.title, matches, issue.owner, issue.expires, state)
-    return {t: Text(one_line(w)) for t, w in zip(_ISSUES.titles, words, strict=True)}
+    matches = " ".join(filter(None, astuple(issue.match)))
+    return row_of(_ISSUES, issue.id, issue.title, matches, issue.owner, str(issue.expires), state)
 
 
-def _alias_row(alias: _Alias) -> dict[str, Text]:
-    words = (str(alias.id), alias.state, alias.change, alias.old, alias.new)
-    return {t: Text(one_line(w)) for t, w in zip(_ALIASES.titles, words, strict=True)}
+def _alias_row(alias: Alias) -> dict[str, Text]:
+    return row_of(_ALIASES, str(alias.id), alias.state, alias.change, alias.old, alias.new)

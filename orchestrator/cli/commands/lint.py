@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError
+from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
+from orchestrator.domain.lint_findings import LEVELS, DocumentFinding
 from orchestrator.domain.units import plural
 
 _LARGEST_BYTES = 1 << 19
 _MOST_FILES = 50
-_LEVELS = ("error", "warning", "note")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is wrong with a document."""
-
-    level: str
-    rule: str
-    document: str
-    line: int
-    message: str
-    advice: str = ""
 
 
 def lint_command(
@@ -63,7 +50,7 @@ def lint_command(
     documents = [_document(file) for file in files]
     body = {"documents": documents, "run": evidence}
     answer = session.client().post("/lint", body)
-    found = _read(answer.get("findings"))
+    found = read(tuple[DocumentFinding, ...], answer.get("findings"))
     if as_json:
         session.print_json(answer)
     else:
@@ -84,14 +71,7 @@ def _document(file: Path) -> dict[str, object]:
     return {"name": file.name, "text": text, "replaced": text.count("\ufffd") - before}
 
 
-def _read(findings: object) -> list[Finding]:
-    try:
-        return TypeAdapter(list[Finding]).validate_python(findings)
-    except ValidationError as error:
-        raise CliError(f"the controller's findings cannot be read: {error}") from None
-
-
-def _print(session: Session, found: Sequence[Finding]) -> None:
+def _print(session: Session, found: Sequence[DocumentFinding]) -> None:
     """By document and level; the advice of a rule follows its last finding in the document."""
     for document in dict.fromkeys(finding.document for finding in found):
         inside = [finding for finding in found if finding.document == document]
@@ -100,11 +80,11 @@ def _print(session: Session, found: Sequence[Finding]) -> None:
             said = one_line(finding.message)
             session.print(f"  {finding.line:>5}  {finding.level:<8} {finding.rule}: {said}")
         _advise(session, inside)
-    told = [(level, len([f for f in found if f.level == level])) for level in _LEVELS]
+    told = [(level, len([f for f in found if f.level == level])) for level in LEVELS]
     session.say(", ".join(plural(n, level) for level, n in told) if found else "nothing found")
 
 
-def _advise(session: Session, found: Sequence[Finding]) -> None:
+def _advise(session: Session, found: Sequence[DocumentFinding]) -> None:
     advice = {finding.rule: finding.advice for finding in found if finding.advice}
     for rule, text in advice.items():
         session.print(f"         {one_line(rule)}: {one_line(text)}")

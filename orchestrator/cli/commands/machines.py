@@ -12,7 +12,7 @@ from rich.text import Text
 from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
-from orchestrator.cli.responses import CloudResource, Costs, InventoryReport, read
+from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.costs import (
@@ -22,6 +22,8 @@ from orchestrator.cli.view.costs import (
     spending,
 )
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.cost_answer import RunCost, Spending
+from orchestrator.domain.inventory import InventoryAnswer, ResourceAnswer
 from orchestrator.domain.units import plural
 
 _MACHINES = Layout(
@@ -49,7 +51,7 @@ def machines_command(
     client = session.client()
     only = "true" if orphans or terminate else None
     answer = client.get("/machines", orphans=only)
-    survey = read(InventoryReport, answer)
+    survey = read(InventoryAnswer, answer)
     ended: list[str] = []
     if terminate:
         ended = _terminate(session, client, survey, yes=yes)
@@ -93,8 +95,12 @@ def cost_command(
     if as_json:
         session.print_json(answer)
         return
-    shown = run_cost if run is not None else spending
-    for part in shown(session.out, read(Costs, answer)):
+    shown = (
+        run_cost(session.out, read(RunCost, answer))
+        if run is not None
+        else spending(session.out, read(Spending, answer))
+    )
+    for part in shown:
         session.out.print(part)
 
 
@@ -118,7 +124,7 @@ def _prices(session: Session, client: Client, *, as_json: bool) -> None:
 
 
 def _terminate(
-    session: Session, client: Client, survey: InventoryReport, *, yes: bool
+    session: Session, client: Client, survey: InventoryAnswer, *, yes: bool
 ) -> list[str]:
     """End everything that was found; answer what was ended. Raises CliError."""
     if not survey.items:
@@ -147,11 +153,11 @@ def _terminate(
     return ended
 
 
-def _path(sight: CloudResource) -> str:
+def _path(sight: ResourceAnswer) -> str:
     return f"/machines/{quote(sight.provider, safe='')}/{quote(sight.id, safe='/')}/terminate"
 
 
-def _list(session: Session, survey: InventoryReport, *, orphans: bool) -> None:
+def _list(session: Session, survey: InventoryAnswer, *, orphans: bool) -> None:
     if survey.items:
         session.out.print(fitting(session.out, _MACHINES, [_row(sight) for sight in survey.items]))
         return
@@ -159,14 +165,14 @@ def _list(session: Session, survey: InventoryReport, *, orphans: bool) -> None:
     session.say(f"Nothing {what} is there, as far as the clouds were asked.")
 
 
-def _complain(session: Session, survey: InventoryReport) -> None:
+def _complain(session: Session, survey: InventoryAnswer) -> None:
     """Nothing is known of a provider that could not be asked: then this is not the whole list."""
     lines = [f"{one_line(n)} could not be asked: {one_line(w)}" for n, w in survey.unread.items()]
     if lines:
         raise CliError(*lines, code=NO_VERDICT)
 
 
-def _row(sight: CloudResource) -> dict[str, Text]:
+def _row(sight: ResourceAnswer) -> dict[str, Text]:
     style = "bold red" if sight.ownership in _LOUD else ""
     simulated = " SIMULATED" if sight.simulated else ""
     texts = (

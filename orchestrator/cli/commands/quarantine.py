@@ -6,7 +6,6 @@ from typing import Annotated
 from urllib.parse import quote
 
 import typer
-from pydantic import BaseModel
 from rich.text import Text
 
 from orchestrator.cli.client import Json
@@ -14,7 +13,9 @@ from orchestrator.cli.commands.known_issue import ProductOption
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
-from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.cli.view.lists import print_list, row_of
+from orchestrator.cli.view.tables import Layout
+from orchestrator.domain.quarantine import QuarantineAnswer, SuggestedQuarantine
 
 quarantine_app = typer.Typer(
     help="Flaky tests in quarantine: owned, dated, ending by themselves. They change no count.",
@@ -31,30 +32,6 @@ _SUGGESTED = Layout(
     first_to_go=("failed on", "job"),
     whole=("on retry", "likely", "in"),
 )
-
-
-class _Quarantine(BaseModel):
-    id: str = ""
-    nodeid: str = ""
-    platforms: list[str] = []
-    owner: str = ""
-    expires: str = ""
-    ended_by: str = ""
-    ended_at: str | None = None
-    state: str = ""
-
-
-class _Flaky(BaseModel):
-    passed_on_retry: int = 0
-    min_failure_rate: float = 0.0
-
-
-class _Candidate(BaseModel):
-    job: str = ""
-    nodeid: str = ""
-    platforms: list[str] = []
-    flaky: _Flaky = _Flaky()
-    quarantine: str = ""
 
 
 def _option(flag: str, metavar: str, text: str) -> object:
@@ -104,14 +81,8 @@ def quarantine_list(
     """List the quarantines, those that are over too."""
     session = session_of(context)
     answer = session.client().get("/quarantines", product=product)
-    if as_json:
-        session.print_json(answer.get("items"))
-        return
-    found = [_Quarantine.model_validate(item) for item in _items(answer)]
-    if not found:
-        session.say("No test is in quarantine: `seatrial quarantine add` puts one there.")
-        return
-    session.out.print(fitting(session.out, _LISTED, [_row(one) for one in found]))
+    nothing = "No test is in quarantine: `seatrial quarantine add` puts one there."
+    print_list(session, answer, QuarantineAnswer, _LISTED, _row, nothing=nothing, as_json=as_json)
 
 
 @quarantine_app.command("end")
@@ -138,32 +109,27 @@ def quarantine_suggest(
     """Tests that are flaky by their history. Nothing is put in quarantine by this."""
     session = session_of(context)
     answer = session.client().get("/quarantines/suggestions", product=product)
-    if as_json:
-        session.print_json(answer.get("items"))
-        return
-    found = [_Candidate.model_validate(item) for item in _items(answer)]
-    if not found:
-        session.say("No test of it both failed and passed lately with nothing changed.")
-        return
-    session.out.print(fitting(session.out, _SUGGESTED, [_candidate_row(one) for one in found]))
+    nothing = "No test of it both failed and passed lately with nothing changed."
+    print_list(
+        session,
+        answer,
+        SuggestedQuarantine,
+        _SUGGESTED,
+        _candidate_row,
+        nothing=nothing,
+        as_json=as_json,
+    )
 
 
-def _items(answer: Json) -> list[Json]:
-    found = answer.get("items")
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-
-
-def _row(one: _Quarantine) -> dict[str, Text]:
-    state = one.state
+def _row(one: QuarantineAnswer) -> dict[str, Text]:
+    state: str = one.state
     if one.ended_at is not None:
-        state = f"ended {one.ended_at[:10]}: {one.ended_by}".removesuffix(": ")
+        state = f"ended {one.ended_at:%Y-%m-%d}: {one.ended_by}".removesuffix(": ")
     where = ", ".join(one.platforms) or "all"
-    words = (one.id, one.nodeid, where, one.owner, one.expires[:10], state)
-    return {t: Text(one_line(w)) for t, w in zip(_LISTED.titles, words, strict=True)}
+    return row_of(_LISTED, one.id, one.nodeid, where, one.owner, f"{one.expires:%Y-%m-%d}", state)
 
 
-def _candidate_row(one: _Candidate) -> dict[str, Text]:
-    retried, likely = str(one.flaky.passed_on_retry), f"{one.flaky.min_failure_rate:.0%}"
+def _candidate_row(one: SuggestedQuarantine) -> dict[str, Text]:
+    retried, likely = str(one.evidence.passed_on_retry), f"{one.evidence.min_failure_rate:.0%}"
     where = ", ".join(one.platforms)
-    words = (one.nodeid, one.job, where, retried, likely, one.quarantine)
-    return {t: Text(one_line(w)) for t, w in zip(_SUGGESTED.titles, words, strict=True)}
+    return row_of(_SUGGESTED, one.nodeid, one.job, where, retried, likely, one.quarantine)

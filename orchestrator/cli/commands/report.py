@@ -13,8 +13,9 @@ import typer
 from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import CellOption, RunArgument
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.responses import Artifact, Cell, Run
 from orchestrator.cli.session import Session, cell_path, find_cells, find_run, session_of
+from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_record import ArtifactRecord, CellRecord
 
 RUN_WIDE = "summary"
 PER_CELL = frozenset({"platform"})
@@ -62,9 +63,9 @@ def report_command(
 
 def _documents(
     client: Client,
-    run: Run,
+    run: RunAnswer,
     kind: str | None,
-    cells: list[Cell],
+    cells: list[CellRecord],
     *,
     named: str | None,
     form: Format,
@@ -77,7 +78,7 @@ def _documents(
 
 def _rendered(
     client: Client,
-    run: Run,
+    run: RunAnswer,
     kind: str,
     form: Format,
     *,
@@ -100,7 +101,7 @@ class _Tree:
     def __init__(
         self,
         client: Client,
-        run: Run,
+        run: RunAnswer,
         folder: Path,
         form: Format,
     ) -> None:
@@ -109,7 +110,7 @@ class _Tree:
         self._folder = folder
         self._form = form
 
-    def write(self, kind: str | None, cells: list[Cell], *, named: str | None) -> Path:
+    def write(self, kind: str | None, cells: list[CellRecord], *, named: str | None) -> Path:
         """Write and return the file to open first."""
         first = None
         if named is None and kind not in PER_CELL:
@@ -125,7 +126,7 @@ class _Tree:
             raise CliError(f"the {kind} report is about the whole run: leave --cell out")
         return first
 
-    def _document(self, folder: Path, kind: str, cell: Cell | None) -> Path:
+    def _document(self, folder: Path, kind: str, cell: CellRecord | None) -> Path:
         stem = "SUMMARY" if kind in (RUN_WIDE, "platform") else kind.upper()
         path = folder / f"{stem}.{self._form}"
         text = _rendered(self._client, self._run, kind, self._form, cell=cell.id if cell else None)
@@ -135,7 +136,7 @@ class _Tree:
             self._plots(folder, kind, cell)
         return path
 
-    def _plots(self, folder: Path, kind: str, cell: Cell | None) -> None:
+    def _plots(self, folder: Path, kind: str, cell: CellRecord | None) -> None:
         """The figures that the Markdown links; the names are the controller's."""
         path = f"/runs/{self._run.id}/reports/{quote(kind, safe='')}/plots"
         drawn = self._client.get(path, cell=cell.id if cell else None)
@@ -146,7 +147,7 @@ class _Tree:
             target.parent.mkdir(exist_ok=True)
             target.write_text(plot["svg"], encoding="utf-8")
 
-    def _artifact(self, folder: Path, cell: Cell, artifact: Artifact) -> None:
+    def _artifact(self, folder: Path, cell: CellRecord, artifact: ArtifactRecord) -> None:
         # A machine chose the name: it stays in its folder and replaces no report.
         name = artifact.name
         if Path(name).name != name or name in ("", ".", "..") or name.startswith("SUMMARY."):

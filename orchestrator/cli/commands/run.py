@@ -28,10 +28,12 @@ from orchestrator.cli.commands.options import (
 from orchestrator.cli.errors import DETACHED, CliError
 from orchestrator.cli.exit_status import conclude, say_how_to_return
 from orchestrator.cli.launch_request import ask, read_order, upload
-from orchestrator.cli.responses import Run, ShownPlan, read
+from orchestrator.cli.responses import read
 from orchestrator.cli.session import Session, find_run, session_of
-from orchestrator.cli.view.plan import headroom_table, plan_table, shortages, totals
+from orchestrator.cli.view.plan import cautions_of, headroom_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, watch
+from orchestrator.domain.launch_plan import Plan
+from orchestrator.domain.run_answer import RunAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,11 @@ def plan_command(
     if as_json:
         session.print_json(answer)
         return
-    shown = read(ShownPlan, answer)
+    shown = read(Plan, answer)
     session.out.print(plan_table(session.out, shown))
     if shown.headroom:
         session.out.print(headroom_table(shown))
-    for line in shortages(shown):
+    for line in (*shortages(shown), *cautions_of(shown, session.wiring.traits)):
         session.out.print(line)
     session.print(totals(shown))
 
@@ -96,7 +98,7 @@ def run_command(
             order = replace(order, reuse_hours=reuse)
             upload(session, client, order)
         plan = client.post("/plan", order.body, key=session.wiring.new_id(), document=order.file)
-        ask(session, read(ShownPlan, plan), yes=yes)
+        ask(session, read(Plan, plan), yes=yes)
     except KeyboardInterrupt:
         raise CliError("Interrupted; nothing was launched.", code=DETACHED) from None
 
@@ -132,7 +134,7 @@ def rerun_command(
     path, body = f"/runs/{old.id}/rerun", {"only": only, **({"hold_minutes": hold} if hold else {})}
     try:
         plan = client.post(f"{path}/plan", body, key=session.wiring.new_id())
-        ask(session, read(ShownPlan, plan), yes=yes)
+        ask(session, read(Plan, plan), yes=yes)
     except KeyboardInterrupt:
         raise CliError("Interrupted; nothing was launched.", code=DETACHED) from None
 
@@ -165,7 +167,7 @@ def _launch_and_wait(
     # From here on an interrupt must not leave a run behind that nobody was told of.
     with Interrupts() as interrupts:
         shown = launch(session.wiring.new_id())
-        run = read(Run, shown)
+        run = read(RunAnswer, shown)
         if waiting.detach:
             _say_detached(session, shown, run.id, as_json=waiting.as_json)
             return DETACHED

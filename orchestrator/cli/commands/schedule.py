@@ -7,23 +7,32 @@ import os
 import pwd
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict, astuple
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import quote
 
 import typer
-from pydantic import BaseModel, TypeAdapter, ValidationError
 from rich.text import Text
 
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import USAGE, CliError
 from orchestrator.cli.gate_inputs import store_policy
-from orchestrator.cli.launch_request import Selector, read_order, read_selector, upload
+from orchestrator.cli.launch_request import read_order, read_selector, upload
+from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.lists import print_list
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.schedule import (
+    Firing,
+    Resolved,
+    ShownSchedule,
+    SubjectKind,
+    SubjectSelector,
+)
 
 schedule_app = typer.Typer(
     help="Schedules: a matrix is launched by the clock, judged, and people are told.",
@@ -40,35 +49,6 @@ _FIRINGS = Layout(
     whole=("due", "state", "outcome", "run", "verdict"),
 )
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the schedule.")]
-
-
-class _Firing(BaseModel):
-    due_at: datetime
-    state: str = ""
-    outcome: str = ""
-    reason: str = ""
-    by: str = ""
-    overdue: bool = False
-    subject: str = ""
-    remarks: list[str] = []
-    run: str = ""
-    verdict: str = ""
-
-
-class _Schedule(BaseModel):
-    name: str = ""
-    cron: str = ""
-    tz: str = ""
-    gate: str = ""
-    owner: str = ""
-    matrix: str = ""
-    deadline: str = ""
-    overlap: str = ""
-    catch_up: str = ""
-    select: dict[str, object] = {}
-    paused_at: datetime | None = None
-    upcoming: list[datetime] = []
-    firings: list[_Firing] = []
 
 
 def _option(flag: str, metavar: str, text: str) -> object:
@@ -146,7 +126,7 @@ def schedule_add(
     what = _uploaded(session, client, matrix, selector)
     when |= {"gate": store_policy(session, client, gate).gate if gate else ""}
     answer = client.post("/schedules", {**when, **what}, document=f"schedule {name}")
-    _tell_added(session, _read(answer))
+    _tell_added(session, read(ShownSchedule, answer))
     if as_json:
         session.print_json(answer)
 
@@ -156,15 +136,10 @@ def schedule_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the schedules, with what became of the latest firing of each."""
     session = session_of(context)
     answer = session.client().get("/schedules")
-    if as_json:
-        session.print_json(answer.get("items"))
-        return
-    known = _read_all(answer.get("items"))
-    if not known:
-        session.say("No schedule yet: `seatrial schedule add` makes one.")
-        return
-    rows = [_schedule_row(schedule) for schedule in known]
-    session.out.print(fitting(session.out, _SCHEDULES, rows))
+    nothing = "No schedule yet: `seatrial schedule add` makes one."
+    print_list(
+        session, answer, ShownSchedule, _SCHEDULES, _schedule_row, nothing=nothing, as_json=as_json
+    )
 
 
 @schedule_app.command("show")
@@ -175,7 +150,7 @@ def schedule_show(context: typer.Context, name: NameArgument, as_json: JsonOptio
     if as_json:
         session.print_json(answer)
         return
-    found = _read(answer)
+    found = read(ShownSchedule, answer)
     for line in _about(found):
         session.print(line)
     if found.firings:
@@ -218,14 +193,16 @@ def schedule_remove(context: typer.Context, name: NameArgument) -> None:
     session.say(f"Schedule {name} is removed.")
 
 
-def _uploaded(session: Session, client: Client, matrix: Path, selector: Selector) -> Json:
+def _uploaded(session: Session, client: Client, matrix: Path, selector: SubjectSelector) -> Json:
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
-        order = read_order(session, matrix, (), Path(scratch), with_subject=selector.is_fixed)
+        order = read_order(
+            session, matrix, (), Path(scratch), with_subject=selector.kind is SubjectKind.FIXED
+        )
         upload(session, client, order)
         body = order.body
     taken = ("matrix", "payload", "subject", "baseline")
     kept: Json = {name: body[name] for name in taken if name in body}
-    return kept | {"matrix_name": body["name"], "select": selector.body}
+    return kept | {"matrix_name": body["name"], "select": asdict(selector)}
 
 
 def _login() -> str:
@@ -254,21 +231,21 @@ def _change(context: typer.Context, name: str, verb: str, said: str, as_json: bo
     if as_json:
         session.print_json(answer)
     session.say(said)
-    _tell_times(session, _read(answer))
+    _tell_times(session, read(ShownSchedule, answer))
 
 
 def _path(name: str) -> str:
     return f"/schedules/{quote(name, safe='')}"
 
 
-def _tell_added(session: Session, schedule: _Schedule) -> None:
-    session.say(f"Schedule {one_line(schedule.name)} is kept.")
-    _tell_times(session, schedule)
+def _tell_added(session: Session, shown: ShownSchedule) -> None:
+    session.say(f"Schedule {one_line(shown.schedule.name)} is kept.")
+    _tell_times(session, shown)
     _tell_who_fires(session)
 
 
-def _tell_times(session: Session, schedule: _Schedule) -> None:
-    for at in schedule.upcoming:
+def _tell_times(session: Session, shown: ShownSchedule) -> None:
+    for at in shown.upcoming:
         session.say(f"  fires {at:%a %Y-%m-%d %H:%M} UTC")
 
 
@@ -285,9 +262,10 @@ def _tell_who_fires(session: Session) -> None:
         )
 
 
-def _schedule_row(schedule: _Schedule) -> dict[str, Text]:
-    last = schedule.firings[0] if schedule.firings else None
-    following = "paused" if schedule.paused_at else _time(schedule.upcoming)
+def _schedule_row(shown: ShownSchedule) -> dict[str, Text]:
+    schedule = shown.schedule
+    last = shown.firings[0] if shown.firings else None
+    following = "paused" if schedule.paused_at else _time(shown.upcoming)
     said = {
         "name": schedule.name,
         "cron": schedule.cron,
@@ -300,28 +278,30 @@ def _schedule_row(schedule: _Schedule) -> dict[str, Text]:
     return {title: Text(one_line(text)) for title, text in said.items()}
 
 
-def _firing_row(firing: _Firing) -> dict[str, Text]:
+def _firing_row(firing: Firing) -> dict[str, Text]:
     late = ["after its deadline"] if firing.overdue else []
     by = [f"triggered by {firing.by}"] if firing.by else []
+    resolved = firing.resolved or Resolved()
     said = {
         "due": f"{firing.due_at:%Y-%m-%d %H:%M} UTC",
         "state": firing.state.replace("_", " "),
         "outcome": firing.outcome or "-",
-        "subject": firing.subject,
+        "subject": resolved.subject,
         "run": firing.run,
         "verdict": firing.verdict,
-        "why": "; ".join([*filter(None, [firing.reason]), *firing.remarks, *late, *by]),
+        "why": "; ".join([*filter(None, [firing.reason]), *resolved.remarks, *late, *by]),
     }
     return {title: Text(one_line(text)) for title, text in said.items()}
 
 
-def _about(schedule: _Schedule) -> list[str]:
-    following = ", ".join(f"{at:%Y-%m-%d %H:%M} UTC" for at in schedule.upcoming)
-    subject = {k: v for k, v in schedule.select.items() if v}
+def _about(shown: ShownSchedule) -> list[str]:
+    schedule = shown.schedule
+    following = ", ".join(f"{at:%Y-%m-%d %H:%M} UTC" for at in shown.upcoming)
+    subject = [value for value in astuple(schedule.subject) if value]
     said = {
         "schedule": f"{schedule.name} ({schedule.cron}, {schedule.tz}), owned by {schedule.owner}",
-        "matrix": schedule.matrix,
-        "subject": " ".join(str(value) for value in subject.values()),
+        "matrix": schedule.matrix_name,
+        "subject": " ".join(map(str, subject)),
         "gate": schedule.gate or "none: the run's outcome is told",
         "deadline": schedule.deadline or "none",
         "overlap": f"{schedule.overlap}; catching up: {schedule.catch_up}",
@@ -332,17 +312,3 @@ def _about(schedule: _Schedule) -> list[str]:
 
 def _time(upcoming: Sequence[datetime]) -> str:
     return f"{upcoming[0]:%Y-%m-%d %H:%M}" if upcoming else "-"
-
-
-def _read(answer: object) -> _Schedule:
-    try:
-        return _Schedule.model_validate(answer)
-    except ValidationError as error:
-        raise CliError(f"the controller's answer cannot be read: {error}") from None
-
-
-def _read_all(items: object) -> list[_Schedule]:
-    try:
-        return TypeAdapter(list[_Schedule]).validate_python(items)
-    except ValidationError as error:
-        raise CliError(f"the controller's answer cannot be read: {error}") from None

@@ -13,7 +13,7 @@ from rich.text import Text
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
 from orchestrator.cli.errors import RefusalError
-from orchestrator.cli.responses import Cell, Run, read
+from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.session import Session, cell_path, find_cells, find_run, run_path, session_of
 from orchestrator.cli.view.failures import blamed, failures
@@ -21,6 +21,9 @@ from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.cell import Run, RunState
+from orchestrator.domain.run_answer import RunAnswer, RunSummary
+from orchestrator.domain.run_record import CellRecord
 from orchestrator.domain.units import usd
 
 _PAGE = 100
@@ -49,7 +52,7 @@ def runs_command(
     if not shown:
         session.say("No run yet: `seatrial init` in a project, then `seatrial run seatrial.yaml`.")
         return
-    session.out.print(fitting(session.out, _RUNS, [_row(read(Run, run)) for run in shown]))
+    session.out.print(fitting(session.out, _RUNS, [_row(read(RunSummary, run)) for run in shown]))
 
 
 def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
@@ -74,9 +77,9 @@ def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption
     found = read(Run, shown)
     if as_json:
         session.print_json(shown)
-    elif found.is_ingesting:
+    elif found.state is RunState.INGESTING:
         session.say(f"Run {found.id} is only taking in evidence; there is nothing to cancel.")
-    elif found.is_finished:
+    elif found.state is RunState.FINISHED:
         session.say(f"Run {found.id} is over already: {word(found.outcome or '')}.")
     else:
         session.say(f"Run {found.id} is being cancelled; `seatrial watch {found.id}` shows it.")
@@ -114,7 +117,7 @@ def logs_command(
 class _Log:
     """One cell's log, from where it was left."""
 
-    def __init__(self, client: Client, run: Run, cell: Cell, *, prefixed: bool) -> None:
+    def __init__(self, client: Client, run: RunAnswer, cell: CellRecord, *, prefixed: bool) -> None:
         self._client = client
         self._path = cell_path(run, cell) + "/log"
         self._prefix = f"[{cell.id}] ".encode() if prefixed else b""
@@ -172,7 +175,7 @@ def _without_cells(run: Json) -> Json:
     return {key: value for key, value in run.items() if key != "cells"}
 
 
-def _row(run: Run) -> dict[str, Text]:
+def _row(run: RunSummary) -> dict[str, Text]:
     sign = sign_of(run.outcome, active=not run.is_finished)
     texts = (
         Text(one_line(run.id)),
@@ -180,7 +183,7 @@ def _row(run: Run) -> dict[str, Text]:
         Text(one_line(run.matrix)),
         Text(one_line(str(run.subject))),
         Text(f"{sign.glyph} {word(run.outcome or run.state)}", style=sign.style),
-        tally(run.totals, over=run.is_finished),
+        tally(run.counts, over=run.is_finished),
         Text(usd(run.cost_usd)),
     )
     return dict(zip(_RUNS.titles, texts, strict=True))

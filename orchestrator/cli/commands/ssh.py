@@ -9,18 +9,18 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import RunArgument
 from orchestrator.cli.errors import CliError
+from orchestrator.cli.responses import read
 from orchestrator.cli.session import cell_path, find_cells, find_run, session_of
+from orchestrator.domain.ssh_access import SshAccess
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ADDRESS = re.compile(r"[0-9A-Za-z\[][0-9A-Za-z.:%\]_-]*")
@@ -31,36 +31,27 @@ _SSH_PORT = 22
 _PORTS = 65536
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How the controller itself signs in."""
-
-    address: str
-    port: int
-    user: str
-    host_key: str
-    private_key: str = ""
-    key_file: str = ""
-
-    def __post_init__(self) -> None:
-        """Nothing of it may be more than it says: it becomes arguments of a program."""
-        plain = (
-            _ADDRESS.fullmatch(self.address)
-            and _USER.fullmatch(self.user)
-            and _HOST_KEY.fullmatch(self.host_key)
-            and (not self.key_file or _FILE.fullmatch(self.key_file))
-            and 0 < self.port < _PORTS
-        )
-        if not plain:
-            raise ValueError("the address, the user or a key is not plain")
-
-
-def read_access(answer: Json) -> Access:
+def read_access(answer: Json) -> SshAccess:
     """Read what the API answers. Raises CliError, which never has the key in it."""
+    refusal = CliError("the controller's answer does not say how to sign in there")
     try:
-        return TypeAdapter(Access).validate_python(answer)
-    except ValidationError:
-        raise CliError("the controller's answer does not say how to sign in there") from None
+        access = read(SshAccess, answer)
+    except CliError:
+        raise refusal from None
+    if not _is_plain(access):
+        raise refusal
+    return access
+
+
+def _is_plain(access: SshAccess) -> bool:
+    """Whether nothing of it is more than it says: it becomes arguments of a program."""
+    return bool(
+        _ADDRESS.fullmatch(access.address)
+        and _USER.fullmatch(access.user)
+        and _HOST_KEY.fullmatch(access.host_key)
+        and (not access.key_file or _FILE.fullmatch(access.key_file))
+        and 0 < access.port < _PORTS
+    )
 
 
 def find_ssh() -> str:
@@ -74,7 +65,7 @@ def find_ssh() -> str:
     return program
 
 
-def find_key_file(access: Access, home: Path | None) -> Path | None:
+def find_key_file(access: SshAccess, home: Path | None) -> Path | None:
     """The key below ``HOME/keys``, where the machine is one's own. Raises CliError."""
     if not access.key_file:
         return None
@@ -89,7 +80,7 @@ def find_key_file(access: Access, home: Path | None) -> Path | None:
     return path
 
 
-def enter(program: str, access: Access, key_file: Path | None, command: Sequence[str]) -> int:
+def enter(program: str, access: SshAccess, key_file: Path | None, command: Sequence[str]) -> int:
     """Run ssh to its end; answer its exit code. The folder with the key is gone afterwards."""
     with _signals_end_it(), _private_folder() as folder:
         key = key_file or folder / "key"
@@ -101,7 +92,7 @@ def enter(program: str, access: Access, key_file: Path | None, command: Sequence
 
 
 def arguments(
-    program: str, access: Access, key: Path, known: Path, command: Sequence[str]
+    program: str, access: SshAccess, key: Path, known: Path, command: Sequence[str]
 ) -> list[str]:
     """Accept the one host key that was pinned, and offer the one key."""
     options = (
@@ -122,7 +113,7 @@ def arguments(
     return [program, "-i", str(key), *chosen, *where, *command]
 
 
-def _host(access: Access) -> str:
+def _host(access: SshAccess) -> str:
     if access.port == _SSH_PORT:
         return access.address
     return f"[{access.address}]:{access.port}"

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.responses import (
-    Bill,
-    Costs,
-    PlatformCost,
-    PriceList,
-    Refreshed,
-    RunTotal,
-    Share,
-    read,
-)
+from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import sign_of, word
 from orchestrator.cli.view.provenance import SIMULATED
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.domain.prices import Price
+from orchestrator.domain.cost_answer import CellCost, ProviderCost, RunCost, RunTotal, Spending
+from orchestrator.domain.money import Bill
+from orchestrator.domain.prices import Price, Refreshed
 from orchestrator.domain.units import cents_of_cents, duration, plural, price, usd
 
 _PARTS = ("machine", "disk", "address", "total")
@@ -56,27 +50,26 @@ _PRICES = Layout(
 _ALL = "all"
 
 
-def run_cost(console: Console, costs: Costs) -> Iterator[RenderableType]:
+def run_cost(console: Console, costs: RunCost) -> Iterator[RenderableType]:
     """The bill of one run."""
     yield Text(_headline(costs), style="bold")
     if costs.simulated:
         yield Text(f"{SIMULATED}, and nobody was charged for these machines", style="bold red")
     rows = [_platform(row) for row in costs.platforms]
     yield fitting(console, _PLATFORMS, [*rows, _total(costs)])
-    spent = [share for share in costs.phases if share.usd]
+    spent = [_share(word(phase), usd) for phase, usd in costs.phases.items() if usd]
     if spent:
-        yield Text("by state: " + ", ".join(_share(share) for share in spent))
+        yield Text("by state: " + ", ".join(spent))
     if costs.jobs:
-        parts = [_share(share) for share in costs.jobs]
+        parts = [_share(job, usd) for job, usd in costs.jobs.items()]
         parts.append(f"none of them {cents_of_cents(costs.overhead_usd)}")
         yield Text("by job: " + ", ".join(parts))
 
 
-def spending(console: Console, costs: Costs) -> Iterator[RenderableType]:
+def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
     """What the runs of some days came to."""
-    since = f" since {costs.since:%Y-%m-%d}" if costs.since else ""
     runs = plural(len(costs.runs), "run")
-    yield Text(f"{runs}{since}: {usd(costs.bill.total_usd)}", style="bold")
+    yield Text(f"{runs} since {costs.since:%Y-%m-%d}: {usd(costs.bill.total_usd)}", style="bold")
     if costs.simulated_usd:
         amount = usd(costs.simulated_usd)
         yield Text(f"SIMULATED machines are {amount} of it: nobody was charged", style="bold red")
@@ -89,7 +82,7 @@ def spending(console: Console, costs: Costs) -> Iterator[RenderableType]:
 
 def prices_table(console: Console, answer: Json) -> Table:
     """Every price that is reckoned with."""
-    return fitting(console, _PRICES, [_price(one) for one in read(PriceList, answer).items])
+    return fitting(console, _PRICES, [_price(one) for one in read_items(Price, answer)])
 
 
 def refreshed(answer: Json) -> list[str]:
@@ -108,7 +101,7 @@ def refreshed(answer: Json) -> list[str]:
     return lines
 
 
-def _headline(costs: Costs) -> str:
+def _headline(costs: RunCost) -> str:
     limit = f" (limit {usd(costs.max_usd)})" if costs.max_usd is not None else ""
     going = "" if costs.settled else ", so far"
     per = costs.usd_per_validated_test
@@ -116,10 +109,9 @@ def _headline(costs: Costs) -> str:
     return f"run {one_line(costs.run)}: {usd(costs.bill.total_usd)}{limit}{going}{each}"
 
 
-def _platform(row: PlatformCost) -> dict[str, Text]:
-    machines = row.machines if isinstance(row.machines, tuple) else ()
-    rates = list(dict.fromkeys(price(m.price_usd_per_hour) for m in machines))
-    markets = list(dict.fromkeys(m.market for m in machines if m.market))
+def _platform(row: CellCost) -> dict[str, Text]:
+    rates = list(dict.fromkeys(price(m.price_usd_per_hour) for m in row.machines))
+    markets = list(dict.fromkeys(m.market for m in row.machines if m.market))
     name = one_line(row.cell) + (" SIMULATED" if row.simulated else "")
     per = row.usd_per_validated_test
     return {
@@ -132,7 +124,7 @@ def _platform(row: PlatformCost) -> dict[str, Text]:
     }
 
 
-def _total(costs: Costs) -> dict[str, Text]:
+def _total(costs: RunCost) -> dict[str, Text]:
     per = costs.usd_per_validated_test
     return {
         "platform": Text(_ALL, style="bold"),
@@ -153,26 +145,25 @@ def _tiny(amount: object) -> str:
     return f"${amount:.6f}"
 
 
-def _share(share: Share) -> str:
-    return f"{one_line(share.id or word(share.phase))} {cents_of_cents(share.usd)}"
+def _share(name: str, amount: Decimal) -> str:
+    return f"{one_line(name)} {cents_of_cents(amount)}"
 
 
-def _provider(row: PlatformCost) -> dict[str, Text]:
-    count = row.machines if isinstance(row.machines, int) else len(row.machines)
+def _provider(row: ProviderCost) -> dict[str, Text]:
     return {
         "provider": Text(one_line(row.provider), style="bold"),
-        "machines": Text(str(count)),
+        "machines": Text(str(row.machines)),
         "held": Text(duration(row.seconds)),
         **_parts(row.bill),
     }
 
 
 def _run(row: RunTotal) -> dict[str, Text]:
-    sign = sign_of(row.outcome or None, active=True)
+    sign = sign_of(row.outcome, active=True)
     said = f"{sign.glyph} {word(row.outcome or 'running')}"
     return {
         "run": Text(one_line(row.run)),
-        "launched (UTC)": Text(f"{row.created_at:%Y-%m-%d %H:%M}" if row.created_at else "–"),
+        "launched (UTC)": Text(f"{row.created_at:%Y-%m-%d %H:%M}"),
         "matrix": Text(one_line(row.matrix)),
         "outcome": Text(said, style=sign.style),
         "total": Text(usd(row.total_usd)),
@@ -186,6 +177,6 @@ def _price(one: Price) -> dict[str, Text]:
         "place": Text(one_line(one.place)),
         "market": Text(one_line(one.market)),
         "per hour": Text(price(one.usd_per_hour)),
-        "as of": Text(f"{one.as_of:%Y-%m-%d}" if one.as_of else "–"),
+        "as of": Text(f"{one.as_of:%Y-%m-%d}"),
         "source": Text(one_line(one.source)),
     }

@@ -8,15 +8,19 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.responses import Diagnosed, FailureGroup, IssueUse, Quarantined, Run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import style_of, word
+from orchestrator.domain.diagnosis import DiagnosedTest
+from orchestrator.domain.known_issue import IssueState, IssueUse
+from orchestrator.domain.quarantine import Quarantined, QuarantineState
+from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.units import plural
 
 """Tests that a window has room for."""
 
 
-def blamed(run: Run) -> Group | None:
+def blamed(run: RunAnswer) -> Group | None:
     """The answer for each failing test that ran again; None where none did."""
     if not run.diagnosed:
         return None
@@ -32,12 +36,12 @@ def blamed(run: Run) -> Group | None:
     return Group(*parts)
 
 
-def _answer(one: Diagnosed) -> Text:
+def _answer(one: DiagnosedTest) -> Text:
     return Text(f"  {word(one.answer)}", style=style_of(one.answer))
 
 
-def _test(one: Diagnosed, *, many: bool) -> Text:
-    line = Text(one_line(str(one)))
+def _test(one: DiagnosedTest, *, many: bool) -> Text:
+    line = Text(one_line(f"{one.job}::{one.nodeid}" if one.nodeid else one.job))
     if many:
         line.append(f"  {one_line(one.cell)}", style="dim")
     line.append(f"\n{one_line(one.tried)}")
@@ -50,7 +54,7 @@ SHOWN = 20
 """Signatures that a window has room for."""
 
 
-def failures(run: Run) -> Group | None:
+def failures(run: RunAnswer) -> Group | None:
     """The failure groups of a run, and known issues that need a person; None without either."""
     notes = [text for use in run.known_issues if (text := _note(use)) is not None]
     notes += [_confined(one) for one in run.quarantined]
@@ -66,7 +70,7 @@ def failures(run: Run) -> Group | None:
     return Group(*parts, *notes)
 
 
-def _table(run: Run) -> Table:
+def _table(run: RunAnswer) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, justify="right")
     table.add_column(overflow="fold", ratio=1)
@@ -93,23 +97,24 @@ def _beside(group: FailureGroup, *, many: bool) -> Iterator[Text]:
 
 def _confined(one: Quarantined) -> Text:
     """That a failing test is in quarantine: it is a failure all the same."""
-    until = one.expires[:10]
-    said = f"is in quarantine {one.id} until {until}"
-    if one.state == "expired":
-        said = f"was in quarantine {one.id}, which expired {until}: it counts again"
-    return Text(one_line(f"  {one.nodeid} on {one.cell} {said} ({one.owner})"), style="yellow")
+    quarantine, until = one.quarantine, f"{one.quarantine.expires:%Y-%m-%d}"
+    said = f"is in quarantine {quarantine.id} until {until}"
+    if one.state is QuarantineState.EXPIRED:
+        said = f"was in quarantine {quarantine.id}, which expired {until}: it counts again"
+    line = f"  {one.nodeid} on {one.cell} {said} ({quarantine.owner})"
+    return Text(one_line(line), style="yellow")
 
 
 def _note(use: IssueUse) -> Text | None:
     """What a person should do about a known issue; None where it does what it is for."""
-    who = f"{use.id} ({use.title})" if use.title else use.id
-    if use.state == "stale":
+    who = f"{use.issue.id} ({use.issue.title})"
+    if use.state is IssueState.STALE:
         said = "is stale: what it is about ran, and nothing failed so; it may be mended"
-    elif use.state == "expired" and use.count:
+    elif use.state is IssueState.EXPIRED and use.count:
         since = f" {plural(use.expired_days, 'day')} ago" if use.expired_days else ""
         said = f"expired{since}: it explains {plural(use.count, 'failure')} no more"
-    elif use.state == "exceeded":
-        said = f"allows {use.max_failures} failures, and {use.count} fit"
+    elif use.state is IssueState.EXCEEDED:
+        said = f"allows {use.issue.max_failures} failures, and {use.count} fit"
     else:
         return None
     return Text(one_line(f"  {who} {said}"), style="yellow")

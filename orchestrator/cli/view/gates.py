@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.gate_responses import Rule, Verdict
+from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.glyphs import style_of, word
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult, Verdict
 from orchestrator.domain.units import plural
 
 BLAMED = 20
 """Tests that a window has room for."""
-_WORST_FIRST = ("violated", "unknown", "waived", "tolerated", "ok")
+_WORST_FIRST = tuple(reversed(RuleOutcome))
 
 
-def print_verdict(session: Session, verdict: Verdict, *, every: bool = False) -> None:
+def print_verdict(
+    session: Session, verdict: Verdict, *, name: str = "", every: bool = False
+) -> None:
     """Write it down.
 
     Args:
         session: Where to write.
         verdict: What to write.
+        name: The id of a stored one.
         every: Every rule with its sentence, not only those that are not ok.
     """
     head = Text(verdict.decision, style=style_of(verdict.decision))
-    name = " ".join(part for part in (verdict.gate, verdict.id) if part)
-    head.append(f"  {one_line(name)}  {_subject(verdict)}", style="")
+    named = " ".join(part for part in (verdict.gate, name) if part)
+    head.append(f"  {one_line(named)}  {_subject(verdict)}", style="")
     session.out.print(head, soft_wrap=True)
     if verdict.summary:
         session.print(one_line(verdict.summary))
-    blocking = [rule for rule in verdict.rules if rule.blocking and (every or not rule.is_ok)]
-    advisory = [rule for rule in verdict.rules if not rule.blocking and (every or not rule.is_ok)]
+    blocking = [
+        rule
+        for rule in verdict.rules
+        if rule.blocking and (every or rule.outcome is not RuleOutcome.OK)
+    ]
+    advisory = [
+        rule
+        for rule in verdict.rules
+        if not rule.blocking and (every or rule.outcome is not RuleOutcome.OK)
+    ]
     _print_rules(session, "what stands in the way" if not every else "blocking", blocking)
     _print_blame(session, blocking)
     _print_rules(session, "for your information", advisory)
@@ -49,7 +61,7 @@ def _subject(verdict: Verdict) -> str:
     return one_line(name or "nothing was looked at")
 
 
-def _print_rules(session: Session, title: str, rules: Sequence[Rule]) -> None:
+def _print_rules(session: Session, title: str, rules: Sequence[RuleResult]) -> None:
     if not rules:
         return
     session.out.print(Text(f"\n{title}", style="dim"))
@@ -67,9 +79,9 @@ def _print_rules(session: Session, title: str, rules: Sequence[Rule]) -> None:
     session.out.print(table)
 
 
-def _print_blame(session: Session, rules: Sequence[Rule]) -> None:
+def _print_blame(session: Session, rules: Sequence[RuleResult]) -> None:
     """Who broke the tests that stand in the way, where they ran again."""
-    rows = [(rule, row) for rule in sorted(rules, key=_rank) for row in rule.inputs.blame]
+    rows = [(rule, row) for rule in sorted(rules, key=_rank) for row in _blamed(rule)]
     if not rows:
         return
     session.out.print(Text("\nwho broke it", style="dim"))
@@ -79,23 +91,29 @@ def _print_blame(session: Session, rules: Sequence[Rule]) -> None:
     table.add_column(overflow="fold", ratio=2)
     for rule, row in rows[:BLAMED]:
         table.add_row(
-            Text(word(row.answer), style=style_of(row.answer)),
-            Text(one_line(row.nodeid or row.job)).append(f"\n{one_line(rule.id)}", style="dim"),
-            Text(one_line(row.evidence)),
+            Text(word(row["answer"]), style=style_of(row["answer"])),
+            Text(one_line(row["nodeid"] or row.get("job", ""))).append(
+                f"\n{one_line(rule.id)}", style="dim"
+            ),
+            Text(one_line(row["evidence"])),
         )
     session.out.print(table)
     if len(rows) > BLAMED:
         session.print(f"and {plural(len(rows) - BLAMED, 'more test')}; --json has them all")
 
 
+def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
+    """Per failing test ``nodeid, answer, evidence``, as the rule has it among its inputs."""
+    return read(list[Mapping[str, str]], rule.inputs.get("blame", []))
+
+
 def _print_rest(session: Session, verdict: Verdict, *, every: bool) -> None:
-    ok = Counter(rule.kind for rule in verdict.rules if rule.is_ok)
+    ok = Counter(rule.kind for rule in verdict.rules if rule.outcome is RuleOutcome.OK)
     if every or not ok:
         return
     kinds = ", ".join(f"{number} {one_line(kind)}" for kind, number in sorted(ok.items()))
     session.print(f"\n{plural(ok.total(), 'rule')} ok: {kinds}")
 
 
-def _rank(rule: Rule) -> tuple[int, str]:
-    known = rule.outcome in _WORST_FIRST
-    return (_WORST_FIRST.index(rule.outcome) if known else 0, rule.id)
+def _rank(rule: RuleResult) -> tuple[int, str]:
+    return _WORST_FIRST.index(rule.outcome), rule.id

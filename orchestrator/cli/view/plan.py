@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.responses import PlannedCell, PlannedPlace, ShownPlan
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain import plan_text
+from orchestrator.domain.launch_plan import Plan, PlannedCell
+from orchestrator.domain.machine import Place, ProviderTraits
+from orchestrator.domain.matrix import ExpectedHardware, hardware_sentence
 from orchestrator.domain.plan_text import free_of, hourly, limit_warning
+from orchestrator.domain.quota import QuotaStatus
 from orchestrator.domain.units import plural, price, usd
 
 _PLAN = Layout(
@@ -21,54 +26,60 @@ _PLAN = Layout(
 _QUOTA_STYLES = {"ok": "green", "short": "bold red", "unknown": "yellow"}
 
 
-def plan_table(console: Console, plan: ShownPlan) -> Table:
+def plan_table(console: Console, plan: Plan) -> Table:
     """The cells, where they would run, and what that can cost."""
     return fitting(console, _PLAN, [_row(cell) for cell in plan.cells])
 
 
 def _row(cell: PlannedCell) -> dict[str, Text]:
     texts = (
-        Text(one_line(cell.id), style="bold"),
-        Text(one_line(cell.provider)),
-        Text(one_line(cell.environment)),
-        Text(", ".join(one_line(job) for job in cell.jobs) or "none"),
+        Text(one_line(cell.cell.id), style="bold"),
+        Text(one_line(cell.cell.platform.provider)),
+        Text(one_line(cell.cell.environment)),
+        Text(", ".join(one_line(job) for job in cell.cell.jobs) or "none"),
         Text(one_line(cell.note), style="yellow") if cell.note else _expecting(cell),
         Text(usd(cell.worst_usd)),
     )
     return dict(zip(_PLAN.titles, texts, strict=True))
 
 
-def headroom_table(plan: ShownPlan) -> Table:
+def headroom_table(plan: Plan) -> Table:
     """Every quota that the matrix takes of."""
     table = _empty("quota", "where", "needs", "free", "status")
     for found in plan.headroom:
         table.add_row(
-            Text(f"{one_line(found.provider)} {one_line(found.name)}"),
-            Text(one_line(found.scope)),
-            Text(f"{found.needed} {one_line(found.unit)}"),
-            Text(free_of(found.limit, found.used)),
+            Text(f"{one_line(found.quota.provider)} {one_line(found.quota.name)}"),
+            Text(one_line(found.quota.scope)),
+            Text(f"{found.needed} {one_line(found.quota.unit)}"),
+            Text(free_of(found.level.limit, found.level.used)),
             Text(one_line(found.status), style=_QUOTA_STYLES.get(found.status, "")),
         )
     return table
 
 
-def shortages(plan: ShownPlan) -> list[Text]:
+def shortages(plan: Plan) -> list[Text]:
     """A sentence for each quota that is short or unknown, and one for a limit that is too low."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
     return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else [])]
 
 
-def _quotas(plan: ShownPlan) -> list[Text]:
+def cautions_of(plan: Plan, traits: Mapping[str, ProviderTraits]) -> list[Text]:
+    """What must be known of the plan's providers before anything is rented."""
+    told = plan_text.cautions((cell.cell.platform.provider for cell in plan.cells), traits)
+    return [Text(line, style="yellow") for line in told]
+
+
+def _quotas(plan: Plan) -> list[Text]:
     return [
-        Text(f"{one_line(found.status)}: {one_line(found.provider)} {one_line(found.sentence)}")
+        Text(f"{found.status}: {one_line(found.quota.provider)} {one_line(found.sentence)}")
         for found in plan.headroom
-        if found.status != "ok"
+        if found.status is not QuotaStatus.OK
     ]
 
 
-def totals(plan: ShownPlan) -> str:
+def totals(plan: Plan) -> str:
     """One line: how much there is to do, and the most it can cost."""
-    jobs = sum(len(cell.jobs) for cell in plan.cells)
+    jobs = sum(len(cell.cell.jobs) for cell in plan.cells)
     return plan_text.totals(len(plan.cells), jobs, plan.worst_usd, plan.max_usd)
 
 
@@ -81,8 +92,8 @@ def _empty(*titles: str) -> Table:
 
 
 def _expecting(cell: PlannedCell) -> Text:
-    expect = f", must be {one_line(cell.expect)}" if cell.expect else ""
-    return Text(_places(cell).plain + expect)
+    expected = hardware_sentence(cell.cell.platform.expect or ExpectedHardware())
+    return Text(_places(cell).plain + (f", must be {one_line(expected)}" if expected else ""))
 
 
 def _places(cell: PlannedCell) -> Text:
@@ -94,13 +105,13 @@ def _places(cell: PlannedCell) -> Text:
     if len(cell.places) == 1:
         return Text(text)
     text += f", first of {len(cell.places)}"
-    prices = [place.total_usd for place in cell.places]
+    prices = [place.usd_per_hour for place in cell.places]
     known = [amount for amount in prices if amount is not None]
     if len(known) < len(prices):
         return Text(f"{text}, {plural(len(prices) - len(known), 'price')} unknown")
     dearest = max(known, default=None)
-    return Text(f"{text}, up to {price(dearest)}/h" if dearest != first.total_usd else text)
+    return Text(f"{text}, up to {price(dearest)}/h" if dearest != first.usd_per_hour else text)
 
 
-def _rate(place: PlannedPlace) -> str:
-    return "" if place.total_usd == 0 else f" {hourly(place.total_usd)}"
+def _rate(place: Place) -> str:
+    return "" if place.usd_per_hour == 0 else f" {hourly(place.usd_per_hour)}"

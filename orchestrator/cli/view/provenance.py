@@ -9,9 +9,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.responses import Cell, Decision, Ingested, Lease, Run, Source
 from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.attestation import Attestation, Device
+from orchestrator.domain.cell import PlacementDecision
+from orchestrator.domain.ingested import Ingested, Source
+from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_record import CellRecord, LeaseRecord
 from orchestrator.domain.units import cents_of_cents, duration, plural, price
 
 _REMARKS = 1
@@ -20,7 +23,7 @@ _INCONSISTENT = "bold red"
 
 def ingested_block(told: Ingested) -> Iterator[RenderableType]:
     """Two lines about the whole, then a row a file with its first remarks."""
-    when = f"of {told.dated_at:%Y-%m-%d}" if told.is_dated and told.dated_at else "not dated"
+    when = f"of {told.dated_at:%Y-%m-%d}" if told.is_dated else "not dated"
     head = f"  ingested, {one_line(told.provenance)}, {when}; nothing is attested"
     yield Text(head, style="dim")
     if told.repeated:
@@ -57,13 +60,13 @@ _STYLES = {"chosen": "green", "refused": "yellow", "skipped": "dim", "last": "di
 _LOUD = "bold red"
 
 
-def provenance(run: Run) -> Group | None:
+def provenance(run: RunAnswer) -> Group | None:
     """A block for each cell that has or wanted a rented machine; None where none has."""
     blocks = [_block(cell) for cell in run.cells if is_worth_telling(cell)]
     return Group(*(part for block in blocks for part in block)) if blocks else None
 
 
-def is_worth_telling(cell: Cell) -> bool:
+def is_worth_telling(cell: CellRecord) -> bool:
     """Whether its machine was rented, emulated or refused, or no agent produced its evidence."""
     if cell.ingested is not None:
         return True
@@ -73,7 +76,7 @@ def is_worth_telling(cell: Cell) -> bool:
     return rented or asked or refused or cell.simulated
 
 
-def _block(cell: Cell) -> Iterator[RenderableType]:
+def _block(cell: CellRecord) -> Iterator[RenderableType]:
     head = Text().append("\n").append(one_line(cell.id), style="bold")
     if cell.simulated:
         head.append(f"  {SIMULATED}", style=_LOUD)
@@ -93,9 +96,9 @@ def _block(cell: Cell) -> Iterator[RenderableType]:
         yield _decisions(cell.decisions)
 
 
-def _produced(cell: Cell) -> Iterator[tuple[str, Text]]:
+def _produced(cell: CellRecord) -> Iterator[tuple[str, Text]]:
     """What its results were made on, as the provider and the machine say."""
-    held = [lease for lease in cell.leases if lease.id]
+    held = [lease for lease in cell.leases if lease.machine_id]
     if held:
         yield "instance", _text(_instance(held[-1]))
     if held and (held[-1].image_id or held[-1].image_name):
@@ -118,10 +121,10 @@ def _attested(told: Attestation) -> Iterator[tuple[str, Text]]:
         yield "mismatch", Text(one_line(told.mismatch), style=_LOUD)
 
 
-def _instance(lease: Lease) -> str:
+def _instance(lease: LeaseRecord) -> str:
     kind = ", ".join(part for part in (lease.instance_type, lease.market) if part)
     where = f" in {lease.zone or lease.place}" if lease.zone or lease.place else ""
-    return f"{lease.id} ({kind}){where}" if kind else f"{lease.id}{where}"
+    return f"{lease.machine_id} ({kind}){where}" if kind else f"{lease.machine_id}{where}"
 
 
 def _device(device: Device) -> str:
@@ -134,8 +137,8 @@ def _device(device: Device) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _bills(cell: Cell) -> Iterator[tuple[str, Text]]:
-    held = [lease for lease in cell.leases if lease.id and lease.price_usd_per_hour]
+def _bills(cell: CellRecord) -> Iterator[tuple[str, Text]]:
+    held = [lease for lease in cell.leases if lease.machine_id and lease.price_usd_per_hour]
     for lease in held:
         yield "bill", _text(_bill(lease))
     if len(held) > 1:
@@ -143,7 +146,7 @@ def _bills(cell: Cell) -> Iterator[tuple[str, Text]]:
         yield "together", _text(cents_of_cents(total))
 
 
-def _bill(lease: Lease) -> str:
+def _bill(lease: LeaseRecord) -> str:
     bill = lease.bill
     parts = [f"{cents_of_cents(bill.machine_usd)} machine"]
     parts += [f"{cents_of_cents(bill.disk_usd)} disk"] if bill.disk_usd else []
@@ -155,7 +158,7 @@ def _bill(lease: Lease) -> str:
     return f"{' + '.join(parts)}{total}{going} ({rate}{source})"
 
 
-def _decisions(decisions: tuple[Decision, ...]) -> Table:
+def _decisions(decisions: tuple[PlacementDecision, ...]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="dim")
     table.add_column(no_wrap=True)
@@ -168,7 +171,7 @@ def _decisions(decisions: tuple[Decision, ...]) -> Table:
     return table
 
 
-def _why(decision: Decision) -> Text:
+def _why(decision: PlacementDecision) -> Text:
     line = Text(one_line(decision.place))
     said = ": ".join(one_line(part) for part in (decision.reason, decision.detail) if part)
     return line.append(f"  {said}", style="dim") if said else line

@@ -8,10 +8,11 @@ from datetime import datetime
 
 from rich.text import Text
 
-from orchestrator.cli.responses import Cell, Job, Run
 from orchestrator.cli.safe_text import fit, fit_end, one_line, pad
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.units import duration, elapsed, plural
 from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
@@ -24,7 +25,7 @@ def since(start: datetime | None, now: datetime) -> float:
     return max((now - start).total_seconds(), 0.0) if start else 0.0
 
 
-def job_seconds(job: Job, now: datetime) -> float | None:
+def job_seconds(job: JobRecord, now: datetime) -> float | None:
     """How long a job has run, or None if it never started."""
     if job.duration_s is not None:
         return job.duration_s
@@ -36,7 +37,7 @@ def reported(counts: Counts) -> int:
     return counts.collected - counts.missing
 
 
-def job_left_s(job: Job, now: datetime) -> float | None:
+def job_left_s(job: JobRecord, now: datetime) -> float | None:
     """What a running suite may still take if its tests go on at their pace; None if unknown."""
     counts = job.counts
     if not job.is_running or counts is None or reported(counts) < _ENOUGH_TESTS:
@@ -47,14 +48,14 @@ def job_left_s(job: Job, now: datetime) -> float | None:
     return seconds / reported(counts) * counts.missing
 
 
-def run_left_s(run: Run, now: datetime) -> float | None:
+def run_left_s(run: RunAnswer, now: datetime) -> float | None:
     """What the run may still take; None unless all that is left is suites under way."""
     left = [_cell_left_s(cell, now) for cell in run.cells if not cell.is_done]
     known = [seconds for seconds in left if seconds is not None]
     return max(known) if known and len(known) == len(left) else None
 
 
-def _cell_left_s(cell: Cell, now: datetime) -> float | None:
+def _cell_left_s(cell: CellRecord, now: datetime) -> float | None:
     open_jobs = [job for job in cell.jobs if job.outcome is None and job.duration_s is None]
     if cell.state != "running" or len(open_jobs) != 1:
         return None
@@ -82,7 +83,7 @@ class Frame:
 
     @classmethod
     def of(
-        cls, cells: tuple[Cell, ...], now: datetime, width: int, *, run_id: str = "RUN"
+        cls, cells: tuple[CellRecord, ...], now: datetime, width: int, *, run_id: str = "RUN"
     ) -> Frame:
         """Make room for the longest id, within reason."""
         # A job stands two cells further right than its cell.
@@ -92,7 +93,7 @@ class Frame:
         return cls(now, width, name_width, run_id)
 
 
-def cell_row(cell: Cell, frame: Frame) -> Text:
+def cell_row(cell: CellRecord, frame: Frame) -> Text:
     """``● gcp-l4    running    31 ✓  1 ✗         1m 12s``."""
     sign = sign_of(cell.outcome, active=cell.state != "queued")
     left = Text().append(f"{sign.glyph} ", sign.style)
@@ -105,26 +106,26 @@ def cell_row(cell: Cell, frame: Frame) -> Text:
     return ends(left, Text(_cell_time(cell, frame.now), style="dim"), frame.width)
 
 
-def reason_row(cell: Cell, frame: Frame) -> Text | None:
+def reason_row(cell: CellRecord, frame: Frame) -> Text | None:
     """Why a cell went the way it did, in one line."""
     said = ": ".join(one_line(part) for part in (word(cell.reason), cell.detail) if part)
     return Text(fit(f"  {said}", frame.width), style="dim") if said else None
 
 
-def simulated_row(cell: Cell, frame: Frame) -> Text | None:
+def simulated_row(cell: CellRecord, frame: Frame) -> Text | None:
     """That nothing here was produced on what it looks like."""
     said = "  SIMULATED: no gate accepts this"
     return Text(fit(said, frame.width), style="bold red") if cell.simulated else None
 
 
-def notice_rows(cell: Cell, frame: Frame) -> list[Text]:
+def notice_rows(cell: CellRecord, frame: Frame) -> list[Text]:
     """The latest that its agent warned of, about the cell as a whole."""
     loud = [one for one in cell.notices if one.level in ("warning", "error") and not one.job]
     said = (f"  {one.level}: {one_line(one.message)}" for one in loud[-_NOTICES:])
     return [Text(fit(line, frame.width), style="yellow") for line in said]
 
 
-def heard_row(cell: Cell, frame: Frame) -> Text | None:
+def heard_row(cell: CellRecord, frame: Frame) -> Text | None:
     """What the controller told last of a cell that is under way."""
     said = frame.heard.get(cell.id)
     if not said or cell.is_done or cell.detail:
@@ -132,7 +133,7 @@ def heard_row(cell: Cell, frame: Frame) -> Text | None:
     return Text(fit(f"  {one_line(said)}", frame.width), style="dim")
 
 
-def kept_rows(cell: Cell, frame: Frame) -> list[Text]:
+def kept_rows(cell: CellRecord, frame: Frame) -> list[Text]:
     """That its machine waits for a person, and the two commands for it."""
     if cell.kept_until is None:
         return []
@@ -145,7 +146,7 @@ def kept_rows(cell: Cell, frame: Frame) -> list[Text]:
     return [Text(fit(line, frame.width), style="yellow") for line in said]
 
 
-def job_row(job: Job, frame: Frame) -> Text:
+def job_row(job: JobRecord, frame: Frame) -> Text:
     """``  ● moe   ━━━━━━━──────  31/48   30 ✓  1 ✗    41s  ~22s left``."""
     sign = sign_of(job.outcome, active=job.is_running)
     left = Text().append(f"  {sign.glyph} ", sign.style)
@@ -158,7 +159,7 @@ def job_row(job: Job, frame: Frame) -> Text:
     return ends(left, right, frame.width)
 
 
-def reuse_row(job: Job, frame: Frame) -> Text | None:
+def reuse_row(job: JobRecord, frame: Frame) -> Text | None:
     """Why it did not have to be run, or had to be although earlier evidence was looked for."""
     if not job.reuse:
         return None
@@ -166,7 +167,7 @@ def reuse_row(job: Job, frame: Frame) -> Text | None:
     return Text(fit(f"    {one_line(told)}", frame.width), style="dim")
 
 
-def current_row(job: Job, frame: Frame) -> Text | None:
+def current_row(job: JobRecord, frame: Frame) -> Text | None:
     """The running test's name."""
     if not (job.is_running and job.current):
         return None
@@ -206,7 +207,7 @@ def bar(counts: Counts, width: int) -> Text:
     return line.append("─" * (width - line.cell_len), style="dim")
 
 
-def _job_body(job: Job, room: int) -> Text:
+def _job_body(job: JobRecord, room: int) -> Text:
     if job.outcome is not None:
         return _job_result(job)
     if not job.is_running:
@@ -223,7 +224,7 @@ def _job_progress(counts: Counts, room: int) -> Text:
     return bar(counts, width).append_text(figures)
 
 
-def _job_result(job: Job) -> Text:
+def _job_result(job: JobRecord) -> Text:
     sign = sign_of(job.outcome, active=False)
     line = Text()
     if job.outcome != "passed" or not (job.counts and job.counts.collected):
@@ -242,7 +243,7 @@ def _job_result(job: Job) -> Text:
     return line
 
 
-def _said(job: Job) -> Text:
+def _said(job: JobRecord) -> Text:
     """What a job that is no suite said: checks by outcome, and how many metrics."""
     line = Text()
     for outcome in ("passed", "failed", "skipped"):
@@ -257,7 +258,7 @@ def _said(job: Job) -> Text:
     return line
 
 
-def _job_time(job: Job, now: datetime) -> Text:
+def _job_time(job: JobRecord, now: datetime) -> Text:
     seconds = job_seconds(job, now)
     if seconds is None or job.reused_from:
         return Text()
@@ -270,7 +271,7 @@ def _job_time(job: Job, now: datetime) -> Text:
     return Text(f"{elapsed(seconds)}{limit}", style="dim")
 
 
-def _cell_time(cell: Cell, now: datetime) -> str:
+def _cell_time(cell: CellRecord, now: datetime) -> str:
     """How long the jobs of a finished cell took; of another, how long it is in its state."""
     if not cell.is_done:
         return elapsed(since(cell.entered_at, now)) if cell.entered_at else ""

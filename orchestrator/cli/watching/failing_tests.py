@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.responses import Cell, Job, Run
 from orchestrator.cli.safe_text import fit, one_line
+from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_record import CellRecord, JobRecord
 
 BAD = ("failed", "error")
 TOLD_PER_JOB = 20
@@ -39,7 +40,7 @@ class FailingTests:
         self._seen: dict[tuple[str, str, str], int] = {}
         self._told: set[tuple[str, str, str]] = set()
 
-    def fresh(self, run: Run) -> list[BadTest]:
+    def fresh(self, run: RunAnswer) -> list[BadTest]:
         """Those that are new, at most `TOLD_PER_JOB` of each job and outcome.
 
         What cannot be fetched now is found at a later look.
@@ -52,7 +53,7 @@ class FailingTests:
             for test in self._of(run.id, cell, job, outcome)
         ]
 
-    def _of(self, run_id: str, cell: Cell, job: Job, outcome: str) -> Iterator[BadTest]:
+    def _of(self, run_id: str, cell: CellRecord, job: JobRecord, outcome: str) -> Iterator[BadTest]:
         count = job.counts.as_dict()[outcome] if job.counts else 0
         key = (cell.id, job.id, outcome)
         if count <= self._seen.get(key, 0) or self._seen.get(key, 0) >= TOLD_PER_JOB:

@@ -13,7 +13,6 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
-from orchestrator.cli.responses import Cell, Job, Run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.failures import blamed
 from orchestrator.cli.view.glyphs import word
@@ -22,6 +21,8 @@ from orchestrator.cli.view.rows import job_left_s, job_seconds, reported, since
 from orchestrator.cli.watching.failing_tests import BadTest
 from orchestrator.cli.watching.poll_threads import WatchedRun
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.units import duration, elapsed
 from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
@@ -33,12 +34,12 @@ PULSE_S = 60.0
 class PlainTeller:
     """Remembers what was told."""
 
-    _cells: dict[str, Cell] = field(default_factory=dict)
+    _cells: dict[str, CellRecord] = field(default_factory=dict)
     _state: str = ""
     _told_at: datetime | None = None
     _cancelling: bool = False
 
-    def tell(self, run: Run, now: datetime) -> list[str]:
+    def tell(self, run: RunAnswer, now: datetime) -> list[str]:
         """Lines for what is new since the last call, each with the time since the launch.
 
         Of a run that was over before the first call, each line has the time of its event.
@@ -55,7 +56,7 @@ class PlainTeller:
             self._told_at = now
         return [f"{elapsed(since(run.created_at, at)):>8}  {line}" for at, line in news]
 
-    def _news(self, run: Run, now: datetime) -> Iterator[tuple[datetime, str]]:
+    def _news(self, run: RunAnswer, now: datetime) -> Iterator[tuple[datetime, str]]:
         """What is new, with the time of each event."""
         if run.cancel_requested_at is not None and not self._cancelling:
             self._cancelling = True
@@ -67,7 +68,7 @@ class PlainTeller:
             yield from ((entered, line) for line in _cell_news(cell, before))
             yield from ((entered, line) for line in _kept(cell, before, run))
         if run.is_finished and self._state != run.state:
-            line = f"run: {word(run.outcome or run.state)}{_figures(run.totals)}"
+            line = f"run: {word(run.outcome or run.state)}{_figures(run.counts)}"
             yield run.finished_at or now, line
         self._state = run.state
 
@@ -83,7 +84,7 @@ def _figures(counts: Counts | None) -> str:
     return f" ({words})" if words else ""
 
 
-def _kept(cell: Cell, before: Cell | None, run: Run) -> Iterator[str]:
+def _kept(cell: CellRecord, before: CellRecord | None, run: RunAnswer) -> Iterator[str]:
     """That a machine waits for a person."""
     if cell.kept_until is None or (before is not None and before.kept_until is not None):
         return
@@ -94,7 +95,7 @@ def _kept(cell: Cell, before: Cell | None, run: Run) -> Iterator[str]:
     )
 
 
-def _cell_news(cell: Cell, before: Cell | None) -> Iterator[str]:
+def _cell_news(cell: CellRecord, before: CellRecord | None) -> Iterator[str]:
     name = one_line(cell.id)
     if cell.simulated and not (before is not None and before.simulated):
         yield f"{name}: SIMULATED: no gate accepts this"
@@ -110,7 +111,9 @@ def _cell_news(cell: Cell, before: Cell | None) -> Iterator[str]:
     yield f"{name}: {word(cell.outcome or cell.state)}{said}{_figures(cell.counts)}"
 
 
-def _job_news(cell: Cell, before: Cell | None, now: datetime) -> Iterator[tuple[datetime, str]]:
+def _job_news(
+    cell: CellRecord, before: CellRecord | None, now: datetime
+) -> Iterator[tuple[datetime, str]]:
     known = {job.id: job for job in before.jobs} if before else {}
     for job in cell.jobs:
         old = known.get(job.id)
@@ -125,7 +128,7 @@ def _job_news(cell: Cell, before: Cell | None, now: datetime) -> Iterator[tuple[
             yield ended, f"{name}: {_ended(job, now)}"
 
 
-def _ended(job: Job, now: datetime) -> str:
+def _ended(job: JobRecord, now: datetime) -> str:
     line = word(job.outcome or "")
     if job.reused_from:
         return f"{line}{_figures(job.counts)}, reused: {one_line(job.reuse)}"
@@ -139,7 +142,7 @@ def _ended(job: Job, now: datetime) -> str:
     return f"{line}; degraded: {one_line(job.degraded)}" if job.degraded else line
 
 
-def _pulse(cell: Cell, now: datetime) -> Iterator[str]:
+def _pulse(cell: CellRecord, now: datetime) -> Iterator[str]:
     """Where a cell is that is under way."""
     if cell.is_done or cell.state == "queued":
         return

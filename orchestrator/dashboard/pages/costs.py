@@ -16,7 +16,6 @@ from orchestrator.application.cost_summary import (
     Dimension,
     Forecast,
     Idleness,
-    PhaseCost,
     cost_summary,
     forecast,
 )
@@ -25,7 +24,7 @@ from orchestrator.dashboard.charts import Picture, columns
 from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Span, Table, Text, Usd
 from orchestrator.domain.units import plural, usd
-from orchestrator.store.cost_aggregates import RunSum, Sum
+from orchestrator.store.cost_aggregates import PhaseCost, RunSum, Sum
 
 _TITLES = {
     Dimension.DAY: "Day (UTC)",

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from decimal import Decimal
 from typing import Annotated
 
 import anyio
@@ -26,7 +25,7 @@ from orchestrator.application.launch_run import (
     find_payload,
     launch_run,
 )
-from orchestrator.application.plan_run import Plan, PlannedCell, plan_run
+from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
@@ -35,10 +34,11 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingE
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
 from orchestrator.domain.cell import Run
-from orchestrator.domain.machine import Place
+from orchestrator.domain.launch_plan import Plan, PlannedCell
+from orchestrator.domain.machine import Place, ProviderTraits
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.person import Scope
-from orchestrator.domain.plan_text import free_of, hourly, limit_warning, totals
+from orchestrator.domain.plan_text import cautions, free_of, hourly, limit_warning, totals
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 from orchestrator.domain.quota import Headroom, QuotaStatus
 from orchestrator.domain.retests import RetestOptions
@@ -283,18 +283,18 @@ def _headroom(found: Headroom) -> Row:
 def total(plan: Plan) -> str:
     """``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``."""
     jobs = sum(len(cell.cell.jobs) for cell in plan.cells)
-    return totals(len(plan.cells), jobs, plan.worst_usd, plan.matrix.limits.max_usd)
+    return totals(len(plan.cells), jobs, plan.worst_usd, plan.max_usd)
 
 
-def warnings(plan: Plan) -> list[str]:
+def warnings(plan: Plan, traits: Mapping[str, ProviderTraits]) -> list[str]:
     """What a person should know before it starts."""
-    known = sum((cell.worst_usd for cell in plan.cells if cell.worst_usd), Decimal(0))
-    limit = limit_warning(known, plan.matrix.limits.max_usd)
+    limit = limit_warning(plan.known_usd, plan.max_usd)
     found = [f"{limit}."] if limit else []
     short = sum(one.status is QuotaStatus.SHORT for one in plan.headroom)
     if short:
         found.append(f"{plural(short, 'quota is', 'quotas are')} too small for this.")
-    return found
+    told = cautions((cell.cell.platform.provider for cell in plan.cells), traits)
+    return [*found, *(f"{line}." for line in told)]
 
 
 _FIELDS = (
@@ -434,7 +434,7 @@ def _answer(asked: Asked, form: Form, found: Found, *, status: int = 0) -> Respo
         "plan": cell_table(plan) if plan else None,
         "headroom": headroom_table(plan) if plan else None,
         "total": total(plan) if plan else "",
-        "warnings": warnings(plan) if plan else [],
+        "warnings": warnings(plan, asked.context.traits) if plan else [],
         "key": asked.context.new_id(),
     }
     is_wrong = bool(found.mistakes or found.refused)

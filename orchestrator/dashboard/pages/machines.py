@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Response
 
 from orchestrator.application.cell.flow_context import billed_minutes_of
 from orchestrator.application.cost_summary import is_real
-from orchestrator.application.janitor import DOOMED, ORPHAN_GRACE, CloudResource, LastLook
+from orchestrator.application.janitor import ORPHAN_GRACE, CloudResource, LastLook
 from orchestrator.application.terminate_machine import (
     MachineInUseError,
     MachineMissingError,
@@ -36,6 +36,7 @@ from orchestrator.dashboard.table import (
     Text,
     Usd,
 )
+from orchestrator.domain.inventory import DOOMED
 from orchestrator.domain.money import machine_cost, machine_seconds
 from orchestrator.domain.person import Scope
 from orchestrator.domain.units import plural, price, usd

@@ -17,7 +17,6 @@ from orchestrator.application.launch_run import BUILTIN, PayloadMissingError
 from orchestrator.application.schedules import (
     FIRINGS_SHOWN,
     ScheduleMissingError,
-    ShownSchedule,
     add_schedule,
     list_schedules,
     pause_schedule,
@@ -33,7 +32,14 @@ from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Table, Text
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError
-from orchestrator.domain.schedule import CatchUp, Firing, Overlap, Schedule, SubjectSelector
+from orchestrator.domain.schedule import (
+    CatchUp,
+    Firing,
+    Overlap,
+    Schedule,
+    ShownSchedule,
+    SubjectSelector,
+)
 from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.schedules import ScheduleTakenError

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from orchestrator.domain.extended import extended
+
 PayloadLevel = Literal["untrusted", "reviewed", "trusted"]
 LEVELS: tuple[PayloadLevel, ...] = ("untrusted", "reviewed", "trusted")
 """From the least believed; what nobody read is the first."""
@@ -35,6 +37,14 @@ class PayloadReview:
     """At most a year on."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewAnswer(PayloadReview):
+    """A review at a time, among all that are known of its payload."""
+
+    state: ReviewState
+    """``withdrawn``: a later ``untrusted`` of the payload took it back."""
+
+
 def is_at_least(level: PayloadLevel, wanted: PayloadLevel) -> bool:
     """Whether a level is the wanted one, or above it."""
     return LEVELS.index(level) >= LEVELS.index(wanted)
@@ -58,6 +68,13 @@ def review_state(
         return "expired"
     took = withdrawal(review.payload, reviews, now)
     return "withdrawn" if took and _order(review) < _order(took) else "active"
+
+
+def review_answer(
+    review: PayloadReview, reviews: Iterable[PayloadReview], now: datetime
+) -> ReviewAnswer:
+    """The review as it is now, among all that are known of its payload."""
+    return extended(ReviewAnswer, review, state=review_state(review, reviews, now))
 
 
 def review_in_force(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from orchestrator.domain.extended import extended
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicKey:
@@ -26,3 +28,17 @@ class PublicKey:
         """When it stopped, or will stop, to sign; None where nothing is known of it."""
         known = [at for at in (self.not_after, self.retired_at) if at is not None]
         return min(known, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyAnswer(PublicKey):
+    """A key at a time."""
+
+    is_over: bool
+    """It signs nothing any more, and still proves what it signed before."""
+
+
+def key_answer(key: PublicKey, at: datetime) -> KeyAnswer:
+    """The key as it is at a time."""
+    is_over = key.ends_at is not None and at >= key.ends_at
+    return extended(KeyAnswer, key, is_over=is_over)

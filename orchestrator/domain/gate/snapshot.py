@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from statistics import median
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.payload_review import PayloadReview
@@ -112,6 +113,13 @@ class Pairs:
     """Machine readings by turn, such as ``sm_clock_mhz``: the subject's, then the baseline's."""
     remarks: tuple[str, ...] = ()
     """``throttled in 3 of 30 turns``."""
+
+    @property
+    def slowdown(self) -> float:
+        """The median over the pairs; 0.03 is 3 % slower, negative is faster."""
+        ratios = (s / b for s, b in zip(self.subject, self.baseline, strict=True))
+        slower = (1 / ratio if self.direction == "higher" else ratio for ratio in ratios)
+        return median(slower) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +250,24 @@ class Approval:
     """Digest of the snapshot."""
     token: str = field(default="", metadata=LATER)
     """Its id; `SOCKET` of the operating-system user. Empty where the name was typed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAnswer(Approval):
+    """An approval, with the gate whose evidence it is about."""
+
+    gate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiverAnswer(Waiver):
+    """A waiver at a time, with what its author had before them."""
+
+    verdict: str
+    """Id of the one that they named, else of the gate's newest; empty if there was none."""
+    seen: str
+    """The evidence of that verdict."""
+    is_expired: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,10 @@
 """Attention that says how it was computed: SDPA, compiled FlexAttention, or explicitly."""
 
 from torchbridge.attention.attend import attend, attend_weighed
+from torchbridge.attention.call import PATHS, Path, PathRefused
 from torchbridge.attention.flex import block_masks, why_not_on
 from torchbridge.attention.layers import (
+    REGISTRY,
     FlashAttention3,
     FlashAttentionV3,
     FlexAttentionALiBi,
@@ -10,8 +12,12 @@ from torchbridge.attention.layers import (
     FlexAttentionLayer,
     FlexAttentionSlidingWindow,
     MultiHeadAttention,
+    create_attention,
+    create_flash_attention_3,
+    create_flash_attention_v3,
+    create_flex_attention,
+    get_flex_info,
 )
-from torchbridge.attention.paths import PATHS, Path, PathRefused
 from torchbridge.attention.patterns import (
     FULL,
     PATTERNS,
@@ -26,14 +32,6 @@ from torchbridge.attention.patterns import (
     SoftCap,
     alibi_slopes,
     create_pattern,
-)
-from torchbridge.attention.registry import (
-    REGISTRY,
-    create_attention,
-    create_flash_attention_3,
-    create_flash_attention_v3,
-    create_flex_attention,
-    get_flex_info,
 )
 
 __all__ = [

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from torchbridge.attention import flash, flex
-from torchbridge.attention.call import Call
+from torchbridge.attention.call import PATHS, Call, Path, PathRefused
 from torchbridge.attention.choice import CHOOSE
-from torchbridge.attention.paths import PATHS, Path, PathRefused
 from torchbridge.attention.patterns import FULL, Causal, Pattern, Shifted
 from torchbridge.attention.sdpa import by_matrices, by_sdpa, why_not_sdpa
 

@@ -1,4 +1,6 @@
-"""Which of SDPA's back-ends computes a call: by a rule, or by a measurement that is remembered.
+"""SDPA's back-ends: asked, switched off, and which one computes a call.
+
+That is by a rule, or by a measurement that is remembered.
 
 All of them are exact. torch has an order of its own, which is not everywhere that of their speed.
 """
@@ -6,20 +8,20 @@ All of them are exact. torch has an order of its own, which is not everywhere th
 from __future__ import annotations
 
 import statistics
-import threading
-from collections import OrderedDict
+import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from torchbridge.attention.backends import by_backend, chosen, computable, sdpa
-from torchbridge.attention.call import Call
-from torchbridge.attention.paths import PathRefused
+from torchbridge.attention.call import Call, PathRefused
 from torchbridge.hardware import Hardware, probe
+from torchbridge.lru import LRUCache
 from torchbridge.timing import timed
 
 CHOOSE = ("rule", "measure", "torch")
@@ -28,6 +30,64 @@ LARGE = 2**25
 MATH_BYTES = 2**28  # of scores: the math back-end keeps them all
 ROUNDS = 5
 Seconds = Callable[[Callable[[], object], torch.device], float]
+
+
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+_NAMES = {int(value): name for name, value in BACKENDS.items()}
+_ASKED = ("cuda", "xpu")
+_choose = getattr(torch, "_fused_sdp_choice", None)
+
+
+def sdpa(call: Call, arguments: dict[str, Any]) -> Tensor:
+    """By the back-end that torch chooses."""
+    return F.scaled_dot_product_attention(call.q, call.k, call.v, **arguments)
+
+
+def chosen(call: Call, arguments: dict[str, Any]) -> str | None:
+    """The back-end torch chooses for such a call, by its own word; None if it does not tell."""
+    if _choose is None or torch.compiler.is_compiling():
+        return None
+    if not call.q.is_cpu and call.q.device.type not in _ASKED:
+        return None
+    return _NAMES.get(int(_choose(call.q, call.k, call.v, **arguments)))
+
+
+def computable(call: Call, arguments: dict[str, Any]) -> list[str]:
+    """The back-ends that would compute this, by torch's own word."""
+    return [name for name in BACKENDS if _would(call, arguments, name)]
+
+
+def _would(call: Call, arguments: dict[str, Any], backend: str) -> bool:
+    with sdpa_kernel(BACKENDS[backend]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says why one cannot; another can
+        try:
+            return chosen(call, arguments) == backend
+        except RuntimeError:  # "no available kernel"
+            return False
+
+
+def by_backend(call: Call, arguments: dict[str, Any], backend: str) -> Tensor:
+    """With all other back-ends switched off.
+
+    Raises:
+        PathRefused: it cannot compute this.
+    """
+    with sdpa_kernel(BACKENDS[backend]):
+        try:
+            found = chosen(call, arguments)
+            if found in (backend, None):
+                return sdpa(call, arguments)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            reason = f"torch has no such kernel for these inputs on {call.q.device.type}"
+            raise PathRefused(f"sdpa_{backend}", reason) from error
+    raise PathRefused(f"sdpa_{backend}", f"torch takes {found} though all else is switched off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,42 +101,16 @@ class Decision:
 _TORCHS = Decision(None)
 
 
-class Decisions:
-    """What was measured, by class of call; the least recently used goes first.
+class Decisions(LRUCache[Decision]):
+    """What was measured, by class of call. `seconds(work, device)` is how long a call takes."""
 
-    `seconds(work, device)` is how long a call takes.
-    """
+    def __init__(self, capacity: int = 64, seconds: Seconds = timed) -> None:
+        super().__init__(capacity)
+        self._seconds = seconds
 
-    def __init__(self, size: int = 64, seconds: Seconds = timed) -> None:
-        self.size, self._seconds = size, seconds
-        self.hits = self.misses = 0
-        self._known: OrderedDict[Hashable, Decision] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def get(self, call: Call, arguments: dict[str, Any], form: str) -> Decision:
+    def of(self, call: Call, arguments: dict[str, Any], form: str) -> Decision:
         """The fastest back-end for such calls, measured with this one if none was before."""
-        key = _class_of(call, form)
-        with self._lock:
-            if key in self._known:
-                self.hits += 1
-                self._known.move_to_end(key)
-                return self._known[key]
-            self.misses += 1
-        found = self._measured(call, arguments)
-        with self._lock:
-            self._known[key] = found
-            while len(self._known) > self.size:
-                self._known.popitem(last=False)
-        return found
-
-    def clear(self) -> None:
-        """Forget all, and count from zero."""
-        with self._lock:
-            self._known.clear()
-            self.hits = self.misses = 0
+        return self.get(_class_of(call, form), lambda: self._measured(call, arguments))
 
     def _measured(self, call: Call, arguments: dict[str, Any]) -> Decision:
         names = [one for one in computable(call, arguments) if one != "math" or _small(call)]
@@ -131,7 +165,7 @@ def _decide(call: Call, arguments: dict[str, Any], form: str, choose: str) -> De
     if choose == "torch" or torch.compiler.is_compiling():  # nothing is measured while tracing
         return _TORCHS
     if choose == "measure":
-        return decisions.get(call, arguments, form)
+        return decisions.of(call, arguments, form)
     if not call.q.is_cuda:
         return _TORCHS
     return rule(_hardware(call.q.device), call, form)

@@ -14,9 +14,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from torchbridge.attention.paths import Path, PathRefused
+from torchbridge.attention.call import Call, Path, PathRefused
 from torchbridge.attention.patterns import Causal, Pattern
-from torchbridge.attention.sdpa import Call
 from torchbridge.hardware import Hardware, probe
 
 PACKAGES = (("flash_attn_interface", range(9, 10)), ("flash_attn", range(8, 13)))  # sm_x*
@@ -40,6 +39,11 @@ def find_package(
     return None
 
 
+def is_newer(package: ModuleType | None) -> bool:
+    """Is it FlashAttention-3, which SDPA does not have in it?"""
+    return package is not None and package.__name__ == PACKAGES[0][0]
+
+
 @lru_cache
 def _package(device: torch.device) -> ModuleType | None:
     return find_package(probe(device))
@@ -50,8 +54,7 @@ def preferred(call: Call) -> bool:
     if not call.q.is_cuda or torch.compiler.is_compiling():
         return False
     package = _package(call.q.device)
-    newer = package is not None and package.__name__ == "flash_attn_interface"
-    return newer and why_not(call, package) is None
+    return is_newer(package) and why_not(call, package) is None
 
 
 def why_not(call: Call, package: ModuleType | None) -> str | None:

@@ -4,8 +4,6 @@ are skipped; uncompiled, FlexAttention would materialise all scores.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable
 from functools import lru_cache
 from itertools import product
@@ -15,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.attention.paths import Path, PathRefused
+from torchbridge.attention.call import Call, Path, PathRefused
 from torchbridge.attention.patterns import MaskMod, Pattern
-from torchbridge.attention.sdpa import Call
+from torchbridge.lru import LRUCache
 
 try:
     from torch.nn.attention import flex_attention as torch_flex
@@ -29,21 +27,11 @@ BLOCK = 128  # queries and keys of a block
 AT_ONCE = 2**22  # scores that are looked at together
 
 
-class BlockMasks:
-    """Block masks by all that they depend on; the least recently used goes first."""
-
-    def __init__(self, size: int = 32) -> None:
-        self.size = size
-        self.hits = 0
-        self.misses = 0
-        self._masks: OrderedDict[tuple, object] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._masks)
+class BlockMasks(LRUCache):
+    """Block masks by all that they depend on."""
 
     @torch.inference_mode(False)  # what is kept may be wanted for training
-    def get(self, pattern: Pattern, scores: tuple[int, int, int, int], device: torch.device):
+    def of(self, pattern: Pattern, scores: tuple[int, int, int, int], device: torch.device):
         """The block mask of `pattern` for scores (B, H, Q, K) on `device`; None if it has none."""
         if pattern.mask_mod(device) is None:
             return None
@@ -51,27 +39,10 @@ class BlockMasks:
         batch = batch if pattern.per_batch else None
         heads = heads if pattern.per_head else None
         key = (pattern, batch, heads, queries, keys, device)
-        with self._lock:
-            if key in self._masks:
-                self.hits += 1
-                self._masks.move_to_end(key)
-                return self._masks[key]
-            self.misses += 1
-        mask = block_mask(pattern, scores, device)
-        with self._lock:
-            self._masks[key] = mask
-            while len(self._masks) > self.size:
-                self._masks.popitem(last=False)
-        return mask
-
-    def clear(self) -> None:
-        """Forget all, and count from zero."""
-        with self._lock:
-            self._masks.clear()
-            self.hits = self.misses = 0
+        return self.get(key, lambda: block_mask(pattern, scores, device))
 
 
-block_masks = BlockMasks()
+block_masks = BlockMasks(32)
 
 
 def block_mask(pattern: Pattern, scores: tuple[int, int, int, int], device: torch.device):
@@ -185,7 +156,7 @@ def by_flex(call: Call, *, compiled: bool = True) -> tuple[Tensor, Path]:
         raise PathRefused(name, reason)
     pattern, device = call.pattern, call.q.device
     traced = torch.compiler.is_compiling()
-    mask = (block_mask if traced else block_masks.get)(pattern, call.scores, device)
+    mask = (block_mask if traced else block_masks.of)(pattern, call.scores, device)
     tensors = (call.q, call.k, call.v)
     if not call.wants_gradient:  # it looks at the inputs, not at the mode
         tensors = tuple(x.detach() for x in tensors)

@@ -1,4 +1,4 @@
-"""Self-attention layers: x [B, S, d] -> [B, S, d]."""
+"""Self-attention layers: x [B, S, d] -> [B, S, d]; and layers by name."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import torch
 from torch import Tensor, nn
 
 from torchbridge.attention.attend import attend, attend_weighed
-from torchbridge.attention.flex import block_masks
-from torchbridge.attention.paths import PathRefused
+from torchbridge.attention.call import PathRefused
+from torchbridge.attention.flex import block_masks, why_not_on
 from torchbridge.attention.patterns import (
     FULL,
+    PATTERNS,
     ALiBi,
     Causal,
     CausalSlidingWindow,
     Pattern,
     SlidingWindow,
+    create_pattern,
 )
 
 KeysAndValues = tuple[Tensor, Tensor]
@@ -247,3 +249,67 @@ class FlashAttentionV3(nn.Module):
         """What it was made with."""
         scale = "1/sqrt(head_dim)" if self.scale is None else self.scale
         return f"causal={self.causal}, dropout={self.dropout}, scale={scale}, path={self.path}"
+
+
+REGISTRY: dict[str, type[MultiHeadAttention]] = {
+    "multi_head": MultiHeadAttention,
+    "flash_attention_3": FlashAttention3,
+    "flex": FlexAttentionLayer,
+    "flex_causal": FlexAttentionCausal,
+    "flex_sliding_window": FlexAttentionSlidingWindow,
+    "flex_alibi": FlexAttentionALiBi,
+}
+
+
+def create_attention(name: str, embed_dim: int, num_heads: int, **options) -> MultiHeadAttention:
+    """A layer of a kind in `REGISTRY`; options go to its class.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    if name not in REGISTRY:
+        raise ValueError(f"attention must be one of {', '.join(REGISTRY)}, got {name!r}")
+    return REGISTRY[name](embed_dim, num_heads, **options)
+
+
+def create_flex_attention(
+    pattern: str,
+    embed_dim: int,
+    num_heads: int,
+    *,
+    num_kv_heads: int | None = None,
+    dropout: float = 0.0,
+    bias: bool = True,
+    path: str = "auto",
+    **pattern_options,
+) -> FlexAttentionLayer:
+    """A layer with a pattern of this name (`PATTERNS`), made with `pattern_options`.
+
+    Raises:
+        ValueError: there is no such pattern.
+    """
+    made = create_pattern(pattern, **pattern_options)
+    options = {"num_kv_heads": num_kv_heads, "dropout": dropout, "bias": bias, "path": path}
+    return FlexAttentionLayer(embed_dim, num_heads, pattern=made, **options)
+
+
+def create_flash_attention_3(embed_dim: int, num_heads: int, **options) -> FlashAttention3:
+    """`FlashAttention3`; options are its."""
+    return FlashAttention3(embed_dim, num_heads, **options)
+
+
+def create_flash_attention_v3(**options) -> FlashAttentionV3:
+    """`FlashAttentionV3`; options are its."""
+    return FlashAttentionV3(**options)
+
+
+def get_flex_info(device: torch.device) -> dict[str, object]:
+    """What FlexAttention offers on `device`; `reason` says why it is not available, if so."""
+    reason = why_not_on(device)
+    return {
+        "available": reason is None,
+        "reason": reason,
+        "device": str(device),
+        "patterns": list(PATTERNS),
+        "block_masks": len(block_masks),
+    }

@@ -9,11 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.attention.backends import by_backend
-from torchbridge.attention.call import Call
-from torchbridge.attention.choice import by_choice
+from torchbridge.attention.call import Call, Path, PathRefused
+from torchbridge.attention.choice import by_backend, by_choice
 from torchbridge.attention.dense import Dense, as_bias, joined, modified, visible
-from torchbridge.attention.paths import Path, PathRefused
 from torchbridge.attention.patterns import Causal, Pattern
 
 

@@ -6,10 +6,9 @@ import importlib
 
 import torch
 
-from torchbridge.backends.backend import Backend, OptimizationResult, Optimizer
-from torchbridge.backends.cpu import CPUBackend
+from torchbridge.backends.backend import Backend, CPUBackend, OptimizationResult, Optimizer
 from torchbridge.config import Config
-from torchbridge.hardware import Hardware, probe
+from torchbridge.hardware import VENDORS, Hardware, probe
 
 __all__ = [
     "BACKENDS",
@@ -29,14 +28,13 @@ BACKENDS = {
     "amd": ("torchbridge.backends.amd", "AMDBackend"),
     "tpu": ("torchbridge.backends.tpu", "TPUBackend"),
     "intel": ("torchbridge.backends.intel", "IntelBackend"),
-    "cpu": ("torchbridge.backends.cpu", "CPUBackend"),
+    "cpu": ("torchbridge.backends.backend", "CPUBackend"),
 }
-_VENDORS = {"nvidia": "nvidia", "amd": "amd", "google": "tpu", "intel": "intel", "cpu": "cpu"}
 
 
 def detect_best_backend(hardware: Hardware | None = None) -> str:
     """The name of the backend for `hardware`, by default this machine's best device."""
-    return _VENDORS[(hardware or probe()).vendor]
+    return VENDORS[(hardware or probe()).vendor].backend
 
 
 def create_backend(

@@ -198,6 +198,10 @@ class Backend:
         self.empty_cache()
 
 
+class CPUBackend(Backend):
+    """The processor: all shared passes; bfloat16 only where its features say so."""
+
+
 def _known(level: str) -> tuple[str, tuple[str, ...]]:
     """A level's name, and a complaint if it had to be replaced."""
     name = str(getattr(level, "value", level))
@@ -226,35 +230,27 @@ class Optimizer:
 
     backend_class: type[Backend] = Backend
 
-    def __init__(
-        self,
-        config: Config | None = None,
-        *,
-        hardware: Hardware | None = None,
-        device: torch.device | str | None = None,
-    ) -> None:
+    def __init__(self, config: Config | None = None, **options: Any) -> None:
         """As the backend's."""
-        self.backend = self.backend_class(config, hardware=hardware, device=device)
+        self.backend = self.backend_class(config, **options)
 
     def optimize(
         self,
         model: nn.Module,
         level: str | None = None,
         sample_inputs: Sequence[Tensor] = (),
-        *,
-        training: bool = False,
-        measure_s: float = 0.0,
+        **options: Any,
     ) -> OptimizationResult:
         """Apply a level to the model itself; `warnings` tell what was asked for but not done.
 
-        `measure_s` as the backend's `prepare_model`.
+        Options (`training`, `measure_s`) are those of the backend's `prepare_model`.
 
         Raises:
             TypeError: the model is no module.
         """
         if model is None:
             raise TypeError("expected a torch.nn.Module, got None")
-        options = {"sample_inputs": sample_inputs, "training": training, "measure_s": measure_s}
+        options["sample_inputs"] = sample_inputs
         prepared = self.backend.prepare_model(model, level=level, **options)
         skipped = tuple(f"{r.name}: {r.reason}" for r in prepared.passes if not r.applied)
         return OptimizationResult(

@@ -1,7 +1,15 @@
 """Settings, checked when they are made. `Config()` suits every machine."""
 
-from torchbridge.config.amd import AMDConfig
-from torchbridge.config.config import Config, HardwareConfig
+from torchbridge.config.config import (
+    AttentionConfig,
+    Config,
+    DistributedConfig,
+    HardwareConfig,
+    KernelConfig,
+    MemoryConfig,
+    PrecisionConfig,
+    ValidationConfig,
+)
 from torchbridge.config.enums import (
     AMDArchitecture,
     AttentionPatterns,
@@ -15,18 +23,17 @@ from torchbridge.config.enums import (
     TPUVersion,
     ValidationLevel,
 )
-from torchbridge.config.intel import IntelConfig
-from torchbridge.config.nvidia import NVIDIAConfig, detect_architecture
-from torchbridge.config.sections import (
-    AttentionConfig,
-    DistributedConfig,
-    KernelConfig,
-    MemoryConfig,
-    PrecisionConfig,
-    ValidationConfig,
-)
 from torchbridge.config.settings import Settings
-from torchbridge.config.tpu import TPUConfig, detect_tpu_topology, detect_tpu_version
+from torchbridge.config.vendors import (
+    AMDConfig,
+    IntelConfig,
+    NVIDIAConfig,
+    TPUConfig,
+    detect_amd_architecture,
+    detect_architecture,
+    detect_tpu_topology,
+    detect_tpu_version,
+)
 
 __all__ = [
     "AMDArchitecture",
@@ -53,6 +60,7 @@ __all__ = [
     "TPUVersion",
     "ValidationConfig",
     "ValidationLevel",
+    "detect_amd_architecture",
     "detect_architecture",
     "detect_tpu_topology",
     "detect_tpu_version",

@@ -14,7 +14,8 @@ from torchbridge.fp8.inference import FP8InferenceLinear
 from torchbridge.fp8.linear import NativeFP8Linear
 from torchbridge.fp8.matmul import Path, find_path
 from torchbridge.hardware import Hardware, probe
-from torchbridge.timing import Spread, compare, timed, warm_up
+from torchbridge.numbers import relative_rms
+from torchbridge.timing import Comparison, Spread, compare, timed, warm_up
 
 ROUND_TRIP_LIMIT = {FP8Dtype.E4M3: 0.03, FP8Dtype.E5M2: 0.06}  # relative RMS on normal numbers
 PRODUCT_LIMIT = {FP8Dtype.E4M3: 0.045, FP8Dtype.E5M2: 0.09}
@@ -63,7 +64,7 @@ def validate_fp8_setup(device: torch.device | None = None) -> dict[str, Any]:
     x = torch.randn(64, 128, generator=generator).to(device)
     errors = {
         f"round_trip_{fmt.name.lower()}": (
-            _error(FP8QuantizedTensor.from_tensor(x, fmt).dequantize(), x),
+            relative_rms(FP8QuantizedTensor.from_tensor(x, fmt).dequantize(), x),
             ROUND_TRIP_LIMIT[fmt],
         )
         for fmt in FP8Dtype
@@ -87,9 +88,9 @@ def _layer_errors(x: Tensor, generator: torch.Generator) -> dict[str, tuple[floa
     actual_by_x, actual_by_weight = torch.autograd.grad(actual, (x, weight), gradient)
     limits = PRODUCT_LIMIT[FP8Dtype.E4M3], PRODUCT_LIMIT[FP8Dtype.E5M2]
     return {
-        "product": (_error(actual, wanted), limits[0]),
-        "gradient_of_input": (_error(actual_by_x, by_x), limits[1]),
-        "gradient_of_weight": (_error(actual_by_weight, by_weight), limits[1]),
+        "product": (relative_rms(actual, wanted), limits[0]),
+        "gradient_of_input": (relative_rms(actual_by_x, by_x), limits[1]),
+        "gradient_of_weight": (relative_rms(actual_by_weight, by_weight), limits[1]),
     }
 
 
@@ -140,7 +141,7 @@ def benchmark_fp8_layer(
         subject, baseline = (torch.compile(one, fullgraph=True) for one in (layer, plain))
     arms = (lambda: subject(x)), (lambda: baseline(x))
     compile_s = sum(timed(arm, device) for arm in arms) if compiled else 0.0
-    error, other = (_error(arm(), expected) for arm in arms)
+    error, other = (relative_rms(arm(), expected) for arm in arms)
     limit = PRODUCT_LIMIT[FP8Dtype.E4M3]
     if not (error <= limit and other <= limit):
         message = f"outputs are off by {error:.3f} (float8) and {other:.3f}, over {limit}"
@@ -148,23 +149,20 @@ def benchmark_fp8_layer(
     for arm in arms:
         warm_up(arm, device, budget_s=budget_s / 8)
     times = compare(*arms, device=device, pairs=iterations, budget_s=budget_s)
+    return _figures(times, layer, plain) | {"error": error, "compile_s": compile_s}
+
+
+def _figures(times: Comparison, layer: FP8InferenceLinear, plain: nn.Linear) -> dict[str, Any]:
+    """Times, path, and bytes of storage."""
     return {
         "fp8_s": times.subject_s,
         "baseline_s": times.baseline_s,
         "ratios": times.ratios,
         "speedup": Spread.of(times.ratios).median,
         "interval": times.interval(),
-        "error": error,
-        "compile_s": compile_s,
         "path_taken": layer.path_taken,
         "fallback": layer.fallback,
         "fp8_bytes": layer.weight.untyped_storage().nbytes(),
         "baseline_bytes": plain.weight.untyped_storage().nbytes(),
         "scale_bytes": layer.weight_scale.untyped_storage().nbytes(),
     }
-
-
-def _error(actual: Tensor, expected: Tensor) -> float:
-    """Relative root mean square of the difference."""
-    difference = (actual.float() - expected).square().mean() / expected.square().mean()
-    return difference.sqrt().item()

@@ -177,6 +177,21 @@ def moe_experts(
     return run(x, experts, weights, *tensors[1:], activation, gated)
 
 
+def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor, *, path: str = "auto") -> Tensor:
+    """rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32 -> [A, N].
+
+    `ends` are one past each expert's last row, ascending to A. The library's way asks the device
+    for them and loops; torch's own grouped product is `torchbridge.moe.grouped`. Differentiable.
+
+    Raises:
+        KernelRefused: the kernel asked for cannot compute this here.
+    """
+    variant = matrices.rows_variant(0 if traced() else 1, 1, rows, weights)
+    return _kernel("grouped_mm", matrices.grouped_mm, (rows, weights), path, variant)(
+        rows, weights, ends
+    )
+
+
 def _kernel(
     operation: str,
     library: Callable[..., Any],
@@ -314,6 +329,12 @@ def _triton_cross_entropy(*tensors: Tensor, **settings: Any) -> Tensor:
     return cross_entropy.linear_cross_entropy(*tensors, way="triton", **settings)
 
 
+def _triton_grouped(*tensors: Tensor) -> Tensor:
+    from torchbridge.kernels.gpu import grouped_mm as module
+
+    return module.grouped_mm(*tensors)
+
+
 def _triton_experts(*tensors: Any) -> Tensor:
     from torchbridge.kernels.gpu import moe
 
@@ -367,3 +388,7 @@ _register(
     yields=matrices.yields,
 )
 REGISTRY.register(Kernel("moe_experts", "torch", matrices.moe_experts))
+# For many rows, where torch's grouped product loops and waits (sm_80 to sm_89, pytorch #186620):
+# one launch for all experts and no wait.
+_register("grouped_mm", _triton_grouped, refuse=matrices.refuse, yields=matrices.yields_grouped)
+REGISTRY.register(Kernel("grouped_mm", "torch", matrices.grouped_mm))

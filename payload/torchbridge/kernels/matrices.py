@@ -94,6 +94,22 @@ def moe_experts(
     return (rows.unflatten(0, experts.shape) * weights.to(x.dtype).unsqueeze(-1)).sum(1)
 
 
+def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+    """A product after the other: rows [A, K], weights [E, N, K], ends [E] int32 -> [A, N]."""
+    sizes = torch.diff(ends.long(), prepend=ends.new_zeros(1)).tolist()
+    parts = zip(rows.split(sizes), weights, strict=True)
+    return torch.cat([F.linear(part, weight) for part, weight in parts])
+
+
+def yields_grouped(request: Request) -> str | None:
+    """Why the library's loop is taken although the grouped product in Triton could compute it."""
+    if request.variant in (ODD, ACROSS):
+        return SLOW[request.variant]
+    if request.dtype == torch.float32 and request.hardware.vendor == "nvidia":  # TF32 drops 13 bits
+        return "the library multiplies float32 faster"
+    return None
+
+
 def rows_variant(
     rows: int, experts: int = 1, x: Tensor | None = None, *weights: Tensor | None
 ) -> str:

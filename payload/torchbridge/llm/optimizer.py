@@ -16,7 +16,13 @@ from torchbridge.llm.decode import CompiledDecode
 from torchbridge.llm.generate import Sampling, generate
 from torchbridge.llm.gpt2 import GPT2
 from torchbridge.llm.layout import lay_out, split_rows
-from torchbridge.llm.quantise import Int8Linear, Int8TokenTable, quantise_int8, weight_bytes
+from torchbridge.llm.quantise import (
+    Int8Linear,
+    Int8TokenTable,
+    quantise_int8,
+    weight_bytes,
+    why_no_int8,
+)
 from torchbridge.passes import PassResult, Prepared, Setting, apply
 
 
@@ -31,7 +37,7 @@ class QuantizationMode(str, Enum):
 
 
 _REFUSED = {
-    QuantizationMode.INT4: "no 4-bit matrix product runs on every device of this library",
+    QuantizationMode.INT4: "this library has no 4-bit matrix product, torchao has",
     QuantizationMode.BNB_4BIT: "bitsandbytes is no part of this library",
 }
 
@@ -75,8 +81,14 @@ class OptimizedLLM:
         """`torchbridge.llm.generate` of this model, on its device.
 
         A compiled decode is compiled for a cache's shape: give the same cache every time.
+
+        Raises:
+            ValueError: the weights are int8, and on this device that many sequences would be slower
+                by them than by wide ones.
         """
         ids = ids.to(self.model.device)
+        if reason := why_no_int8(self.model, len(ids), compiled=self.decode is not None):
+            raise ValueError(reason)
         return generate(self.model, ids, new_tokens, decode=self.decode, **options)
 
 

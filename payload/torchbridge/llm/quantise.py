@@ -123,6 +123,17 @@ def decode_path(model: nn.Module, batch: int, *, compiled: bool) -> Int8Path | N
     return None
 
 
+def why_no_int8(model: nn.Module, batch: int, *, compiled: bool) -> str | None:
+    """Why int8 weights are a loss for decoding `batch` sequences on an accelerator; None if not."""
+    path = decode_path(model, batch, compiled=compiled)
+    if path is None or path.name != "wide" or model.device.type == "cpu":
+        return None
+    return (
+        f"int8 weights would be widened at every step ({path.reason}), slower than wide ones: "
+        f"compile the decode of at most {FEW} sequences, use quantization 'none', or torchao"
+    )
+
+
 def quantise_int8(model: GPT2) -> GPT2:
     """The same model with all matrices in int8; the one given is left as it is.
 

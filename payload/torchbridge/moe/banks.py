@@ -15,14 +15,16 @@ from torch import Tensor, nn
 
 from torchbridge.kernels import Kernel
 from torchbridge.kernels.registry import autocast_on
-from torchbridge.moe.config import MoEConfig
+from torchbridge.moe.config import DISPATCHES, MoEConfig
 from torchbridge.moe.experts import FeedForwardExpert, activate, activate_
 from torchbridge.moe.grouped import grouped_mm, why_not
 from torchbridge.moe.paths import (
     Batch,
     Path,
     choose,
+    triton_kernel,
     wants_gradient,
+    why_no_grouped_kernel,
     why_no_kernel,
     why_no_slots,
 )
@@ -93,6 +95,9 @@ class FeedForwardBank(nn.Module):
         refusals = {
             "grouped_mm": lambda: why_not(batch.device, batch.dtype, widths, traced=traced),
             "triton": lambda: self._why_no_kernel(batch, dispatch),
+            "triton_grouped": lambda: why_no_grouped_kernel(
+                batch, self.up, self.down, by_name=dispatch == "triton_grouped"
+            ),
             "slots": lambda: why_no_slots(batch),
         }
         return choose(batch, dispatch, refusals)
@@ -107,6 +112,8 @@ class FeedForwardBank(nn.Module):
         """[A, d] sorted by expert -> [A, d]"""
         if path.name == "grouped_mm":
             return self._grouped(rows, segments)
+        if path.name == "triton_grouped":
+            return self._grouped(rows, segments, triton_kernel("grouped_mm"))
         if path.name == "slots":
             return _in_slots(self, rows, segments)
         sizes = segments.sizes()
@@ -166,10 +173,11 @@ class FeedForwardBank(nn.Module):
                 _linear_into(up, self.down, self.down_bias, index, target)
         return out
 
-    def _grouped(self, rows: Tensor, segments: Segments) -> Tensor:
-        hidden = grouped_mm(rows, self.up, segments.ends)
+    def _grouped(self, rows: Tensor, segments: Segments, kernel: Kernel | None = None) -> Tensor:
+        hidden = grouped_mm(rows, self.up, segments.ends, kernel)
         hidden = self._hidden(shifted(hidden, self.up_bias, segments))
-        return shifted(grouped_mm(hidden, self.down, segments.ends), self.down_bias, segments)
+        output = grouped_mm(hidden, self.down, segments.ends, kernel)
+        return shifted(output, self.down_bias, segments)
 
     def _hidden(self, up: Tensor) -> Tensor:
         hidden = activate(up, self.config.activation, self.gated)
@@ -188,7 +196,7 @@ class ModuleBank(nn.Module):
 
     def path(self, batch: Batch, dispatch: str) -> Path:
         """Slots or segments: only feed-forward experts have a grouped form."""
-        refusals = dict.fromkeys(("grouped_mm", "triton"), lambda: "needs feedforward experts")
+        refusals = dict.fromkeys(DISPATCHES[1:4], lambda: "needs feedforward experts")
         return choose(batch, dispatch, {**refusals, "slots": lambda: why_no_slots(batch)})
 
     def forward(self, rows: Tensor, segments: Segments, path: Path) -> Tensor:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import torch
 
 ACTIVATIONS = ("relu", "gelu", "silu")
-DISPATCHES = ("auto", "grouped_mm", "triton", "slots", "segments")
+DISPATCHES = ("auto", "grouped_mm", "triton", "triton_grouped", "slots", "segments")
 LOSSES = ("switch", "gshard", "entropy")
 
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchbridge.kernels import Kernel
 from torchbridge.moe import autocast
 
 
@@ -34,11 +35,16 @@ class _WholeGradient(torch.autograd.Function):
         return grad.contiguous()
 
 
-def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
-    """rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32 -> [A, N]."""
+def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor, kernel: Kernel | None = None) -> Tensor:
+    """rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32 -> [A, N].
+
+    By torch's own, or by a `kernel` of ours.
+    """
     dtype = autocast.picked(rows)  # autocast does not know the operator
     if dtype is not None:
         rows, weights = rows.to(dtype), weights.to(dtype)
+    if kernel is not None:
+        return kernel.run(rows, weights, ends)
     return _WholeGradient.apply(_function()(rows, weights.transpose(-2, -1), offs=ends))
 
 

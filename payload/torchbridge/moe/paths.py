@@ -1,9 +1,10 @@
 """How the experts of a call are computed: the best way that its device, dtype and size allow.
 
-`grouped_mm` is one kernel for all experts; `triton` one of ours, for few tokens without gradients;
-`slots` gives every expert as many rows as any could get, which pays for few tokens only; `segments`
-multiplies one expert's rows after the other's, and asks how many they are: on the CPU that costs
-nothing, on an accelerator the host waits for it once per call. The others never wait.
+`grouped_mm` is torch's kernel for all experts; `triton` one of ours, for few tokens without
+gradients; `triton_grouped` one of ours for many, where torch's would loop and wait; `slots` gives
+every expert as many rows as any could get, which pays for few tokens only; `segments` multiplies
+one expert's rows after the other's, and asks how many they are: on the CPU that costs nothing, on
+an accelerator the host waits for it once per call. The others never wait.
 """
 
 from __future__ import annotations
@@ -131,19 +132,34 @@ def why_no_kernel(
     """
     if batch.spread:
         return "triton needs all experts in one process"
-    if batch.device.type == "meta":
-        return "triton needs tensors with values"
     if torch.compiler.is_compiling() or autocast_on(batch.device.type):
         return "triton takes tensors as they are, neither traced nor under autocast"
     variant = rows_variant(batch.tokens * batch.top_k, num_experts, None, *weights)
+    return _objection(triton_kernel(), batch, variant, by_name)
+
+
+def why_no_grouped_kernel(
+    batch: Batch, up: Tensor, down: Tensor, *, by_name: bool = False
+) -> str | None:
+    """Why the registry's grouped product in Triton cannot serve, or is not worth it."""
+    if torch.compiler.is_compiling():
+        return "triton_grouped is not traced"
+    given = (None, up, down) if up.dtype == down.dtype else (up, down)
+    variant = rows_variant(1, 1, *given)
+    return _objection(triton_kernel("grouped_mm"), batch, variant, by_name)
+
+
+def _objection(kernel: Kernel, batch: Batch, variant: str, by_name: bool) -> str | None:
+    name = "triton" if kernel.operation == "moe_experts" else "triton_grouped"
+    if batch.device.type == "meta":
+        return f"{name} needs tensors with values"
     request = Request(hardware_of(batch.device), batch.dtype, batch.gradient, variant)
-    kernel = triton_kernel()
     reason = kernel.refusal(request) if by_name else kernel.objection(request)
-    return reason and f"triton {reason}"
+    return reason and f"{name} {reason}"
 
 
 @cache
-def triton_kernel() -> Kernel:
-    """The registry's kernel that computes experts at once, from tokens to output."""
-    (kernel,) = (one for one in REGISTRY.kernels("moe_experts") if one.name == "triton")
+def triton_kernel(operation: str = "moe_experts") -> Kernel:
+    """The registry's kernel in Triton: for experts at once, from tokens to output, or grouped."""
+    (kernel,) = (one for one in REGISTRY.kernels(operation) if one.name == "triton")
     return kernel

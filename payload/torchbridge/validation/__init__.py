@@ -1,5 +1,6 @@
 """Checks of models, machines and configurations, each of which can fail."""
 
+from torchbridge.numbers import TOLERANCE, relative_error
 from torchbridge.validation.findings import (
     FAIL,
     PASS,
@@ -11,7 +12,6 @@ from torchbridge.validation.findings import (
     failed,
     passed,
 )
-from torchbridge.validation.numbers import TOLERANCE, relative_error
 from torchbridge.validation.validator import PRESETS, UnifiedValidator
 
 __all__ = [

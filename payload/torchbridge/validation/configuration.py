@@ -12,9 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 from torchbridge.attention import Path, attend, create_pattern
 from torchbridge.config import AttentionConfig, AttentionPatterns, Config
-from torchbridge.hardware import Hardware
+from torchbridge.hardware import VENDORS, Hardware
+from torchbridge.numbers import TOLERANCE, relative_error
 from torchbridge.validation.findings import Check, Finding, doubtful, failed, passed
-from torchbridge.validation.numbers import TOLERANCE, relative_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,7 @@ def memory(wish: Wish) -> Finding:
 
 
 def _fraction(wish: Wish) -> float:
-    vendors = wish.config.hardware
-    own = {"nvidia": vendors.nvidia, "amd": vendors.amd, "intel": vendors.intel}
-    group = (own | {"google": vendors.tpu}).get(wish.hardware.vendor)
+    group = getattr(wish.config.hardware, VENDORS[wish.hardware.vendor].backend, None)
     return 1.0 if group is None else group.memory_fraction
 
 
@@ -142,7 +140,5 @@ def distributed(wish: Wish) -> Finding:
     return passed(f"{asked.world_size} process(es) by {backend}", **details)
 
 
-def checks_of(wish: Wish) -> dict[str, Check]:
-    """Five, by the group of settings that they are about."""
-    checks = (precision, memory, attention, hardware, distributed)
-    return {check.__name__: lambda check=check: check(wish) for check in checks}
+# By the group of settings that they are about.
+CHECKS: tuple[Check, ...] = (precision, memory, attention, hardware, distributed)

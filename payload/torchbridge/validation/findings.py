@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ class Finding:
         return asdict(self)
 
 
-Check = Callable[[], Finding]
+Check = Callable[..., Finding]
 
 
 def passed(message: str, **details: Any) -> Finding:
@@ -85,16 +85,21 @@ class Report:
         return {"title": self.title, "ok": self.ok, "score": self.score, "findings": findings}
 
 
-def examine(title: str, checks: Mapping[str, Check]) -> Report:
-    """Make every check, whatever the ones before it found."""
-    return Report(title, tuple(replace(_made(check), name=name) for name, check in checks.items()))
+def examine(title: str, checks: Mapping[str, Check] | Sequence[Check], *of: object) -> Report:
+    """Make every check `of` something, whatever the ones before it found.
+
+    A check without a name has its function's.
+    """
+    named = checks if isinstance(checks, Mapping) else {one.__name__: one for one in checks}
+    made = (replace(_made(check, *of), name=name) for name, check in named.items())
+    return Report(title, tuple(made))
 
 
-def _made(check: Check) -> Finding:
+def _made(check: Check, *of: object) -> Finding:
     """Of a check that may differentiate, whatever the caller has switched off."""
     try:
         with torch.inference_mode(mode=False), torch.enable_grad():
-            return check()
+            return check(*of)
     except Exception as error:  # what the check met is its finding
         advice = "read the error: the check could not be finished"
         return failed(f"{type(error).__name__}: {error}", advice)

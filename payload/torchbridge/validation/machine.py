@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchbridge.hardware import Hardware
+from torchbridge.hardware import VENDORS, Hardware
+from torchbridge.numbers import TOLERANCE, relative_error, whole_float32
 from torchbridge.timing import Spread, timed, warm_up
 from torchbridge.validation.findings import Check, Finding, doubtful, failed, passed
-from torchbridge.validation.numbers import TOLERANCE, relative_error, whole_float32
 
 LEAST_MEMORY = 2**30  # bytes
 PATTERN_NUMBERS = 2**22  # int32 numbers written and read back: 16 MiB
-VENDORS = {"cuda": ("nvidia", "amd"), "xpu": ("intel",), "xla": ("google",), "cpu": ("cpu",)}
 FORMATS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 LEAST_GAIN = 1.5  # of 16-bit products over float32 ones, which may be TF32 on the same cores
 
@@ -45,7 +44,7 @@ def device_available(machine: Machine) -> Finding:
     total = (torch.ones(1000, device=device) + 1).sum()
     if total.device.type != device.type or total.item() != 2000:
         return failed(f"1000 times 1 + 1 is {total.item()} on {total.device}", "replace the device")
-    if hardware.vendor not in VENDORS.get(device.type, (hardware.vendor,)):
+    if device.type != VENDORS[hardware.vendor].device:
         advice = "give the hardware of this device"
         return failed(f"{device} is no device of {hardware.vendor}", advice)
     return passed(f"{device}: {hardware.name} ({hardware.target})", name=hardware.name)
@@ -130,9 +129,9 @@ def _compared(what: str, error: float, limit: float) -> Finding:
     return passed(message, error=error, tolerance=limit)
 
 
-def checks_of(machine: Machine) -> dict[str, Check]:
+def checks_of(machine: Machine) -> list[Check]:
     """Three, and two more for CUDA."""
     checks = [device_available, memory, compute]
     if machine.device.type == "cuda" and machine.hardware.vendor == "nvidia":
         checks += [capabilities, tensor_cores]
-    return {check.__name__: lambda check=check: check(machine) for check in checks}
+    return checks

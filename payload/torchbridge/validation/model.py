@@ -13,10 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchbridge.config.enums import ValidationLevel
 from torchbridge.hardware import Hardware
 from torchbridge.memory import storage_bytes
+from torchbridge.numbers import TOLERANCE, float_tensors, relative_error
 from torchbridge.peaks import peak_flops
 from torchbridge.timing import Spread, timed, warm_up
 from torchbridge.validation.findings import Finding, doubtful, failed, passed
-from torchbridge.validation.numbers import TOLERANCE, float_tensors, relative_error
 
 LOUD = 1e3  # times the sample inputs, to see what overflows
 ITERATIONS = 10

@@ -45,21 +45,17 @@ class UnifiedValidator:
         """The level's checks, on the device; the model is moved there and is else unchanged."""
         inputs = tuple(x.to(self.device) for x in sample_inputs)
         seen = model.Subject(subject.to(self.device), inputs, self.device, self.hardware)
-        checks = model.checks_of(self.level)
-        return examine(
-            f"model validation ({self.level.value})",
-            {check.__name__: lambda check=check: check(seen) for check in checks},
-        )
+        return examine(f"model validation ({self.level.value})", model.checks_of(self.level), seen)
 
     def validate_hardware(self) -> Report:
         """Three checks of any device, five of a CUDA one."""
         subject = machine.Machine(self.device, self.hardware)
-        return examine("hardware compatibility", machine.checks_of(subject))
+        return examine("hardware compatibility", machine.checks_of(subject), subject)
 
     def validate_config(self, config: Config) -> Report:
         """Precision, memory, attention, hardware, distributed: can this machine do it?"""
         wish = configuration.Wish(config, self.device, self.hardware)
-        return examine("configuration", configuration.checks_of(wish))
+        return examine("configuration", configuration.CHECKS, wish)
 
     def validate_presets(self) -> Report:
         """Each of the three suits this machine, and is the same after it was written down."""

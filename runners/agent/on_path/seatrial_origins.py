@@ -234,7 +234,9 @@ class Installed:
             f"{name} was loaded from {shown}, and {self.name} {self.version} installed no such file"
         )
         fix = f"let {name} be imported from {self.home} alone"
-        if inside:
+        if inside and shown in self.files:
+            fix = leave_out(shown)
+        elif inside:
             fix = (
                 f"rename or move {shown}, or keep its folder off sys.path"
                 " (conftest's sys.path.insert; --import-mode=importlib adds no folders)"
@@ -290,6 +292,19 @@ class Installed:
             own not in ("", name) and not self._is_mine(own) and loaded.get(own, module) is module
             for own in own_names
         )
+
+
+def leave_out(source: str) -> str:
+    """How a payload that has the subject's own source is run against what was installed.
+
+    Args:
+        source: A file or folder of the source, relative to the payload.
+    """
+    top = source.partition(os.sep)[0]
+    return (
+        f'leave that source out of the payload, with exclude = ["{top}"] in payload.toml;'
+        f' tests within it run as they were installed, with pytest = ["--pyargs", "{top}"]'
+    )
 
 
 def _source(file: str) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.dashboard.pages import cell
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.cell_results import Artifact
+from orchestrator.domain.run_record import ArtifactRecord
 from tests.integration.dashboard.desk import PageDesk
 
 TRACE = "def test():\n    \x1b[31massert\x1b[0m <b>1</b> == 2\u202e"
@@ -29,7 +29,7 @@ def where(shared_pages: PageDesk) -> str:
         agent.line("phase", "unit", name="finished", exit_code=1, duration_s=2.0),
     )
     shared_pages.stores.results.put_artifacts(
-        shared_pages.api.cell_id(run, "here"), [Artifact("a b/<i>.log", "f" * 64, 4200)]
+        shared_pages.api.cell_id(run, "here"), [ArtifactRecord("a b/<i>.log", 4200, "f" * 64)]
     )
     shared_pages.api.begin(run, "there")
     shared_pages.api.finish(run, "here", "there", outcome=Outcome.FAILED)

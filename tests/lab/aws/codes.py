@@ -32,6 +32,14 @@ _SIGNATURE = (
     "The request signature we calculated does not match the signature you provided. Check your "
     "AWS Secret Access Key and signing method."
 )
+_TERMINATED = (
+    "The client token you have provided is associated with a terminated instance. Please use a "
+    "different client token."
+)
+_NO_ROLE = (
+    "The provided credentials do not have permission to create the service-linked role for EC2 "
+    "Spot Instances."
+)
 _THROTTLED = "Request limit exceeded."
 _BROKEN = "An internal error has occurred"
 _AWAY = "The service is unavailable. Please try again shortly."
@@ -75,6 +83,15 @@ _KNOWN: dict[str, tuple[int, str]] = {
     "Unavailable": (503, _AWAY),
     "RequestTimeout": (408, "Your request has timed out."),
     "IdempotentParameterMismatch": (400, _MISMATCH),
+    "IdempotentInstanceTerminated": (
+        400,
+        _TERMINATED,
+    ),
+    # cited in runs-on/runs-on#233: the first spot request of an account, under least privilege
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": (
+        403,
+        _NO_ROLE,
+    ),
     "AuthFailure": (401, "AWS was not able to validate the provided access credentials"),
     "UnauthorizedOperation": (403, _NOT_ALLOWED),
     "InvalidClientTokenId": (403, "The security token included in the request is invalid"),
@@ -112,6 +129,8 @@ _KNOWN: dict[str, tuple[int, str]] = {
 }
 
 CODES = tuple(_KNOWN)
+THROTTLES = ("RequestLimitExceeded", "RequestThrottled", "EC2ThrottledException", "Throttling")
+"""With these a call was not looked at: its token is not remembered."""
 
 
 def aws_fault(code: str, **other: Any) -> Fault:

@@ -41,6 +41,7 @@ class Functions:
 
     def __init__(self) -> None:
         self.endpoint_url = ""
+        self.environment: dict[str, str] = {}
         self.runs: list[subprocess.CompletedProcess[str]] = []
 
     def answer(self, request: Request) -> Reply:
@@ -75,6 +76,7 @@ class Functions:
                 [sys.executable, "-c", _INVOKE, folder, function.handler, json.dumps(event)],
                 env={
                     **function.environment_vars,
+                    **self.environment,
                     "AWS_REGION": region,
                     "AWS_ENDPOINT_URL": self.endpoint_url,
                     "AWS_ACCESS_KEY_ID": "role",

@@ -80,7 +80,7 @@ class Launches:
             instance_type=form.get("InstanceType", "m1.small"),
             image_id=form.get("ImageId", ""),
             market=form.get("InstanceMarketOptions.MarketType") or "on-demand",
-            count=int(form.get("MaxCount", "1")),
+            count=int(wanted) if (wanted := form.get("MaxCount", "1")).isdigit() else 0,
             token=form.get("ClientToken", ""),
             subnet_id=subnet,
             zone=zone,
@@ -95,23 +95,46 @@ class Launches:
         """
         order = self.read(request)
         self._check(request, order)
-        key = (order.region, order.zone, order.token)
-        compared = {k: v for k, v in request.form.items() if not _NOT_COMPARED.match(k)}
-        if order.token and key in self._tokens:
-            before, ids = self._tokens[key]
-            if before != compared:
-                raise ApiError(
-                    "IdempotentParameterMismatch",
-                    "Arguments on this idempotent request are inconsistent with arguments used "
-                    "in previous request(s).",
-                )
+        ids = self.remember(request)
+        if ids:
+            self._refuse_terminated(ids)
             return self._reservation(request, ids)
         zone = order.zone or zones_offering(order.region, order.instance_type)[0]
         self._check_room(order, zone)
-        ids = self._launch(request, order, zone)
-        if order.token:
-            self._tokens[key] = (compared, ids)
+        ids += self._launch(request, order, zone)
         return self._reservation(request, ids)
+
+    def remember(self, request: Request) -> list[str]:
+        """The instances of the call's token, to be added to; EC2 knows it though the call fails.
+
+        github.com/ubicloud/ubicloud/pull/5898: a token of a call that was refused for want of
+        capacity cannot be used with other parameters.
+
+        Raises:
+            ApiError: The token was used with another request.
+        """
+        order = self.read(request)
+        compared = {k: v for k, v in request.form.items() if not _NOT_COMPARED.match(k)}
+        if not order.token:
+            return []
+        key = (order.region, order.zone, order.token)
+        before, ids = self._tokens.setdefault(key, (compared, []))
+        if before != compared:
+            raise ApiError(
+                "IdempotentParameterMismatch",
+                "Arguments on this idempotent request are inconsistent with arguments used "
+                "in previous request(s).",
+            )
+        return ids
+
+    def _refuse_terminated(self, ids: list[str]) -> None:
+        """github.com/boto/boto3/issues/4406, January 2025."""
+        if any(self.lifecycle.rented[each].state == "terminated" for each in ids):
+            raise ApiError(
+                "IdempotentInstanceTerminated",
+                "The client token you have provided is associated with a terminated instance. "
+                "Please use a different client token.",
+            )
 
     def used_vcpus(self, region: str, quota: str) -> int:
         """How much of a quota the region's pending and running instances take."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from google.cloud import compute_v1
+
 from tests.lab.faults import Fault
 from tests.lab.google import fleet as instances
 from tests.lab.google.compute_state import ComputeState
+from tests.lab.google.descriptors import check_body
 from tests.lab.google.filters import chosen
 from tests.lab.google.front import ApiError, Json, Request, page
 from tests.lab.google.operations import Operation
@@ -80,6 +83,7 @@ class ComputeCalls:
         again = self._repeated(scope, request)
         if again is not None:
             return again
+        check_body(compute_v1.Instance, request.body)
         order = read_order(project, zone, request.body, self._s.images)
         self._s.fleet.refuse_taken(order)
         doom = self._s.doom_of(order, request.fault)
@@ -202,6 +206,7 @@ class ComputeCalls:
         again = self._repeated("global", request)
         if again is not None:
             return again
+        check_body(compute_v1.Firewall, request.body)
         self._s.network.refuse_taken(request.body)
         name = request.body["name"]
         operation = self._begin("insert", request, f"global/firewalls/{name}")
@@ -303,15 +308,18 @@ class ComputeCalls:
 
     def _repeated(self, scope: str, request: Request) -> Json | None:
         token = request.query.get("requestId", "")
-        again = self._s.operations.repeated(scope, request.name, token, self._s.clock())
+        again = self._s.operations.repeated(
+            scope, request.name, token, self._s.clock(), body=request.body
+        )
         return again.as_json() if again is not None else None
 
     def _begin(self, kind: str, request: Request, target: str, scope: str = "global") -> Operation:
         token = request.query.get("requestId", "")
         project, now = request.path["project"], self._s.clock()
         return self._s.operations.begin(
-            kind, project, target, now, token=token, call=request.name, scope=scope
-        )
+            kind, project, target, now,
+            token=token, call=request.name, scope=scope, body=request.body,
+        )  # fmt: skip
 
     def _ended(self, operation: Operation, fault: Fault | None = None) -> Json:
         """Done at once: what takes Google a second takes the lab none."""

@@ -26,6 +26,7 @@ class Operation:
     target: str
     began_at: datetime
     token: str = ""
+    body: Json = field(default_factory=dict)
     ended_at: datetime | None = None
     fault: Fault | None = None
     status: Literal["PENDING", "RUNNING", "DONE"] = "RUNNING"
@@ -82,23 +83,26 @@ class Operations:
 
     def begin(
         self, kind: str, project: str, target: str, at: datetime, *, token: str = "",
-        call: str = "", scope: str = "global", user: str = "",
+        call: str = "", scope: str = "global", user: str = "", body: Json | None = None,
     ) -> Operation:  # fmt: skip
         """A new one, RUNNING; `call` is the one whose repetition with the token means this."""
         number = 5_000_000_000_000_000_000 + len(self.known)
         name = f"operation-{int(at.timestamp() * 1000)}-{number % 10**9:09x}-lab"
-        operation = Operation(name, number, kind, project, scope, target, at, token)
+        operation = Operation(name, number, kind, project, scope, target, at, token, body or {})
         operation.user = user or operation.user
         self.known[scope, name] = operation
         if token:
             self._tokens[scope, call, token] = operation
         return operation
 
-    def repeated(self, scope: str, call: str, token: str, now: datetime) -> Operation | None:
+    def repeated(
+        self, scope: str, call: str, token: str, now: datetime, *, body: Json
+    ) -> Operation | None:
         """The operation that this request id began before, for as long as GCE remembers.
 
         Raises:
-            ApiError: No valid request id: it is a UUID, and not the zero one.
+            ApiError: No valid request id (it is a UUID, and not the zero one), or one that was used
+                with another body. What GCE does then is not documented: the lab is strict.
         """
         if not token:
             return None
@@ -106,7 +110,12 @@ class Operations:
             raise ApiError("invalid", f"Invalid value for field 'requestId': '{token}'.")
         operation = self._tokens.get((scope, call, token))
         fresh = operation is not None and now - operation.began_at < _REMEMBERED
-        return operation if fresh else None
+        if operation is None or not fresh:
+            return None
+        if operation.body != body:
+            raise ApiError("invalid", f"Invalid value for field 'requestId': '{token}'. It was used"
+                           " with another request.")  # fmt: skip
+        return operation
 
     def get(self, scope: str, name: str) -> Operation:
         """The operation, or 404: an operation of another zone is not here."""

@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from pydantic import TypeAdapter
 
-from orchestrator.api.run_responses import tell_run
+import orchestrator.api.records  # noqa: F401 - says how the records are answered
+from orchestrator.cli.responses import read
 from orchestrator.domain.cell import Attempt, Cause, CellState, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.run_answer import RunAnswer, run_answer
 from orchestrator.domain.run_record import (
     ArtifactRecord,
     CellRecord,
@@ -58,7 +61,7 @@ RUN = Run("run-1", "nightly", "lib", "1.10", "d" * 64, AT)
 
 
 def shown(*cells: CellRecord, run: Run = RUN) -> dict:
-    return json.loads(tell_run(RunRecord(run, cells, AT)).model_dump_json(by_alias=True))
+    return json.loads(TypeAdapter(RunAnswer).dump_json(run_answer(RunRecord(run, cells, AT))))
 
 
 def test_a_run_has_the_keys_that_were_promised() -> None:
@@ -67,7 +70,7 @@ def test_a_run_has_the_keys_that_were_promised() -> None:
     cell = run["cells"][0]
     assert cell.keys() >= {
         *("id", "platform", "environment", "state", "outcome", "reason", "counts", "jobs"),
-        *("cost_usd", "attempts", "machine", "packages"),
+        *("cost_usd", "attempts", "leases", "packages"),
     }
     assert cell["jobs"][0].keys() >= {
         *("id", "kind", "outcome", "reason", "degraded", "counts", "checks", "metrics"),
@@ -81,18 +84,14 @@ def test_money_is_decimal_text() -> None:
     dear = replace(CELL, leases=(replace(LEASE, cost_usd=Decimal("1E+2")),))
     run = shown(dear)
     assert run["cost_usd"] == "100"
-    assert run["cells"][0]["machine"]["price_usd_per_hour"] == "0.7000"
+    assert run["cells"][0]["leases"][-1]["price_usd_per_hour"] == "0.7000"
 
 
-def test_the_machine_is_the_last_lease_and_every_lease_is_listed() -> None:
+def test_every_lease_is_listed_and_the_last_one_is_the_machine() -> None:
     cell = shown(CELL)["cells"][0]
-    assert cell["machine"]["id"] == "m-1"
+    assert cell["leases"][-1]["machine_id"] == "m-1"
     assert [lease["refusal"] for lease in cell["leases"]] == ["capacity: none", ""]
     assert cell["cost_usd"] == "0.0350"
-
-
-def test_a_cell_without_a_machine_says_so() -> None:
-    assert shown(replace(CELL, leases=()))["cells"][0]["machine"] is None
 
 
 def test_times_are_utc_as_the_internet_writes_them() -> None:
@@ -107,10 +106,9 @@ def test_the_pass_rate_leaves_skips_out() -> None:
     assert shown(replace(CELL, jobs=()))["pass_rate"] is None
 
 
-def test_packages_stand_apart_from_the_other_findings() -> None:
+def test_packages_are_names_and_texts_whatever_the_machine_sent() -> None:
     cell = shown(CELL)["cells"][0]
     assert cell["packages"] == {"torch": "2.13.0", "odd": "3"}
-    assert cell["probed"] == {"os": "Debian"}
     assert shown(replace(CELL, probed={"packages": "lies"}))["cells"][0]["packages"] == {}
 
 
@@ -119,8 +117,8 @@ def test_a_transition_says_from_where_to_where() -> None:
         {
             "at": "2026-03-01T12:00:00.250000Z",
             "attempt": 1,
-            "from": "queued",
-            "to": "placing",
+            "from_state": "queued",
+            "to_state": "placing",
             "reason": "admitted",
         }
     ]
@@ -128,16 +126,32 @@ def test_a_transition_says_from_where_to_where() -> None:
 
 def test_an_attempt_says_what_went_wrong_outside_its_jobs() -> None:
     attempt = shown(CELL)["cells"][0]["attempts"][0]
-    assert (attempt["outcome"], attempt["reason"], attempt["detail"]) == ("errored", "ssh", "cut")
+    assert attempt["outcome"] == "errored"
+    assert attempt["cause"] == {"outcome": "errored", "reason": "ssh", "detail": "cut"}
 
 
 def test_a_job_keeps_its_checks_and_samples() -> None:
     job = shown(CELL)["cells"][0]["jobs"][0]
     assert job["checks"][0]["value"] == "1e-7"
     assert job["metrics"][0] == {
+        "seq": 3,
+        "job": "unit",
         "name": "tokens",
         "samples": [1.0, 2.5],
         "unit": "1/s",
         "direction": "higher",
         "params": {"batch": 8},
+        "arm": "",
+        "turn": None,
+        "readings": {},
     }
+
+
+def test_what_only_judging_needs_of_a_job_is_not_answered() -> None:
+    job = shown(CELL)["cells"][0]["jobs"][0]
+    assert not job.keys() & {"ending", "unnamed", "turns", "test_set"}
+
+
+def test_a_client_reads_the_record_that_was_answered() -> None:
+    run = run_answer(RunRecord(RUN, (CELL,), AT))
+    assert read(RunAnswer, shown(CELL)) == run

@@ -109,13 +109,30 @@ class FakeController:
         return Answer() if request.path in self.stored else Answer.problem(404, "not there")
 
 
+def stored_policy(digit: str) -> Json:
+    """The policy of the gate `release`; its digest is of this digit alone."""
+    at = "2026-01-19T00:00:00Z"
+    text = {"text": "kind: ReleaseGate", "document": "{}"}
+    return {
+        "gate": "release",
+        "product": "torchbridge",
+        "digest": digit * 64,
+        "by": "me",
+        "first_seen": at,
+        "since": at,
+        **text,
+    }
+
+
 def plan(provider: str = "local", usd: str | None = "0") -> Json:
-    cell = {
+    planned = {
         "id": "local-cpu",
-        "platform": "local-cpu",
-        "provider": provider,
+        "platform": {"id": "local-cpu", "provider": provider},
         "environment": "image",
         "jobs": ["moe", "moe-demo"],
+    }
+    cell = {
+        "cell": planned,
         "places": [{"name": "here", "price_usd_per_hour": usd}],
         "worst_usd": usd,
         "note": "",

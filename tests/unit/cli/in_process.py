@@ -12,10 +12,11 @@ import pytest
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.ids import new_id
+from orchestrator.application.ports.archives import PackedPayload
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
-from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
+from orchestrator.cli.wiring import DatabaseState, RefusedError
 from orchestrator.domain.cloud_account import AccountSetup
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.matrix import Subject
@@ -76,7 +77,7 @@ class TestWiring:
     def account_setup(self, cloud: str) -> AccountSetup:
         return CommandWiring().account_setup(cloud)
 
-    def pack(self, source: Path, scratch: Path) -> Packed:
+    def pack(self, source: Path, scratch: Path) -> PackedPayload:
         return CommandWiring().pack(source, scratch)
 
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:

@@ -11,8 +11,9 @@ from tests.unit.cli.runs import Json, at
 
 def lease(**given: Any) -> Json:
     plain: Json = {
-        "attempt": 1, "provider": "aws", "place": "us-east-1a/spot", "id": "us-east-1/i-0abc",
-        "address": "ubuntu@203.0.113.7:22", "state": "gone", "price_usd_per_hour": "0.4521",
+        "attempt": 1, "provider": "aws", "place": "us-east-1a/spot",
+        "machine_id": "us-east-1/i-0abc", "address": "ubuntu@203.0.113.7:22", "state": "gone",
+        "price_usd_per_hour": "0.4521",
         "seconds": 1000.2, "billed_s": 1001, "instance_type": "g5.xlarge", "market": "spot",
         "region": "us-east-1", "zone": "us-east-1a", "image_id": "ami-0123",
         "image_name": "Deep Learning OSS Nvidia Driver AMI", "priced": "spot history of 2026-03-01",
@@ -59,7 +60,10 @@ def a10g(state: str = "done", **given: Any) -> Json:
     plain: Json = {
         "outcome": "passed",
         "jobs": [runs.passed("moe")],
-        "leases": [lease(place="us-east-1b/spot", id="", refusal=f"capacity: {full}"), lease()],
+        "leases": [
+            lease(place="us-east-1b/spot", machine_id="", refusal=f"capacity: {full}"),
+            lease(),
+        ],
         "decisions": [
             decision(1, "refused", "us-east-1b/spot", "capacity", full),
             decision(2, "skipped", "us-east-1b/on-demand", "capacity", "as said at us-east-1b"),
@@ -97,7 +101,7 @@ def costs() -> Json:
     aws = {
         "cell": "aws-a10g", "platform": "aws-a10g", "provider": "aws", "simulated": False,
         "seconds": 1000.2, "bill": bill("0.1257", "0.0034", "0.0014"), "machines": [lease()],
-        "phases": [], "jobs": [], "overhead_usd": "0.0305", "validated_tests": 48,
+        "phases": {}, "jobs": {}, "overhead_usd": "0.0305", "validated_tests": 48,
         "usd_per_validated_test": "0.002719",
     }  # fmt: skip
     gcp = aws | {"cell": "gcp-l4", "simulated": True, "bill": bill("1.0000"), "machines": []}
@@ -111,8 +115,8 @@ def costs() -> Json:
         "max_usd": "4.00",
         "bill": bill("1.1257", "0.0034", "0.0014"),
         "platforms": [aws, gcp],
-        "phases": [{"phase": "booting", "usd": "0.1"}, {"phase": "running", "usd": "1.0305"}],
-        "jobs": [{"id": "moe", "usd": "1.1"}],
+        "phases": {"booting": "0.1", "running": "1.0305"},
+        "jobs": {"moe": "1.1"},
         "overhead_usd": "0.0305",
         "validated_tests": 96,
         "usd_per_validated_test": "0.011776",
@@ -135,9 +139,8 @@ def spent() -> Json:
     }  # fmt: skip
 
 
-def headroom(room: str, sentence: str, **given: Any) -> Json:
-    plain: Json = {
-        "provider": "aws", "quota": "L-3819A6DF", "name": "G/VT spot", "scope": "us-east-1",
-        "unit": "vCPU", "needed": 8, "limit": 8, "used": 4, "status": room, "sentence": sentence,
-    }  # fmt: skip
-    return plain | given
+def headroom(room: str, **given: Any) -> Json:
+    quota = {"provider": "aws", "code": "L-3819A6DF", "name": "G/VT spot", "scope": "us-east-1"}
+    quota |= {"unit": "vCPU"}
+    level = {"limit": 8, "used": 4, "why_unknown": ""}
+    return {"quota": quota, "level": level, "needed": 8, "status": room} | given

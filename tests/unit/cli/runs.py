@@ -36,12 +36,16 @@ def cell(name: str, state: str = "queued", **given: Any) -> Json:
     jobs = given.get("jobs", [])
     total = {key: sum(j["counts"][key] for j in jobs) for key in counts()}
     plain: Json = {
-        "id": name, "platform": name, "environment": "image", "state": state, "entered_at": at(0),
-        "outcome": None, "reason": "", "detail": "", "counts": total, "jobs": jobs, "cost_usd": "0",
-        "attempts": [] if state == "queued" else [{"number": 1}], "machine": None, "packages": {},
-        "artifacts": [],
+        "id": name, "platform": {"id": name, "provider": "local"}, "environment": "image",
+        "state": state, "entered_at": at(0), "outcome": None, "reason": "", "detail": "",
+        "counts": total, "jobs": jobs, "attempts": [] if state == "queued" else [attempt(1)],
+        "transitions": [], "leases": [], "probed": {}, "notices": [], "artifacts": [],
     }  # fmt: skip
     return plain | given
+
+
+def attempt(number: int) -> Json:
+    return {"id": f"a{number}", "cell_id": "c", "number": number, "opened_at": at(0)}
 
 
 def run(*cells: Json, **given: Any) -> Json:
@@ -54,6 +58,8 @@ def run(*cells: Json, **given: Any) -> Json:
         "matrix": "release",
         "cost_usd": "0",
         "counts": total,
+        "payload": "0" * 64,
+        "rerun_of": None,
         "created_at": at(0),
         "finished_at": None,
         "cancel_requested_at": None,
@@ -82,7 +88,7 @@ def going(name: str, **given: Any) -> Json:
 
 def checked(name: str, **given: Any) -> Json:
     """A demo that is over."""
-    checks = [{"name": f"part {n}", "outcome": "passed"} for n in range(8)]
+    checks = [{"job": name, "name": f"part {n}", "outcome": "passed"} for n in range(8)]
     plain = {"kind": "demo", "outcome": "passed", "checks": checks, "duration_s": 3.2}
     return job(name, **(plain | given))
 

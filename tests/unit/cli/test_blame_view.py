@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.cli.responses import Run, read
+from orchestrator.cli.responses import read
 from orchestrator.cli.view.failures import SHOWN, blamed
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.watching.live_display import LiveDisplay, PlainDisplay
 from orchestrator.cli.watching.poll_threads import FeedEvent, Notice, WatchedRun, notice_of
+from orchestrator.domain.run_answer import RunAnswer
 from tests.unit.cli import runs
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\nnew\u202eline"
@@ -26,15 +27,22 @@ def diagnosed(**given: Any) -> runs.Json:
         "answer": "image_or_driver",
         "sentence": "Since the last green run r1: device driver 550 -> 570.",
         "evidence": ["a", "b"],
-        "tried": "failed 4 of 4 again; failed 4 of 4 with the baseline torchbridge 0.4.5",
-        "again": [],
+        "again": [
+            {"kind": "rerun", "changed": "", "whole": False, "outcomes": ["failed"] * 4},
+            {
+                "kind": "baseline",
+                "changed": "torchbridge 0.4.5",
+                "whole": False,
+                "outcomes": ["failed"] * 4,
+            },
+        ],
     }
     return plain | given
 
 
 def text(*found: runs.Json, run: runs.Json | None = None) -> str:
     console = Console(width=120, file=None, force_terminal=False)
-    told = blamed(read(Run, (run or runs.typical()) | {"diagnosed": list(found)}))
+    told = blamed(read(RunAnswer, (run or runs.typical()) | {"diagnosed": list(found)}))
     with console.capture() as captured:
         if told is not None:
             console.print(told)
@@ -64,7 +72,8 @@ def test_many_tests_are_cut_and_the_cut_is_said() -> None:
 
 
 def test_what_a_machine_said_stays_text() -> None:
-    told = text(diagnosed(nodeid=EVIL, answer=EVIL, sentence=EVIL, tried=EVIL, cell=EVIL))
+    again = [{"kind": "baseline", "changed": EVIL, "whole": False, "outcomes": [EVIL]}]
+    told = text(diagnosed(nodeid=EVIL, sentence=EVIL, again=again, cell=EVIL))
     assert not {"\x1b", "\x07", "\u202e"} & set(told)
 
 
@@ -90,7 +99,7 @@ def test_what_is_no_json_is_no_notice() -> None:
 
 def watched(*notices: Notice, state: str = "diagnosing") -> WatchedRun:
     shown = runs.run(runs.cell("here", state), runs.cell("there", "running"))
-    return WatchedRun(shown, read(Run, shown), notices=notices)
+    return WatchedRun(shown, read(RunAnswer, shown), notices=notices)
 
 
 FIRST = Notice("here", "diagnosing: 12 failing tests again, 4 times, with nothing changed")
@@ -127,5 +136,5 @@ def test_what_stays_after_the_live_picture_has_the_answers() -> None:
     console = Console(width=120, file=None, force_terminal=False)
     shown = runs.typical() | {"diagnosed": [diagnosed()]}
     with console.capture() as captured:
-        LiveDisplay(console).finish(WatchedRun(shown, read(Run, shown)), runs.NOW)
+        LiveDisplay(console).finish(WatchedRun(shown, read(RunAnswer, shown)), runs.NOW)
     assert "who broke it" in captured.get()

@@ -6,8 +6,9 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.cli.responses import Run, read
+from orchestrator.cli.responses import read
 from orchestrator.cli.view.failures import SHOWN, failures
+from orchestrator.domain.run_answer import RunAnswer
 from tests.unit.cli import runs
 
 Json = dict[str, Any]
@@ -26,12 +27,16 @@ def group(count: int = 10, **given: Any) -> Json:
 
 
 def use(state: str, **given: Any) -> Json:
-    return {"id": "KI-0001", "title": "Scaling", "state": state, "count": 0} | given
+    issue = {
+        "id": "KI-0001", "product": "torchbridge", "title": "Scaling", "match": {}, "owner": "me",
+        "opened": "2026-01-01", "expires": "2026-02-01", "max_failures": 11,
+    }  # fmt: skip
+    return {"issue": issue, "state": state, "count": 0} | given
 
 
 def text(**given: Any) -> str:
     console = Console(width=140, record=True, file=None, force_terminal=False)
-    told = failures(read(Run, runs.typical() | given))
+    told = failures(read(RunAnswer, runs.typical() | given))
     if told is None:
         return ""
     with console.capture() as captured:
@@ -57,7 +62,7 @@ def test_known_issues_that_need_a_person_are_told() -> None:
             use("applies", count=3),
             use("expired", count=2, expired_days=5),
             use("expired"),
-            use("exceeded", count=12, max_failures=11),
+            use("exceeded", count=12),
         ]
     )
     assert [line.strip() for line in told.splitlines()] == [

@@ -10,17 +10,18 @@ from tests.unit.cli.test_view import HOSTILE
 
 
 def ingested(**more: object) -> runs.Json:
-    source = {
-        "name": "moe_tests.txt",
-        "state": "read",
-        "dialect": "pytest-text 1",
-        "jobs": ["moe"],
-        "named": 48,
-        "remarks": ["says X v0.4.5, the subject is 0.4.6", "another"],
-    }
     said: runs.Json = {
-        "provenance": "parsed-text", "dated_at": "2026-01-19T00:00:00Z", "is_dated": True,
-        "sources": [source], "disagreements": [], "repeated": 0,
+        "fingerprint": "f" * 64, "ingested_at": "2026-01-20T00:00:00Z", "sources": [source()],
+        "dated_at": "2026-01-19T00:00:00Z", "is_dated": True, "disagreements": [], "repeated": 0,
+    }  # fmt: skip
+    return {**said, **more}
+
+
+def source(**more: object) -> runs.Json:
+    said: runs.Json = {
+        "name": "moe_tests.txt", "digest": "d" * 64, "size_bytes": 9, "state": "read",
+        "dialect": "pytest-text 1", "provenance": "parsed-text", "jobs": ["moe"], "named": 48,
+        "remarks": ["says X v0.4.5, the subject is 0.4.6", "another"],
     }  # fmt: skip
     return {**said, **more}
 
@@ -37,8 +38,9 @@ def test_it_says_where_its_evidence_is_from_and_that_nothing_is_attested():
 
 
 def test_contradictions_stand_out():
-    bad = {"name": "a.txt", "state": "inconsistent", "dialect": "x 1", "named": 60}
-    text = flat(told(cell(sources=[bad], repeated=3, disagreements=[{"nodeid": "t"}]), width=120))
+    bad = source(name="a.txt", state="inconsistent")
+    disputed = {"job": "moe", "nodeid": "t", "sources": [["a", "passed"], ["b", "failed"]]}
+    text = flat(told(cell(sources=[bad], repeated=3, disagreements=[disputed]), width=120))
     assert "a.txt INCONSISTENT" in text
     assert "3 tests in more than one file, 1 told differently: the worst counts" in text
 
@@ -50,7 +52,6 @@ def test_nobody_said_when():
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_hostile_words_stay_on_their_lines(width):
     evil = "".join(HOSTILE[:8]) + "[bold red]x[/bold red]"
-    source = dict.fromkeys(("name", "state", "dialect"), evil) | {"remarks": [evil]}
-    text = told(cell(sources=[source], provenance=evil), width=width)
+    text = told(cell(sources=[source(name=evil, dialect=evil, remarks=[evil])]), width=width)
     assert "\x1b" not in text
     assert "[bold red]" in flat(text).replace(" ", "") or "[boldred]" in text.replace(" ", "")

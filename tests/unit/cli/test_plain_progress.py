@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from orchestrator.cli.responses import Run, read
+from orchestrator.cli.responses import read
 from orchestrator.cli.watching.live_display import PULSE_S, PlainTeller
+from orchestrator.domain.run_answer import RunAnswer
 from tests.unit.cli import runs
 
 
 def tell(teller: PlainTeller, shown: runs.Json, seconds: float) -> list[str]:
-    return teller.tell(read(Run, shown), runs.LAUNCHED + timedelta(seconds=seconds))
+    return teller.tell(read(RunAnswer, shown), runs.LAUNCHED + timedelta(seconds=seconds))
 
 
 def one(state: str, *jobs: runs.Json, **given: object) -> runs.Json:
@@ -63,7 +64,7 @@ def test_a_pulse_of_a_cell_between_jobs_names_its_state() -> None:
 def test_another_attempt_and_a_cancel_are_told_once() -> None:
     teller = PlainTeller()
     tell(teller, one("running"), 0)
-    again = one("queued", attempts=[{"number": 1}, {"number": 2}])
+    again = one("queued", attempts=[runs.attempt(1), runs.attempt(2)])
     again["cancel_requested_at"] = runs.at(5)
     assert tell(teller, again, 5) == [
         "      5s  run: cancel requested",

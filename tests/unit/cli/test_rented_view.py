@@ -9,12 +9,16 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from orchestrator.cli.responses import Costs, Run, ShownPlan, read
+from orchestrator.cli.responses import read
 from orchestrator.cli.view.costs import run_cost, spending
 from orchestrator.cli.view.live_run import summary
-from orchestrator.cli.view.plan import headroom_table, plan_table, shortages
+from orchestrator.cli.view.plan import cautions_of, headroom_table, plan_table, shortages
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.watching.live_display import PlainTeller
+from orchestrator.domain.cost_answer import RunCost, Spending
+from orchestrator.domain.launch_plan import Plan
+from orchestrator.domain.run_answer import RunAnswer
+from runners import registry
 from tests.unit.cli import rented, runs
 from tests.unit.cli.fake_controller import plan
 from tests.unit.cli.golden import assert_golden
@@ -34,7 +38,7 @@ def drawn(show: Show, width: int) -> str:
 
 
 def told(*cells: runs.Json, width: int = 80) -> str:
-    found = provenance(read(Run, runs.run(*cells)))
+    found = provenance(read(RunAnswer, runs.run(*cells)))
     return drawn(lambda _: [found] if found is not None else [], width)
 
 
@@ -44,10 +48,19 @@ def flat(text: str) -> str:
 
 def hostile_cell() -> runs.Json:
     evil = "".join(HOSTILE[:8]) + "[bold red]x[/bold red]"
-    lines = [rented.decision(n, evil, evil, evil, evil) for n in range(3)]
+    lines = [rented.decision(n, "refused", evil, evil, evil) for n in range(3)]
     names = ("name", "uuid", "driver", "compute_capability", "vendor")
     device = dict.fromkeys(names, evil)
-    keys = ("place", "id", "market", "zone", "image_id", "image_name", "priced", "instance_type")
+    keys = (
+        "place",
+        "machine_id",
+        "market",
+        "zone",
+        "image_id",
+        "image_name",
+        "priced",
+        "instance_type",
+    )
     return rented.a10g(
         decisions=lines,
         leases=[rented.lease(**dict.fromkeys(keys, evil))],
@@ -75,7 +88,7 @@ def test_every_refusal_is_told_in_full_with_its_place() -> None:
 
 
 def test_a_simulated_machine_is_called_one_everywhere() -> None:
-    run = read(Run, runs.run(rented.simulated()))
+    run = read(RunAnswer, runs.run(rented.simulated()))
     assert "SIMULATED: no gate accepts this" in told(rented.simulated())
     picture = drawn(lambda _: [summary(run, now=runs.NOW, width=60)], 60)
     assert "SIMULATED: no gate accepts this" in picture
@@ -111,11 +124,11 @@ def test_hostile_text_stays_text(width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_bill_fits_every_window(width: int) -> None:
-    text = drawn(lambda console: run_cost(console, read(Costs, rented.costs())), width)
+    text = drawn(lambda console: run_cost(console, read(RunCost, rented.costs())), width)
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "$1.1305" in text
     assert_golden(f"cost-{width}.txt", text)
-    text = drawn(lambda console: spending(console, read(Costs, rented.spent())), width)
+    text = drawn(lambda console: spending(console, read(Spending, rented.spent())), width)
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "$1.2345" in text
     assert "nobody was charged" in flat(text)
@@ -126,9 +139,8 @@ def test_a_hostile_bill_stays_text() -> None:
     evil = "".join(HOSTILE[:8])
     costs["run"] = evil
     costs["platforms"][0] |= {"cell": evil, "machines": [rented.lease(market=evil)]}
-    costs["jobs"] = [{"id": evil, "usd": "1"}]
-    costs["phases"] = [{"phase": evil, "usd": "1"}]
-    text = drawn(lambda console: run_cost(console, read(Costs, costs)), 80)
+    costs["jobs"] = {evil: "1"}
+    text = drawn(lambda console: run_cost(console, read(RunCost, costs)), 80)
     assert "\x1b" not in text
     assert "\u202e" not in text
 
@@ -137,41 +149,48 @@ def a_plan() -> runs.Json:
     answer = plan("aws", "1.00")
     rates = ["0.4521", "0.5", "1.006"]
     answer["cells"][0]["places"] = [
-        {"name": f"us-east-1{zone}/spot", "price_usd_per_hour": usd, "usd_per_hour": usd}
+        {"name": f"us-east-1{zone}/spot", "price_usd_per_hour": usd}
         for zone, usd in zip("abc", rates, strict=True)
     ]
-    ask = "needs 8 vCPU of G/VT spot in us-east-1, 4 free; ask L-3819A6DF for >= 12"
-    answer["headroom"] = [
-        rented.headroom("short", ask),
-        rented.headroom("ok", "needs 1", name="L4", scope="us-west1", needed=1),
-        rented.headroom("unknown", "unknown how much: no right", limit=None, used=None),
-    ]
+    l4 = rented.headroom("ok", needed=1)
+    l4["quota"] |= {"name": "L4", "scope": "us-west1"}
+    unknown = rented.headroom("unknown")
+    unknown["level"] = {"limit": None, "used": None, "why_unknown": "no right"}
+    answer["headroom"] = [rented.headroom("short"), l4, unknown]
     return answer
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_plan_is_compact_and_says_what_to_ask_for(width: int) -> None:
-    shown = read(ShownPlan, a_plan())
+    shown = read(Plan, a_plan())
     text = drawn(lambda c: [plan_table(c, shown), headroom_table(shown), *shortages(shown)], width)
     assert all(cell_len(line) <= width for line in text.splitlines())
     if width >= 120:
         assert "us-east-1a/spot $0.4521/h, first of 3, up to $1.006/h" in text
     assert "short: aws needs 8 vCPU of G/VT spot in us-east-1, 4 free; ask L-3819A6DF" in flat(text)
-    assert "unknown: aws unknown how much: no right" in flat(text)
+    assert "unknown how much is free: no right" in flat(text)
     assert "needs 1" not in flat(text)
     assert_golden(f"plan-{width}.txt", text)
 
 
+@pytest.mark.parametrize(("provider", "is_told"), [("tpu", True), ("aws", False)])
+def test_a_plan_says_loudly_what_does_not_end_by_itself(provider: str, is_told: bool) -> None:
+    traits = {name: registry.traits(name) for name in registry.names()}
+    shown = read(Plan, plan(provider, "1.00"))
+    said = [line.plain for line in cautions_of(shown, traits)]
+    assert any("does not end by itself" in line for line in said) is is_told
+
+
 def test_places_without_a_price_are_not_called_cheap() -> None:
     answer = a_plan()
-    answer["cells"][0]["places"][1] |= {"price_usd_per_hour": None, "usd_per_hour": None}
-    text = drawn(lambda console: [plan_table(console, read(ShownPlan, answer))], 200)
+    answer["cells"][0]["places"][1]["price_usd_per_hour"] = None
+    text = drawn(lambda console: [plan_table(console, read(Plan, answer))], 200)
     assert "first of 3, 1 price unknown" in text
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_kept_machine_is_shown_with_the_way_to_it(width: int) -> None:
-    run = read(Run, runs.run(rented.kept()))
+    run = read(RunAnswer, runs.run(rented.kept()))
     text = drawn(lambda _: [summary(run, now=runs.NOW, width=width)], width)
     assert "its machine is kept until 12:30:00 UTC" in text
     assert f"seatrial ssh {runs.RUN_ID} aws-a10g" in text
@@ -180,7 +199,7 @@ def test_a_kept_machine_is_shown_with_the_way_to_it(width: int) -> None:
 
 def test_a_kept_machine_is_told_once() -> None:
     teller = PlainTeller()
-    run = read(Run, runs.run(rented.kept()))
+    run = read(RunAnswer, runs.run(rented.kept()))
     said = [line for _ in range(3) for line in teller.tell(run, runs.NOW) if "kept until" in line]
     assert len(said) == 1
     assert f"`seatrial ssh {runs.RUN_ID} aws-a10g`" in said[0]

@@ -13,11 +13,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.cli.responses import Run, read
+from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.view.live_run import LogTail, picture, summary
 from orchestrator.cli.view.rows import bar, job_left_s, run_left_s
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.run_answer import RunAnswer
 from tests.unit.cli import runs
 from tests.unit.cli.golden import assert_golden
 
@@ -41,7 +42,7 @@ def drawn(image: Text, width: int, height: int = 100) -> str:
 
 
 def shown(run: runs.Json, width: int, height: int, tail: LogTail = TAIL) -> str:
-    image = picture(read(Run, run), tail, now=runs.NOW, width=width, height=height, note=NOTE)
+    image = picture(read(RunAnswer, run), tail, now=runs.NOW, width=width, height=height, note=NOTE)
     return drawn(image, width, height)
 
 
@@ -94,7 +95,13 @@ def test_the_picture_is_the_one_that_was_looked_at(
     assert_golden(f"{name}-{width}x{height}.txt", shown(make(), width, height))
 
 
+def metric() -> runs.Json:
+    plain = {"seq": 1, "job": "bench", "name": "t", "samples": [1.0], "unit": "s"}
+    return plain | {"direction": "lower"}
+
+
 def test_what_stays_is_the_one_that_was_looked_at() -> None:
+    failed = {"job": "demo", "name": "a", "outcome": "failed"}
     over = runs.run(
         runs.cell("local-cpu", "done", outcome="passed", jobs=[runs.passed("moe")]),
         runs.cell(
@@ -103,17 +110,15 @@ def test_what_stays_is_the_one_that_was_looked_at() -> None:
             outcome="failed",
             jobs=[
                 runs.going("moe", outcome="failed", duration_s=61.5, detail="1 failed, 17 missing"),
-                runs.checked("demo", outcome="failed", checks=[{"name": "a", "outcome": "failed"}]),
-                runs.checked(
-                    "bench", checks=[], metrics=[{"name": "t", "unit": "s"}], degraded="no AMP"
-                ),
+                runs.checked("demo", outcome="failed", checks=[failed]),
+                runs.checked("bench", checks=[], metrics=[metric()], degraded="no AMP"),
             ],
         ),
         state="finished",
         outcome="failed",
         finished_at=runs.at(90),
     )
-    image = summary(read(Run, over), now=runs.NOW, width=80)
+    image = summary(read(RunAnswer, over), now=runs.NOW, width=80)
     assert_golden("finished.txt", drawn(image, 80))
 
 
@@ -169,7 +174,8 @@ def test_a_bar_is_as_wide_as_asked_and_hides_no_failure(figures: list[int], widt
 
 def test_the_time_left_follows_the_pace_of_the_tests() -> None:
     run = read(
-        Run, runs.run(runs.cell("c", "running", jobs=[runs.going("moe", started_at=runs.at(38))]))
+        RunAnswer,
+        runs.run(runs.cell("c", "running", jobs=[runs.going("moe", started_at=runs.at(38))])),
     )
     job = run.cells[0].jobs[0]
     # 31 of 48 tests in 62 s: two seconds each, seventeen to go.
@@ -187,11 +193,11 @@ def test_the_time_left_follows_the_pace_of_the_tests() -> None:
     ],
 )
 def test_no_time_is_promised_without_a_reason(jobs: list[runs.Json]) -> None:
-    run = read(Run, runs.run(runs.cell("c", "running", jobs=jobs)))
+    run = read(RunAnswer, runs.run(runs.cell("c", "running", jobs=jobs)))
     assert run_left_s(run, runs.NOW) is None
 
 
 def test_a_clock_that_is_behind_shows_no_negative_time() -> None:
     early = runs.LAUNCHED - timedelta(hours=1)
-    image = picture(read(Run, runs.typical()), TAIL, now=early, width=80, height=24)
+    image = picture(read(RunAnswer, runs.typical()), TAIL, now=early, width=80, height=24)
     assert "-" not in drawn(image, 80).splitlines()[1]

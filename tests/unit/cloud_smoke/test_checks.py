@@ -27,8 +27,8 @@ CELL: dict[str, Any] = {
     "reason": "",
     "detail": "",
     "transitions": [
-        {"to": "placing", "at": at(0)}, {"to": "booting", "at": at(4)},
-        {"to": "preparing", "at": at(64)}, {"to": "running", "at": at(80)},
+        {"to_state": "placing", "at": at(0)}, {"to_state": "booting", "at": at(4)},
+        {"to_state": "preparing", "at": at(64)}, {"to_state": "running", "at": at(80)},
     ],
     "jobs": [
         {
@@ -47,8 +47,8 @@ CELL: dict[str, Any] = {
     },
     "leases": [
         {
-            "id": "us-east-1/i-1", "image_id": "ami-1", "image_name": "dlami", "seconds": 130.0,
-            "cost_usd": "0.0123",
+            "machine_id": "us-east-1/i-1", "image_id": "ami-1", "image_name": "dlami",
+            "seconds": 130.0, "cost_usd": "0.0123",
         },
     ],
 }  # fmt: skip
@@ -87,7 +87,7 @@ Spoil = Callable[[dict[str, Any]], object]
         ("attestation", lambda c: c["attestation"].update(devices=[]), "FAILED"),
         ("bill", lambda c: c["leases"][0].update(seconds=100.0), "FAILED"),
         ("bill", lambda c: c["leases"][0].update(seconds=300.0), "FAILED"),
-        ("bill", lambda c: c["leases"][0].update(id=""), "not shown"),
+        ("bill", lambda c: c["leases"][0].update(machine_id=""), "not shown"),
         ("image", lambda c: c["leases"].clear(), "FAILED"),
     ],
 )  # fmt: skip
@@ -126,5 +126,5 @@ def test_the_price_that_is_told_is_the_worst(
     hourly: list[str | None], worst: str | None, expected: str
 ) -> None:
     places = [{"usd_per_hour": each} for each in hourly]
-    plan = {"cells": [{"id": "aws", "places": places, "worst_usd": worst}]}
+    plan = {"cells": [{"cell": {"id": "aws"}, "places": places, "worst_usd": worst}]}
     assert str(worst_usd(plan, "aws", kill_minutes=10)) == expected

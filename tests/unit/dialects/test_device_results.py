@@ -74,6 +74,12 @@ def test_with_the_device_it_is_told():
     assert errors(said) == []
 
 
+@pytest.mark.parametrize("key", ["status", "outcome", "result", "state", "passed", "success"])
+def test_a_state_has_one_of_several_names(tmp_path, key):
+    said = read(tmp_path, {"cuda_available": True, "tests": [{"name": "copy", key: "failed"}]})
+    assert outcomes(said) == {"tests::copy": Outcome.FAILED}
+
+
 @pytest.mark.parametrize(
     ("text", "name", "confidence"),
     [

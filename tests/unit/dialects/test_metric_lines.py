@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.dialects.measurement_lines import Measured, measured
+from orchestrator.adapters.dialects.measurement_lines import Measured, measured, relation
 from orchestrator.adapters.dialects.metric_lines import MetricLines
 from orchestrator.adapters.dialects.quantities import Quantity, quantity
 from orchestrator.domain.parsed_results import (
@@ -221,3 +221,24 @@ def test_any_line_is_read(line: str) -> None:
     for figure in found.figures if found else ():
         assert isinstance(figure.quantity, Quantity)
         assert 0 <= figure.quantity.value < float("inf")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "first", "second", "direction"),
+    [
+        ("2.0x", "1.0 ms", "2.0 ms", "higher"),
+        ("0.5x", "1.0 ms", "2.0 ms", "lower"),
+        ("1.9x", "1.0 ms", "2.0 ms", "higher"),  # of 1.04 and 1.96, before they were rounded
+        ("2.1x", "1.0 ms", "2.0 ms", "higher"),
+        ("1.7x", "1.0 ms", "2.0 ms", ""),
+        ("2.3x", "1.0 ms", "2.0 ms", ""),
+        ("2.0x", "1.0 ms", "2.0 s", ""),
+        ("2.0x", "0.0 ms", "2.0 ms", ""),
+    ],
+)
+def test_what_a_ratio_beside_two_times_is(
+    ratio: str, first: str, second: str, direction: str
+) -> None:
+    said = [quantity(text) for text in (ratio, first, second)]
+    assert all(said)
+    assert relation(*said) == direction

@@ -80,9 +80,21 @@ def test_without_header_the_cells_speak_for_themselves():
     assert devices(list(DIALECT.read(document))) == [one, one]
 
 
-def test_without_units_the_header_has_them(tmp_path):
-    said = read(tmp_path, "name, memory.total [MiB]\nTesla T4, 15360\n")
-    assert devices(said)[0]["memory_bytes"] == 15360 * MIB
+@pytest.mark.parametrize(
+    ("unit", "amount", "size"),
+    [
+        (" [MiB]", "15360", 15360 * MIB),
+        ("", "15728640 KiB", 15360 * MIB),
+        ("", "15360 MiB", 15360 * MIB),
+        ("", "15 GiB", 15360 * MIB),
+        ("", "16000 MB", 16 * 10**9),
+        ("", "16 GB", 16 * 10**9),
+        ("", "16000000000 B", 16 * 10**9),
+    ],
+)
+def test_the_unit_of_memory_stands_in_the_header_or_in_the_cell(tmp_path, unit, amount, size):
+    said = read(tmp_path, f"name, memory.total{unit}\nTesla T4, {amount}\n")
+    assert devices(said)[0]["memory_bytes"] == size
 
 
 @pytest.mark.parametrize("name", ["nvidia-table.txt", "nvidia-long.txt"])

@@ -286,6 +286,24 @@ def test_modules_skipped_as_a_whole_are_counted_and_named_where_they_are(tmp_pat
     assert said.footers[0].total == 4
 
 
+def test_no_more_modules_are_skipped_as_a_whole_than_were_announced(tmp_path):
+    lines = "collected 2 items / 1 skipped\n\na.py::x PASSED [ 50%]\na.py::y SKIPPED [100%]\n"
+    summary = "SKIPPED [1] b.py:2: whole module\nSKIPPED [1] conftest.py:9: GPU\n"
+    text = HEADER + lines + bar("short test summary info") + summary
+    said = read(tmp_path, text + bar("1 passed, 2 skipped in 0.10s"))
+    assert said.tests == {"a.py::x": PASSED, "a.py::y": SKIPPED, "b.py": SKIPPED}
+    assert not said.unnamed
+
+
+def test_failed_subtests_that_only_the_summary_names_are_one_failed_test(tmp_path):
+    text = session("a.py::s PASSED [100%]", items=1) + bar("short test summary info")
+    text += "SUBFAILED(i=0) a.py::s - first\nSUBFAILED(i=1) a.py::s - second\n"
+    said = read(tmp_path, text + bar("2 failed, 1 passed in 0.10s"))
+    assert said.tests == {"a.py::s": FAILED}
+    assert said.footers[0].counts == {"failed": 1}
+    assert not said.unnamed
+
+
 @pytest.mark.parametrize(
     ("text", "counts", "code"),
     [

@@ -107,6 +107,14 @@ CASES = {
         changed("4.50", "four"),
         "9:19 limits.max_usd: must be an amount such as \"4.00\", not 'four'",
     ),
+    "truth for an amount": (
+        changed("4.50", "true"),
+        '9:19 limits.max_usd: must be an amount such as "4.00", not true',
+    ),
+    "a day for an amount": (
+        changed("4.50", "2026-01-01"),
+        "9:19 limits.max_usd: must be an amount such as \"4.00\", not '2026-01-01'",
+    ),
     "no number": (
         changed("max_usd: 4.50", "max_minutes: .nan"),
         "9:23 limits.max_minutes: must be a number, not the number nan",

@@ -58,6 +58,18 @@ def test_a_folder_is_packed_and_read(folder: Path, into: Path) -> None:
     assert list(into.iterdir()) == [packed.path]
 
 
+def test_what_could_not_be_packed_leaves_nothing(
+    folder: Path, into: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("orchestrator.adapters.files.archive._write_tar", fails)
+    with pytest.raises(ArchiveError, match="the disk is full"):
+        ARCHIVES.pack(folder, into=into)
+    assert list(into.iterdir()) == []
+
+
 def test_equal_folders_have_equal_archives(folder: Path, into: Path, tmp_path: Path) -> None:
     first = ARCHIVES.pack(folder, into=into)
     copy = tmp_path / "elsewhere"

@@ -34,7 +34,8 @@ MEANINGS = (
       "InvalidInstanceID.NotFound IncorrectInstanceState DependencyViolation VolumeInUse "
       "InvalidNetworkInterface.InUse InvalidAddress.InUse")),
     (ConfigError, Extent.PLACE,
-     ("IdempotentParameterMismatch InvalidParameterValue InvalidParameterCombination "
+     ("IdempotentParameterMismatch IdempotentInstanceTerminated "
+      "InvalidParameterValue InvalidParameterCombination "
       "InvalidSubnetID.NotFound InvalidGroup.NotFound InvalidKeyPair.NotFound "
       "InvalidInstanceType MissingParameter")),
     (CredentialsError, Extent.REGION,

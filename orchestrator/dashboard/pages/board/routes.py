@@ -25,9 +25,9 @@ from orchestrator.dashboard.pages.board.tables import (
 from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError, pages_of
 from orchestrator.dashboard.table import Moment, Table
+from orchestrator.domain.gate.gate_records import VerdictLine
 from orchestrator.domain.gate.quantities import duration
 from orchestrator.domain.vocabulary import Term, term
-from orchestrator.store.verdict_lines import VerdictLine
 
 _LONGEST = 32
 _LETTER = 6.6

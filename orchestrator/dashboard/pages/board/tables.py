@@ -29,11 +29,11 @@ from orchestrator.dashboard.table import (
     Tally,
     Text,
 )
+from orchestrator.domain.gate.gate_records import VerdictLine
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.vocabulary import Term, term
 from orchestrator.store.release_board import LiveRun
-from orchestrator.store.verdict_lines import VerdictLine
 
 Figure = tuple[Term, int]
 """What is counted, and how many there are."""

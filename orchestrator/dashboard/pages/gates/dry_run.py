@@ -28,10 +28,10 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingE
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.gate.gate_documents import verdict_document
+from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.verdict import Verdict
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError, Problem
-from orchestrator.store.verdict_lines import StoredVerdict
 
 _CHANGES = (
     Column("rule", "Rule"),

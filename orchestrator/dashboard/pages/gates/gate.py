@@ -38,14 +38,14 @@ from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Several, Table, Text
 from orchestrator.domain.gate.exceptions import as_words
 from orchestrator.domain.gate.excuse_terms import longest_exception
+from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict, VerdictLine
 from orchestrator.domain.gate.quantities import some
 from orchestrator.domain.gate.rule_context import is_bad
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.person import Scope, person_key
 from orchestrator.domain.problems import InvalidDocumentError
-from orchestrator.store.gates import StoredPolicy, StoredWaiver
-from orchestrator.store.verdict_lines import StoredVerdict, VerdictLine
+from orchestrator.store.gates import StoredWaiver
 
 SHOWN = 50
 _COLUMNS = (

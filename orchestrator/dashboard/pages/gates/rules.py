@@ -25,9 +25,9 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.quantities import as_percent, counted, percent, some
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
-from orchestrator.store.verdict_lines import StoredVerdict
 
 SHOWN = 50
 """Rules of one page; `.json` has the whole verdict."""

@@ -23,9 +23,9 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Moment
 from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.gate.gate_documents import verdict_document
+from orchestrator.domain.gate.gate_records import StoredVerdict, VerdictLine
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
-from orchestrator.store.verdict_lines import StoredVerdict, VerdictLine
 
 router = APIRouter()
 ALL = "all"

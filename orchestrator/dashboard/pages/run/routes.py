@@ -323,9 +323,9 @@ def _usd_per_s(record: RunRecord) -> Decimal:
 
 def _kept(record: RunRecord) -> Iterator[Notice]:
     for cell in record.cells:
-        until = record.kept_until(cell)
-        if until is not None:
-            text = f"Its machine is kept until {until:%H:%M:%S} UTC; cancel the run to let it go."
+        if cell.kept_until is not None:
+            until = f"{cell.kept_until:%H:%M:%S} UTC"
+            text = f"Its machine is kept until {until}; cancel the run to let it go."
             yield Notice(cell.id, "warn", text, f"seatrial ssh {record.run.id} {cell.id}")
 
 

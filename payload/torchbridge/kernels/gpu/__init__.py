@@ -1,18 +1,18 @@
 """Kernels in Triton for NVIDIA's and AMD's chips. The package imports without Triton.
 
-A module here that has kernels has `SPECIMENS`, a list of every variant that its launcher can
-choose; `kernel_modules` finds it by itself, and the suite of targets compiles each for each chip.
+Every variant that a launcher can choose is a specimen (`suites/specimens_*.py`): the suite of
+targets compiles each for each chip.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import importlib
 import importlib.util
-import pkgutil
-from types import ModuleType
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from torchbridge.kernels.registry import Request
 
@@ -38,8 +38,9 @@ def triton_missing() -> str | None:
     return None if importlib.util.find_spec("triton") else "triton is not installed"
 
 
-def kernel_modules() -> list[ModuleType]:
-    """All modules of this package that have specimens, by name. Needs Triton."""
-    names = sorted(f"{__name__}.{found.name}" for found in pkgutil.iter_modules(__path__))
-    modules = [importlib.import_module(name) for name in names]
-    return [module for module in modules if hasattr(module, "SPECIMENS")]
+def launching(x: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Within it kernels run on the device of `x`: Triton takes the current one, whatever it gets.
+
+    On the CPU, where only Triton's interpreter gets to, it does nothing.
+    """
+    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from torchbridge.kernels import cross_entropy as chunks
-from torchbridge.kernels.gpu.specimens import Specimen, launching, pointer
+from torchbridge.kernels.gpu import launching
 from torchbridge.kernels.gpu.tiles import inlined
 
 BLOCK = 4096  # numbers of a row in registers at a time
@@ -123,36 +123,3 @@ def multiply_(x: Tensor, factor: Tensor) -> Tensor:
 
 
 linear_cross_entropy = functools.partial(chunks.linear_cross_entropy, way="triton")
-
-
-def _specimen(dtype: torch.dtype, gradient: bool) -> Specimen:
-    pointers = {"logits": pointer(dtype), "target": "*i64", "scale": "*fp32", "losses": "*fp32"}
-    numbers = dict.fromkeys(("size", "room", "stride", "scale_stride", "ignore"), "i32")
-    return Specimen(
-        f"cross_entropy-{pointer(dtype)[1:]}{'-gradient' * gradient}",
-        cross_entropy_kernel,
-        {**pointers, **numbers, "smoothing": "fp32", "z_loss": "fp32"},
-        {"gradient": gradient, "block": BLOCK},
-        num_warps=WARPS,
-        dtype=dtype,
-        operation="linear_cross_entropy",
-        gradient=gradient,
-        odd=frozenset({"size", "scale_stride", "ignore"}),
-    )
-
-
-SPECIMENS = [_specimen(dtype, gradient=True) for dtype in DTYPES]
-SPECIMENS += [_specimen(torch.bfloat16, gradient=False)]
-SPECIMENS += [
-    Specimen(
-        f"multiply-{pointer(dtype)[1:]}",
-        multiply_kernel,
-        {"x": pointer(dtype), "factor": "*fp32", "size": "i32"},
-        {"block": 4 * BLOCK},
-        num_warps=WARPS,
-        dtype=dtype,
-        operation="linear_cross_entropy",
-        gradient=True,
-    )
-    for dtype in DTYPES
-]

@@ -9,7 +9,6 @@ Tiles are by a table, not measured at run time: measuring cannot be put in a CUD
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import torch
 import triton
@@ -17,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from torchbridge.kernels import matrices
-from torchbridge.kernels.gpu.specimens import Specimen, launching, pointer
+from torchbridge.kernels.gpu import launching
 from torchbridge.kernels.gpu.tiles import (
     ASYNCHRONOUS,
     Tiles,
@@ -26,7 +25,6 @@ from torchbridge.kernels.gpu.tiles import (
     load_tile,
     place,
     slope,
-    specimens,
     target_of,
 )
 from torchbridge.kernels.gpu.twice import by_library
@@ -214,49 +212,3 @@ def _check(
     if not fits or any(one.device != x.device for one in given):
         told = ", ".join(f"{tuple(one.shape)} on {one.device}" for one in given)
         raise ValueError(f"x, weights and bias of {told} do not go together")
-
-
-def _specimens() -> list[Specimen]:
-    half, small = [tiles for tiles in TABLE if tiles.bits == 16], TABLE[0]
-    bf16, fp16, fp32 = torch.bfloat16, torch.float16, torch.float32
-    wanted = [(tiles, bf16, {}) for tiles in half]
-    wanted += [(tiles, fp32, {}) for tiles in TABLE if tiles.bits == 32]
-    wanted += [(tiles, bf16, {"keep": True}) for tiles in half if not tiles.rows]
-    wanted += [(small, bf16, {"activation": name}) for name in ACTIVATIONS[:-1]]
-    wanted += [(half[-1], fp16, {"gated": False, "biased": True, "keep": True})]
-    found = [one for tiles, dtype, how in wanted for one in _forward_specimens(tiles, dtype, **how)]
-    return [*found, *(_backward_specimen(name) for name in ACTIVATIONS)]
-
-
-def _forward_specimens(tiles: Tiles, dtype: torch.dtype, **flags: Any) -> list[Specimen]:
-    names = ("x", "gate", "up", "bias", "y", "gate_kept", "up_kept")
-    sizes = ("rows", "columns", "depth", "x_stride", "gate_stride", "up_stride")
-    constants = {"activation": "silu", "gated": True, "biased": False, "keep": False, **flags}
-    shown = "-".join(str(value) if isinstance(value, str) else key for key, value in flags.items())
-    return specimens(
-        "-".join(filter(None, ("gated_linear", pointer(dtype)[1:], shown))),
-        gated_linear_kernel,
-        tiles,
-        dtype,
-        signature={**dict.fromkeys(names, pointer(dtype)), **dict.fromkeys(sizes, "i32")},
-        constexprs={**constants, "group": GROUP},
-        operation="gated_linear",
-        gradient=constants["keep"],
-        odd=frozenset({"rows"}),
-    )
-
-
-def _backward_specimen(activation: str) -> Specimen:
-    names = ("upstream", "gate_kept", "up_kept", "gate_grad", "up_grad")
-    return Specimen(
-        f"gate_gradient-{activation}",
-        gate_gradient_kernel,
-        {**dict.fromkeys(names, "*bf16"), "count": "i32"},
-        {"activation": activation, "gated": True, "block": ELEMENTS},
-        dtype=torch.bfloat16,
-        operation="gated_linear",
-        gradient=True,
-    )
-
-
-SPECIMENS = _specimens()

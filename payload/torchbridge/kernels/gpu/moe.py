@@ -16,14 +16,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torchbridge.kernels.gpu.specimens import Specimen, launching, pointer
+from torchbridge.kernels.gpu import launching
 from torchbridge.kernels.gpu.tiles import (
     Tiles,
     activate,
     candidates,
     inlined,
     load_tile,
-    specimens,
     target_of,
 )
 
@@ -312,76 +311,3 @@ def _check(
         if given is not None and (tuple(given.shape), given.device) != (shape, x.device):
             what = f"{tuple(given.shape)} on {given.device}"
             raise ValueError(f"{name} must be {shape} on {x.device}, got {what}")
-
-
-def _specimens() -> list[Specimen]:
-    found = [_index_specimen()]
-    for tiles in TABLE:
-        dtype = torch.bfloat16 if tiles.bits == 16 else torch.float32
-        found += _up_specimens(tiles, dtype, "silu", gated=True) + _down_specimens(tiles, dtype)
-    small, fp16 = TABLE[0], torch.float16
-    for name in ACTIVATIONS[:-1]:
-        found += _up_specimens(small, fp16, name, gated=False)
-    return [*found, *_down_specimens(small, fp16), _sum_specimen(torch.bfloat16)]
-
-
-def _index_specimen() -> Specimen:
-    names = ("experts", "order", "blocks")
-    sizes = ("assignments", "num_experts", "count", "block_m")
-    signature = {**dict.fromkeys(names, "*i32"), "experts": "*i64", **dict.fromkeys(sizes, "i32")}
-    return Specimen(
-        "expert_index",
-        expert_index_kernel,
-        signature,
-        COUNTED,
-        dtype=torch.bfloat16,  # of the rows; the kernel does not see them
-        operation="moe_experts",
-        odd=frozenset({"num_experts", "count", "assignments"}),
-    )
-
-
-def _up_specimens(tiles: Tiles, dtype: torch.dtype, activation: str, *, gated: bool) -> list:
-    numbers = dict.fromkeys(("x", "up", "bias", "hidden"), pointer(dtype))
-    sizes = dict.fromkeys(("top_k", "depth", "width", "count", "x_stride"), "i32")
-    return specimens(
-        f"expert_up-{pointer(dtype)[1:]}-{activation}{'-gated' * gated}",
-        expert_up_kernel,
-        tiles,
-        dtype,
-        signature={**numbers, "order": "*i32", "blocks": "*i32", **sizes},
-        constexprs={"activation": activation, "gated": gated, "biased": True},
-        operation="moe_experts",
-        odd=frozenset({"top_k", "count"}),
-    )
-
-
-def _down_specimens(tiles: Tiles, dtype: torch.dtype) -> list:
-    numbers = dict.fromkeys(("hidden", "down", "bias", "weights"), pointer(dtype))
-    sizes = dict.fromkeys(("depth", "width", "count"), "i32")
-    pointers = {"order": "*i32", "blocks": "*i32", "parts": "*fp32"}
-    return specimens(
-        f"expert_down-{pointer(dtype)[1:]}",
-        expert_down_kernel,
-        tiles,
-        dtype,
-        signature={**numbers, **pointers, **sizes},
-        constexprs={"biased": True},
-        operation="moe_experts",
-        odd=frozenset({"count"}),
-    )
-
-
-def _sum_specimen(dtype: torch.dtype) -> Specimen:
-    return Specimen(
-        f"expert_sum-{pointer(dtype)[1:]}",
-        expert_sum_kernel,
-        {"parts": "*fp32", "experts": "*i64", "y": pointer(dtype), "width": "i32",
-         "num_experts": "i32"},
-        {"top_k": 2, "columns": COLUMNS},
-        dtype=dtype,
-        operation="moe_experts",
-        odd=frozenset({"num_experts"}),
-    )  # fmt: skip
-
-
-SPECIMENS = _specimens()

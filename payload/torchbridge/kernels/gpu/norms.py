@@ -7,7 +7,6 @@ each time and without atomics. torch's own backward reads both a second time for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,8 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torchbridge.kernels.gpu.rows import Plan, as_rows, plan, plans, units
-from torchbridge.kernels.gpu.specimens import Specimen, arguments, launching, pointer
+from torchbridge.kernels.gpu import launching
+from torchbridge.kernels.gpu.rows import Plan, as_rows, plan, units
 from torchbridge.kernels.gpu.twice import by_library
 
 FORWARD_WIDEST, BACKWARD_WIDEST = 16384, 8192
@@ -302,50 +301,3 @@ def _backward(
             grid, given = (programs, triton.cdiv(width, tile.block)), (upstream, x, mean, inverse)
             weight_sums[grid](*given, *made, *places, steps, centred=centred, **shape)
     return slope, *made
-
-
-_SIZES = ("rows", "width", "stride", "upstream_stride", "steps")
-_FLOAT32 = ("mean", "inverse", "weight_part", "bias_part")
-
-
-def _specimen(
-    kernel: Any, how: Plan, dtype: torch.dtype, centred: bool, *, plain: bool = False
-) -> Specimen:
-    """One of RMSNorm or LayerNorm (`centred`), `plain` without weight and bias."""
-    absent = set() if centred else {"mean", "bias", "bias_part"}
-    absent |= {"weight", "bias", "weight_part", "bias_part"} if plain else set()
-    constants = {"centred": centred, "height": how.height, "block": how.block}
-    names = [name for name in arguments(kernel) if name not in constants]
-    types = {name: pointer(dtype) for name in names}
-    types |= dict.fromkeys(_FLOAT32, pointer(torch.float32)) | dict.fromkeys(_SIZES, "i32")
-    types["eps"] = "fp32"
-    operation, what = "layer_norm" if centred else "rms_norm", kernel.__name__
-    return Specimen(
-        f"{operation}-{what}-{how}-{pointer(dtype)[1:]}{'-plain' if plain else ''}",
-        kernel,
-        {name: types[name] for name in names if name not in absent},
-        constants | {name: None for name in names if name in absent},
-        num_warps=how.warps,
-        dtype=dtype,
-        operation=operation,
-        gradient=not what.startswith("forward"),
-        odd=frozenset({"rows", "steps"}),
-    )
-
-
-def _all() -> Iterator[Specimen]:
-    """Every plan in bfloat16; the other dtypes where the rows that fit are widest."""
-    for centred in (False, True):
-        for how in plans(FORWARD_WIDEST):
-            yield _specimen(forward_wide if how.wide else forward, how, torch.bfloat16, centred)
-        for how in plans(BACKWARD_WIDEST):
-            yield _specimen(backward_wide if how.wide else backward, how, torch.bfloat16, centred)
-        yield _specimen(weight_sums, TILE, torch.bfloat16, centred)
-    for dtype in (torch.float32, torch.float16):
-        yield _specimen(forward, plan(FORWARD_WIDEST, FORWARD_WIDEST), dtype, True)
-        yield _specimen(backward, plan(BACKWARD_WIDEST, BACKWARD_WIDEST), dtype, True)
-    yield _specimen(forward, plan(4096, FORWARD_WIDEST), torch.bfloat16, True, plain=True)
-    yield _specimen(backward, plan(4096, BACKWARD_WIDEST), torch.bfloat16, True, plain=True)
-
-
-SPECIMENS = list(_all())

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torchbridge.kernels.gpu.rows import Plan, as_rows, plan, plans
-from torchbridge.kernels.gpu.specimens import Specimen, arguments, launching, pointer
+from torchbridge.kernels.gpu import launching
+from torchbridge.kernels.gpu.rows import as_rows, plan
 
 WIDEST = 16384  # numbers of a row that are kept in registers
 LARGEST_SCALE = 2.0**126  # its inverse is still a normal float32
@@ -98,33 +98,3 @@ def quantise_rows(x: Tensor, dtype: torch.dtype = torch.float8_e4m3fn) -> tuple[
                 height=how.height, block=how.block, num_warps=how.warps,
             )  # fmt: skip
     return q, scale
-
-
-def _specimen(how: Plan, dtype: torch.dtype, encoding: torch.dtype) -> Specimen:
-    kernel = quantise_wide if how.wide else quantise
-    constants = {"height": how.height, "block": how.block}
-    types = dict.fromkeys(("rows", "width", "stride"), "i32")
-    types |= {"x": pointer(dtype), "q": pointer(encoding), "scale": "*fp32"}
-    types |= dict.fromkeys(("limit", "largest_scale"), "fp32")
-    name = str(encoding).removeprefix("torch.float8_")
-    return Specimen(
-        f"{name}-{how}-{pointer(dtype)[1:]}",
-        kernel,
-        {name: types[name] for name in arguments(kernel) if name not in constants},
-        constants,
-        num_warps=how.warps,
-        dtype=dtype,
-        needs=(8, 9),
-        operation="quantise_rows",
-        variant=name,
-        odd=frozenset({"rows"}),
-    )
-
-
-# every plan in bfloat16; the other dtypes where the rows that fit are widest
-SPECIMENS = [
-    _specimen(how, dtype, encoding)
-    for encoding in ENCODINGS
-    for dtype in (torch.bfloat16, torch.float32, torch.float16)
-    for how in (plans(WIDEST) if dtype is torch.bfloat16 else [plan(WIDEST, WIDEST)])
-]

@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torchbridge.kernels.gpu.rows import Plan, as_rows, plan, plans
-from torchbridge.kernels.gpu.specimens import Specimen, arguments, launching, pointer
+from torchbridge.kernels.gpu import launching
+from torchbridge.kernels.gpu.rows import as_rows, plan
 
 WIDEST = 16384  # numbers of a row that are kept in registers
 
@@ -135,37 +135,3 @@ def _launch(fitting: Any, wide: Any, tensors: tuple[Tensor, ...], *strides: int)
             *tensors, rows, width, *strides,
             height=how.height, block=how.block, num_warps=how.warps,
         )  # fmt: skip
-
-
-def _specimen(kernel: Any, how: Plan, dtype: torch.dtype) -> Specimen:
-    constants = {"height": how.height, "block": how.block}
-    names = [name for name in arguments(kernel) if name not in constants]
-    sizes = ("rows", "width", "stride", "upstream_stride")
-    return Specimen(
-        f"softmax-{kernel.__name__}-{how}-{pointer(dtype)[1:]}",
-        kernel,
-        {name: "i32" if name in sizes else pointer(dtype) for name in names},
-        constants,
-        num_warps=how.warps,
-        dtype=dtype,
-        operation="softmax",
-        gradient=kernel.__name__.startswith("backward"),
-        odd=frozenset({"rows"}),
-    )
-
-
-def _specimens(dtype: torch.dtype, shapes: list[Plan]) -> list[Specimen]:
-    pairs = ((forward_wide, backward_wide) if one.wide else (forward, backward) for one in shapes)
-    return [
-        _specimen(kernel, how, dtype)
-        for how, pair in zip(shapes, pairs, strict=True)
-        for kernel in pair
-    ]
-
-
-# every plan in bfloat16; the other dtypes where the rows that fit are widest
-SPECIMENS = [
-    *_specimens(torch.bfloat16, plans(WIDEST)),
-    *_specimens(torch.float32, [plan(WIDEST, WIDEST)]),
-    *_specimens(torch.float16, [plan(WIDEST, WIDEST)]),
-]

@@ -5,19 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
 from torchbridge.hardware import probe
-from torchbridge.kernels.gpu import AMD_TARGETS
-from torchbridge.kernels.gpu.specimens import Specimen
 
 # chips that multiply out of shared memory, of which they have 227 KiB for one block
 ASYNCHRONOUS = ("sm_90", "sm_100", "sm_103")
-NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")  # that kernels are compiled for
 inlined = triton.jit  # for what kernels call; `triton.jit` itself marks those that are launched
 
 
@@ -73,24 +69,6 @@ def candidates(table: Iterable[Tiles], target: str, dtype: torch.dtype, rows: in
     if not found:
         raise ValueError(f"no tiles for {rows} rows of {dtype} on {target or 'this device'}")
     return found
-
-
-def specimens(name: str, kernel: Any, tiles: Tiles, dtype: torch.dtype, **facts: Any) -> list:
-    """A matrix kernel with these tiles; `facts` are further fields, `constexprs` without blocks.
-
-    Float32 is multiplied as it is, for which AMD's chips have a matrix instruction; NVIDIA's have
-    none, since TF32 drops 13 bits. So there are two specimens of it.
-    """
-    constants = {**facts.pop("constexprs"), **tiles.blocks()}
-    launch = {"num_warps": tiles.warps, "num_stages": tiles.stages, "dtype": dtype}
-
-    def one(suffix: str, multiplies: bool, targets: tuple[str, ...]) -> Specimen:
-        names = {"multiplies": multiplies, "targets": targets, **launch, **facts}
-        return Specimen(f"{name}-{tiles}{suffix}", kernel, constexprs=constants, **names)
-
-    if tiles.bits == 32:
-        return [one("", False, NVIDIA), one("-amd", True, AMD_TARGETS)]
-    return [one("", True, tiles.targets)]
 
 
 @inlined

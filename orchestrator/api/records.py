@@ -1,0 +1,115 @@
+"""The records that the API answers as they are: those of the store, the domain, the operations.
+
+Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes and durations
+seconds. Whatever came from a machine is plain data here.
+
+Imported before every module with routes, because a route takes the description of its answer
+when it is declared.
+"""
+
+from __future__ import annotations
+
+from orchestrator.api.models import documented
+from orchestrator.application.benchmarks import SeriesPoint
+from orchestrator.application.bisect_gate import BisectRange
+from orchestrator.domain.alias import Alias, FamilyChanges, KnownTest, KnownTestAnswer, Matching
+from orchestrator.domain.attestation import Attestation, Device
+from orchestrator.domain.blame import Attribution
+from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
+from orchestrator.domain.channel import (
+    ChannelAnswer,
+    ChannelHealth,
+    DeliveryAnswer,
+    DeliveryAttempt,
+    NewChannelAnswer,
+    ShownDelivery,
+)
+from orchestrator.domain.cost_answer import CellCost, ProviderCost, RunCost, RunTotal, Spending
+from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
+from orchestrator.domain.facts import CheckFact, MetricFact, Notice
+from orchestrator.domain.flaky import FlakyEvidence
+from orchestrator.domain.gate.gate_records import (
+    RuleLine,
+    StoredPolicy,
+    VerdictAnswer,
+    VerdictLine,
+)
+from orchestrator.domain.gate.payload_review import PayloadReview, ReviewAnswer
+from orchestrator.domain.gate.signing_key import KeyAnswer, PublicKey
+from orchestrator.domain.gate.snapshot import (
+    Approval,
+    ApprovalAnswer,
+    Pairs,
+    Quarantine,
+    Waiver,
+    WaiverAnswer,
+)
+from orchestrator.domain.gate.verdict import RuleResult, Verdict
+from orchestrator.domain.identity import NameChanges, Suggestion
+from orchestrator.domain.ingested import (
+    Disagreement,
+    Ingested,
+    RunAnnotation,
+    Source,
+    StatedMachine,
+)
+from orchestrator.domain.inventory import InventoryAnswer, ResourceAnswer
+from orchestrator.domain.known_issue import (
+    IssueMatch,
+    IssueScope,
+    IssueUse,
+    KnownIssue,
+    KnownIssueAnswer,
+)
+from orchestrator.domain.launch_plan import Plan, PlannedCell
+from orchestrator.domain.lint_findings import CheckedAnnotation, DocumentFinding, Doubt
+from orchestrator.domain.machine import Place
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.money import Bill
+from orchestrator.domain.outcome import Counts
+from orchestrator.domain.prices import Price, Refreshed, UncertainPrice
+from orchestrator.domain.quarantine import QuarantineAnswer, Quarantined, SuggestedQuarantine
+from orchestrator.domain.quota import Headroom, Quota, QuotaLevel
+from orchestrator.domain.run_answer import RunAnswer, RunSummary, SubjectName
+from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, LeaseRecord
+from orchestrator.domain.schedule import Firing, Resolved, Schedule, ShownSchedule, SubjectSelector
+from orchestrator.domain.signature import FailureGroup, Signature
+from orchestrator.domain.ssh_access import SshAccess
+from orchestrator.domain.token import NewToken, Token
+
+documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)
+documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)
+documented(Source, Disagreement, StatedMachine)
+documented(Signature, FailureGroup, RetestTally, Quarantine, Quarantined)
+documented(IssueMatch, IssueScope, KnownIssue, IssueUse)
+documented(Bill, derived=["total_usd"])
+documented(Notice, derived=["at"])
+documented(Pairs, derived=["slowdown"])
+documented(Ingested, derived=["provenance"])
+documented(DiagnosedTest, derived=["tried"])
+documented(JobRecord, derived=["pairs"], without=["ending", "unnamed", "turns", "test_set"])
+documented(CellRecord, derived=["counts", "pass_rate", "cost_usd", "packages", "fingerprint"])
+documented(SubjectName)
+documented(RunSummary, RunAnswer, derived=["pass_rate"])
+documented(CellPlan, PlannedCell, Quota, QuotaLevel)
+documented(Place, derived=["usd_per_hour"], without=["options"])
+documented(Headroom, derived=["sentence"])
+documented(Plan, derived=["worst_usd"])
+documented(CellCost, RunCost, ProviderCost, RunTotal, Spending)
+documented(Price, UncertainPrice, Refreshed)
+documented(ResourceAnswer, InventoryAnswer)
+documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding, SubjectSelector)
+documented(StoredPolicy, RuleResult, Verdict, VerdictAnswer, RuleLine, VerdictLine)
+documented(PublicKey, KeyAnswer, PayloadReview, ReviewAnswer, Approval, ApprovalAnswer)
+documented(
+    Waiver, WaiverAnswer, QuarantineAnswer, FlakyEvidence, SuggestedQuarantine, KnownIssueAnswer
+)
+documented(NewToken, KnownTestAnswer, RunAnnotation, Doubt, CheckedAnnotation)
+documented(SeriesPoint, derived=["environment"], without=["probed"])
+documented(Schedule, derived=["lineage"])
+documented(Resolved, without=["matrix", "known"])
+documented(Firing, ShownSchedule)
+documented(DeliveryAnswer, DeliveryAttempt, ShownDelivery)
+documented(ChannelHealth, ChannelAnswer, NewChannelAnswer, derived=["state"])
+documented(Suggestion, NameChanges, Matching)
+documented(FamilyChanges, derived=["summary"])

@@ -1,0 +1,66 @@
+"""What the clouds show of a project, and whose each thing is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from orchestrator.domain.machine import MachineState
+
+
+class Ownership(StrEnum):
+    """Whose a machine is, as far as the ledger and its tags say."""
+
+    LEASED = "leased"
+    """An open lease has it: its cell's flow sees to it."""
+    ORPHAN = "orphan"
+    """Ours, and no open lease has it."""
+    EXPIRED = "expired"
+    """Another controller's of the project, which should have ended it by now."""
+    FOREIGN = "foreign"
+    """Another controller's of the project, in its time."""
+    SHARED = "shared"
+    """Serves every machine of the project there, and some are left."""
+    IDLE = "idle"
+    """Served machines of the project, and none is left there."""
+
+
+DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceAnswer:
+    """One thing that a cloud shows, and what is made of it."""
+
+    provider: str
+    id: str
+    kind: str
+    """``machine``, or what else costs or lingers: ``disk``, ``firewall`` ..."""
+    state: MachineState
+    ownership: Ownership
+    """``orphan``, ``expired`` and ``idle`` are ended by the janitor; the others are not."""
+    run: str
+    cell: str
+    """Its name in the run; of another controller's machine, its id."""
+    attempt: str
+    token: str
+    controller: str
+    expires_at: datetime | None
+    first_seen: datetime | None
+    """When it was first seen without an owner."""
+    ends_after: datetime | None
+    """When the janitor will end it, if nothing changes."""
+    detail: str
+    facts: Mapping[str, str]
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryAnswer:
+    """Everything that the clouds show of this project."""
+
+    items: tuple[ResourceAnswer, ...] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Providers that could not be asked, with the reason: nothing is known of these."""

@@ -1,0 +1,25 @@
+"""Fewer cases than the full product: every pair of values of two axes occurs, in few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, product
+from typing import Any
+
+
+def pairwise(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Rows of one value of each axis; of all rows the one with the most new pairs comes next."""
+    sizes = [range(len(axis)) for axis in axes]
+    places = list(combinations(range(len(axes)), 2))
+    rows = list(product(*sizes))
+    missing = {(at, tuple(row[i] for i in at)) for row in rows for at in places}
+    chosen = []
+    while missing:
+        best = max(rows, key=lambda row: len(missing & _pairs(row, places)))
+        missing -= _pairs(best, places)
+        chosen.append(tuple(axis[index] for axis, index in zip(axes, best, strict=True)))
+    return chosen
+
+
+def _pairs(row: tuple[int, ...], places: list[tuple[int, int]]) -> set[tuple[Any, Any]]:
+    return {(at, (row[at[0]], row[at[1]])) for at in places}

@@ -1,0 +1,195 @@
+"""The seven chips that kernels are compiled for, and the compiler that needs none of them.
+
+What a chip's own assembler says is read: registers, spills, the instructions that multiply.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suites.specimens import Specimen
+from torchbridge.hardware import Hardware
+
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A chip to compile for.
+
+    `shared_bytes` is what one block may have of shared memory (LDS on AMD), `warp` the threads in
+    step, `instructions` the matrix instructions of the chip, its own one first: the older ones are
+    for tiles that are too narrow for it. `tensor_columns` is of tensor memory, 0 where there is
+    none.
+    """
+
+    hardware: Hardware
+    shared_bytes: int
+    warp: int
+    instructions: tuple[str, ...]
+    tensor_columns: int = 0
+
+    @property
+    def name(self) -> str:
+        """The compiler's: sm_90, gfx942."""
+        return self.hardware.target
+
+    @property
+    def arch(self) -> int | str:
+        """Triton's: 90, gfx942."""
+        major, minor = self.hardware.capability or (0, 0)
+        return 10 * major + minor if self.hardware.vendor == "nvidia" else self.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _nvidia(capability: tuple[int, int], kib: int, *instructions: str, columns: int = 0) -> Target:
+    return Target(Hardware.nvidia(capability), kib * KIB, 32, instructions, columns)
+
+
+def _amd(name: str, kib: int) -> Target:
+    return Target(Hardware.amd(name), kib * KIB, 64, ("mfma",))
+
+
+# NVIDIA: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", maximum
+# amount of shared memory per thread block; PTX ISA, "Warp Level Matrix Multiply-Accumulate" (mma),
+# "Asynchronous Warpgroup Level ..." (wgmma), "TensorCore 5th Generation" (tcgen05; tensor memory of
+# 512 columns). AMD: "HIP hardware features", LDS per compute unit; CDNA2 and CDNA3 ISA (MFMA).
+_ALL = (
+    _nvidia((8, 0), 163, "mma.sync"),
+    _nvidia((8, 6), 99, "mma.sync"),
+    _nvidia((8, 9), 99, "mma.sync"),
+    _nvidia((9, 0), 227, "wgmma.mma_async", "mma.sync"),
+    _nvidia((10, 0), 227, "tcgen05.mma", "mma.sync", columns=512),
+    _amd("gfx90a", 64),
+    _amd("gfx942", 64),
+)
+TARGETS = {target.name: target for target in _ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A kernel in a chip's code.
+
+    `asm` has Triton's stages by name (ptx, cubin, amdgcn, hsaco ...); `shared` is in bytes;
+    `spills` counts what did not fit into registers: bytes of stores and loads on NVIDIA, registers
+    on AMD; `instructions` are those of the target's matrix instructions that occur.
+    """
+
+    asm: Mapping[str, Any]
+    shared: int
+    spills: int
+    registers: int  # per thread
+    instructions: tuple[str, ...]
+    tensor_columns: int = 0
+
+
+class TargetRefused(RuntimeError):
+    """Triton does not compile the kernel for the target; the message is Triton's."""
+
+
+def compile_for(specimen: Specimen, target: Target) -> Compiled:
+    """Compile without the chip.
+
+    Raises:
+        TargetRefused: Triton or the chip's assembler refuses.
+        ImportError: there is no Triton.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    backend = "cuda" if target.hardware.vendor == "nvidia" else "hip"
+    options = {"num_warps": specimen.num_warps, "num_stages": specimen.num_stages}
+    options |= specimen.options
+    source, where = _source(specimen), GPUTarget(backend, target.arch, target.warp)
+    try:
+        made = triton.compile(source, target=where, options=options)
+    except Exception as error:  # Triton's own kinds differ between its versions
+        raise TargetRefused(f"{specimen.name} for {target.name}: {_first(error)}") from error
+    text = made.asm["ptx" if backend == "cuda" else "amdgcn"]
+    spills, registers = _nvidia_report(text, target) if backend == "cuda" else _amd_report(text)
+    found = tuple(one for one in target.instructions if one in text)
+    columns = getattr(made.metadata, "tmem_size", 0) or 0
+    return Compiled(made.asm, made.metadata.shared, spills, registers, found, columns)
+
+
+def linker_missing(target: Target) -> str | None:
+    """Why Triton cannot link for `target`: some of its versions need ROCm's linker for AMD."""
+    if target.hardware.vendor != "amd":
+        return None
+    compiler = importlib.import_module("triton.backends.amd.compiler").HIPBackend
+    try:
+        getattr(compiler, "path_to_rocm_lld", str)()
+    except Exception as error:  # the bare type is what Triton raises
+        return f"Triton has no linker for AMD: {error}"
+    return None
+
+
+def _source(specimen: Specimen) -> Any:
+    from triton.compiler import ASTSource
+
+    names, constants = specimen.kernel.arg_names, dict(specimen.constexprs)
+    given = {**specimen.signature, **dict.fromkeys(constants, "constexpr")}
+    if sorted(given) != sorted(names):
+        raise ValueError(f"{specimen.name} is given {sorted(given)}, its kernel takes {names}")
+    sixteen = {
+        (place,): [["tt.divisibility", 16]]
+        for place, name in enumerate(names)
+        if name not in specimen.odd and given[name].startswith(("*", "i"))
+    }
+    signature = {name: given[name] for name in names}
+    return ASTSource(fn=specimen.kernel, signature=signature, constexprs=constants, attrs=sixteen)
+
+
+def _first(error: BaseException) -> str:
+    """An error's message and those of its causes, on one line."""
+    told, at = [], error
+    while at is not None and at not in told:
+        told.append(at)
+        at = at.__cause__
+    return "; ".join(" ".join(str(one).split()) for one in told)
+
+
+def _nvidia_report(ptx: str, target: Target) -> tuple[int, int]:
+    """Spilled bytes and registers, by the assembler that comes with Triton."""
+    chip = re.search(r"^\.target (\w+)", ptx, re.MULTILINE)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "kernel.ptx")
+        source.write_text(ptx, "utf-8")
+        command = [_ptxas(target), "-v", f"--gpu-name={chip[1] if chip else target.name}"]
+        command += [str(source), "-o", str(Path(folder, "kernel.cubin"))]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise TargetRefused(f"ptxas for {target.name}: {done.stderr.strip()}")
+    spilled = sum(map(int, re.findall(r"(\d+) bytes spill", done.stderr)))
+    return spilled, _largest(r"Used (\d+) registers", done.stderr)
+
+
+def _ptxas(target: Target) -> str:
+    find = importlib.import_module("triton.backends.nvidia.compiler").get_ptxas
+    tool = find(target.arch) if inspect.signature(find).parameters else find()
+    return tool[0] if isinstance(tool, tuple) else tool.path
+
+
+def _amd_report(amdgcn: str) -> tuple[int, int]:
+    """Spilled registers and vector registers, from the metadata of the code."""
+    spilled = re.findall(r"\.[vs]gpr_spill_count:\s*(\d+)", amdgcn)
+    if not spilled:
+        raise TargetRefused("the code has no metadata that tells of spills")
+    return sum(map(int, spilled)), _largest(r"\.vgpr_count:\s*(\d+)", amdgcn)
+
+
+def _largest(pattern: str, text: str) -> int:
+    found = re.findall(pattern, text)
+    if not found:
+        raise TargetRefused(f"the assembler does not tell {pattern!r}")
+    return max(map(int, found))

@@ -1,0 +1,402 @@
+"""AMD's devices by ROCm, which answers by CUDA's interface. Without one it works on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchbridge.backends.backend import Backend, Optimizer
+from torchbridge.backends.errors import (
+    ArchitectureError,
+    CompilationError,
+    ConfigurationError,
+    DeviceError,
+    KernelError,
+    NotAvailable,
+    OptimizationError,
+)
+from torchbridge.backends.memory import AllocationSummary, AMDMemoryManager
+from torchbridge.backends.optimise import bfloat16, compile_model, passes_of
+from torchbridge.config import AMDConfig, Config, PrecisionFormat
+from torchbridge.hardware import Hardware, probe
+from torchbridge.lru import CacheStats, LRUCache
+from torchbridge.numbers import relative_error
+from torchbridge.passes import Pass
+
+__all__ = [
+    "AMDBackend",
+    "AMDMemoryManager",
+    "AMDOptimizer",
+    "AllocationSummary",
+    "CompiledKernel",
+    "HIPUtilities",
+    "HostEvent",
+    "HostStream",
+    "ROCmCompiler",
+    "Region",
+    "matrix_core_fill",
+]
+
+_TILE = 16  # rows and columns of a matrix core's smallest product (v_mfma_*_16x16x*)
+
+
+def matrix_core_fill(model: nn.Module) -> dict[str, float]:
+    """For each linear layer, the share of its matrix-core tiles that holds weights, not padding."""
+    return {
+        name: module.weight.numel() / math.prod(_TILE * -(-n // _TILE) for n in module.weight.shape)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    }
+
+
+class AMDBackend(Backend):
+    """An AMD device. `settings` are the config's, what they leave open decided by the hardware."""
+
+    name = "amd"
+    vendor = "amd"
+    device_error = DeviceError
+    pass_error = OptimizationError
+
+    def __init__(self, config: Config | None = None, **options: Any) -> None:
+        """As every backend's.
+
+        Raises:
+            DeviceError: the settings' `device_id` is not there.
+            ArchitectureError: a chip that is not known.
+            ConfigurationError: the settings ask for what the chip is not.
+            ArchitectureError: they ask for matrix cores, or a number format, that it has not.
+        """
+        super().__init__(config, **options)
+        asked = self.config.hardware.amd
+        found = self.hardware
+        if found.vendor == "amd" and found.architecture == "unsupported":
+            raise ArchitectureError(f"{found.target} is no CDNA or RDNA chip that is known")
+        if found.vendor == "amd":
+            self._refuse_missing(found)
+        try:
+            self.settings = asked.on(found)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
+
+    @property
+    def device_index(self) -> int:
+        """AMD's own `device_id`, else the config's."""
+        return self.config.hardware.amd.device_id or super().device_index
+
+    def level_of(self, level: str | None) -> str:
+        """For None that of AMD's own settings, if they have one, else the config's."""
+        return super().level_of(self.settings.optimization_level if level is None else level)
+
+    def _refuse_missing(self, found: Hardware) -> None:
+        asked = self.config.hardware.amd
+        if asked.matrix_cores and not found.has("matrix_cores"):
+            raise ArchitectureError(f"{found.architecture} ({found.target}) has no matrix cores")
+        if asked.default_precision is PrecisionFormat.BF16 and not found.has("bf16"):
+            raise ArchitectureError(f"{found.architecture} ({found.target}) has no native bf16")
+
+    @classmethod
+    def find_devices(cls) -> list[torch.device]:
+        """ROCm's devices; none where torch is built for CUDA."""
+        if not torch.version.hip:
+            return []
+        return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+
+    def require_rocm(self) -> torch.device:
+        """The device, if it is AMD's.
+
+        Raises:
+            NotAvailable: what is missing.
+        """
+        if not torch.version.hip:
+            raise NotAvailable(f"torch {torch.__version__} is not built for ROCm")
+        if not self.devices:
+            raise NotAvailable("torch is built for ROCm but sees no device")
+        return self.device
+
+    def passes(self, level: str, training: bool) -> Sequence[Pass]:
+        """The shared ones; bfloat16 as `default_precision` says."""
+        shared = passes_of(level, training=training)
+        wanted = self.settings.default_precision
+        if wanted is None or training:
+            return shared
+        others = [one for one in shared if one is not bfloat16]
+        if wanted is PrecisionFormat.FP32:
+            return others
+        at = others.index(compile_model) if compile_model in others else len(others)
+        return [*others[:at], bfloat16, *others[at:]]
+
+
+class AMDOptimizer(Optimizer):
+    """An AMD device's levels by their own names."""
+
+    backend_class = AMDBackend
+
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """A kernel and how it was made.
+
+    `code` is what came of it: an ELF code object of HIP, the captured graph of a torch function.
+    `call` computes; None for a code object, which its user loads and launches.
+    """
+
+    name: str
+    path_taken: str  # torch.compile's backend, or hipcc
+    target: str
+    code: bytes
+    seconds: float
+    call: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerStats:
+    """Since the compiler was made; a kernel from the cache is not compiled again."""
+
+    cache: CacheStats
+    compiled: int
+    seconds: float
+
+
+class ROCmCompiler:
+    """Compiles for `hardware`'s target and keeps the `kernel_cache_size` kernels used last.
+
+    A torch function is compiled by torch.compile's `backend` for the device of its inputs, HIP
+    source by hipcc, which needs no device. What is missing is named, never replaced.
+    """
+
+    def __init__(self, config: AMDConfig, hardware: Hardware, *, backend: str = "inductor") -> None:
+        self.config, self.hardware, self.backend = config, hardware, backend
+        self._cache: LRUCache[CompiledKernel] = LRUCache(config.kernel_cache_size)
+        self._compiled, self._seconds = 0, 0.0
+
+    def compile_kernel(
+        self, kernel: Callable[..., Tensor] | str, inputs: Sequence[Tensor] = (), *, name: str = ""
+    ) -> CompiledKernel:
+        """A torch function of tensors, called once with `inputs`, or HIP source.
+
+        Raises:
+            CompilationError: it does not compile; no inputs for a function; no hipcc.
+            KernelError: the compiled function's output is not the function's.
+        """
+        if isinstance(kernel, str):
+            key = ("hip", kernel)
+            return self._once(key, lambda: self._compile_source(kernel, name or "kernel"))
+        if not inputs:
+            raise CompilationError("torch.compile compiles for shapes: give inputs")
+        shapes = tuple((tuple(x.shape), x.dtype, x.device) for x in inputs)
+        return self._once((kernel, shapes), lambda: self._compile_function(kernel, inputs, name))
+
+    def _once(self, key: Hashable, make: Callable[[], CompiledKernel]) -> CompiledKernel:
+        key = (self.hardware.target, key)
+        held = self._cache.get(key)
+        if held is not None:
+            return held
+        made = make()
+        self._compiled += 1
+        self._seconds += made.seconds
+        self._cache.put(key, made)
+        return made
+
+    def _compile_function(
+        self, kernel: Callable[..., Tensor], inputs: Sequence[Tensor], name: str
+    ) -> CompiledKernel:
+        from torch._dynamo import lookup_backend
+
+        graphs: list[str] = []
+        inner = lookup_backend(self.backend)
+
+        def capture(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+            graphs.append(graph.code)
+            return inner(graph, examples)
+
+        def run(*given: Tensor) -> Tensor:  # torch's own functions are not compiled by themselves
+            return kernel(*given)
+
+        run.__code__ = run.__code__.replace()  # torch gives up on code that it met too often
+        call, start = torch.compile(run, backend=capture, dynamic=False), time.perf_counter()
+        try:
+            actual = call(*inputs)
+        except Exception as error:  # no C++ compiler, an operator that cannot be lowered ...
+            raise CompilationError(f"{self.backend} cannot: {error}") from error
+        seconds, name = time.perf_counter() - start, name or kernel.__name__
+        if not graphs:
+            raise CompilationError(f"{name} has no operation on tensors to compile")
+        _compare(name, actual, kernel(*inputs))
+        on_rocm = inputs[0].is_cuda and torch.version.hip
+        target = self.hardware.target if on_rocm else str(inputs[0].device)
+        code = "\n".join(graphs).encode()
+        return CompiledKernel(name, self.backend, target, code, seconds, call)
+
+    def _compile_source(self, source: str, name: str) -> CompiledKernel:
+        hipcc = shutil.which("hipcc")
+        if hipcc is None:
+            raise CompilationError(f"hipcc is not on the PATH: {name} is not compiled")
+        with tempfile.TemporaryDirectory() as folder:
+            path, made = Path(folder, "kernel.hip"), Path(folder, "kernel.hsaco")
+            path.write_text(source, "utf-8")
+            arch, start = f"--offload-arch={self.hardware.target}", time.perf_counter()
+            command = [hipcc, "--genco", arch, "-O3", "-o", str(made), str(path)]
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise CompilationError(f"hipcc refuses {name}: {done.stderr.strip()}")
+            seconds = time.perf_counter() - start
+            return CompiledKernel(name, "hipcc", self.hardware.target, made.read_bytes(), seconds)
+
+    def clear_cache(self) -> None:
+        """Forget all kernels; what was counted stays."""
+        self._cache.clear()
+
+    @property
+    def stats(self) -> CompilerStats:
+        """So far."""
+        return CompilerStats(self._cache.stats, self._compiled, self._seconds)
+
+
+def _compare(name: str, actual: Tensor, expected: Tensor) -> None:
+    error, limit = relative_error(actual, expected), TOLERANCE.get(expected.dtype, 0.0)
+    if error > limit:
+        raise KernelError(f"{name} is off by {error:.1e} (relative), over {limit:.0e}")
+
+
+class HostStream:
+    """The calling thread: work is done when it returns. A context like `torch.cuda.Stream`."""
+
+    def synchronize(self) -> None:
+        """Nothing is ever pending."""
+
+    def __enter__(self) -> HostStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class HostEvent:
+    """A moment by the processor's clock, with the names of `torch.cuda.Event`."""
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+
+    def record(self) -> None:
+        """Now."""
+        self._at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """Nothing is ever pending."""
+
+    def elapsed_time(self, later: HostEvent) -> float:
+        """Milliseconds until `later`.
+
+        Raises:
+            RuntimeError: one of the two was not recorded.
+        """
+        if self._at is None or later._at is None:
+            raise RuntimeError("both events must be recorded before time is taken between them")
+        return 1e3 * (later._at - self._at)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A timed region's milliseconds, one per pass through it."""
+
+    samples_ms: tuple[float, ...]
+
+    @property
+    def count(self) -> int:
+        """Passes through it."""
+        return len(self.samples_ms)
+
+    @property
+    def total_ms(self) -> float:
+        """Of all passes."""
+        return sum(self.samples_ms)
+
+    @property
+    def median_ms(self) -> float:
+        """Of one pass."""
+        return statistics.median(self.samples_ms)
+
+
+class HIPUtilities:
+    """Streams, events and regions of one device.
+
+    `clock` says whose time it is: that of the `device`'s events, or the `cpu`'s.
+    """
+
+    def __init__(self, device: torch.device, *, profiling: bool = False) -> None:
+        self.device, self.profiling = device, profiling
+        self.clock = "device" if device.type == "cuda" else "cpu"
+        self._streams: list[Any] = []
+        self._regions: dict[str, list[float]] = {}
+
+    def create_stream(self) -> Any:
+        """A `torch.cuda.Stream` of the device, or a `HostStream`; kept until `cleanup`."""
+        stream = torch.cuda.Stream(self.device) if self.clock == "device" else HostStream()
+        self._streams.append(stream)
+        return stream
+
+    def create_event(self) -> Any:
+        """A `torch.cuda.Event` that keeps time, or a `HostEvent`."""
+        return torch.cuda.Event(enable_timing=True) if self.clock == "device" else HostEvent()
+
+    @property
+    def streams(self) -> int:
+        """Kept."""
+        return len(self._streams)
+
+    @contextlib.contextmanager
+    def profile_region(self, name: str) -> Iterator[None]:
+        """Time what is done inside, until the device has done it; nothing without `profiling`."""
+        if not self.profiling:
+            yield
+            return
+        start, end = self.create_event(), self.create_event()
+        start.record()
+        try:
+            yield
+        finally:
+            end.record()
+            end.synchronize()
+            self._regions.setdefault(name, []).append(start.elapsed_time(end))
+
+    def profiling_summary(self) -> dict[str, Region]:
+        """By name, in the order of their first passes."""
+        return {name: Region(tuple(samples)) for name, samples in self._regions.items()}
+
+    def clear_profiling_data(self) -> None:
+        """Forget all regions."""
+        self._regions.clear()
+
+    def device_properties(self) -> dict[str, Any]:
+        """Of the device behind it."""
+        found = probe(self.device)
+        return {
+            "vendor": found.vendor,
+            "name": found.name,
+            "target": found.target,
+            "memory_bytes": found.memory_bytes,
+            "units": found.units,
+            "clock": self.clock,
+        }
+
+    def cleanup(self) -> None:
+        """Wait for all streams, let them go, forget all regions."""
+        for stream in self._streams:
+            stream.synchronize()
+        self._streams.clear()
+        self.clear_profiling_data()

@@ -1,0 +1,420 @@
+"""The formats, newest first. Each exporter re-loads what it wrote and compares it (publish.py).
+
+Options of all of them: `dynamic` and `checks` as in `Plan.of`, `tolerance` (by default that of the
+output's dtype), and `metadata`, which is otherwise read off the model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import logging
+import math
+import os
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
+
+import torch
+from torch import Tensor, nn
+
+from torchbridge.export.inputs import Plan
+from torchbridge.export.metadata import KEY, OptimizationMetadata
+from torchbridge.export.publish import (
+    Exported,
+    ExportMismatch,
+    ExportResult,
+    ExportUnavailable,
+    Verified,
+    need_suffix,
+    publish,
+    require,
+)
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+ALIASES = "aliases"  # SafeTensors: the names of tensors that are stored under another one
+ONNX_LIMIT_BYTES = 2**31 - 2**20  # of one protobuf file, less its graph
+ADVICE = {  # where the re-loaded file differs from the model
+    "torch_export": "Something in forward depends on the example; declare axes that cannot be that"
+    " short or long with Dim(min=, max=), and keep Python numbers out of forward.",
+    "onnx": "Declare every axis that moves by dynamic=, and keep Python numbers out of forward.",
+    "torchscript": "A trace keeps the branches and Python numbers of its example: use"
+    ' method="script", or export_to_torch_export.',
+    "safetensors": "Some hook changes the weights on their way out of the model or into it: remove"
+    " it.",
+}
+Inputs = Union[Tensor, Sequence[Tensor]]  # noqa: UP007  evaluated by Python 3.10 too
+
+
+def _facts(told: Mapping[str, str]) -> OptimizationMetadata | None:
+    """The metadata among texts by name; None in files of others."""
+    return OptimizationMetadata.from_json(told[KEY]) if told.get(KEY) else None
+
+
+def _plan(inputs: Inputs, options: dict[str, Any]) -> Plan:
+    """The plan by `dynamic` and `checks`, which are taken out of the options."""
+    return Plan.of(inputs, options.pop("dynamic", None), options.pop("checks", None))
+
+
+def export_to_torch_export(
+    model: nn.Module, path: str | Path, sample_inputs: Inputs, **options: Any
+) -> ExportResult:
+    """torch.export: a graph of ATen operations with its weights, in one `.pt2` file.
+
+    Raises:
+        ExportMismatch: the re-loaded file disagrees with the model.
+        ValueError: the path does not end in `.pt2`, or axes or checks do not fit.
+    """
+    name = "torch_export"
+    need_suffix(name, path, ".pt2")
+    plan = _plan(sample_inputs, options)
+
+    def write(draft: Path, facts: str) -> None:
+        torch.export.save(trace(model, plan), draft, extra_files={KEY: facts})
+
+    options["advice"] = ADVICE[name]
+    return publish(name, path, model, plan, write=write, load=load_torch_export, **options)
+
+
+def trace(model: nn.Module, plan: Plan) -> ExportedProgram:
+    """The model's graph, for all sizes of the dynamic axes.
+
+    Raises:
+        torch._dynamo.exc.UserError: the model fixes an axis that was declared dynamic.
+    """
+    shapes = plan.dynamic if any(plan.dynamic) else None
+    return torch.export.export(model, plan.example, dynamic_shapes=shapes, strict=False)
+
+
+def load_torch_export(path: str | Path) -> Exported:
+    """Read a program back; it runs on the device it was exported on."""
+    extra = {KEY: ""}
+    program = torch.export.load(Path(path), extra_files=extra)
+    return Exported("torch_export", program.module(), _facts(extra))
+
+
+def export_to_aotinductor(
+    model: nn.Module, path: str | Path, sample_inputs: Inputs, **options: Any
+) -> ExportResult:
+    """AOTInductor: the exported graph compiled to a shared library, in one `.pt2` file.
+
+    Raises:
+        ExportUnavailable: no C++ compiler, or a torch without AOTInductor packages.
+        ExportMismatch: the re-loaded file disagrees with the model.
+        ValueError: the path does not end in `.pt2`, or axes or checks do not fit.
+    """
+    name = "aotinductor"
+    need_suffix(name, path, ".pt2")
+    compile_and_package = _packager()
+    plan = _plan(sample_inputs, options)
+
+    def write(draft: Path, facts: str) -> None:
+        settings = {"aot_inductor.metadata": {KEY: facts}}
+        program = trace(model, plan)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of torch's compiler about itself
+            compile_and_package(program, package_path=str(draft), inductor_configs=settings)
+
+    options["advice"] = ADVICE["torch_export"]
+    return publish(name, path, model, plan, write=write, load=load_aotinductor, **options)
+
+
+def _packager():
+    """torch's packager, if it is there and can compile."""
+    from torch import _inductor
+
+    packager = getattr(_inductor, "aoti_compile_and_package", None)
+    other = "use export_to_torch_export"
+    if packager is None:
+        missing = f"torch {torch.__version__} has no aoti_compile_and_package"
+        raise ExportUnavailable("aotinductor", missing, f"use torch 2.6 or later, or {other}")
+    if find_compiler() is None:
+        remedy = f"install g++ or name a compiler in CXX, or {other}"
+        raise ExportUnavailable("aotinductor", "no C++ compiler found", remedy)
+    return packager
+
+
+def find_compiler(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The C++ compiler that Inductor would take: `$CXX`, else g++ on the path."""
+    return shutil.which(environment.get("CXX", "g++"), path=environment.get("PATH"))
+
+
+def load_aotinductor(path: str | Path) -> Exported:
+    """Load the library; it runs on the kind of device it was compiled for."""
+    from torch._inductor import aoti_load_package
+
+    package = aoti_load_package(str(path))
+    return Exported("aotinductor", package, _facts(package.loader.get_metadata()))
+
+
+def export_to_onnx(
+    model: nn.Module, path: str | Path, sample_inputs: Inputs, **options: Any
+) -> ExportResult:
+    """ONNX by torch's dynamo exporter, verified in ONNX Runtime on the CPU, in one `.onnx` file.
+
+    A copy of the model on the CPU is exported and compared: the file knows no device.
+
+    Raises:
+        ExportUnavailable: a package is missing, or the model is bfloat16 or over 2 GiB.
+        ExportMismatch: ONNX Runtime disagrees with the model.
+        ValueError: the path does not end in `.onnx`, or axes or checks do not fit.
+    """
+    need_suffix("onnx", path, ".onnx")
+    require("onnx", "onnx", "onnxscript", "onnxruntime")
+    _refuse_for_onnx(model)
+    checks = options.get("checks")
+    options["checks"] = checks and [_on_cpu(one) for one in checks]
+    plan = _plan(_on_cpu(sample_inputs), options)
+    model = copy.deepcopy(model).cpu()
+
+    def write(draft: Path, facts: str) -> None:
+        _write_onnx(model, plan, facts, draft)
+
+    options["advice"] = ADVICE["onnx"]
+    return publish("onnx", path, model, plan, write=write, load=load_onnx, **options)
+
+
+def _write_onnx(model: nn.Module, plan: Plan, facts: str, draft: Path) -> None:
+    import onnx
+
+    with _quietly():
+        program = torch.onnx.export(
+            model,
+            plan.example,
+            dynamo=True,
+            dynamic_shapes=plan.dynamic if any(plan.dynamic) else None,
+            verbose=False,
+        )
+        program.save(str(draft), external_data=False)
+    proto = onnx.load(draft)
+    for node in proto.graph.node:
+        del node.metadata_props[:]  # stack traces: they name the files of this machine
+    onnx.helper.set_model_props(proto, {KEY: facts})
+    onnx.checker.check_model(proto)
+    onnx.save(proto, draft)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the exporter's notes to its own developers; whether the file is good is verified."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _refuse_for_onnx(model: nn.Module) -> None:
+    tensors = [*model.parameters(), *model.buffers()]
+    if any(one.dtype == torch.bfloat16 for one in tensors):
+        missing = "ONNX Runtime has no bfloat16 on the CPU to verify with"
+        raise ExportUnavailable("onnx", missing, "cast the model to float32 or float16 first")
+    size = sum(one.numel() * one.element_size() for one in tensors)
+    if size > ONNX_LIMIT_BYTES:
+        missing = f"{size / 2**30:.1f} GiB of weights do not fit the 2 GiB of one file"
+        raise ExportUnavailable("onnx", missing, "use export_to_torch_export")
+
+
+def _on_cpu(inputs: Inputs) -> tuple[Tensor, ...]:
+    inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
+    return tuple(tensor.cpu() for tensor in inputs)
+
+
+def load_onnx(path: str | Path) -> Exported:
+    """An ONNX Runtime session on the CPU; it takes tensors and gives tensors of the CPU."""
+    require("onnx", "onnxruntime")
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors only
+    session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+
+    def run(*inputs: Tensor) -> Any:
+        arrays = [tensor.detach().cpu().contiguous().numpy() for tensor in inputs]
+        outputs = session.run(None, dict(zip(names, arrays, strict=True)))
+        tensors = tuple(torch.from_numpy(array) for array in outputs)
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    return Exported("onnx", run, _facts(session.get_modelmeta().custom_metadata_map))
+
+
+def export_to_safetensors(
+    model: nn.Module, path: str | Path, sample_inputs: Inputs, **options: Any
+) -> ExportResult:
+    """SafeTensors: the state_dict by name, without code; shared tensors are stored once.
+
+    It is verified in a copy whose own weights were wiped: every tensor must come back bit for bit,
+    and the copy must compute what the model computes.
+
+    Raises:
+        ExportUnavailable: the package is missing, or the state holds more than tensors.
+        ExportMismatch: the re-loaded file disagrees with the model.
+        ValueError: axes or checks do not fit.
+    """
+    name = "safetensors"
+    require(name, "safetensors")
+    plan = _plan(sample_inputs, options)
+    tensors, aliases = stored_tensors(model)
+
+    def write(draft: Path, facts: str) -> None:
+        from safetensors.torch import save_file
+
+        save_file(tensors, draft, {KEY: facts, ALIASES: json.dumps(aliases)})
+
+    def load(draft: Path) -> Exported:
+        copied = _wiped(model)
+        exported = load_safetensors(draft, copied)
+        _same_bits(copied.state_dict(), model.state_dict())
+        return exported
+
+    options["advice"] = ADVICE[name]
+    return publish(name, path, model, plan, write=write, load=load, **options)
+
+
+def stored_tensors(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors to store by name, and the names that mean the same tensor as another.
+
+    Raises:
+        ExportUnavailable: an entry of the state_dict is no tensor.
+    """
+    tensors: dict[str, Tensor] = {}
+    aliases: dict[str, str] = {}
+    first: dict[tuple, str] = {}
+    for name, tensor in model.state_dict().items():
+        if not isinstance(tensor, Tensor):
+            missing = f"{name!r} in the state_dict is a {type(tensor).__name__}, not a tensor"
+            raise ExportUnavailable(
+                "safetensors", missing, "use torch.save, or export_to_torch_export"
+            )
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        if tensor.numel() and place in first:
+            aliases[name] = first[place]
+            continue
+        first[place] = name
+        alone = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
+        tensors[name] = tensor if alone else tensor.clone(memory_format=torch.contiguous_format)
+    return tensors, aliases
+
+
+def load_safetensors(path: str | Path, model: nn.Module) -> Exported:
+    """Fill `model` with the tensors of a file; it must have the same names, shapes and dtypes.
+
+    Raises:
+        ExportUnavailable: the package is missing.
+        ValueError: names, shapes or dtypes differ: nothing is cast silently.
+    """
+    require("safetensors", "safetensors")
+    from safetensors import safe_open
+
+    with safe_open(str(path), framework="pt") as file:
+        told = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    for alias, name in json.loads(told.get(ALIASES, "{}")).items():
+        tensors[alias] = tensors[name]
+    _refuse_other(tensors, model.state_dict(), path)
+    model.load_state_dict(tensors)
+    return Exported("safetensors", model, _facts(told))
+
+
+def _refuse_other(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path) -> None:
+    odd = sorted(set(found) ^ set(wanted))
+    for name in set(found) & set(wanted):
+        here, there = wanted[name], found[name]
+        if (here.shape, here.dtype) != (there.shape, there.dtype):
+            odd.append(f"{name} {there.dtype}{list(there.shape)}")
+    if odd:
+        raise ValueError(f"{path} does not fit the model: {', '.join(odd[:5])} ({len(odd)} in all)")
+
+
+def _same_bits(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    other = [
+        Verified((tuple(one.shape),), math.inf, 0.0, f"{name} came back with other bits")
+        for name, one in wanted.items()
+        if not torch.equal(_bits(one), _bits(found[name]))
+    ]
+    if other:
+        raise ExportMismatch("safetensors", other, "Nothing may be cast on the way.")
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.cpu().contiguous().flatten().view(torch.uint8)
+
+
+def _wiped(model: nn.Module) -> nn.Module:
+    """A copy in eval mode that knows none of the numbers."""
+    wiped = copy.deepcopy(model).eval()
+    with torch.no_grad():
+        for tensor in wiped.state_dict().values():
+            tensor.fill_(float("nan") if tensor.is_floating_point() else 0)
+    return wiped
+
+
+def export_to_torchscript(
+    model: nn.Module,
+    path: str | Path,
+    sample_inputs: Inputs,
+    *,
+    method: str = "trace",
+    freeze: bool = False,
+    **options: Any,
+) -> ExportResult:
+    """TorchScript by "trace" or "script", for consumers that know nothing newer: torch has
+    deprecated it. `freeze` makes constants of the weights: there are no parameters any more.
+
+    Raises:
+        ExportMismatch: the re-loaded file disagrees with the model.
+        ValueError: another method, or axes or checks that do not fit.
+    """
+    name = "torchscript"
+    if method not in ("trace", "script"):
+        raise ValueError(f'{name}: method must be "trace" or "script", got {method!r}')
+    plan = _plan(sample_inputs, options)
+
+    def write(draft: Path, facts: str) -> None:
+        with _undeprecated():
+            # no gradients while tracing (publish sees to it): with them, layers that have a fast
+            # path for inference take another way when torch checks the trace
+            if method == "trace":
+                script = torch.jit.trace(model, plan.example, strict=False)  # dictionaries as well
+            else:
+                script = torch.jit.script(model)
+            script = torch.jit.freeze(script) if freeze else script
+            torch.jit.save(script, str(draft), _extra_files={KEY: facts})
+
+    options["advice"] = ADVICE[name]
+    return publish(name, path, model, plan, write=write, load=load_torchscript, **options)
+
+
+def load_torchscript(path: str | Path) -> Exported:
+    """Read a script back; it runs on the device it was exported on."""
+    extra = {KEY: ""}
+    with _undeprecated():
+        script = torch.jit.load(str(path), _extra_files=extra)
+    return Exported("torchscript", script, _facts(extra))
+
+
+@contextlib.contextmanager
+def _undeprecated() -> Iterator[None]:
+    """Without torch's advice to use torch.export: whoever calls this asked for the old format."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)
+        yield
+
+
+EXPORTERS = {
+    "torch_export": export_to_torch_export,
+    "aotinductor": export_to_aotinductor,
+    "onnx": export_to_onnx,
+    "safetensors": export_to_safetensors,
+    "torchscript": export_to_torchscript,
+}

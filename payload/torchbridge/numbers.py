@@ -1,0 +1,65 @@
+"""How far results are from what they should be."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+# Relative to the largest expected number, of a whole model: rounding adds up over its layers.
+TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-4,
+    torch.bfloat16: 5e-2,
+    torch.float16: 1e-2,
+}
+
+
+@contextlib.contextmanager
+def whole_float32() -> Iterator[None]:
+    """float32 computed in float32 within: torch lets cuDNN round it to TF32, some images all."""
+    cudnn = torch.backends.cudnn
+    before = torch.get_float32_matmul_precision(), cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        cudnn.allow_tf32 = before[1]
+
+
+def float_tensors(output: object) -> list[Tensor]:
+    """All floating-point tensors in nested tuples, lists and dictionaries.
+
+    Raises:
+        TypeError: there is none.
+    """
+    leaves = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+    found = [leaf for leaf in leaves if leaf.is_floating_point()]
+    if not found:
+        raise TypeError(f"expected an output with floating-point tensors, got {type(output)}")
+    return found
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    """Largest difference over the largest expected magnitude, in float64; NaN counts as infinite.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if actual.shape != expected.shape:
+        raise ValueError(f"shape {tuple(actual.shape)} is not {tuple(expected.shape)}")
+    actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
+    largest = expected.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
+    error = ((actual - expected).abs().max() / largest).item()
+    return error if error == error else float("inf")
+
+
+def relative_rms(actual: Tensor, expected: Tensor) -> float:
+    """Root mean square of the difference over that of what is expected, in float64."""
+    actual, expected = actual.detach().double(), expected.detach().double()
+    return ((actual - expected).square().mean() / expected.square().mean()).sqrt().item()
