@@ -226,6 +226,27 @@ def test_a_policy_that_is_none_is_refused_here(cli: Cli, gate: FakeController, p
 # explain, dry-run, history
 
 
+def test_a_verdict_says_which_runs_it_judged_and_when_they_ended(
+    cli: Cli, gate: FakeController, policy: str
+) -> None:
+    def rule(name: str, **inputs: object) -> dict[str, object]:
+        told = {"id": name, "kind": name.partition("/")[0], "blocking": True, "outcome": "ok"}
+        return {**told, "sentence": "ok", "inputs": inputs}
+
+    cells = [{"cell": "a", "run": "run-1"}, {"cell": "b", "run": "run-1"}]
+    rules = [
+        rule("evidence", runs=["run-1", "run-2"]),
+        rule("platform/p", cells=cells),
+        rule("freshness/a", ended_at="2026-01-20T11:00:00+00:00"),
+        rule("freshness/b", ended_at="2026-01-20T13:30:00+01:00"),
+    ]
+    shown = Answer.of({**VERDICT, "decision": "PASS", "rules": rules}, 201)
+    gate.answers["POST", f"{GATE}/evaluate"] = gate.answers["GET", f"{API}/verdicts/V-0003"] = shown
+    for words in (("check", policy, "--no-wait"), ("explain", "V-0003")):
+        assert cli("gate", *words) == 0
+        assert "judged: run run-1, ended 2026-01-20 12:30 UTC; run run-2" in cli.out
+
+
 def test_a_verdict_is_explained_with_every_rule(cli: Cli, gate: FakeController) -> None:
     assert cli("gate", "explain", "V-0003") == 0
     assert "job/moe@gcp-l4 says so." in cli.out
