@@ -22,7 +22,7 @@ from orchestrator.domain.gate.rules.credibility import (
     nothing_passed,
 )
 from orchestrator.domain.gate.rules.failures import failed_first, flaky, known_issues, new_failures
-from orchestrator.domain.gate.rules.jobs import cost, degraded, jobs
+from orchestrator.domain.gate.rules.jobs import cost, degraded, jobs, jobs_by_name
 from orchestrator.domain.gate.rules.payload_level import payload_level
 from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import hardware, platforms
@@ -39,7 +39,7 @@ _FIRST: tuple[Rule, ...] = (
     platforms,
     freshness,
     attestation,
-    jobs,
+    jobs_by_name,
     degraded,
     missing,
     skips_where_asked,
@@ -57,7 +57,7 @@ _SECOND: tuple[Rule, ...] = (
     freshness,
     attestation,
     hardware,
-    jobs,
+    jobs_by_name,
     nothing_passed,
     subject_loaded,
     degraded,
@@ -73,7 +73,8 @@ _SECOND: tuple[Rule, ...] = (
     performance,
     cost,
 )
-RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _SECOND}
+_THIRD = tuple(jobs if rule is jobs_by_name else rule for rule in _SECOND)
+RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 """In the order in which a verdict tells them; none depends on another. A stored verdict is
 replayed by the rules that made it: a rule that comes to something else makes a new version."""
 RULES_VERSION = max(RULES_BY_VERSION)
