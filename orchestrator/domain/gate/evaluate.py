@@ -13,15 +13,22 @@ from orchestrator.domain.gate.policy_checks import warnings
 from orchestrator.domain.gate.quantities import counted, some
 from orchestrator.domain.gate.rule_context import RuleContext, is_bad, rule_context
 from orchestrator.domain.gate.rules.approvals import approvals
-from orchestrator.domain.gate.rules.changed_tests import changed_tests
+from orchestrator.domain.gate.rules.changed_tests import changed_tests, changed_tests_with_remedy
 from orchestrator.domain.gate.rules.completeness import missing
 from orchestrator.domain.gate.rules.credibility import (
     attestation,
     evidence,
+    evidence_of_product,
     freshness,
     nothing_passed,
 )
-from orchestrator.domain.gate.rules.failures import failed_first, flaky, known_issues, new_failures
+from orchestrator.domain.gate.rules.failures import (
+    failed_first,
+    failed_first_with_remedy,
+    flaky,
+    known_issues,
+    new_failures,
+)
 from orchestrator.domain.gate.rules.jobs import cost, degraded, jobs, jobs_by_name
 from orchestrator.domain.gate.rules.payload_level import payload_level
 from orchestrator.domain.gate.rules.performance import performance
@@ -73,7 +80,14 @@ _SECOND: tuple[Rule, ...] = (
     performance,
     cost,
 )
-_THIRD = tuple(jobs if rule is jobs_by_name else rule for rule in _SECOND)
+_LATER: Mapping[Rule, Rule] = {
+    evidence: evidence_of_product,
+    jobs_by_name: jobs,
+    changed_tests: changed_tests_with_remedy,
+    failed_first: failed_first_with_remedy,
+}
+"""What stands in the third rules for one of the second."""
+_THIRD = tuple(_LATER.get(rule, rule) for rule in _SECOND)
 RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 """In the order in which a verdict tells them; none depends on another. A stored verdict is
 replayed by the rules that made it: a rule that comes to something else makes a new version."""

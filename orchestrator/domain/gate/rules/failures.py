@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from orchestrator.domain.gate.quantities import counted, like, some
 from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
@@ -92,6 +93,18 @@ def failed_first(case: RuleContext) -> Iterator[RuleResult]:
     for stand in case.stands:
         for cell in stand.ran:
             yield from _left_out(stand, cell)
+
+
+def failed_first_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
+    """The same; where a person has to approve a change of the payload, the command stands there."""
+    gate = case.policy.metadata.name
+    remedy = (
+        f" Whoever did not write the change approves it: `seatrial gate approve {gate}`; or test a"
+        " new wheel."
+    )
+    for result in failed_first(case):
+        is_asked = "passed_after" in result.inputs
+        yield replace(result, sentence=result.sentence + remedy) if is_asked else result
 
 
 def _failed_first(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
