@@ -171,6 +171,9 @@ def _jobs(
             known_tests=_known_tests(job, before),
             failed=_failed(one, job, before, quarantines),
             failed_checks=tuple(c.name for c in job.checks if c.outcome == "failed"),
+            check_reasons={
+                c.name: c.reason for c in job.checks if c.outcome == "failed" and c.reason
+            },
             reused_from=job.reused_from,
             at=job.at,
             newly_skipped=_newly_skipped(job, tests, before),

@@ -9,11 +9,11 @@ from datetime import timedelta
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.reevaluate import VerdictMissingError, find_verdict
-from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.rule_context import rule_fault
-from orchestrator.domain.gate.snapshot import Approval, Snapshot, Waiver
+from orchestrator.domain.gate.snapshot import Approval, Waiver
+from orchestrator.domain.gate.verdict import RuleResult
 from orchestrator.domain.person import SOCKET, Person, person_key
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.store.gates import StoredWaiver
@@ -41,15 +41,18 @@ class NewWaiver:
 def request_waiver(context: Context, new: NewWaiver) -> StoredWaiver:
     """Request a waiver; it counts once another person approves it. Not idempotent.
 
+    It excuses what the rule was bad for in the verdict that its author read, and no more.
+
     Raises GateMissingError, VerdictMissingError, InvalidDocumentError, and nothing is stored.
     """
     policy = find_policy(context, new.gate)
     read = _read(context, new.gate, new.verdict)
-    problems = list(_problems(context, new, policy, read))
-    if problems:
+    problems = list(_problems(new, policy, read))
+    if problems or read is None:
         raise InvalidDocumentError("the waiver", problems)
     at = context.clock.now()
-    seen = read.verdict.evidence_digest if read else ""
+    seen = read.verdict.evidence_digest
+    failing = next(one.failing for one in read.verdict.rules if one.id == new.rule)
     waiver = Waiver(
         id="",
         gate=new.gate,
@@ -61,8 +64,9 @@ def request_waiver(context: Context, new: NewWaiver) -> StoredWaiver:
         at=at,
         expires=at + timedelta(days=new.days),
         evidence=seen if new.only_this else "",
+        failing=failing,
     )
-    given = StoredWaiver(waiver=waiver, verdict=read.id if read else "", seen=seen)
+    given = StoredWaiver(waiver=waiver, verdict=read.id, seen=seen)
     return context.stores.gates.add_waiver(given)
 
 
@@ -119,7 +123,7 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
 
 
 def _problems(
-    context: Context, new: NewWaiver, policy: StoredPolicy, read: StoredVerdict | None
+    new: NewWaiver, policy: StoredPolicy, read: StoredVerdict | None
 ) -> Iterator[Problem]:
     if not new.reason.strip():
         yield Problem(("reason",), "must not be empty")
@@ -127,50 +131,41 @@ def _problems(
     if not 1 <= new.days <= longest:
         message = f"must be from 1 to {longest}, the policy's `exception_max_age`"
         yield Problem(("days",), message)
-    if new.only_this and read is None:
-        yield Problem(("only_this",), "the gate has no verdict yet, so there is no evidence")
-    fault = _rule_fault(context, new.rule, policy, read)
+    fault = _rule_fault(new.rule, policy, read)
     if fault:
         yield Problem(("rule",), fault)
 
 
-def _rule_fault(
-    context: Context, rule: str, policy: StoredPolicy, read: StoredVerdict | None
-) -> str:
+def _rule_fault(rule: str, policy: StoredPolicy, read: StoredVerdict | None) -> str:
     """Why nobody can waive it, and what to do instead; empty where it can be waived."""
-    rules = _rules(context, policy, read)
     fault = rule_fault(rule, policy_of(policy))
-    if rule in rules and not fault:
-        return _stuck_fault(rule, read)
-    known = nearest(rule, rules)
-    return fault or f"there is no rule {rule!r} in the policy or the verdict{known}"
+    if fault:
+        return fault
+    if read is None:
+        return (
+            "the gate has no verdict yet, which says what a waiver would excuse:"
+            f" `seatrial gate check {policy.gate}` makes one"
+        )
+    found = {one.id: one for one in read.verdict.rules}
+    if rule not in found:
+        return f"{read.id} has no rule {rule!r}{nearest(rule, list(found))}"
+    return _nothing_fault(found[rule], read)
 
 
-def _stuck_fault(rule: str, read: StoredVerdict | None) -> str:
-    """Where nobody looked there is nothing to waive; what a run finds may be."""
-    told = next((one for one in read.verdict.rules if one.id == rule), None) if read else None
-    if read is None or told is None or told.waivable:
-        return ""
-    return (
-        f"nothing waives {rule!r} as {read.id} has it: {told.sentence} Run what is asked for and"
-        f" check again (`seatrial run`, `seatrial gate check {read.gate}`), or take it out of the"
-        " policy"
-    )
-
-
-def _rules(context: Context, policy: StoredPolicy, read: StoredVerdict | None) -> tuple[str, ...]:
-    """Ids of those that the policy has of itself, and of those that evidence gave rise to."""
-    own = evaluate(
-        policy_of(policy),
-        Snapshot(product=policy.product, subject={}, runs=(), cells=()),
-        context.clock.now(),
-        statistics=context.gate.statistics,
-        policy_digest=policy.digest,
-        evidence_digest="",
-        tool="",
-    )
-    rules = (*own.rules, *(read.verdict.rules if read else ()))
-    return tuple(dict.fromkeys(rule.id for rule in rules))
+def _nothing_fault(told: RuleResult, read: StoredVerdict) -> str:
+    """Where nobody looked there is nothing to waive, nor where nothing fails."""
+    if not told.waivable:
+        return (
+            f"nothing waives {told.id!r} as {read.id} has it: {told.sentence} Run what is asked for"
+            f" and check again (`seatrial run`, `seatrial gate check {read.gate}`), or take it out"
+            " of the policy"
+        )
+    if not told.failing:
+        return (
+            f"{read.id} names nothing that a waiver of {told.id!r} would excuse: it is"
+            f" {told.outcome.value} there. `seatrial gate check {read.gate}` decides anew"
+        )
+    return ""
 
 
 def _read(context: Context, gate: str, verdict: str) -> StoredVerdict | None:

@@ -226,6 +226,27 @@ def test_a_policy_that_is_none_is_refused_here(cli: Cli, gate: FakeController, p
 # explain, dry-run, history
 
 
+def test_a_verdict_says_which_runs_it_judged_and_when_they_ended(
+    cli: Cli, gate: FakeController, policy: str
+) -> None:
+    def rule(name: str, **inputs: object) -> dict[str, object]:
+        told = {"id": name, "kind": name.partition("/")[0], "blocking": True, "outcome": "ok"}
+        return {**told, "sentence": "ok", "inputs": inputs}
+
+    cells = [{"cell": "a", "run": "run-1"}, {"cell": "b", "run": "run-1"}]
+    rules = [
+        rule("evidence", runs=["run-1", "run-2"]),
+        rule("platform/p", cells=cells),
+        rule("freshness/a", ended_at="2026-01-20T11:00:00+00:00"),
+        rule("freshness/b", ended_at="2026-01-20T13:30:00+01:00"),
+    ]
+    shown = Answer.of({**VERDICT, "decision": "PASS", "rules": rules}, 201)
+    gate.answers["POST", f"{GATE}/evaluate"] = gate.answers["GET", f"{API}/verdicts/V-0003"] = shown
+    for words in (("check", policy, "--no-wait"), ("explain", "V-0003")):
+        assert cli("gate", *words) == 0
+        assert "judged: run run-1, ended 2026-01-20 12:30 UTC; run run-2" in cli.out
+
+
 def test_a_verdict_is_explained_with_every_rule(cli: Cli, gate: FakeController) -> None:
     assert cli("gate", "explain", "V-0003") == 0
     assert "job/moe@gcp-l4 says so." in cli.out
@@ -288,6 +309,7 @@ WAIVER = {
     "expires": "2026-02-01T00:00:00Z",
     "verdict": "V-0003",
     "is_expired": False,
+    "failing": {"tpu: not_offered": 1, "USD": 13},
 }
 
 
@@ -298,6 +320,8 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     assert cli("gate", "waive", "release", "platform/tpu", *words) == 0
     assert cli.out == "W-0001\n"
     said = " ".join(cli.err.split())
+    excused = "W-0001 excuses USD (13), tpu: not_offered; what else fails is not excused."
+    assert excused in said
     (asked,) = gate.sent("POST", f"{API}/waivers")
     assert asked.json == {
         "gate": "release",
@@ -316,6 +340,7 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     assert "`seatrial gate approve release --waiver W-0001`" in said
     assert cli("gate", "approve", "release", "--waiver", "W-0001") == 0
     assert "W-0001 counts, approved by bo" in cli.err
+    assert excused in " ".join(cli.err.split())
     assert cli("gate", "approve", "release", "--waiver", "W-0002") == 2
     assert "W-0002 is no waiver of the gate release" in cli.err
     yes = {"gate": "release", "by": "bo", "evidence": "c" * 64}

@@ -17,6 +17,7 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout
+from orchestrator.domain.gate.exceptions import as_words
 from orchestrator.domain.gate.payload_review import ReviewAnswer
 from orchestrator.domain.gate.snapshot import WaiverAnswer
 
@@ -74,7 +75,7 @@ def _review_row(one: ReviewAnswer) -> dict[str, Text]:
 
 
 _WAIVERS = Layout(
-    titles=("id", "gate", "rule", "author", "approver", "expires", "state", "reason"),
+    titles=("id", "gate", "rule", "excuses", "author", "approver", "expires", "state", "reason"),
     first_to_go=("reason", "author"),
     whole=("id", "expires", "state"),
 )
@@ -114,6 +115,7 @@ def waive_command(
         session.print_json(answer)
         return
     name = str(answer.get("id"))
+    _say_failing(session, answer)
     session.say(
         f"It ends at {answer.get('expires')}, and does not count yet: somebody else approves it"
         f" with a token of their own, `seatrial gate approve {gate} --waiver {name}`."
@@ -175,12 +177,20 @@ def _approve_waiver(
         session.print_json(answer)
         return
     name, by = one_line(str(answer.get("id"))), one_line(str(answer.get("approver")))
+    _say_failing(session, answer)
     session.say(f"{name} counts, approved by {by}; `seatrial gate check {gate}` decides.")
+
+
+def _say_failing(session: Session, waiver: Json) -> None:
+    known = waiver.get("failing")
+    told = ", ".join(as_words(known)) if isinstance(known, dict) else ""
+    session.say(one_line(f"{waiver.get('id')} excuses {told}; what else fails is not excused."))
 
 
 def _row(one: WaiverAnswer) -> dict[str, Text]:
     state = "active" if one.approved_at else "needs approval"
     state = "expired" if one.is_expired else state
     until = f"{one.expires:%Y-%m-%dT%H:%M}"
+    excuses = ", ".join(as_words(one.failing))
     who = (one.author, one.approver)
-    return row_of(_WAIVERS, one.id, one.gate, one.rule, *who, until, state, one.reason)
+    return row_of(_WAIVERS, one.id, one.gate, one.rule, excuses, *who, until, state, one.reason)

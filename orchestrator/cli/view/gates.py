@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeGuard
 
 from rich.table import Table
 from rich.text import Text
@@ -37,6 +39,7 @@ def print_verdict(
     session.out.print(head, soft_wrap=True)
     if verdict.summary:
         session.print(one_line(verdict.summary))
+    session.print(one_line(_judged(verdict)))
     blocking = [
         rule
         for rule in verdict.rules
@@ -53,6 +56,35 @@ def print_verdict(
     _print_rest(session, verdict, every=every)
     for warning in verdict.warnings:
         session.print(f"warning: {one_line(warning)}")
+
+
+def _judged(verdict: Verdict) -> str:
+    """``judged: run 01jq, ended 2026-01-20 11:00 UTC``, with every run of the evidence."""
+    inputs = {rule.id: rule.inputs for rule in verdict.rules}
+    ended: dict[str, str] = {}
+    for rule in verdict.rules:
+        for cell in _rows(rule, "cells") if rule.kind == "platform" else ():
+            at = str(inputs.get(f"freshness/{cell.get('cell')}", {}).get("ended_at", ""))
+            run = str(cell.get("run"))
+            ended[run] = max(ended.get(run, ""), at)
+    runs = inputs.get("evidence", {}).get("runs")
+    told = [_run(str(run), ended.get(str(run), "")) for run in runs] if _is_list(runs) else []
+    return f"judged: {'; '.join(told) or 'no run'}"
+
+
+def _run(name: str, ended: str) -> str:
+    if not ended:
+        return f"run {name}"
+    return f"run {name}, ended {datetime.fromisoformat(ended).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _is_list(told: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(told, list | tuple)
+
+
+def _rows(rule: RuleResult, key: str) -> list[Mapping[str, object]]:
+    told = rule.inputs.get(key)
+    return [row for row in told if isinstance(row, Mapping)] if _is_list(told) else []
 
 
 def _subject(verdict: Verdict) -> str:

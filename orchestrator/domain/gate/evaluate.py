@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from orchestrator.domain.gate.exceptions import excuse, excuses
+from orchestrator.domain.gate.exceptions import excuse, excuses, with_failing
 from orchestrator.domain.gate.excuse_terms import TERMS_BY_VERSION
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy
@@ -13,16 +13,23 @@ from orchestrator.domain.gate.policy_checks import warnings
 from orchestrator.domain.gate.quantities import counted, some
 from orchestrator.domain.gate.rule_context import RuleContext, is_bad, rule_context
 from orchestrator.domain.gate.rules.approvals import approvals
-from orchestrator.domain.gate.rules.changed_tests import changed_tests
+from orchestrator.domain.gate.rules.changed_tests import changed_tests, changed_tests_with_remedy
 from orchestrator.domain.gate.rules.completeness import missing
 from orchestrator.domain.gate.rules.credibility import (
     attestation,
     evidence,
+    evidence_of_product,
     freshness,
     nothing_passed,
 )
-from orchestrator.domain.gate.rules.failures import failed_first, flaky, known_issues, new_failures
-from orchestrator.domain.gate.rules.jobs import cost, degraded, jobs
+from orchestrator.domain.gate.rules.failures import (
+    failed_first,
+    failed_first_with_remedy,
+    flaky,
+    known_issues,
+    new_failures,
+)
+from orchestrator.domain.gate.rules.jobs import cost, degraded, jobs, jobs_by_name
 from orchestrator.domain.gate.rules.payload_level import payload_level
 from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import hardware, platforms
@@ -39,7 +46,7 @@ _FIRST: tuple[Rule, ...] = (
     platforms,
     freshness,
     attestation,
-    jobs,
+    jobs_by_name,
     degraded,
     missing,
     skips_where_asked,
@@ -57,7 +64,7 @@ _SECOND: tuple[Rule, ...] = (
     freshness,
     attestation,
     hardware,
-    jobs,
+    jobs_by_name,
     nothing_passed,
     subject_loaded,
     degraded,
@@ -73,7 +80,15 @@ _SECOND: tuple[Rule, ...] = (
     performance,
     cost,
 )
-RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND}
+_LATER: Mapping[Rule, Rule] = {
+    evidence: evidence_of_product,
+    jobs_by_name: jobs,
+    changed_tests: changed_tests_with_remedy,
+    failed_first: failed_first_with_remedy,
+}
+"""What stands in the third rules for one of the second."""
+_THIRD = tuple(_LATER.get(rule, rule) for rule in _SECOND)
+RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 """In the order in which a verdict tells them; none depends on another. A stored verdict is
 replayed by the rules that made it: a rule that comes to something else makes a new version."""
 RULES_VERSION = max(RULES_BY_VERSION)
@@ -114,13 +129,14 @@ def evaluate(
         evidence_digest=evidence_digest,
         terms=TERMS_BY_VERSION[rules_version],
     )
-    found = [result for rule in RULES_BY_VERSION[rules_version] for result in rule(case)]
+    results = (result for rule in RULES_BY_VERSION[rules_version] for result in rule(case))
+    found = [with_failing(result, case.terms) for result in results]
     known = excuses(case)
     wrong = {result.id for result in found if result.blocking and is_bad(result)}
     concerned = [one for one in known if one.rule in wrong]
-    results = list(excuse(found, known))
-    results += approvals(case, decision_of(results), results, concerned)
-    decision = decision_of(results)
+    judged = list(excuse(found, known))
+    judged += approvals(case, decision_of(judged), judged, concerned)
+    decision = decision_of(judged)
     return Verdict(
         gate=policy.metadata.name,
         product=policy.metadata.product,
@@ -129,9 +145,9 @@ def evaluate(
         subject=dict(sorted(snapshot.subject.items())),
         policy_digest=policy_digest,
         evidence_digest=evidence_digest,
-        rules=tuple(results),
-        warnings=warnings(case, results, known),
-        summary=summary_of(decision, results),
+        rules=tuple(judged),
+        warnings=warnings(case, judged, known),
+        summary=summary_of(decision, judged),
         tool=tool,
         rules_version=rules_version,
     )

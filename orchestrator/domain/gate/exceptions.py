@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from orchestrator.domain.gate.excuse_terms import ExcuseTerms
 from orchestrator.domain.gate.policy import GateException, GatePolicy
-from orchestrator.domain.gate.quantities import counted
+from orchestrator.domain.gate.quantities import counted, some
 from orchestrator.domain.gate.rule_context import RuleContext, is_bad
 from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
+_NAMED = 200
+"""Names that a result has of what it is bad for; the others stand together under their digest."""
 _LONGEST_WAIVER = timedelta(days=30)
 """By the first version of the rules."""
 
@@ -30,6 +33,8 @@ class Excuse:
     """A day or a moment, for a person."""
     fault: str = ""
     """Why it does not count; empty where it does."""
+    failing: Mapping[str, int] | None = None
+    """All that it excuses of its rule; None: whatever fails."""
 
     @property
     def sentence(self) -> str:
@@ -50,11 +55,20 @@ def excuses(case: RuleContext) -> tuple[Excuse, ...]:
 
 
 def excuse(results: Iterable[RuleResult], known: Sequence[Excuse]) -> Iterator[RuleResult]:
-    """The results, those waived that an excuse in force is for."""
+    """The results, those waived that an excuse in force is for, with all that they are bad for."""
     for result in results:
-        found = next((one for one in known if one.rule == result.id and not one.fault), None)
-        if found is None or not (is_bad(result) and result.waivable):
+        meant = [one for one in known if one.rule == result.id and not one.fault]
+        if not (meant and is_bad(result) and result.waivable):
             yield result
+            continue
+        found = next((one for one in meant if not unexcused(result, one.failing)), None)
+        if found is None:
+            told = "".join(
+                f" {one.id} does not excuse {some(unexcused(result, one.failing))}, which is new"
+                " since it was asked for."
+                for one in meant
+            )
+            yield replace(result, sentence=f"{result.sentence}{told}")
         else:
             yield replace(
                 result,
@@ -62,6 +76,32 @@ def excuse(results: Iterable[RuleResult], known: Sequence[Excuse]) -> Iterator[R
                 sentence=f"{result.sentence} {found.sentence}",
                 by=(*result.by, found.id),
             )
+
+
+def unexcused(result: RuleResult, failing: Mapping[str, int] | None) -> list[str]:
+    """What a result is bad for beyond what an excuse is for, as ``moe.py::one``, ``x (3)``."""
+    if failing is None:
+        return []
+    more = {name: n for name, n in result.failing.items() if n > failing.get(name, 0)}
+    return as_words(more)
+
+
+def as_words(failing: Mapping[str, int]) -> list[str]:
+    """Each with its number, where that is not one."""
+    return [name if n == 1 else f"{name} ({n})" for name, n in sorted(failing.items())]
+
+
+def with_failing(result: RuleResult, terms: ExcuseTerms) -> RuleResult:
+    """The result as verdicts keep it: what it is bad for, where waivers are bound to that."""
+    if not (terms.bound and is_bad(result)):
+        return replace(result, failing={})
+    failing = result.failing or {result.id: 1}
+    names, rest = sorted(failing)[:_NAMED], sorted(failing)[_NAMED:]
+    kept = {name: failing[name] for name in names}
+    if rest:
+        digest = hashlib.sha256("\0".join(rest).encode()).hexdigest()[:16]
+        kept[f"{len(rest)} more, together {digest}"] = sum(failing[name] for name in rest)
+    return replace(result, failing=kept)
 
 
 def _of_exception(one: GateException, case: RuleContext) -> Excuse:
@@ -101,8 +141,10 @@ def _of_waiver(one: Waiver, case: RuleContext) -> Excuse:
         fault = "it was given later"
     elif one.evidence not in ("", case.evidence_digest):
         fault = "it was given for other evidence"
-    until = one.expires.isoformat()
-    return Excuse(one.id, one.rule, one.reason, one.author, (one.approver,), until, fault)
+    elif not fault and case.terms.bound and not one.failing:
+        fault = "it does not say what it is for: ask for another one"
+    until, failing = one.expires.isoformat(), one.failing if case.terms.bound else None
+    return Excuse(one.id, one.rule, one.reason, one.author, (one.approver,), until, fault, failing)
 
 
 def _approval_fault(one: Waiver, now: datetime, terms: ExcuseTerms) -> str:

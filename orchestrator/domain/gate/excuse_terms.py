@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from orchestrator.domain.gate.policy import LONGEST_EXCEPTION_TEXT, GatePolicy
@@ -26,6 +26,8 @@ class ExcuseTerms:
     """Nothing counts for longer than the policy's `exception_max_age`."""
     approved: bool
     """What one person alone excused needs an approval, where the policy says nothing of any."""
+    bound: bool
+    """A waiver excuses what failed when it was asked for, and nothing else of its rule."""
 
     def age_fault(self, policy: GatePolicy, opened: date, today: date) -> str:
         """Why what was opened on that day does not count today; empty where it does."""
@@ -71,8 +73,14 @@ def _lasts(longest: timedelta) -> str:
     return f"the policy lets exceptions last {counted(longest.days, 'day')} (`exception_max_age`)"
 
 
+_SECOND = ExcuseTerms(
+    person=person_key, name_fault=name_fault, signed=True, ages=True, approved=True, bound=False
+)
 TERMS_BY_VERSION: Mapping[int, ExcuseTerms] = {
-    1: ExcuseTerms(person=_trimmed, name_fault=_unnamed, signed=False, ages=False, approved=False),
-    2: ExcuseTerms(person=person_key, name_fault=name_fault, signed=True, ages=True, approved=True),
+    1: ExcuseTerms(
+        person=_trimmed, name_fault=_unnamed, signed=False, ages=False, approved=False, bound=False
+    ),
+    2: _SECOND,
+    3: replace(_SECOND, bound=True),
 }
 """A stored verdict is replayed by those that it was made with."""

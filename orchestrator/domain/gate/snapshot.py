@@ -66,6 +66,8 @@ class JobEvidence:
     failed: tuple[FailedTest, ...] = ()
     failed_checks: tuple[str, ...] = ()
     """Signatures cannot be had of these; `reason` and the names are what known issues match."""
+    check_reasons: Mapping[str, str] = field(default_factory=dict, metadata=LATER)
+    """By failed check, why: of a demo's own report, the line that it printed."""
     reused_from: str = ""
     """Run whose evidence stands here, because nothing that it depends on has changed."""
     at: datetime | None = None
@@ -234,6 +236,9 @@ class Waiver:
     """The same of the approver's."""
     approved_at: datetime | None = field(default=None, metadata=LATER)
     """None while nobody has, or where the name was typed."""
+    failing: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """What the rule was bad for when it was asked for (`RuleResult.failing`): it excuses these,
+    and no more of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,9 @@ class RuleResult:
     waivable: bool = True
     """Whether an exception or a waiver may reach it: none makes up for evidence that is stale,
     simulated, of the wrong machine, or that nobody looked for."""
+    failing: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """What it is bad for, by a stable id (a test, a check, a reason), and how many or how much of
+    each; empty where it is not bad. A waiver is given for these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -244,12 +244,13 @@ def cases(draw: st.DrawFn) -> tuple[GatePolicy, Snapshot]:
     if draw(st.booleans()):
         return rules, frozen
     wrong = [one for one in judge(rules, frozen).rules if one.blocking and one.waivable]
+    failing = {one.id: one.failing for one in wrong}
     ids = [one.id for one in wrong if one.outcome in ("violated", "unknown")]
     if ids and draw(st.booleans()):
         ids.remove(draw(st.sampled_from(ids)))
     written = [_exception(name, number) for number, name in enumerate(ids) if draw(st.booleans())]
     given = tuple(
-        _waiver(name, number)
+        replace(_waiver(name, number), failing=failing[name])
         for number, name in enumerate(ids)
         if name not in {one.rule for one in written} or draw(seldom)
     )

@@ -11,7 +11,7 @@ from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.test_changes import BaselineTests, TestChanges, changes_since
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts
-from tests.unit.gate.builders import cell, issue, job, judge, policy, result, snapshot
+from tests.unit.gate.builders import cell, failed, issue, job, judge, policy, result, snapshot
 
 PASS, FAIL, OPEN = Decision.PASS, Decision.FAIL, Decision.INCONCLUSIVE
 RULE = "changed_tests/moe@gcp-l4"
@@ -53,6 +53,24 @@ def test_what_became_of_the_tests_of_the_baseline(then, now, renames, removed, r
     assert told.renamed == renamed
     assert ("".join(told.added_names), told.added) == (added, len(added))
     assert told.runs == tuple(f"run-{n}" for n in range(len(then.split())))
+
+
+def test_a_policy_of_another_product_names_it():
+    verdict = judge(policy(), snapshot())
+    assert verdict.decision is OPEN
+    told = "There is no finished run of the product torchbridge, which the policy is for"
+    assert result(verdict, "evidence").sentence.startswith(told)
+
+
+def test_the_remedy_stands_beside_what_is_missed():
+    gone = TestChanges(runs=("run-0",), removed=("t.py::gone",), renamed={}, added=0)
+    mended = job("mended", passed_after=(failed("t.py::wrong", run="run-0", payload="ef" * 32),))
+    verdict = judge(policy(), snapshot(cell("gcp-l4", job(changes=gone), mended)))
+    told = result(verdict, "changed_tests/moe@gcp-l4").sentence
+    assert "`evidence: {manifest: {removed_tests: allowed}}`" in told
+    assert "`seatrial alias suggest`" in told
+    after = result(verdict, "flaky/mended@gcp-l4").sentence
+    assert after.endswith("`seatrial gate approve release`; or test a new wheel.")
 
 
 def test_what_was_lost_with_a_module_or_a_folder_is_told_there():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
+from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import (
     ApprovalRule,
+    CostRule,
     GateException,
     GatePolicy,
     PlatformRule,
@@ -52,6 +55,7 @@ def waiver(rule: str, **more: object) -> Waiver:
         "gate": "release", "reason": "tonight", "author": "ann", "approver": "bob",
         "at": NOW - timedelta(days=1), "expires": NOW + timedelta(days=1),
         "author_token": "t-1", "approver_token": "t-2", "approved_at": NOW - timedelta(hours=2),
+        "failing": {"t.py::a": 1},
     }  # fmt: skip
     return Waiver(rule=rule, **{"id": "W-0001", **told, **more})  # type: ignore[arg-type]
 
@@ -135,12 +139,72 @@ def test_a_waiver():
         ({"expires": NOW}, "it expired 0 days ago"),
         ({"at": NOW + timedelta(hours=1)}, "it was given later"),
         ({"evidence": "another"}, "it was given for other evidence"),
+        ({"failing": {}}, "it does not say what it is for: ask for another one"),
     ],
 )
 def test_a_waiver_that_does_not_count(more: dict[str, object], told: str):
     verdict = judge(policy(), failing(waiver("job/x@gcp-l4", **more)))
     assert verdict.decision is FAIL
     assert verdict.warnings == (f"W-0001 does not count: {told}.",)
+
+
+NEW = "W-0001 does not excuse {}, which is new since it was asked for."
+
+
+@pytest.mark.parametrize(
+    ("failing", "new"),
+    [
+        ((failed(),), ""),
+        ((failed(), failed("t.py::b")), "t.py::b"),
+        ((failed("t.py::b"), failed("t.py::c")), "t.py::b, t.py::c"),
+    ],
+)
+def test_a_waiver_excuses_what_failed_when_it_was_asked_for(failing, new: str):
+    given = waiver("job/x@gcp-l4")
+    verdict = judge(policy(), snapshot(cell("gcp-l4", job("x", *failing)), waivers=(given,)))
+    found = result(verdict, "job/x@gcp-l4")
+    assert (verdict.decision, found.by) == ((FAIL, ()) if new else (WITH, ("W-0001",)))
+    assert found.failing == {one.nodeid: 1 for one in failing}
+    assert (NEW.format(new) in found.sentence) is bool(new)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "new"),
+    [
+        ("12.30", "12.90", ""),
+        ("12.30", "11.00", ""),
+        ("12.30", "13.01", "USD (14)"),
+    ],
+)
+def test_a_waiver_of_the_cost_ends_with_the_next_whole_dollar(then: str, now: str, new: str):
+    rules = policy(cost=CostRule(max_usd=Decimal(9), on_exceed="fail"))
+    failing = result(judge(rules, snapshot(cell(), cost_usd=Decimal(then))), "cost").failing
+    given = waiver("cost", failing=failing)
+    verdict = judge(rules, snapshot(cell(), cost_usd=Decimal(now), waivers=(given,)))
+    assert verdict.decision is (FAIL if new else WITH)
+    assert (NEW.format(new) in result(verdict, "cost").sentence) is bool(new)
+
+
+def test_a_waiver_of_a_failing_test_excuses_no_crash_of_its_job():
+    ending = Cause(Outcome.FAILED, "crashed", "pytest died of signal 11")
+    died = job("x", failed(), ending=ending)
+    verdict = judge(policy(), snapshot(cell("gcp-l4", died), waivers=(waiver("job/x@gcp-l4"),)))
+    assert verdict.decision is FAIL
+    assert NEW.format("(failed) crashed: pytest died of signal 11") in (
+        result(verdict, "job/x@gcp-l4").sentence
+    )
+
+
+def test_what_is_not_among_the_first_two_hundred_is_bound_by_its_digest():
+    tests = [failed(f"t.py::n{number:03}") for number in range(202)]
+    evidence = snapshot(cell("gcp-l4", job("x", *tests)))
+    failing = result(judge(policy(), evidence), "job/x@gcp-l4").failing
+    assert len(failing) == 201
+    assert sum(failing.values()) == 202
+    given = waiver("job/x@gcp-l4", failing=failing)
+    assert judge(policy(), replace(evidence, waivers=(given,))).decision is WITH
+    other = snapshot(cell("gcp-l4", job("x", *tests[:-1], failed("t.py::z"))), waivers=(given,))
+    assert judge(policy(), other).decision is FAIL
 
 
 def excused(kind: str, opened: datetime) -> Snapshot:
@@ -290,5 +354,7 @@ def test_an_author_does_not_approve_after_their_exception_is_over():
 
 def test_a_waiver_for_missing_tests_makes_no_pass_of_them():
     short = job("moe", counts=Counts(passed=5, missing=2), outcome=Outcome.FAILED, reason="missing")
-    evidence = snapshot(cell("gcp-l4", short), waivers=(waiver("missing/gcp-l4"),))
+    evidence = snapshot(
+        cell("gcp-l4", short), waivers=(waiver("missing/gcp-l4", failing={"moe": 2}),)
+    )
     assert judge(policy(), evidence).decision is OPEN

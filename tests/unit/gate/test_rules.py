@@ -90,7 +90,8 @@ RULES = [
     (policy(), snapshot(cell()), PASS, JOB, "moe on gcp-l4 passed 5 tests."),
     (policy(), snapshot(), OPEN, "platform/gcp-l4", "no evidence of gcp-l4"),
     (policy(), snapshot(RED), FAIL, JOB,
-     "moe on gcp-l4 ended failed (tests); 1 failed: 1 not tolerated (t.py::a)."),
+     ("moe on gcp-l4 ended failed (tests); 1 failed: 1 not tolerated (t.py::a). See"
+     " `seatrial show run-1`.")),
     *((policy(), lost(word), OPEN, "", "") for word in (Outcome.ERRORED, Outcome.NOT_RUN, None)),
     (policy(), lost(Outcome.CANCELLED), OPEN, "", ""),
     (policy(jobs=(MOE, FP8)), snapshot(cell()), OPEN, "job/fp8@gcp-l4",

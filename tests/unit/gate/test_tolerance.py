@@ -13,7 +13,7 @@ from orchestrator.domain.gate.policy import (
     JobRule,
     NewFailureRule,
 )
-from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.gate.snapshot import JobEvidence, Quarantine
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
@@ -160,13 +160,36 @@ def test_tolerated_tests_excuse_no_other_end_of_their_job(by: str, ending: Cause
         assert judge(policy(**rules), evidence).decision is then
 
 
+CRASH = Cause(Outcome.FAILED, "crashed", "the interpreter ended in t.py::a: died of signal 11")
+REPORT = "it printed 'FAILED' and ended with exit code 0"
+
+
+@pytest.mark.parametrize(
+    ("failing", "told"),
+    [
+        (job("moe", failed(exception="crashed"), ending=CRASH), "t.py::a crashed (SIGSEGV)"),
+        (job("moe", failed(exception="hung")), "1 not tolerated (t.py::a hung)"),
+        (job("moe", failed()), "1 not tolerated (t.py::a)"),
+        (job("moe", outcome=Outcome.FAILED, reason="checks", failed_checks=("self-report",),
+             check_reasons={"self-report": REPORT}), f"1 not tolerated (self-report: {REPORT})"),
+        (job("moe", outcome=Outcome.FAILED, reason="exit", counts=Counts(), passed=0),
+         "1 not tolerated (exit)"),
+    ],
+)  # fmt: skip
+def test_a_job_says_how_it_failed_and_where_to_look(failing: JobEvidence, told: str):
+    sentence = result(judge(policy(), snapshot(cell("gcp-l4", failing))), "job/moe@gcp-l4").sentence
+    assert told in sentence
+    assert "((" not in sentence
+    assert sentence.endswith(" See `seatrial show run-1`.")
+
+
 def test_it_says_how_a_job_ended_beside_its_tests_and_a_known_issue_may_be_about_that():
     crash = Cause(Outcome.FAILED, "crashed", "pytest died of signal 11")
     evidence = snapshot(cell("gcp-l4", job("moe", failed(), ending=crash)))
     verdict = judge(policy(known_issues=(issue(),)), evidence)
     assert result(verdict, "job/moe@gcp-l4").sentence == (
         "moe on gcp-l4 ended failed (tests); 2 failed: 1 tolerated by KI-1, 1 not tolerated"
-        " ((failed)); its tests do not explain its end: crashed (pytest died of signal 11)."
+        " (crashed: pytest died of SIGSEGV). See `seatrial show run-1`."
     )
     meant = issue("KI-2", match=IssueMatch(contains="died of signal 11"), max_failures=1)
     assert judge(policy(known_issues=(issue(), meant)), evidence).decision is WITH
@@ -230,7 +253,7 @@ def test_who_broke_it_stands_in_the_verdict():
     blamed = ({"job": "moe", "nodeid": "t.py::a", "answer": "ours", "evidence": "Four of four."},)
     verdict = judge(policy(), snapshot(cell("gcp-l4", job("moe", failed()), blame=blamed)))
     found = result(verdict, "job/moe@gcp-l4")
-    assert found.sentence.endswith("who broke it: ours (1).")
+    assert "; who broke it: ours (1). See" in found.sentence
     assert found.inputs["blame"] == [dict(blamed[0])]
 
 

@@ -36,8 +36,10 @@ from orchestrator.dashboard.pages.gates.rules import (
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Several, Table, Text
+from orchestrator.domain.gate.exceptions import as_words
 from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict, VerdictLine
+from orchestrator.domain.gate.quantities import some
 from orchestrator.domain.gate.rule_context import is_bad
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -215,10 +217,11 @@ def _state(asked: Asked, one: StoredWaiver) -> str:
 def _waiver(asked: Asked, one: StoredWaiver, *, acts: bool) -> Row:
     waiver, state = one.waiver, _state(asked, one)
     only = f"only for the evidence of {one.verdict or 'one verdict'}" if waiver.evidence else ""
+    told = some(as_words(waiver.failing))
     cells: list[Cell] = [
         Text(waiver.id, note=only),
         Badge(state),
-        Text(waiver.rule, is_code=True),
+        Text(waiver.rule, is_code=True, note=f"for {told}" if told else ""),
         Text(waiver.reason),
         Text(waiver.author),
         Text(waiver.approver),
@@ -504,10 +507,12 @@ def add_approval(asked: AskedDep, gate: str, viewer: Decider, verdict: Word = ""
 
 def _standing(asked: Asked, new: NewWaiver) -> str:
     """The active waiver with the same content, if the form was sent twice."""
-    for one in asked.context.stores.gates.waivers(gate=new.gate):
+    gates = asked.context.stores.gates
+    newest = next((one.id for one in gates.verdicts(gate=new.gate, limit=1)), "")
+    for one in gates.waivers(gate=new.gate):
         waiver = one.waiver
-        said = (waiver.rule, waiver.author_token, waiver.reason)
-        same = said == (new.rule, new.author.token, new.reason.strip())
+        said = (waiver.rule, waiver.author_token, waiver.reason, one.verdict)
+        same = said == (new.rule, new.author.token, new.reason.strip(), new.verdict or newest)
         until = (waiver.expires - waiver.at).days
         if same and until == new.days and asked.now < waiver.expires and not waiver.evidence:
             return "" if new.only_this else waiver.id

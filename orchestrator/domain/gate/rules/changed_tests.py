@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from orchestrator.domain.gate.policy import ManifestRule
 from orchestrator.domain.gate.quantities import counted, like, some
@@ -24,6 +25,20 @@ def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
     for stand in case.stands:
         for cell in stand.ran:
             yield from _absent(stand, cell, case.policy.spec.evidence.manifest)
+
+
+def changed_tests_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
+    """The same; where tests are missed, it says how they are given up, or where they went."""
+    for result in changed_tests(case):
+        is_lost = result.outcome is RuleOutcome.VIOLATED
+        yield replace(result, sentence=result.sentence + _REMEDY) if is_lost else result
+
+
+_REMEDY = (
+    " Where they are gone for good, the policy says so with `evidence: {manifest: {removed_tests:"
+    " allowed}}` or names them; where they have another name, confirm it: `seatrial alias suggest`,"
+    " `seatrial alias confirm`."
+)
 
 
 def _is_compared(case: RuleContext, judged: JudgedJob, changes: TestChanges) -> bool:
@@ -55,6 +70,7 @@ def _result(judged: JudgedJob, changes: TestChanges, rule: ManifestRule) -> Rule
             "removed_tests": [*lost, *(x for x in changes.removed if x not in set(lost))][:_TOLD],
             "added_tests": list(changes.added_names[:_TOLD]),
         },
+        failing=dict.fromkeys(["tests without names"] if changes.unknown else lost, 1),
     )
 
 
@@ -107,4 +123,5 @@ def _absent(
                 "not_given_up": len(lost),
                 "removed_tests": lost[:_TOLD],
             },
+            failing=dict.fromkeys(lost, 1),
         )

@@ -57,6 +57,7 @@ def _missing(case: RuleContext, stand: PlatformEvidence, cell: CellEvidence) -> 
             "last_green": -1 if before is None else before,
             "least": least,
         },
+        failing={**gaps, **({"tests fewer than asked for": least - now} if now < least else {})},
     )
 
 

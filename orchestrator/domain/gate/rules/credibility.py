@@ -6,6 +6,7 @@ No exception and no waiver reaches these results: nothing makes old or simulated
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from orchestrator.domain.gate.evidence_trust import age_doubts, doubts, identity_doubts
 from orchestrator.domain.gate.quantities import counted
@@ -38,6 +39,7 @@ def nothing_passed(case: RuleContext) -> Iterator[RuleResult]:
                 "checks": dict(judged.job.checks),
                 "policy": judged.rule.nothing_passed,
             },
+            failing={f"{one} {word}": n for (one, word), n in passed_over.items()},
         )
 
 
@@ -113,6 +115,17 @@ def evidence(case: RuleContext) -> Iterator[RuleResult]:
         inputs={"runs": list(case.snapshot.runs), "cells": passing},
         waivable=False,
     )
+
+
+def evidence_of_product(case: RuleContext) -> Iterator[RuleResult]:
+    """The same; where there is no run at all, it names the product that the policy is for."""
+    product = case.policy.metadata.product
+    none = (
+        f"There is no finished run of the product {product}, which the policy is for: launch one,"
+        " or say another `metadata.product` in the policy."
+    )
+    for result in evidence(case):
+        yield result if case.snapshot.runs else replace(result, sentence=none)
 
 
 def _passing(case: RuleContext, stand: PlatformEvidence) -> Iterator[CellEvidence]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from orchestrator.domain.gate.quantities import counted, like, some
 from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
@@ -44,6 +45,7 @@ def new_failures(case: RuleContext) -> Iterator[RuleResult]:
             "tests": found[:_TOLD],
             "signatures": sorted({test.signature for test in named if test.is_new})[:_TOLD],
         },
+        failing=dict.fromkeys([*found, *open_], 1),
     )
 
 
@@ -93,6 +95,18 @@ def failed_first(case: RuleContext) -> Iterator[RuleResult]:
             yield from _left_out(stand, cell)
 
 
+def failed_first_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
+    """The same; where a person has to approve a change of the payload, the command stands there."""
+    gate = case.policy.metadata.name
+    remedy = (
+        f" Whoever did not write the change approves it: `seatrial gate approve {gate}`; or test a"
+        " new wheel."
+    )
+    for result in failed_first(case):
+        is_asked = "passed_after" in result.inputs
+        yield replace(result, sentence=result.sentence + remedy) if is_asked else result
+
+
 def _failed_first(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
     after = judged.job.passed_after
     left = [one for one in found if one.left]
@@ -131,6 +145,7 @@ def _failed_first(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleRe
             "tests": sorted(names)[:_TOLD],
             **({"passed_after": sorted(passed)[:_TOLD]} if passed else {}),
         },
+        failing={one.failing.name: one.left for one in left},
         by=tuple(sorted(by | {f"payload {one.payload[:12]}" for one in after})),
     )
 
@@ -157,6 +172,7 @@ def _left_out(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResul
                 " of it."
             ),
             inputs={"run": run},
+            failing={name: 1},
         )
 
 

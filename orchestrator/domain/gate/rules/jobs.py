@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import re
+import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import JobRule
@@ -12,11 +16,12 @@ from orchestrator.domain.gate.rule_context import (
     JudgedJob,
     PlatformEvidence,
     RuleContext,
+    is_bad,
     is_over,
     policy_outcome,
 )
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence
-from orchestrator.domain.gate.tolerance import ToleratedResult
+from orchestrator.domain.gate.tolerance import FailingResult, ToleratedResult
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
 
@@ -38,6 +43,7 @@ def cost(case: RuleContext) -> Iterator[RuleResult]:
             f"{rule.max_usd:.2f} USD that the policy allows."
         ),
         inputs={"usd": str(spent), "max_usd": str(rule.max_usd)},
+        failing={"USD": math.ceil(spent)},
     )
 
 
@@ -50,9 +56,20 @@ _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 def jobs(case: RuleContext) -> Iterator[RuleResult]:
     """One result per job of every cell, and one for each that should be there."""
+    return _jobs(case, is_cause_told=True)
+
+
+def jobs_by_name(case: RuleContext) -> Iterator[RuleResult]:
+    """As in the first rules: of what failed, the name alone is said."""
+    return _jobs(case, is_cause_told=False)
+
+
+def _jobs(case: RuleContext, *, is_cause_told: bool) -> Iterator[RuleResult]:
     for stand in case.stands:
         for judged in stand.jobs:
-            yield _job(judged, case.tolerance.by_job.get((judged.cell.id, judged.job.id), ()))
+            found = case.tolerance.by_job.get((judged.cell.id, judged.job.id), ())
+            one = _job(judged, found)
+            yield replace(one, sentence=_with_causes(judged, found, one)) if is_cause_told else one
         for cell in stand.ran:
             yield from _absent(stand, cell)
 
@@ -69,6 +86,7 @@ def degraded(case: RuleContext) -> Iterator[RuleResult]:
                 outcome=RuleOutcome.VIOLATED,
                 sentence=f"{where} fell back: {why}.",
                 inputs={"degraded": judged.job.degraded, "policy": judged.rule.degraded},
+                failing={judged.job.degraded: 1},
             )
 
 
@@ -89,8 +107,57 @@ def _job(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
         outcome=outcome,
         sentence=_sentence(judged, found, left),
         inputs=_inputs(judged, found, left),
+        failing=_failing(job, found),
         by=tuple(by),
     )
+
+
+def _with_causes(judged: JudgedJob, found: Sequence[ToleratedResult], result: RuleResult) -> str:
+    """How each failed that nothing tolerates, and where to look."""
+    if not is_bad(result):
+        return result.sentence
+    said = [f"{judged.job.id} on {judged.cell.id} {_went(judged)}"]
+    said += _failures(found, sum(one.left for one in found), label=_cause)
+    said += _rest(judged, is_end_told=any(one.left and one.failing.is_end for one in found))
+    run = judged.job.run or judged.cell.run
+    return f"{'; '.join(said)}. See `seatrial show {run}`."
+
+
+_SIGNAL = re.compile(r"signal (\d+)")
+
+
+def _cause(one: FailingResult) -> str:
+    """``t.py::one crashed (SIGSEGV)``, ``self-report: it printed 'FAILED'``, or the name alone."""
+    if one.name.startswith("("):
+        return _SIGNAL.sub(_signal, one.words.rstrip(": ")) or one.name.strip("()")
+    how = one.test.exception if one.test else ""
+    if how in ("crashed", "hung"):
+        number = _SIGNAL.search(one.job.ending.detail) if one.job.ending else None
+        why = f" ({_signal(number)})" if number and how == "crashed" else ""
+        return f"{one.name} {how}{why}"
+    reason = "" if one.test else one.job.check_reasons.get(one.name, "")
+    return f"{one.name}: {reason}" if reason else one.name
+
+
+def _signal(found: re.Match[str]) -> str:
+    known = {int(one): one.name for one in signal.Signals}
+    return known.get(int(found[1]), found[0])
+
+
+def _failing(job: JobEvidence, found: Sequence[ToleratedResult]) -> Mapping[str, int]:
+    """What nothing tolerates, by its name; an end of the job also by its reason."""
+    failing: Counter[str] = Counter()
+    for result in found:
+        one = result.failing
+        ended = one.name.startswith("(")
+        name = f"{one.name} {one.words}" if ended else one.name or "results without a name"
+        failing[name] += result.left
+    failing["tests that never reported"] += job.counts.missing + job.counts.not_run
+    if job.outcome not in _FINAL:
+        failing[f"{job.outcome or 'not over'}: {job.reason}"] += 1
+    if not _came_to_its_end(job) and job.ending is not None:
+        failing[f"{job.ending.outcome}: {job.ending.reason}"] += 1
+    return +failing
 
 
 def _came_to_its_end(job: JobEvidence) -> bool:
@@ -99,29 +166,38 @@ def _came_to_its_end(job: JobEvidence) -> bool:
 
 
 def _sentence(judged: JudgedJob, found: Sequence[ToleratedResult], left: int) -> str:
+    said = [f"{judged.job.id} on {judged.cell.id} {_went(judged)}", *_failures(found, left)]
+    return "; ".join([*said, *_rest(judged)]) + "."
+
+
+def _rest(judged: JudgedJob, *, is_end_told: bool = False) -> Iterator[str]:
     job = judged.job
-    said = [f"{job.id} on {judged.cell.id} {_went(judged)}", *_failures(found, left)]
     open_ = job.counts.missing + job.counts.not_run
-    if job.ending is not None and job.ending.reason != job.reason:
-        said.append(f"its tests do not explain its end: {_why(job.ending)}")
+    if job.ending is not None and job.ending.reason != job.reason and not is_end_told:
+        yield f"its tests do not explain its end: {_why(job.ending)}"
     if open_:
-        said.append(f"{counted(open_, 'test')} never reported")
+        yield f"{counted(open_, 'test')} never reported"
     answers = Counter(row["answer"] for row in _blame(judged))
     if answers:
         told = (f"{answer.replace('_', ' ')} ({n})" for answer, n in sorted(answers.items()))
-        said.append("who broke it: " + ", ".join(told))
-    return "; ".join(said) + "."
+        yield "who broke it: " + ", ".join(told)
 
 
 def _why(ending: Cause) -> str:
     return f"{ending.reason} ({ending.detail})" if ending.detail else ending.reason
 
 
-def _failures(found: Sequence[ToleratedResult], left: int) -> Iterator[str]:
+def _name(one: FailingResult) -> str:
+    return one.name
+
+
+def _failures(
+    found: Sequence[ToleratedResult], left: int, *, label: Callable[[FailingResult], str] = _name
+) -> Iterator[str]:
     """How many failed, what tolerates them, and what would if it were not used up."""
     used = [f"{number} tolerated by {name}" for name, number in _tolerated(found).items()]
     if left:
-        used.append(f"{left} not tolerated" + _named(found))
+        used.append(f"{left} not tolerated" + _named(found, label))
     if used:
         yield f"{sum(result.failing.count for result in found)} failed: {', '.join(used)}"
     exhausted = sorted({name for result in found if result.left for name in result.exhausted})
@@ -129,9 +205,9 @@ def _failures(found: Sequence[ToleratedResult], left: int) -> Iterator[str]:
         yield f"{some(exhausted)} would fit, and allows no more"
 
 
-def _named(found: Sequence[ToleratedResult]) -> str:
+def _named(found: Sequence[ToleratedResult], label: Callable[[FailingResult], str]) -> str:
     """`` (test_a.py::one and 2 more)``: the first that nothing tolerates, where they have names."""
-    names = sorted({r.failing.name for r in found if r.left and r.failing.name})
+    names = sorted({label(r.failing) for r in found if r.left and r.failing.name})
     return f" ({some(names, SAID)})" if names else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, Comparison, decide
@@ -78,7 +79,16 @@ def _result(
         outcome=_untold(rule) if is_open else ruling.outcome,
         sentence=_sentence(pairs, budget, ruling, cell),
         inputs=_inputs(pairs, budget, ruling),
+        failing=_failing(ruling),
     )
+
+
+def _failing(ruling: BenchmarkResult) -> dict[str, int]:
+    """By how many whole per cent it is slower; why nobody can tell, where that is so."""
+    found = ruling.comparison
+    if found is None or ruling.outcome is not RuleOutcome.VIOLATED:
+        return {ruling.reason: 1}
+    return {"% slower": math.ceil(found.slowdown * 100)}
 
 
 def _untold(rule: PerformanceRule) -> RuleOutcome:
@@ -172,4 +182,5 @@ def _open(rule: PerformanceRule, what: str, *, is_blocking: bool) -> RuleResult:
         outcome=_untold(rule),
         sentence=f"{what} was not measured beside a baseline on the same machine.",
         inputs={"pairs": 0, "min_pairs": rule.min_pairs},
+        failing={"not measured beside a baseline": 1},
     )

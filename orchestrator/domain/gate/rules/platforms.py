@@ -109,6 +109,7 @@ _UNAVAILABLE = {
     "inconclusive": RuleOutcome.UNKNOWN,
     "advisory": RuleOutcome.UNKNOWN,
 }
+_BAD = (RuleOutcome.VIOLATED, RuleOutcome.UNKNOWN)
 _WRONG = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
@@ -135,6 +136,7 @@ def _platform(stand: PlatformEvidence) -> RuleResult:
             waivable=False,
         )
     told = [_cell(stand, cell) for cell in stand.cells]
+    bad = [cell for cell, (outcome, _) in zip(stand.cells, told, strict=True) if outcome in _BAD]
     return RuleResult(
         id=f"platform/{rule.id}",
         kind="platform",
@@ -142,6 +144,7 @@ def _platform(stand: PlatformEvidence) -> RuleResult:
         outcome=worst(outcome for outcome, _ in told),
         sentence=" ".join(sentence for _, sentence in told),
         inputs={"cells": [_inputs(cell) for cell in stand.cells]},
+        failing={f"{one.id}: {one.reason or one.outcome or one.state}": 1 for one in bad},
     )
 
 
@@ -222,4 +225,7 @@ def _substitute(case: RuleContext, stand: PlatformEvidence, substitute: Substitu
         outcome=outcome,
         sentence=f"Where {stand.rule.id} cannot be had: {said}.",
         inputs={"platform": other.rule.id, "jobs": names, "passed": passed, "failed": failed},
+        failing=dict.fromkeys(
+            failed or doubted or sorted(set(names) - set(passed)) or ["no job"], 1
+        ),
     )

@@ -77,6 +77,10 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
             "reasons": [{"reason": reason, "count": number} for reason, number in rows[:_TOLD]],
             **({"ran_on_baseline": tally.ran_before[:_TOLD]} if tally.ran_before else {}),
         },
+        failing={
+            **{reason or "skips without a reason": n for reason, n in tally.reasons.items()},
+            **dict.fromkeys(tally.ran_before, 1),
+        },
     )
 
 

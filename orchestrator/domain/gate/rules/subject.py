@@ -32,6 +32,7 @@ def subject_loaded(case: RuleContext) -> Iterator[RuleResult]:
                     " `evidence.subject_not_loaded: accepted`."
                 ),
                 inputs={"suites": sorted(suites), "policy": policy},
+                failing=dict.fromkeys(sorted(suites), 1),
             )
 
 

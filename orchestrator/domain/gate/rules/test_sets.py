@@ -50,6 +50,11 @@ def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
             "hooks": [{"name": one.name, "file": one.file} for one in told.hooks[:_TOLD]],
             "ignored": [{"path": one.path, "why": one.why} for one in told.ignored[:_TOLD]],
         },
+        failing={
+            **{name: 1 for one in told.unasked for name in one.tests},
+            **{f"deselected by {one.by}": one.count for one in told.unasked},
+            **{place.path: job.known_tests.get(place.path, 0) for place in lost},
+        },
     )
 
 
@@ -140,4 +145,5 @@ def _result(judged: JudgedJob, lacking: list[str], *, others: list[str]) -> Rule
             "tests": lacking[:_TOLD],
             "others": others,
         },
+        failing=dict.fromkeys(lacking if job.tests_digest else ["tests without names"], 1),
     )
