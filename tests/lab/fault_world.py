@@ -286,8 +286,8 @@ class FaultWorld:
             assert lease.cost_usd == expected_cost(lease), lease
             assert lease.cost_usd is not None
             assert lease.cost_usd <= lease.reserved_usd
-            if lease.cost_usd and lease.billed_from and lease.gone_at:
-                paid_s += (lease.gone_at - lease.billed_from).total_seconds()
+            if lease.cost_usd and lease.billed_from and lease.billed_until:
+                paid_s += (lease.billed_until - lease.billed_from).total_seconds()
         lines = [line for line in self.cloud.billing() if line.kind == self.rig.billed]
         assert all(line.ended_at is not None for line in lines), lines
         metered_s = sum((line.ended_at - line.started_at).total_seconds() for line in lines)
@@ -303,11 +303,11 @@ class FaultWorld:
 def expected_cost(lease: Lease) -> Decimal:
     """What a lease must cost: seconds begun at the machine's price, at least a minute; the rest
     of what hangs on it by the microsecond."""
-    if not lease.machine_id or not lease.billed_from or not lease.gone_at or not lease.offer:
+    if not lease.machine_id or not lease.billed_from or not lease.billed_until or not lease.offer:
         return Decimal(0)
     if lease.refusal.startswith(("capacity", "quota")):
         return Decimal(0)
-    held = lease.gone_at - lease.billed_from
+    held = lease.billed_until - lease.billed_from
     seconds = max(60, -(-held // timedelta(seconds=1)))
     exact = Decimal(held // timedelta(microseconds=1)) / 1_000_000
     parts = (

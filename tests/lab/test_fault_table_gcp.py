@@ -145,7 +145,7 @@ ROWS = (
     ),
     Row(
         "GPU quota of spot in one region",
-        quota("PREEMPTIBLE_NVIDIA_L4_GPUS", region="us-central1"),
+        lambda here: here.cloud.quotas.use("PREEMPTIBLE_NVIDIA_L4_GPUS", 1, region="us-central1"),
         ("ok",) * 2,
         (f"{A} refused quota", f"{B} skipped quota", NO_PRICE, f"{AD} chosen"),
     ),
