@@ -207,7 +207,7 @@ def test_the_shipped_table_is_dated_and_believable() -> None:
     assert {price.as_of.date().isoformat() for price in shipped.prices} == {"2026-11-21"}
     west = find(shipped.prices, "v5e-chip", "us-west4", "spot")
     assert west is not None
-    assert west.usd_per_hour == Decimal("0.48")
+    assert west.usd_per_hour == Decimal("0.56")
     assert find(shipped.prices, "v5e-chip", "mars1", "spot") is None
 
 
@@ -240,9 +240,9 @@ def test_the_newest_price_counts() -> None:
         assert found is not None
         return found.usd_per_hour
 
-    assert west() == Decimal("0.48")
+    assert west() == Decimal("0.56")
     assert west(price("0.5", NOW)) == Decimal("0.5")
-    assert west(price("0.5", datetime(2026, 1, 1, tzinfo=UTC))) == Decimal("0.48")
+    assert west(price("0.5", datetime(2026, 1, 1, tzinfo=UTC))) == Decimal("0.56")
 
 
 def sku(
