@@ -52,7 +52,7 @@ def test_places_are_zones_in_each_market_in_turn(provider: TpuProvider) -> None:
         f"{zone}/v5litepod-4/{market}" for market in ("spot", "on-demand") for zone in zones
     ]
     first = places[0]
-    assert first.price_usd_per_hour == Decimal("1.92")  # 4 chips
+    assert first.price_usd_per_hour == Decimal("2.24")  # 4 chips
     assert (first.region, first.zone, first.market) == ("us-west4", "us-west4-a", "spot")
     assert (first.priced, first.minimum_s) == ("table 2026-11-21", 60)
     assert first.address_usd_per_hour == Decimal("0.0025")
