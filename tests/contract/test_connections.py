@@ -32,6 +32,7 @@ from tests.ssh_hosts import (
     free_port,
     make_key,
 )
+from tests.waiting import until
 
 NewHost = Callable[..., SshHost]
 SIGNED_IN = "Accepted publickey"
@@ -53,13 +54,6 @@ def relay(host: SshHost) -> Iterator[Relay]:
 def shell_to(host: SshHost, endpoint: SshEndpoint | None = None, **options: float) -> SshShell:
     endpoint = endpoint or host.endpoint()
     return SshShell(endpoint, key=KeyFile(host.keys_dir / endpoint.key_file), **options)
-
-
-def until(condition: Callable[[], bool], within_s: float = 30.0) -> None:
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.02)
 
 
 # the host key

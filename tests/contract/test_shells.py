@@ -7,7 +7,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from orchestrator.domain.machine import (
 from runners.shell import open_shell
 from runners.shell.local import LocalShell
 from runners.shell.stdin_feeder import OutputLimitError
+from tests.waiting import until
 
 MIB = 1024 * 1024
 
@@ -138,7 +139,7 @@ def test_a_detached_process_outlives_its_command(shell: Shell, tmp_path: Path) -
     assert shell.run(command).stdout == b"started\n"
     assert not mark.exists()
     shell.close()
-    _until(mark.exists)
+    until(mark.exists)
 
 
 def test_several_threads_may_use_one_shell(shell: Shell) -> None:
@@ -177,13 +178,6 @@ class _Endless:
         while True:
             self.given_bytes += len(block)
             yield block
-
-
-def _until(condition: Callable[[], bool], within_s: float = 30.0) -> None:
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.02)
 
 
 def test_commands_here_begin_with_the_mask_that_is_asked_for() -> None:

@@ -9,7 +9,6 @@ import os
 import shlex
 import tarfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,19 +17,13 @@ import pytest
 from orchestrator.domain.machine import Shell
 from runners.archives import Archive, agent_archive, pack
 from runners.workspace import Workspace, WorkspaceError
+from tests.waiting import until
 
 MIB = 1024 * 1024
 
 
 def sent(data: bytes, size: int = 65536) -> Callable[[], Iterator[bytes]]:
     return lambda: (data[at : at + size] for at in range(0, len(data), size))
-
-
-def settled(condition: Callable[[], bool], within_s: float = 10.0) -> None:
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.02)
 
 
 def shelf(base: Path, kind: str = "payloads") -> list[str]:
@@ -196,7 +189,7 @@ def test_what_a_killed_upload_left_is_swept_and_a_running_one_is_not(
 
     def during() -> Iterator[bytes]:
         yield first.data[:100]
-        settled(lambda: len(shelf(base)) == 1 and not dead.exists())
+        until(lambda: len(shelf(base)) == 1 and not dead.exists())
         assert real.put_archive("payloads", second.digest, sent(second.data)) is True
         yield first.data[100:]
 

@@ -10,7 +10,6 @@ import shutil
 import socket
 import tarfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
@@ -63,6 +62,7 @@ from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
 from tests.databases import Agent
+from tests.waiting import until
 
 BEGIN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MANIFEST = """\
@@ -362,11 +362,3 @@ def served(app: FastAPI) -> Iterator[int]:
             server.should_exit = True
             thread.join(10)
             assert not thread.is_alive()
-
-
-def until(met: Callable[[], bool], *, within_s: float = 30.0) -> None:
-    """Wait for a real server to do something."""
-    end = time.monotonic() + within_s
-    while not met():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)

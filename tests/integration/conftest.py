@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.agent_machine import Machine, lean_python, machine_at
 from tests.integration.api_context import Desk, Slots, desk
+from tests.integration.webhook_receiver import Receiver, receiver
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +52,10 @@ def shared_api(tmp_path_factory: pytest.TempPathFactory, slots: Slots) -> Iterat
     home = tmp_path_factory.mktemp("home")
     with slots.fresh() as database, desk(home, database) as opened:
         yield opened
+
+
+@pytest.fixture
+def hook() -> Iterator[Receiver]:
+    """A server that keeps what it is sent."""
+    with receiver() as one:
+        yield one

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from orchestrator.application.notifications import deliver, notify_people
 from orchestrator.domain.announcement import Announcement, LineageState
 from tests.integration.api_context import Desk
-from tests.integration.webhook_receiver import Receiver, Reply, receiver
+from tests.integration.webhook_receiver import Receiver, Reply
 
 API = "/api/v1/channels"
-
-
-@pytest.fixture
-def hook() -> Iterator[Receiver]:
-    with receiver() as one:
-        yield one
 
 
 def made(api: Desk, url: str, **more: object) -> dict[str, object]:

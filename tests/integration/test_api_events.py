@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import event as sql_event
 
 from orchestrator.api import events
-from tests.integration.api_context import Desk, served, until
+from tests.integration.api_context import Desk, served
+from tests.waiting import until
 
 EVENTS = "/api/v1/runs/{run}/events"
 

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from orchestrator.bootstrap.http_server import HttpLimits, bounded
-from tests.integration.api_context import until
+from tests.waiting import until
 
 LIMITS = HttpLimits(headers_s=1.0, pause_s=1.0, connections=8)
 HEAD = b"HTTP/1.1\r\nHost: localhost\r\n"

@@ -6,19 +6,12 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from orchestrator.adapters.notify.guarded_http import GuardedHttp, GuardedHttpError, Request
-from tests.integration.webhook_receiver import Receiver, receiver
-
-
-@pytest.fixture
-def hook() -> Iterator[Receiver]:
-    with receiver() as one:
-        yield one
+from tests.integration.webhook_receiver import Receiver
 
 
 def test_a_dripping_answer_is_cut_off_in_time() -> None:

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,12 +77,6 @@ def context_of(
 @pytest.fixture
 def context(database: Database, tmp_path: Path) -> Context:
     return context_of(database, tmp_path)
-
-
-@pytest.fixture
-def hook() -> Iterator[Receiver]:
-    with receiver() as one:
-        yield one
 
 
 def add(context: Context, url: str, kind: str = "webhook", **more: object) -> tuple[Channel, str]:
