@@ -74,7 +74,7 @@ def supervise(run: Callable[[], None], folder: Path, *, grace_s: float) -> int:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     signal.setitimer(signal.ITIMER_REAL, 0)
     end_descendants()
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder)
     return status if status >= 0 else 128 - status
 
 
@@ -127,6 +127,15 @@ def descendants(ancestor: int) -> list[int]:
     return found
 
 
+def remove(folder: Path) -> None:
+    """Remove a folder, and the short names that killed agents of it left in /tmp."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for link in Path("/tmp").glob("st-*"):
+        with suppress(OSError):
+            if link.readlink().is_relative_to(folder):
+                link.unlink()
+
+
 def hold(folder: Path) -> int:
     """Lock the folder for as long as a supervisor lives; returns the descriptor."""
     lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR)
@@ -139,7 +148,7 @@ def remove_leftovers() -> None:
     for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/lock"):
         with suppress(OSError), lock.open("rb") as held:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(lock.parent, ignore_errors=True)
+            remove(lock.parent)
 
 
 def prctl(option: int, value: int) -> None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
 
 from orchestrator.domain.machine import (
     AuthenticationError,
@@ -33,6 +32,7 @@ from tests.ssh_hosts import (
     free_port,
     make_key,
 )
+from tests.waiting import until
 
 NewHost = Callable[..., SshHost]
 SIGNED_IN = "Accepted publickey"

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
 
 from orchestrator.domain.machine import (
     CommandTimeoutError,
@@ -24,6 +23,7 @@ from orchestrator.domain.machine import (
 from runners.shell import open_shell
 from runners.shell.local import LocalShell
 from runners.shell.stdin_feeder import OutputLimitError
+from tests.waiting import until
 
 MIB = 1024 * 1024
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
 
 from orchestrator.domain.machine import Shell
 from runners.archives import Archive, agent_archive, pack
 from runners.workspace import Workspace, WorkspaceError
+from tests.waiting import until
 
 MIB = 1024 * 1024
 

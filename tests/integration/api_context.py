@@ -22,7 +22,6 @@ from fastapi import FastAPI
 from sqlalchemy import event
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
-from tests.waiting import until
 
 from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.dialects.registry import FileDialects
@@ -64,6 +63,7 @@ from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
 from tests.databases import Agent
+from tests.waiting import until
 
 BEGIN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MANIFEST = """\

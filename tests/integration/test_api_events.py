@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from sqlalchemy import event as sql_event
-from tests.waiting import until
 
 from orchestrator.api import events
 from tests.integration.api_context import Desk, served
+from tests.waiting import until
 
 EVENTS = "/api/v1/runs/{run}/events"
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
 
 from orchestrator.adapters.files.home_folder import temporary_folder
 from tests.integration.api_context import Desk, archive, served, sha256
+from tests.waiting import until
 
 PAYLOADS, SUBJECTS = "/api/v1/payloads", "/api/v1/subjects"
 

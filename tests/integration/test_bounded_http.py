@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import uvicorn
-from tests.waiting import until
 
 from orchestrator.bootstrap.http_server import HttpLimits, bounded
+from tests.waiting import until
 
 LIMITS = HttpLimits(headers_s=1.0, pause_s=1.0, connections=8)
 HEAD = b"HTTP/1.1\r\nHost: localhost\r\n"

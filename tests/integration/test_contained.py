@@ -19,6 +19,7 @@ import os, subprocess, sys, tempfile, time
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
                  start_new_session=True, close_fds=False)
 open(os.path.join(tempfile.gettempdir(), "left"), "w").close()
+os.symlink(os.path.join(tempfile.gettempdir(), "job"), f"/tmp/st-{os.getpid()}-left")
 print(tempfile.gettempdir(), os.getppid(), os.getpid(), flush=True)
 time.sleep(600 if sys.argv[1] == "wait" else 0)
 sys.exit(3)
@@ -48,6 +49,7 @@ def test_daemons_and_files_end_with_it(who: str, number: int, status: int) -> No
     assert outer.communicate()[0] == ""  # the daemon's end of the pipe is closed
     assert outer.returncode == status
     assert not (folder / "left").exists()
+    assert not Path(f"/tmp/st-{processes['command']}-left").is_symlink()
 
 
 def test_its_exit_status_is_the_commands() -> None:
