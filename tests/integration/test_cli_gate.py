@@ -345,8 +345,16 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)
     assert cli("gate", "approve", "release") == 0
     assert "bo approves the evidence cccccccccccc of V-0003" in cli.err
+    assert "It counts for nothing" not in cli.err
     (asked,) = gate.sent("POST", f"{API}/approvals")
     assert asked.json == {"gate": "release", "verdict": "V-0003"}
+
+
+def test_an_approval_that_counts_for_nothing_says_so(cli: Cli, gate: FakeController) -> None:
+    yes = {"gate": "release", "by": "bo", "evidence": "c" * 64, "remark": "bo asked for it"}
+    gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)
+    assert cli("gate", "approve", "release", "--verdict", "V-0003") == 0
+    assert "It counts for nothing: bo asked for it." in cli.err
 
 
 def test_what_people_say_is_of_the_verdict_that_they_name_or_are_shown(
