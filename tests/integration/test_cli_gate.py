@@ -247,6 +247,28 @@ def test_a_verdict_says_which_runs_it_judged_and_when_they_ended(
         assert "judged: run run-1, ended 2026-01-20 12:30 UTC; run run-2" in cli.out
 
 
+def test_what_can_change_outcomes_has_a_line_of_its_own(
+    cli: Cli, gate: FakeController, policy: str
+) -> None:
+    told = {"kind": "selection", "blocking": True, "outcome": "ok", "sentence": "unit on here: x."}
+    inputs = {
+        "deselected": [{"by": "-k", "count": 2, "asked": True, "tests": []}],
+        "modules": [{"path": "m.py", "why": "no triton"}],
+        "hooks": [{"name": "pytest_runtest_makereport", "file": "conftest.py"}],
+    }
+    level = {"id": "payload_level", "kind": "payload_level", "blocking": False, "inputs": {}}
+    level |= {"outcome": "unknown", "sentence": f"The payload sha256:{'ab' * 32} is untrusted."}
+    rules = [{**told, "id": "selection/unit@here", "inputs": inputs}, level]
+    shown = Answer.of({**VERDICT, "decision": "PASS", "rules": rules}, 201)
+    gate.answers["POST", f"{GATE}/evaluate"] = shown
+    assert cli("gate", "check", policy, "--no-wait") == 0
+    lines = [" ".join(line.split()) for line in cli.out.splitlines()]
+    assert "selection/unit@here: -k deselected 2 tests" in lines
+    assert "selection/unit@here: m.py skipped itself as a whole (no triton)" in lines
+    assert "selection/unit@here: conftest.py implements pytest_runtest_makereport" in lines
+    assert "unknown payload_level The payload sha256:abababababab is untrusted." in lines
+
+
 def test_a_verdict_is_explained_with_every_rule(cli: Cli, gate: FakeController) -> None:
     assert cli("gate", "explain", "V-0003") == 0
     assert "job/moe@gcp-l4 says so." in cli.out
