@@ -258,11 +258,14 @@ def test_what_can_change_outcomes_has_a_line_of_its_own(
     }
     level = {"id": "payload_level", "kind": "payload_level", "blocking": False, "inputs": {}}
     level |= {"outcome": "unknown", "sentence": f"The payload sha256:{'ab' * 32} is untrusted."}
-    rules = [{**told, "id": "selection/unit@here", "inputs": inputs}, level]
+    own = {**told, "id": "own_environment/here", "kind": "own_environment", "inputs": {}}
+    own["sentence"] = "The jobs of here saw more."
+    rules = [{**told, "id": "selection/unit@here", "inputs": inputs}, level, own]
     shown = Answer.of({**VERDICT, "decision": "PASS", "rules": rules}, 201)
     gate.answers["POST", f"{GATE}/evaluate"] = shown
     assert cli("gate", "check", policy, "--no-wait") == 0
     lines = [" ".join(line.split()) for line in cli.out.splitlines()]
+    assert "The jobs of here saw more." in lines
     assert "selection/unit@here: -k deselected 2 tests" in lines
     assert "selection/unit@here: m.py skipped itself as a whole (no triton)" in lines
     assert "selection/unit@here: conftest.py implements pytest_runtest_makereport" in lines

@@ -151,7 +151,10 @@ def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
 def _print_visible(session: Session, verdict: Verdict, *, every: bool) -> None:
     """A line for each thing that can change what a PASS means and that is judged ok."""
     ok = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.OK and not every]
-    lines = [f"{rule.id}: {line}" for rule in ok if rule.kind == "selection" for line in _had(rule)]
+    lines = [rule.sentence for rule in ok if rule.kind == "own_environment"]
+    lines += [
+        f"{rule.id}: {line}" for rule in ok if rule.kind == "selection" for line in _had(rule)
+    ]
     if lines:
         session.out.print(Text("\njudged ok, and to be known", style="dim"))
     for line in lines:
