@@ -175,8 +175,7 @@ def list_approvals(
 @writing.post("/approvals", status_code=201)
 def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalAnswer:
     """Say yes to the evidence of a verdict: the gate's next evaluation of it counts this."""
-    approval = approve(context, body.gate, by=caller, verdict=body.verdict)
-    return extended(ApprovalAnswer, approval, gate=body.gate)
+    return approve(context, body.gate, by=caller, verdict=body.verdict)
 
 
 @reading.get("/keys")

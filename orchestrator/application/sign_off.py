@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 
 from orchestrator.application.context import Context
@@ -12,7 +12,7 @@ from orchestrator.application.reevaluate import VerdictMissingError, find_verdic
 from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.rule_context import rule_fault
-from orchestrator.domain.gate.snapshot import Approval, Waiver
+from orchestrator.domain.gate.snapshot import Approval, ApprovalAnswer, Waiver
 from orchestrator.domain.gate.verdict import RuleResult
 from orchestrator.domain.person import SOCKET, Person, person_key
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
@@ -105,8 +105,10 @@ def _own_fault(waiver: Waiver, by: Person) -> str:
     return f"{waiver.author!r} asked for {waiver.id} and cannot approve it: {others}"
 
 
-def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Approval:
+def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> ApprovalAnswer:
     """Say yes to the evidence of a verdict, the gate's newest one by default; once a person.
+
+    The answer says where the approval counts for nothing.
 
     Raises GateMissingError, VerdictMissingError.
     """
@@ -119,7 +121,23 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
         )
     seen, at = read.verdict.evidence_digest, context.clock.now()
     yes = Approval(by=by.name, token=by.token, at=at, evidence=seen)
-    return context.stores.gates.add_approval(gate, yes)
+    given = context.stores.gates.add_approval(gate, yes)
+    told = {one.name: getattr(given, one.name) for one in fields(given)}
+    return ApprovalAnswer(**told, gate=gate, remark=_idle_remark(read, by))
+
+
+def _idle_remark(read: StoredVerdict, by: Person) -> str:
+    """Why an approval of the verdict's evidence counts for nothing; empty where it counts."""
+    asked = next((one for one in read.verdict.rules if one.kind == "approval"), None)
+    if asked is None:
+        return f"{read.id} asks for no approval"
+    authors = asked.inputs.get("authors")
+    if isinstance(authors, list | tuple) and person_key(by.name) in authors:
+        return (
+            f"{by.name} asked for something that {read.id} excuses, and an author's own approval"
+            " does not count: somebody else approves it with a token of their own"
+        )
+    return ""
 
 
 def _problems(

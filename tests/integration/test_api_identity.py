@@ -75,9 +75,14 @@ def test_the_author_of_an_exception_does_not_approve_the_verdict(api: Desk) -> N
     ann = api.with_token("gate", name="ann")
     asked = ann.post(f"{API}/waivers", json=WAIVER).json()
     approve(api.client, asked["id"])
+    idle = ann.post(f"{API}/approvals", json={"gate": "release"}).json()
+    assert idle["remark"] == "V-0001 asks for no approval"
+    check(api, "waived", runs=[run])
     hers = api.with_token("gate", name="A\N{ZERO WIDTH SPACE}NN")
     for client, decision in ((hers, "INCONCLUSIVE"), (api.client, "PASS_WITH_EXCEPTIONS")):
-        assert client.post(f"{API}/approvals", json={"gate": "release"}).status_code == 201
+        said = client.post(f"{API}/approvals", json={"gate": "release"})
+        assert said.status_code == 201
+        assert ("author's own approval" in said.json()["remark"]) is (client is hers)
         assert check(api, decision, runs=[run])["decision"] == decision
 
 
@@ -109,7 +114,8 @@ def test_a_policy_says_how_long_exceptions_may_last(api: Desk) -> None:
     said = "2026-07-01 is 122 days ahead: `exception_max_age` allows 90"
     assert (refused.status_code, refused.json()["errors"][0]["detail"]) == (422, said)
     put(api, forever + "  exception_max_age: 122d\n")
-    assert waive(api, rule="platform/here", days=122)["id"] == "W-0001"
+    check(api, "before", runs=[ran(api, tests=FAILS)])
+    assert waive(api, days=122)["id"] == "W-0001"
     issue = {"product": "proof", "title": "t", "owner": "me", "match": {"contains": "x"}}
     for product, expires, status in (
         ("proof", "2026-07-01", 201),

@@ -247,6 +247,31 @@ def test_a_verdict_says_which_runs_it_judged_and_when_they_ended(
         assert "judged: run run-1, ended 2026-01-20 12:30 UTC; run run-2" in cli.out
 
 
+def test_what_can_change_outcomes_has_a_line_of_its_own(
+    cli: Cli, gate: FakeController, policy: str
+) -> None:
+    told = {"kind": "selection", "blocking": True, "outcome": "ok", "sentence": "unit on here: x."}
+    inputs = {
+        "deselected": [{"by": "-k", "count": 2, "asked": True, "tests": []}],
+        "modules": [{"path": "m.py", "why": "no triton"}],
+        "hooks": [{"name": "pytest_runtest_makereport", "file": "conftest.py"}],
+    }
+    level = {"id": "payload_level", "kind": "payload_level", "blocking": False, "inputs": {}}
+    level |= {"outcome": "unknown", "sentence": f"The payload sha256:{'ab' * 32} is untrusted."}
+    own = {**told, "id": "own_environment/here", "kind": "own_environment", "inputs": {}}
+    own["sentence"] = "The jobs of here saw more."
+    rules = [{**told, "id": "selection/unit@here", "inputs": inputs}, level, own]
+    shown = Answer.of({**VERDICT, "decision": "PASS", "rules": rules}, 201)
+    gate.answers["POST", f"{GATE}/evaluate"] = shown
+    assert cli("gate", "check", policy, "--no-wait") == 0
+    lines = [" ".join(line.split()) for line in cli.out.splitlines()]
+    assert "The jobs of here saw more." in lines
+    assert "selection/unit@here: -k deselected 2 tests" in lines
+    assert "selection/unit@here: m.py skipped itself as a whole (no triton)" in lines
+    assert "selection/unit@here: conftest.py implements pytest_runtest_makereport" in lines
+    assert "unknown payload_level The payload sha256:abababababab is untrusted." in lines
+
+
 def test_a_verdict_is_explained_with_every_rule(cli: Cli, gate: FakeController) -> None:
     assert cli("gate", "explain", "V-0003") == 0
     assert "job/moe@gcp-l4 says so." in cli.out
@@ -347,8 +372,16 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)
     assert cli("gate", "approve", "release") == 0
     assert "bo approves the evidence cccccccccccc of V-0003" in cli.err
+    assert "It counts for nothing" not in cli.err
     (asked,) = gate.sent("POST", f"{API}/approvals")
     assert asked.json == {"gate": "release", "verdict": "V-0003"}
+
+
+def test_an_approval_that_counts_for_nothing_says_so(cli: Cli, gate: FakeController) -> None:
+    yes = {"gate": "release", "by": "bo", "evidence": "c" * 64, "remark": "bo asked for it"}
+    gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)
+    assert cli("gate", "approve", "release", "--verdict", "V-0003") == 0
+    assert "It counts for nothing: bo asked for it." in cli.err
 
 
 def test_what_people_say_is_of_the_verdict_that_they_name_or_are_shown(

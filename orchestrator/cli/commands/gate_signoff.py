@@ -161,7 +161,8 @@ def approve_command(
     evidence = str(answer.get("evidence"))[:12]
     session.say(f"{one_line(str(answer.get('by')))} approves the evidence {evidence} of {read}.")
     session.say(f"`seatrial gate check {gate}` decides anew.")
-    session.say("What you excused yourself still needs somebody else's yes.")
+    if answer.get("remark"):
+        session.say(f"It counts for nothing: {one_line(str(answer.get('remark')))}.")
 
 
 def _approve_waiver(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeGuard
 
@@ -15,10 +16,13 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.glyphs import style_of, word
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult, Verdict
+from orchestrator.domain.test_set import Hook
 from orchestrator.domain.units import plural
 
 BLAMED = 20
 """Tests that a window has room for."""
+_DIGEST = re.compile(r"sha256:([0-9a-f]{12})[0-9a-f]{52}")
+"""As sentences name it; the whole one is in the JSON, and in commands to copy."""
 _WORST_FIRST = tuple(reversed(RuleOutcome))
 
 
@@ -53,6 +57,7 @@ def print_verdict(
     _print_rules(session, "what stands in the way" if not every else "blocking", blocking)
     _print_blame(session, blocking)
     _print_rules(session, "for your information", advisory)
+    _print_visible(session, verdict, every=every)
     _print_rest(session, verdict, every=every)
     for warning in verdict.warnings:
         session.print(f"warning: {one_line(warning)}")
@@ -106,9 +111,13 @@ def _print_rules(session: Session, title: str, rules: Sequence[RuleResult]) -> N
         table.add_row(
             Text(one_line(rule.outcome), style=style_of(rule.outcome)),
             Text(one_line(rule.id)),
-            Text(one_line(f"{rule.sentence}{by}")),
+            Text(one_line(f"{_DIGEST.sub(_shortened, rule.sentence)}{by}")),
         )
     session.out.print(table)
+
+
+def _shortened(found: re.Match[str]) -> str:
+    return f"sha256:{found[1]}"
 
 
 def _print_blame(session: Session, rules: Sequence[RuleResult]) -> None:
@@ -137,6 +146,30 @@ def _print_blame(session: Session, rules: Sequence[RuleResult]) -> None:
 def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
     """Per failing test ``nodeid, answer, evidence``, as the rule has it among its inputs."""
     return read(list[Mapping[str, str]], rule.inputs.get("blame", []))
+
+
+def _print_visible(session: Session, verdict: Verdict, *, every: bool) -> None:
+    """A line for each thing that can change what a PASS means and that is judged ok."""
+    ok = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.OK and not every]
+    lines = [rule.sentence for rule in ok if rule.kind == "own_environment"]
+    lines += [
+        f"{rule.id}: {line}" for rule in ok if rule.kind == "selection" for line in _had(rule)
+    ]
+    if lines:
+        session.out.print(Text("\njudged ok, and to be known", style="dim"))
+    for line in lines:
+        session.print(one_line(line))
+
+
+def _had(rule: RuleResult) -> Iterator[str]:
+    for row in _rows(rule, "deselected"):
+        yield f"{row.get('by')} deselected {plural(int(str(row.get('count'))), 'test')}"
+    for row in _rows(rule, "modules"):
+        yield f"{row.get('path')} skipped itself as a whole ({row.get('why')})"
+    for row in _rows(rule, "ignored"):
+        yield f"{row.get('path')} was not looked into ({row.get('why')})"
+    for row in _rows(rule, "hooks"):
+        yield Hook(name=str(row.get("name")), file=str(row.get("file"))).sentence
 
 
 def _print_rest(session: Session, verdict: Verdict, *, every: bool) -> None:

@@ -21,6 +21,7 @@ from orchestrator.domain.gate.rules.credibility import (
     evidence_of_product,
     freshness,
     nothing_passed,
+    own_environment,
 )
 from orchestrator.domain.gate.rules.failures import (
     failed_first,
@@ -87,7 +88,7 @@ _LATER: Mapping[Rule, Rule] = {
     failed_first: failed_first_with_remedy,
 }
 """What stands in the third rules for one of the second."""
-_THIRD = tuple(_LATER.get(rule, rule) for rule in _SECOND)
+_THIRD = (*(_LATER.get(rule, rule) for rule in _SECOND), own_environment)
 RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 """In the order in which a verdict tells them; none depends on another. A stored verdict is
 replayed by the rules that made it: a rule that comes to something else makes a new version."""

@@ -26,6 +26,8 @@ class ExcuseTerms:
     """Nothing counts for longer than the policy's `exception_max_age`."""
     approved: bool
     """What one person alone excused needs an approval, where the policy says nothing of any."""
+    explained: bool
+    """Where an approval is asked for, it is said whose does not count, and how to give one."""
     bound: bool
     """A waiver excuses what failed when it was asked for, and nothing else of its rule."""
 
@@ -74,13 +76,25 @@ def _lasts(longest: timedelta) -> str:
 
 
 _SECOND = ExcuseTerms(
-    person=person_key, name_fault=name_fault, signed=True, ages=True, approved=True, bound=False
+    person=person_key,
+    name_fault=name_fault,
+    signed=True,
+    ages=True,
+    approved=True,
+    explained=False,
+    bound=False,
 )
 TERMS_BY_VERSION: Mapping[int, ExcuseTerms] = {
     1: ExcuseTerms(
-        person=_trimmed, name_fault=_unnamed, signed=False, ages=False, approved=False, bound=False
+        person=_trimmed,
+        name_fault=_unnamed,
+        signed=False,
+        ages=False,
+        approved=False,
+        explained=False,
+        bound=False,
     ),
     2: _SECOND,
-    3: replace(_SECOND, bound=True),
+    3: replace(_SECOND, explained=True, bound=True),
 }
 """A stored verdict is replayed by those that it was made with."""

@@ -72,6 +72,7 @@ _NEVER = {
     "flaky": "it only informs; the rule of the job is what fails, or `flaky/JOB@PLATFORM`",
     "known_issue": "it only informs",
     "quarantine": "it only informs",
+    "own_environment": "it only informs",
 }
 
 

@@ -259,6 +259,8 @@ class ApprovalAnswer(Approval):
     """An approval, with the gate whose evidence it is about."""
 
     gate: str
+    remark: str = ""
+    """Why it counts for nothing, said to whoever gives it; empty where it counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,8 @@ class RuleResult:
     kind: str
     """evidence, subject, payload_level, platform, freshness, attestation, hardware, job,
     nothing_passed, subject_loaded, degraded, missing, test_set, selection, changed_tests,
-    skips, new_failures, failed_first, flaky, known_issue, performance, cost, approval."""
+    skips, new_failures, failed_first, flaky, known_issue, performance, cost, approval,
+    own_environment."""
     blocking: bool
     outcome: RuleOutcome
     sentence: str

@@ -55,6 +55,13 @@ def test_what_became_of_the_tests_of_the_baseline(then, now, renames, removed, r
     assert told.runs == tuple(f"run-{n}" for n in range(len(then.split())))
 
 
+def test_an_environment_of_our_own_is_told():
+    verdict = judge(policy(), snapshot(cell(own_environment=True)))
+    assert verdict.decision is PASS
+    told = result(verdict, "own_environment/gcp-l4")
+    assert (told.blocking, "that Seatrial is installed in" in told.sentence) == (False, True)
+
+
 def test_a_policy_of_another_product_names_it():
     verdict = judge(policy(), snapshot())
     assert verdict.decision is OPEN

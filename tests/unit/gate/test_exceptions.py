@@ -291,7 +291,7 @@ def test_approvals():
     digest = evidence_digest(evidence)
     verdict = judge(rules, evidence)
     assert verdict.decision is OPEN
-    assert "nobody approved" in result(verdict, "approval").sentence
+    assert "nobody has approved" in result(verdict, "approval").sentence
 
     def approved(by: str, of: str = digest, token: str = "t-3") -> Decision:
         yes = Approval(by=by, at=NOW, evidence=of, token=token)
@@ -303,6 +303,25 @@ def test_approvals():
     assert approved("bob", token="") is OPEN  # a typed name
     assert approved("bob", of="another") is OPEN
     assert judge(rules, snapshot(cell())).decision is PASS
+
+
+@pytest.mark.parametrize(
+    ("author", "by", "told"),
+    [
+        ("ann", "", "needs 1 approval by somebody who did not ask for what it excuses; nobody has"),
+        ("ann", "ann", ("; ann approved, and an author's own or a typed approval does not count;"
+         " nobody else has approved it. `seatrial gate approve release` gives one.")),
+        ("ann", "bob", "; bob approved this evidence."),
+        ("", "", "needs 1 approval; nobody has approved this evidence yet. `seatrial gate approve"),
+    ],
+)  # fmt: skip
+def test_an_approval_says_whose_does_not_count(author: str, by: str, told: str):
+    given = (waiver("job/x@gcp-l4", author=author),) if author else ()
+    rules = policy(approvals=ApprovalRule(on=("PASS",)))
+    evidence = failing(*given) if given else snapshot(cell())
+    yes = Approval(by=by, at=NOW, evidence=evidence_digest(evidence), token="t-3")
+    evidence = replace(evidence, approvals=(yes,) if by else ())
+    assert told in result(judge(rules, evidence), "approval").sentence
 
 
 @pytest.mark.parametrize("kind", ["known issue", "quarantine"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from orchestrator.domain.gate.exceptions import Excuse
 from orchestrator.domain.gate.policy import ApprovalRule
@@ -39,28 +39,51 @@ def approvals(
     if not strictest <= decision.rank <= Decision.PASS_WITH_EXCEPTIONS.rank:
         return
     said = _said(case)
-    barred = _authors(case, concerned) if rule.not_author else set()
+    authors = _authors(case, concerned) if rule.not_author else set()
+    barred = authors
     if case.terms.signed:
         barred = barred | (said.keys() - _said(case, signed=True).keys())
     counted_ = sorted(name for key, name in said.items() if key not in barred)
     is_enough = len(counted_) >= rule.need
+    idle = sorted(name for key, name in said.items() if key in barred)
     need = counted(rule.need, "approval")
     who = some(counted_) or "nobody"
+    sentence = (
+        f"{decision.value} needs {need} by others than its authors; {who} approved this evidence."
+    )
+    if case.terms.explained:
+        sentence = _explained(case, f"{decision.value} needs {need}", barred, counted_, idle)
+        if not is_enough:
+            sentence += f" `seatrial gate approve {case.policy.metadata.name}` gives one."
     yield RuleResult(
         id="approval",
         kind="approval",
         blocking=True,
         outcome=RuleOutcome.OK if is_enough else RuleOutcome.UNKNOWN,
-        sentence=f"{decision.value} needs {need} by others than its authors; {who} approved"
-        " this evidence.",
+        sentence=sentence,
         inputs={
             "decision": decision.value,
             "need": rule.need,
             "approved_by": counted_,
-            "not_counted": sorted(name for key, name in said.items() if key in barred),
+            "not_counted": idle,
+            **({"authors": sorted(authors)} if case.terms.explained else {}),
         },
         waivable=False,
     )
+
+
+def _explained(
+    case: RuleContext, needs: str, barred: Set[str], yes: list[str], idle: list[str]
+) -> str:
+    """Who has approved, whose approval does not count and why."""
+    others = " by somebody who did not ask for what it excuses" if barred else ""
+    who = f"{some(yes)} approved this evidence" if yes else "nobody has approved this evidence yet"
+    if idle:
+        who = f"{some(yes)} approved this evidence" if yes else "nobody else has approved it"
+        who = (
+            f"{some(idle)} approved, and an author's own or a typed approval does not count; {who}"
+        )
+    return f"{needs}{others}; {who}."
 
 
 def _is_agreed(case: RuleContext, results: Sequence[RuleResult]) -> bool:

@@ -117,6 +117,23 @@ def evidence(case: RuleContext) -> Iterator[RuleResult]:
     )
 
 
+def own_environment(case: RuleContext) -> Iterator[RuleResult]:
+    """One result per cell whose jobs saw Seatrial's own packages; it only informs."""
+    for _, cell in case.cells:
+        if cell.own_environment:
+            yield RuleResult(
+                id=f"own_environment/{cell.id}",
+                kind="own_environment",
+                blocking=False,
+                outcome=RuleOutcome.OK,
+                sentence=(
+                    f"The jobs of {cell.id} saw the packages of the environment that Seatrial is"
+                    " installed in."
+                ),
+                inputs={"policy": case.policy.spec.evidence.own_environment},
+            )
+
+
 def evidence_of_product(case: RuleContext) -> Iterator[RuleResult]:
     """The same; where there is no run at all, it names the product that the policy is for."""
     product = case.policy.metadata.product
