@@ -69,7 +69,7 @@ ENTRIES = {
     "doctor": Entry(
         _START,
         "init:doctor_command",
-        "Check this computer, the home and the controller; say what to do.",
+        "Check this computer, the home and the controller, or a cloud's account; say what to do.",
     ),
     "bootstrap": Entry(
         _START,

@@ -39,7 +39,7 @@ def job_after(context, *, job="demo", printed=SAID, exit_code=0, ends=True):
     blobs = SimpleNamespace(open=lambda _: iter([printed]), has=lambda _: True)
     world = SimpleNamespace(stores=stores, blobs=blobs, self_report=read_self_report)
     for _ in range(2):  # a controller that died in between does it again
-        check_self_reports(world, now)
+        check_self_reports(world, now, stores.results.jobs(cell_id))
     if ends:
         done(stores, cell_id)
     return next(one for one in only_cell(context, "run-1").jobs if one.id == "demo")

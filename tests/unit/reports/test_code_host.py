@@ -103,9 +103,9 @@ def by_the_host(text: str) -> str:
 
 
 def by_us(text: str, templates: Path) -> str:
-    """Our page, with the letters for its glyphs turned back."""
+    """Our page, with the letters for its glyphs and its links to other pages turned back."""
     page = render_html(text, title="x", templates=templates)
-    body = page[page.index("<body>") :]
+    body = page[page.index("<body>") :].replace("/SUMMARY.html", "/SUMMARY.md")
     return re.sub(r"(<span class=\"\S+\">)([✔✘])", lambda m: m[1] + GLYPHS[m[2]], body)
 
 

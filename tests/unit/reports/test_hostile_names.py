@@ -76,7 +76,7 @@ def test_a_page_has_no_tag_but_ours(kind, templates):
     allowed = {"href", "lang", "charset", "name", "content", "http-equiv", "class", "src", "alt"}
     allowed |= {"scope"}
     assert tags.attributes <= allowed
-    assert set(tags.links) <= {"rack-2/SUMMARY.md"}
+    assert set(tags.links) <= {"rack-2/SUMMARY.html"}
     assert "alert(1)" in page
 
 
