@@ -322,22 +322,24 @@ def test_the_history_lists_verdicts_and_policies(cli: Cli, gate: FakeController)
 # People and keys
 
 
+WAIVER: dict[str, object] = {
+    "id": "W-0001",
+    "gate": "release",
+    "rule": "platform/tpu",
+    "reason": "late",
+    "author": "al",
+    "approver": "",
+    "at": "2026-01-01T00:00:00Z",
+    "seen": "c" * 64,
+    "expires": "2026-02-01T00:00:00Z",
+    "verdict": "V-0003",
+    "is_expired": False,
+    "failing": {"tpu: not_offered": 1, "USD": 13},
+}
+
+
 def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) -> None:
-    waiver = {
-        "id": "W-0001",
-        "gate": "release",
-        "rule": "platform/tpu",
-        "reason": "late",
-        "author": "al",
-        "approver": "",
-        "at": "2026-01-01T00:00:00Z",
-        "seen": "c" * 64,
-        "expires": "2026-02-01T00:00:00Z",
-        "verdict": "V-0003",
-        "is_expired": False,
-        "failing": {"tpu: not_offered": 1, "USD": 13},
-    }
-    gate.answers["POST", f"{API}/waivers"] = Answer.of(waiver, 201)
+    gate.answers["POST", f"{API}/waivers"] = Answer.of(WAIVER, 201)
     words = ("--reason", "late", "--days", "7")
     gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
     assert cli("gate", "waive", "release", "platform/tpu", *words) == 0
@@ -355,10 +357,10 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
         "verdict": "V-0003",
     }
     assert cli("gate", "waive", "release", "platform/tpu", *words[:-1], "0") == 2
-    gate.answers["GET", f"{API}/waivers"] = Answer.of({"items": [waiver]})
+    gate.answers["GET", f"{API}/waivers"] = Answer.of({"items": [WAIVER]})
     assert cli("gate", "waivers") == 0
     assert "W-0001" in cli.out
-    approved = {**waiver, "approver": "bo", "approved_at": "2026-01-01T00:00:00Z"}
+    approved = {**WAIVER, "approver": "bo", "approved_at": "2026-01-01T00:00:00Z"}
     gate.answers["POST", f"{API}/waivers/W-0001/approve"] = Answer.of(approved)
     assert "`seatrial gate approve release --waiver W-0001`" in said
     assert cli("gate", "approve", "release", "--waiver", "W-0001") == 0
