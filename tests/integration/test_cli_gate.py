@@ -322,7 +322,7 @@ def test_the_history_lists_verdicts_and_policies(cli: Cli, gate: FakeController)
 # People and keys
 
 
-WAIVER = {
+WAIVER: dict[str, object] = {
     "id": "W-0001",
     "gate": "release",
     "rule": "platform/tpu",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from orchestrator.domain.gate.exceptions import excuse, excuses, with_failing
+from orchestrator.domain.gate.exceptions import Excuse, excuse, excuses, with_failing
 from orchestrator.domain.gate.excuse_terms import TERMS_BY_VERSION
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy
@@ -130,13 +130,11 @@ def evaluate(
         evidence_digest=evidence_digest,
         terms=TERMS_BY_VERSION[rules_version],
     )
-    results = (result for rule in RULES_BY_VERSION[rules_version] for result in rule(case))
-    found = [with_failing(result, case.terms) for result in results]
+    rules = RULES_BY_VERSION[rules_version]
+    found = [with_failing(one, case.terms) for rule in rules for one in rule(case)]
     known = excuses(case)
-    wrong = {result.id for result in found if result.blocking and is_bad(result)}
-    concerned = [one for one in known if one.rule in wrong]
     judged = list(excuse(found, known))
-    judged += approvals(case, decision_of(judged), judged, concerned)
+    judged += approvals(case, decision_of(judged), judged, _concerned(known, found))
     decision = decision_of(judged)
     return Verdict(
         gate=policy.metadata.name,
@@ -152,6 +150,12 @@ def evaluate(
         tool=tool,
         rules_version=rules_version,
     )
+
+
+def _concerned(known: Sequence[Excuse], found: Sequence[RuleResult]) -> list[Excuse]:
+    """Exceptions and waivers for what is wrong, whether they are in force or not."""
+    wrong = {one.id for one in found if one.blocking and is_bad(one)}
+    return [one for one in known if one.rule in wrong]
 
 
 def decision_of(results: Sequence[RuleResult]) -> Decision:

@@ -43,28 +43,22 @@ def approvals(
     barred = authors
     if case.terms.signed:
         barred = barred | (said.keys() - _said(case, signed=True).keys())
-    counted_ = sorted(name for key, name in said.items() if key not in barred)
-    is_enough = len(counted_) >= rule.need
+    yes = sorted(name for key, name in said.items() if key not in barred)
     idle = sorted(name for key, name in said.items() if key in barred)
-    need = counted(rule.need, "approval")
-    who = some(counted_) or "nobody"
-    sentence = (
-        f"{decision.value} needs {need} by others than its authors; {who} approved this evidence."
-    )
-    if case.terms.explained:
-        sentence = _explained(case, f"{decision.value} needs {need}", barred, counted_, idle)
-        if not is_enough:
-            sentence += f" `seatrial gate approve {case.policy.metadata.name}` gives one."
+    is_enough = len(yes) >= rule.need
+    explain = _explained if case.terms.explained else _as_before
+    needs = f"{decision.value} needs {counted(rule.need, 'approval')}"
+    step = "" if is_enough else f" `seatrial gate approve {case.policy.metadata.name}` gives one."
     yield RuleResult(
         id="approval",
         kind="approval",
         blocking=True,
         outcome=RuleOutcome.OK if is_enough else RuleOutcome.UNKNOWN,
-        sentence=sentence,
+        sentence=explain(needs, authors, yes, idle, step),
         inputs={
             "decision": decision.value,
             "need": rule.need,
-            "approved_by": counted_,
+            "approved_by": yes,
             "not_counted": idle,
             **({"authors": sorted(authors)} if case.terms.explained else {}),
         },
@@ -72,18 +66,20 @@ def approvals(
     )
 
 
-def _explained(
-    case: RuleContext, needs: str, barred: Set[str], yes: list[str], idle: list[str]
-) -> str:
-    """Who has approved, whose approval does not count and why."""
-    others = " by somebody who did not ask for what it excuses" if barred else ""
+def _as_before(needs: str, authors: Set[str], yes: list[str], idle: list[str], step: str) -> str:
+    """As in the first two rules."""
+    return f"{needs} by others than its authors; {some(yes) or 'nobody'} approved this evidence."
+
+
+def _explained(needs: str, authors: Set[str], yes: list[str], idle: list[str], step: str) -> str:
+    """Who has approved, whose approval does not count and why, and how to give one."""
+    others = " by somebody who did not ask for what it excuses" if authors else ""
     who = f"{some(yes)} approved this evidence" if yes else "nobody has approved this evidence yet"
     if idle:
         who = f"{some(yes)} approved this evidence" if yes else "nobody else has approved it"
-        who = (
-            f"{some(idle)} approved, and an author's own or a typed approval does not count; {who}"
-        )
-    return f"{needs}{others}; {who}."
+        own = "an author's own or a typed approval does not count"
+        who = f"{some(idle)} approved, and {own}; {who}"
+    return f"{needs}{others}; {who}.{step}"
 
 
 def _is_agreed(case: RuleContext, results: Sequence[RuleResult]) -> bool:

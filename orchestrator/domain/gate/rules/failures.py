@@ -113,8 +113,7 @@ def _failed_first(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleRe
     by = {name for one in found for name in one.by}
     names = [_told(one.failing.test) for one in found if one.failing.test]
     passed = [_told(one) for one in after]
-    where = f"Of {judged.job.id} on {judged.cell.id}"
-    said = []
+    where, said = f"Of {judged.job.id} on {judged.cell.id}", []
     own = judged.job.run or judged.cell.run
     for how, mine in (
         ("failed, and passed when the suite ran it again", [x for x in found if x.run == own]),
