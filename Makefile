@@ -10,6 +10,8 @@ OUT ?= var/bench-gpu
 BUDGET ?= 2400
 VENV := .venv
 BIN := $(VENV)/bin
+# Compiled once, not again by each of the processes that tests start.
+unexport PYTHONDONTWRITEBYTECODE
 # Nothing of a run remains, however it ends.
 CONTAINED := $(BIN)/python tests/contained.py
 # A thread a process: two processes of two threads each wait for each other four times as long.
