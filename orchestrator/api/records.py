@@ -88,7 +88,10 @@ documented(Pairs, derived=["slowdown"])
 documented(Ingested, derived=["provenance"])
 documented(DiagnosedTest, derived=["tried"])
 documented(JobRecord, derived=["pairs"], without=["ending", "unnamed", "turns", "test_set"])
-documented(CellRecord, derived=["counts", "pass_rate", "cost_usd", "packages", "fingerprint"])
+documented(
+    CellRecord,
+    derived=["counts", "pass_rate", "cost_usd", "machine", "packages", "fingerprint"],
+)
 documented(SubjectName)
 documented(RunSummary, RunAnswer, derived=["pass_rate"])
 documented(CellPlan, PlannedCell, Quota, QuotaLevel)

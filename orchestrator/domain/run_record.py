@@ -165,6 +165,11 @@ class CellRecord:
         return len(self.attempts)
 
     @property
+    def machine(self) -> LeaseRecord | None:
+        """Its last machine; None before one was asked for."""
+        return self.leases[-1] if self.leases else None
+
+    @property
     def packages(self) -> Mapping[str, str]:
         """What the jobs could import: name and version, whatever else the machine sent there."""
         found = self.probed.get("packages")
