@@ -102,7 +102,7 @@ def test_with_a_known_issue_for_the_tpu_it_waits_for_a_persons_yes(handed_in):
     [open_] = [one for one in verdict.rules if one.outcome is RuleOutcome.UNKNOWN]
     assert open_.id == "approval"
     assert (
-        "needs 1 approval by others than its authors; nobody approved this evidence"
+        "needs 1 approval by somebody who did not ask for what it excuses; nobody has"
         in open_.sentence
     )
 
