@@ -123,6 +123,9 @@ class MemoryCells:
     def plan(self, cell_id: str) -> CellPlan:
         return self.tables.plans[cell_id]
 
+    def plans(self, run_id: str) -> dict[str, CellPlan]:
+        return {cell.id: self.plan(cell.id) for cell in self.of_run(run_id)}
+
     def attempt(self, attempt_id: str) -> Attempt:
         return self.tables.attempts[attempt_id]
 

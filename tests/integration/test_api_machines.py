@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.cli.responses import read
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import Machine, MachineState
 from orchestrator.domain.outcome import Outcome
@@ -152,8 +153,10 @@ def test_the_way_in_is_told_with_the_key_and_kept_by_nobody(here: Clouds) -> Non
         "host_key": "ssh-ed25519 HOST",
         "private_key": LOGIN.private_key,
         "key_file": "",
+        "lease": "lease-1",
+        "kind": "ssh",
     }
-    assert LOGIN.private_key not in repr(SshAccess(**answer.json()))
+    assert LOGIN.private_key not in repr(read(SshAccess, answer.json()))
 
 
 def test_a_cell_without_a_machine_has_no_way_in(here: Clouds) -> None:

@@ -18,6 +18,7 @@ ROUTES = {
     ("GET", f"{API}/runs/nope/cells/c/tests"): "read",
     ("GET", f"{API}/runs/nope/cells/c/artifacts/a"): "read",
     ("GET", f"{API}/runs/nope/reports/summary.md"): "read",
+    ("GET", f"{API}/runs/nope/reports/cell/SUMMARY.md"): "read",
     ("GET", f"{API}/runs/nope/reports/summary/plots"): "read",
     ("GET", f"{API}/compare?base=nope&head=nope"): "read",
     ("GET", f"{API}/runs/nope/export/junit"): "read",

@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.api.costs import tell_run_cost
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.assets import asset_dir
+from orchestrator.domain.cost_answer import run_cost_answer
 from orchestrator.domain.matrix import Limits
 from reports.registry import render
 from runners.fake import Fault
@@ -35,11 +35,11 @@ def test_the_ledger_of_a_run_with_refusals_is_published(here, kind):
     assert "SIMULATED: no gate accepts this" in text.splitlines()[0]
     assert "| refused | capacity: " in text
     assert "$60.006" in text
-    bill = tell_run_cost(evidence.record, None)
+    bill = run_cost_answer(evidence.record, None)
     total = bill.bill.total_usd
     assert total > 0
-    assert sum(share.usd for share in bill.phases) == total
-    assert sum(job.usd for job in bill.jobs) + bill.overhead_usd == total
+    assert sum(bill.phases.values()) == total
+    assert sum(bill.jobs.values()) + bill.overhead_usd == total
     assert f"**${total:.2f}**" in text
 
 
@@ -52,4 +52,4 @@ def test_what_is_not_offered_is_published_with_the_answer(here):
     text = render("summary", evidence, templates=asset_dir("templates") / "reports")
     assert "NOT AVAILABLE (not offered)" in text
     assert "scripted to answer north with: not offered" in text
-    assert tell_run_cost(evidence.record, None).bill.total_usd == 0
+    assert run_cost_answer(evidence.record, None).bill.total_usd == 0

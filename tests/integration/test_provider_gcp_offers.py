@@ -206,9 +206,9 @@ def test_an_impossible_platform_is_refused_without_asking(
 # images
 
 
-def booted_from(provider: GcpProvider, clock: Clock, **image: object) -> str:
+def booted_from(provider: GcpProvider, clock: Clock, *, token: str = "t-1", **image: object) -> str:
     platform = {**PLATFORM, "image": image or None}
-    return provider.launch(ask(provider, clock, platform=platform)).facts["image_name"]
+    return provider.launch(ask(provider, clock, token=token, platform=platform)).facts["image_name"]
 
 
 def test_the_first_family_that_can_still_be_had_is_taken(
@@ -223,7 +223,7 @@ def test_a_deprecated_image_is_taken_only_if_nothing_newer_is_listed(
 ) -> None:
     cloud.images.deprecate(FAMILY)
     assert booted_from(provider, clock, family=(FAMILY, NEXT)) == f"{NEXT}-v20260626"
-    assert booted_from(provider, clock, family=(FAMILY,)) == f"{FAMILY}-v20260626"
+    assert booted_from(provider, clock, token="t-2", family=(FAMILY,)) == f"{FAMILY}-v20260626"
 
 
 def test_no_image_names_all_that_were_tried(
