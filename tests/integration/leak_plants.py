@@ -64,14 +64,14 @@ class LateLedger:
         self.kept[lease.id] = (lease, named)
         return Reservation.RESERVED
 
-    def launching(self, lease_id: str, *, at: datetime) -> None:
+    def launching(self, lease_id: str, *, at: datetime) -> Lease:
         if lease_id not in self.kept:
-            self.store.launching(lease_id, at=at)
-            return
+            return self.store.launching(lease_id, at=at)
         lease, named = self.kept[lease_id]
         if lease.state is LeaseState.RESERVED:
-            asked = replace(lease, state=LeaseState.LAUNCHING, launched_at=at)
-            self.kept[lease_id] = (asked, named)
+            lease = replace(lease, state=LeaseState.LAUNCHING, launched_at=at)
+            self.kept[lease_id] = (lease, named)
+        return lease
 
     def get(self, lease_id: str) -> Lease:
         return self.kept[lease_id][0] if lease_id in self.kept else self.store.get(lease_id)

@@ -49,7 +49,7 @@ def test_a_verdict_is_verified_without_a_controller(
 ) -> None:
     found = verify(*signed, home=tmp_path)
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith("VERIFIED release: PASS for 2026-03-01T12:00:00+00:00\n")
+    assert found.stdout.startswith("VERIFIED release: PASS for 2026-03-01T12:00:00Z\n")
     assert "version: 1.10" in found.stdout
     assert not (tmp_path / "none").exists()
     shown = verify(*signed, "--json", home=tmp_path)
