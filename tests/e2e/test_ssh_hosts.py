@@ -124,7 +124,7 @@ def test_a_host_that_dies_keeps_what_it_had_sent(home, hosts, tmp_path):
     red.kill()
     home.seatrial("watch", run, status=1, timeout=200)
     cell = cell_of(home.json("show", run), "red")
-    assert cell["attempts"][0]["reason"] == "lost"
+    assert cell["attempts"][0]["cause"]["reason"] == "lost"
     assert cell["counts"]["passed"] >= 6
     assert cell["counts"]["missing"] > 0
     assert sum(cell["counts"].values()) == 100

@@ -19,7 +19,6 @@ from botocore.parsers import ResponseParserError
 
 from tests.lab.aws.account import SPOT, Account, HandClock, opened, refused
 from tests.lab.aws.codes import CODES, DROPPED, GATEWAY_PAGE, LOST, aws_fault
-from tests.lab.aws.rates import Rate
 from tests.lab.faults import ANY
 from tests.lab.machines import NoMachines
 
@@ -128,7 +127,6 @@ def test_a_token_used_in_another_zone_makes_a_second_instance(account: Account) 
 
 
 def test_one_token_from_many_threads_makes_one_instance(account: Account) -> None:
-    account.cloud.rates.rates["RunInstances"] = Rate(100, 100)
     ec2, order = account.client("ec2"), account.order(ClientToken="t1")
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: ec2.run_instances(**order), range(16)))

@@ -12,6 +12,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from tests.lab.aws.rates import Rate
 from tests.lab.aws_cloud import CREDENTIALS, AwsCloud
 from tests.lab.machines import NoMachines
 
@@ -126,11 +127,16 @@ class Account:
 
 @contextmanager
 def opened(
-    machines: NoMachines | None = None, clock: Callable[[], datetime] | None = None
+    machines: NoMachines | None = None,
+    clock: Callable[[], datetime] | None = None,
+    *,
+    is_throttled: bool = False,
 ) -> Iterator[Account]:
-    """An account that is there for one test."""
+    """An account that is there for one test; it takes bursts of launches unless `is_throttled`."""
     chosen = machines or NoMachines()
     cloud = AwsCloud(machines=chosen, clock=clock) if clock else AwsCloud(machines=chosen)
+    if not is_throttled:
+        cloud.rates.rates["RunInstances"] = Rate(100, 100)
     with cloud:
         account = Account(cloud, chosen)
         yield account

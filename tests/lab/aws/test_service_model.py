@@ -94,7 +94,7 @@ def test_a_token_of_a_terminated_instance_is_refused(account: Account) -> None:
 
 def test_a_burst_of_launches_is_throttled_and_the_bucket_fills_again() -> None:
     clock = HandClock()
-    with opened(clock=clock) as account:
+    with opened(clock=clock, is_throttled=True) as account:
         answers = [launched(account) for _ in range(7)]
         assert answers == ["ok"] * 5 + ["RequestLimitExceeded"] * 2
         clock.move(1)
