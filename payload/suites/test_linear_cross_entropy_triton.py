@@ -74,8 +74,7 @@ class TestTriton:
         from suites.triton_kernels import compile_of
 
         monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-        module = "torchbridge.kernels.gpu.cross_entropy"
-        ptx = compile_of(module, "cross_entropy-bf16-gradient", "sm_90").asm["ptx"]
+        ptx = compile_of("cross_entropy", "cross_entropy-bf16-gradient", "sm_90").asm["ptx"]
         assert ptx.count("ld.global.v4") >= 4
         assert ptx.count("ld.global.b16") <= 1  # the label's
 
