@@ -17,6 +17,7 @@ from orchestrator.domain.cell import (
     Cell,
     CellState,
     Lease,
+    LeaseFact,
     LeaseState,
     PlacementDecision,
     Run,
@@ -249,7 +250,10 @@ class MemoryLeases:
         return [x for x in self.tables.leases.values() if x.state is not LeaseState.GONE]
 
     def launching(self, lease_id: str, *, at: datetime) -> Lease:
-        if self.get(lease_id).state is LeaseState.RESERVED:
+        state = self.get(lease_id).state
+        if state is LeaseState.LAUNCHING:
+            self.note(lease_id, {LeaseFact.ASKED_AT: at.isoformat()}, simulated=False)
+        if state is LeaseState.RESERVED:
             self._set(lease_id, state=LeaseState.LAUNCHING, launched_at=at)
         return self.get(lease_id)
 
@@ -289,8 +293,10 @@ class MemoryLeases:
     def reopen(self, lease_id: str, machine_id: str) -> None:
         lease = self.get(lease_id)
         if lease.state is LeaseState.GONE:
+            facts = {key: said for key, said in lease.facts.items() if key != LeaseFact.ENDED_AT}
             self._set(
                 lease_id,
+                facts=facts,
                 state=LeaseState.RELEASING,
                 machine_id=machine_id,
                 launched_at=lease.launched_at or lease.reserved_at,
