@@ -49,9 +49,17 @@ def documented(*records: type, derived: Sequence[str] = (), without: Collection[
 
 
 def _schema_with(derived: Sequence[str], without: Collection[str]) -> Callable[..., CoreSchema]:
-    """What pydantic calls on a record for its schema."""
+    """What pydantic calls on a record for its schema.
+
+    The schema is made once and kept on the class, as pydantic's own models keep theirs: every
+    route that answers with the record needs it, and reading the docstrings parses its source.
+    """
 
     def schema_of(record: type, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401 - pydantic's signature
+        if record not in _IN_MAKING:
+            if "__pydantic_core_schema__" not in record.__dict__:
+                _make(record)
+            return handler(source)
         schema = handler(source)
         _write_money_plainly(schema)
         parts: Any = schema
@@ -64,6 +72,21 @@ def _schema_with(derived: Sequence[str], without: Collection[str]) -> Callable[.
         return schema
 
     return schema_of
+
+
+_IN_MAKING: set[type] = set()
+
+
+def _make(record: type) -> None:
+    """Keep the schema of a record, and what is compiled of it, where pydantic looks for them."""
+    _IN_MAKING.add(record)
+    try:
+        made: TypeAdapter[Any] = TypeAdapter(record)
+    finally:
+        _IN_MAKING.discard(record)
+    record.__pydantic_core_schema__ = made.core_schema  # type: ignore[attr-defined]
+    record.__pydantic_validator__ = made.validator  # type: ignore[attr-defined]
+    record.__pydantic_serializer__ = made.serializer  # type: ignore[attr-defined]
 
 
 def _describe_inherited(record: type, field: Any) -> None:  # noqa: ANN401 - a part of a schema
