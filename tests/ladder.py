@@ -23,7 +23,13 @@ import pytest
 from tests.contained import FOLDER
 
 TESTS = Path(__file__).parent
-QUICK_FOLDERS = ("unit", "contract", "integration")
+LEFT_OUT_FOLDERS = {
+    "browser": "the pages in Chromium (make test-all)",
+    "e2e": "real controllers, real commands, hosts over SSH (make test-all)",
+    "payload": "the payload: its package, its benchmarks, its other suites (make test-all)",
+    "lab": "emulated clouds with real machines (make lab)",
+}
+"""What a quick run does not even collect: their imports would take time and memory."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,12 @@ def pytest_configure_node(node: object) -> None:
     node.workerinput["order_seed"] = node.config.stash[_SEED]  # type: ignore[attr-defined]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A quick run is without whole folders; None lets others decide."""
+    is_left_out = collection_path in {TESTS / name for name in LEFT_OUT_FOLDERS}
+    return True if is_left_out and config.getoption("--part") == "quick" else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose the part, skip what cannot run here, and shuffle the rest."""
@@ -154,7 +166,7 @@ def _why_not_quick(item: pytest.Item) -> str:
     for need in reversed(NEEDS):
         if need.marker in marks and not need.common:
             return f"need {need.what}"
-    if _folder(item) not in QUICK_FOLDERS:
+    if _folder(item) in LEFT_OUT_FOLDERS:
         return f"are in tests/{_folder(item)}"
     return "take long" if "slow" in marks else ""
 
@@ -189,5 +201,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for why, count in sorted(config.stash[_LEFT_OUT].items()):
         terminalreporter.line(f"not run: {count} tests that {why} (make test-all)")
     if config.getoption("--part") == "quick":
-        terminalreporter.line("not run: the rest of the payload's suites (make test-all)")
-        terminalreporter.line("not run: emulated clouds with real machines (make lab)")
+        for what in LEFT_OUT_FOLDERS.values():
+            terminalreporter.line(f"not run: {what}")

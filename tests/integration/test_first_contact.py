@@ -73,6 +73,7 @@ def archive_of(folder: Path) -> dict[str, str]:
         return {name: file.read().decode() for name, file in files.items() if file}
 
 
+@pytest.mark.slow
 def test_all_fifteen_calls(clouds: Clouds, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     contact = Contact(clouds.now, clouds.sleep)
     code = main(["--yes", "--archive", str(tmp_path)], contact=contact)
