@@ -31,7 +31,7 @@ install: $(VENV)/.test ## The environment with all that tests and checks import
 
 test: $(VENV)/.test ## What needs Python alone, in minutes; says at its end what it left out
 	$(SUITES) $(CORE)
-	$(TESTS) -n 2 --dist loadfile --part quick tests
+	$(TESTS) -n 3 --dist loadfile --part quick tests
 
 test-rest: $(VENV)/.test ## What `make test` leaves out: Postgres, browsers, SSH hosts, whole runs, the payload's other suites
 	tests/system-packages.sh
