@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import bounded_process
+from .layout import on_path
 from .masking import JsonValue
 
 _TIMEOUT_S = 60.0
@@ -19,24 +21,25 @@ LOGIN_HOME = "SEATRIAL_LOGIN_HOME"
 
 Run = Callable[[Sequence[str]], bounded_process.Answer]
 
-PACKAGES = """
-def packages():
-    # Name and version of every distribution; the first on the path is the one that counts.
-    from importlib import metadata
-    found = {}
-    for each in metadata.distributions():
-        try:
-            name, version = each.metadata["Name"], each.version
-        except Exception:
-            continue
-        if name and version:
-            found.setdefault(name.lower().replace("_", "-").replace(".", "-"), version)
-    return dict(sorted(found.items()))
-"""
+_ORIGINS, _DISTRIBUTIONS = "seatrial_origins", "seatrial_distributions"
 
-_SELF = (
-    PACKAGES
-    + f"""
+
+def packages_program() -> str:
+    """Return a program that can list what is installed, by ``packages()``."""
+    return _source(_DISTRIBUTIONS)
+
+
+def origins_program() -> str:
+    """Return a program that can tell what a distribution installed, by ``Installed(name)``."""
+    own = f"^from {_DISTRIBUTIONS} import .*$"
+    return re.sub(own, lambda _: packages_program(), _source(_ORIGINS), flags=re.MULTILINE)
+
+
+def _source(module: str) -> str:
+    return (on_path() / f"{module}.py").read_text(encoding="utf-8")
+
+
+_SELF = f"""
 import importlib.util, json, os, platform, sys
 have = packages()
 names = ("site-packages", "dist-packages")
@@ -52,7 +55,6 @@ print('{ANSWER}' + json.dumps({{
     "error": None,
 }}))
 """
-)
 
 
 _MAKE = f"""
@@ -136,7 +138,9 @@ def ask(candidate: str) -> Dict[str, JsonValue]:
     if path is None:
         return _unusable(candidate, None, "not found, or not executable")
     answer = bounded_process.run(
-        (path, "-E", "-s", "-c", _SELF), timeout_s=_TIMEOUT_S, env=quiet_environment()
+        (path, "-E", "-s", "-c", packages_program() + _SELF),
+        timeout_s=_TIMEOUT_S,
+        env=quiet_environment(),
     )
     found = extract(answer.text) if answer.ok else None
     if found is None:

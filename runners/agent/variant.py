@@ -19,7 +19,7 @@ from .environment_facts import Asker
 from .failures import AttemptEnd, DiskFull, EnvironmentFailed, Stopped, WrongSubject
 from .installed import EnvironmentCopy, Files
 from .job_user import give
-from .layout import Attempt, on_path
+from .layout import Attempt
 from .payload_copy import PayloadCopy
 from .plan import Plan, Subject
 
@@ -78,8 +78,7 @@ def prove(subject: Subject, asker: Asker) -> None:
 
 
 def _ask(subject: Subject, asker: Asker) -> Optional[str]:
-    looks = (on_path() / "seatrial_origins.py").read_text(encoding="utf-8")
-    script = interpreters.answering(looks + _PROOF, '{"problem": problem}')
+    script = interpreters.answering(interpreters.origins_program() + _PROOF, '{"problem": problem}')
     answer = asker.ask(script, subject.distribution, timeout_s=_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:
