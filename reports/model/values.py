@@ -97,6 +97,8 @@ class Footer:
     evidence_sha256: str | Absent
     template: str
     """Kind and version of the template."""
+    wheel_sha256: str | Absent
+    """Of the subject's wheel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,9 @@ def _footer(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
         found = sha256(b"".join(listed)).hexdigest() if any(known.values()) else ""
     told = "" if isinstance(said, Absent) else said
     yield from differs("evidence", "the sha256 of the evidence", told, found)
+    wheel = report.footer.wheel_sha256
+    told = "" if isinstance(wheel, Absent) else wheel
+    yield from differs("evidence", "the subject's wheel", told, evidence.record.subject.wheel)
 
 
 def _brought(cell: CellRecord) -> str:
