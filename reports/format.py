@@ -197,10 +197,11 @@ def date(value: date_type) -> str:
 
 
 def status(value: Status) -> str:
-    """Glyph, word, the reason, and the mark of what ran degraded."""
+    """Glyph, word, the reason, and the marks: what ran degraded, or that no test passed."""
     reason = phrase(value.reason)
     notes = [reason] if reason and reason not in _SAID.get(value.code, ()) else []
     notes += ["degraded"] if value.degraded is not None else []
+    notes += [value.nothing_passed] if value.nothing_passed else []
     word = outcome(value.code)
     return f"{word} ({', '.join(notes)})" if notes else word
 

@@ -33,12 +33,13 @@ from reports.views.machine import (
     instance_of,
     job_status,
     place_of,
+    run_status,
 )
 from reports.views.origin import catalogued_of, origin_of, run_date
 from reports.views.phases import footer_of, run_digest
 from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
 from reports.views.suites import rate, settled, suite_tally, suites_of, tally_of
-from reports.views.summary import run_status, unfinished_run
+from reports.views.summary import unfinished_run
 
 TESTS_SHOWN = 500
 """Tests that are listed of one class."""

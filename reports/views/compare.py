@@ -31,13 +31,13 @@ from reports.model.comparison import (
 from reports.model.metrics import MetricFigure, Params
 from reports.model.values import Absent, Claim, Status
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative
-from reports.views.machine import cell_status, hardware_of, job_status
+from reports.views.machine import cell_status, hardware_of, job_status, run_status
 from reports.views.money import money_of, total_costs
 from reports.views.origin import run_date
 from reports.views.phases import footer_of, run_digest
 from reports.views.results import column_heading
 from reports.views.suites import settled, suites_of
-from reports.views.summary import run_status, unfinished_run
+from reports.views.summary import unfinished_run
 
 METRICS_SHOWN = 80
 """Metrics that are listed of one cell; those that got worse by most come first."""

@@ -33,6 +33,7 @@ from reports.views.machine import (
     hardware_of,
     heading_of,
     instance_of,
+    run_status,
     short_name,
 )
 from reports.views.money import money_of, total_costs
@@ -40,7 +41,7 @@ from reports.views.origin import SIMULATED, run_date
 from reports.views.phases import commands_of, footer_of, run_digest
 from reports.views.status_phrases import degraded_claim, run_claim
 from reports.views.suites import rate, suites_of
-from reports.views.summary import run_status, unfinished_run
+from reports.views.summary import unfinished_run
 
 CHECKS_SHOWN = 80
 """Checks of one job."""

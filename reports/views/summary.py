@@ -10,7 +10,7 @@ from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import moment, status, version
 from reports.model.summary import CellRow, SummaryReport, Total
-from reports.model.values import Absent, Claim, Rate, Status
+from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import compare, metrics_of
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
@@ -22,6 +22,7 @@ from reports.views.machine import (
     instance_of,
     job_status,
     place_of,
+    run_status,
     short_name,
 )
 from reports.views.money import money_of, total_costs
@@ -151,14 +152,6 @@ def total_of(name: str, rows: Sequence[CellRow], outside: Sequence[tuple[str, st
         outside=tuple((row.cell, excluded[row.cell]) for row in rows if row.cell in excluded),
         tally=tally,
     )
-
-
-def run_status(record: RunRecord) -> Status:
-    """The run's outcome; while it is not finished, that."""
-    run = record.run
-    if run.state is RunState.FINISHED and run.outcome is not None:
-        return Status(run.outcome.value)
-    return Status("running")
 
 
 def unfinished_run(record: RunRecord) -> str | None:
