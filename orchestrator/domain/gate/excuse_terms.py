@@ -27,7 +27,8 @@ class ExcuseTerms:
     approved: bool
     """What one person alone excused needs an approval, where the policy says nothing of any."""
     explained: bool
-    """Where an approval is asked for, it is said whose does not count, and how to give one."""
+    """Where an approval is asked for, it is said whose does not count, and how to give one; and of
+    a test in quarantine, in which other run it failed."""
     bound: bool
     """A waiver excuses what failed when it was asked for, and nothing else of its rule."""
 

@@ -96,15 +96,32 @@ def _has_run(judged: JudgedJob) -> bool:
 
 def _quarantines(case: RuleContext) -> Iterator[str]:
     """Those that are over, and whose tests fail."""
-    named = {one.failing.test.quarantine for one in case.tolerance.results if one.failing.test}
+    runs: dict[str, set[str]] = {}
+    for result in case.tolerance.results:
+        if result.failing.test:
+            runs.setdefault(result.failing.test.quarantine, set()).add(result.run)
     for one in sorted(case.snapshot.quarantines, key=lambda one: one.id):
-        if one.id in named and one.ended_at is not None:
-            yield f"{one.nodeid} fails; its quarantine {one.id} ended: {one.ended_by or 'by hand'}."
-        elif one.id in named and case.now >= one.expires:
-            days = counted((case.now - one.expires).days, "day")
-            yield f"{one.nodeid} fails; its quarantine {one.id} expired {days} ago."
-        elif one.id in named and (fault := _age_fault(case, one)):
-            yield f"{one.nodeid} fails; its quarantine {one.id} does not count: {fault}."
+        fault = _quarantine_fault(case, one)
+        if one.id in runs and fault:
+            fails = _fails(case, runs[one.id])
+            yield f"{one.nodeid} {fails}; its quarantine {one.id} {fault}."
+
+
+def _fails(case: RuleContext, runs: set[str]) -> str:
+    """``fails``, or the other runs in which it failed; the first rules told no difference."""
+    if "" in runs or not case.terms.explained:
+        return "fails"
+    return f"failed in {some(sorted(runs))}, and not in this evidence"
+
+
+def _quarantine_fault(case: RuleContext, one: Quarantine) -> str:
+    """Why it excuses nothing; empty where it stands."""
+    if one.ended_at is not None:
+        return f"ended: {one.ended_by or 'by hand'}"
+    if case.now >= one.expires:
+        return f"expired {counted((case.now - one.expires).days, 'day')} ago"
+    fault = _age_fault(case, one)
+    return f"does not count: {fault}" if fault else ""
 
 
 def _age_fault(case: RuleContext, one: Quarantine) -> str:
