@@ -13,6 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
 
+from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.vocabulary import phrase, term
 from reports.model.values import Absent, CheckTally, Rate, Status
 
@@ -215,6 +216,11 @@ def outcome(value: str) -> str:
     """Glyph and word of an outcome without its reason: ``✅ PASSED``."""
     shown = term(value)
     return f"{_COLOURED.get(value, shown.glyph)} {shown.word.upper()}"
+
+
+def likely_cause(value: str) -> str:
+    """``the machine or the network``: of a class of failures."""
+    return FailureClass(value).words
 
 
 def test_outcome(value: str) -> str:
