@@ -303,6 +303,9 @@ class GateException:
     """At least one who is not the author."""
     expires: date
     """The last day."""
+    failing: dict[str, int] = field(default_factory=dict, metadata=LATER)
+    """All that it excuses of the rule, as the verdict has it under `failing`: what the rule is bad
+    for, and how often. Without it, it excuses nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -438,6 +438,7 @@ EXCEPTION = GateException(
     author="ann",
     approved_by=("bob",),
     expires=NOW.date(),
+    failing={"t.py::a": 1},
 )
 
 
