@@ -38,7 +38,7 @@ from orchestrator.domain.gate.rules.platforms import (
     platforms,
     platforms_with_judged_counts,
 )
-from orchestrator.domain.gate.rules.skips import skips, skips_where_asked
+from orchestrator.domain.gate.rules.skips import skips, skips_whatever_is_absent, skips_where_asked
 from orchestrator.domain.gate.rules.subject import subject, subject_as_required, subject_loaded
 from orchestrator.domain.gate.rules.test_sets import selection, test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
@@ -77,7 +77,7 @@ _SECOND: tuple[Rule, ...] = (
     test_sets,
     selection,
     changed_tests,
-    skips,
+    skips_whatever_is_absent,
     new_failures,
     failed_first,
     flaky,
@@ -90,6 +90,7 @@ _LATER: Mapping[Rule, Rule] = {
     platforms_with_judged_counts: platforms,
     jobs_by_name: jobs,
     changed_tests: changed_tests_with_remedy,
+    skips_whatever_is_absent: skips,
     failed_first: failed_first_with_remedy,
 }
 """What stands in the third rules for one of the second."""

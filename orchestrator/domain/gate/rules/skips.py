@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orchestrator.domain.gate.policy import SkipRule
@@ -25,6 +26,8 @@ class _Tally:
     """Whose reason is not accepted."""
     ran_before: list[str]
     """Of these, the tests that ran on the baseline, by job and node id."""
+    absent: Counter[str]
+    """Of these, how many by reason for want of a module that the subject itself should have."""
 
     @property
     def limited(self) -> int:
@@ -34,17 +37,44 @@ class _Tally:
 
 def skips(case: RuleContext) -> Iterator[RuleResult]:
     """Per platform that skipped, or whose skips the policy is about; without it by the defaults."""
+    return _by_platform(case, _for_want_of_the_subject)
+
+
+def skips_whatever_is_absent(case: RuleContext) -> Iterator[RuleResult]:
+    """As in the second rules: a module of the subject is like any other one."""
+    return _by_platform(case, _never)
+
+
+_Judge = Callable[[JudgedJob, str], bool]
+
+
+def _by_platform(case: RuleContext, is_absent: _Judge) -> Iterator[RuleResult]:
     asked = case.policy.spec.skips
     rule = asked or SkipRule()
     for stand in case.stands:
-        tally = _tally(rule, stand.counting)
+        tally = _tally(rule, stand.counting, is_absent)
         if stand.ran and (asked is not None or tally.reasons or tally.ran_before):
             yield _skips(stand, rule, tally)
 
 
 def skips_where_asked(case: RuleContext) -> Iterator[RuleResult]:
     """As in the first rules: nothing, where the policy says nothing of skips."""
-    return skips(case) if case.policy.spec.skips is not None else iter(())
+    return skips_whatever_is_absent(case) if case.policy.spec.skips is not None else iter(())
+
+
+_NOT_IMPORTED = re.compile(r"could not import '([\w.]+)'")
+"""What `pytest.importorskip` says."""
+
+
+def _for_want_of_the_subject(judged: JudgedJob, reason: str) -> bool:
+    """Whether a module was not there that bears a name of the subject's."""
+    found = _NOT_IMPORTED.match(reason)
+    names = judged.job.test_set.subject_names
+    return found is not None and any(f"{found[1]}.".startswith(f"{name}.") for name in names)
+
+
+def _never(_judged: JudgedJob, _reason: str) -> bool:
+    return False
 
 
 def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult:
@@ -63,6 +93,13 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
     if tally.ran_before:
         outcomes.append(_MEANT.get(rule.on_regression, RuleOutcome.OK))
         said.append(f"{len(tally.ran_before)} ran on the baseline: {some(tally.ran_before, 3)}")
+    if tally.absent:
+        outcomes.append(_MEANT.get(rule.on_regression, RuleOutcome.OK))
+        why = some(sorted(tally.absent), 3)
+        said.append(
+            f"{tally.absent.total()} because the subject does not have what they import ({why});"
+            " where that is right, `skips.allow_reasons` says so"
+        )
     rows = sorted(tally.reasons.items(), key=lambda row: (-row[1], row[0]))
     return RuleResult(
         id=f"skips/{stand.rule.id}",
@@ -76,6 +113,7 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
             "max": -1 if rule.max is None else rule.max,
             "reasons": [{"reason": reason, "count": number} for reason, number in rows[:_TOLD]],
             **({"ran_on_baseline": tally.ran_before[:_TOLD]} if tally.ran_before else {}),
+            **({"absent": dict(sorted(tally.absent.items())[:_TOLD])} if tally.absent else {}),
         },
         failing={
             **{reason or "skips without a reason": n for reason, n in tally.reasons.items()},
@@ -84,9 +122,13 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
     )
 
 
-def _tally(rule: SkipRule, judged: list[JudgedJob]) -> _Tally:
+def _tally(rule: SkipRule, judged: list[JudgedJob], is_absent: _Judge) -> _Tally:
     reasons: Counter[str] = Counter()
+    absent: Counter[str] = Counter()
     for one in judged:
+        for reason, number in one.job.skips.items():
+            if number > 0 and is_absent(one, reason) and not _is_accepted(rule, reason):
+                absent[reason] += number
         silent = one.job.counts.skipped - sum(one.job.skips.values())
         reasons.update({reason: number for reason, number in one.job.skips.items() if number > 0})
         reasons[""] += max(silent, 0)
@@ -99,7 +141,7 @@ def _tally(rule: SkipRule, judged: list[JudgedJob]) -> _Tally:
         for nodeid in nodeids
         if not _is_accepted(rule, reason)
     ]
-    return _Tally(reasons, reasons.total() - accepted, sorted(ran_before))
+    return _Tally(reasons, reasons.total() - accepted, sorted(ran_before), absent)
 
 
 def _is_accepted(rule: SkipRule, reason: str) -> bool:
