@@ -77,36 +77,36 @@ def _never(_judged: JudgedJob, _reason: str) -> bool:
     return False
 
 
-def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult:
-    outcomes = [RuleOutcome.OK]
-    said = [f"{stand.rule.id} skipped {counted(tally.reasons.total(), 'test')}"]
+def _findings(rule: SkipRule, tally: _Tally) -> Iterator[tuple[RuleOutcome, str]]:
+    """What is to be said of the skips, and what it comes to."""
     limited = tally.reasons.total() if rule.on_other == "counted" else tally.limited
     if rule.max is not None and limited > rule.max:
-        outcomes.append(RuleOutcome.VIOLATED)
-        said.append(f"{limited} count, and {rule.max} may")
+        yield RuleOutcome.VIOLATED, f"{limited} count, and {rule.max} may"
     if tally.other:
-        outcomes.append(_MEANT.get(rule.on_other, RuleOutcome.OK))
-        limit = (
-            ", counted without a limit" if rule.on_other == "counted" and rule.max is None else ""
-        )
-        said.append(f"{tally.other} for reasons that the policy does not list{limit}")
+        is_free = rule.on_other == "counted" and rule.max is None
+        limit = ", counted without a limit" if is_free else ""
+        said = f"{tally.other} for reasons that the policy does not list{limit}"
+        yield _MEANT.get(rule.on_other, RuleOutcome.OK), said
+    regression = _MEANT.get(rule.on_regression, RuleOutcome.OK)
     if tally.ran_before:
-        outcomes.append(_MEANT.get(rule.on_regression, RuleOutcome.OK))
-        said.append(f"{len(tally.ran_before)} ran on the baseline: {some(tally.ran_before, 3)}")
+        names = some(tally.ran_before, 3)
+        yield regression, f"{len(tally.ran_before)} ran on the baseline: {names}"
     if tally.absent:
-        outcomes.append(_MEANT.get(rule.on_regression, RuleOutcome.OK))
         why = some(sorted(tally.absent), 3)
-        said.append(
-            f"{tally.absent.total()} because the subject does not have what they import ({why});"
-            " where that is right, `skips.allow_reasons` says so"
-        )
+        said = f"{tally.absent.total()} because the subject does not have what they import ({why})"
+        yield regression, f"{said}; where that is right, `skips.allow_reasons` says so"
+
+
+def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult:
+    findings = list(_findings(rule, tally))
+    skipped = f"{stand.rule.id} skipped {counted(tally.reasons.total(), 'test')}"
     rows = sorted(tally.reasons.items(), key=lambda row: (-row[1], row[0]))
     return RuleResult(
         id=f"skips/{stand.rule.id}",
         kind="skips",
         blocking=stand.rule.level == "blocking",
-        outcome=worst(outcomes),
-        sentence="; ".join(said) + ".",
+        outcome=worst((RuleOutcome.OK, *(outcome for outcome, _ in findings))),
+        sentence="; ".join([skipped, *(said for _, said in findings)]) + ".",
         inputs={
             "skips": tally.reasons.total(),
             "other": tally.other,
