@@ -584,3 +584,4 @@ def test_it_is_told_whether_the_subject_was_imported(
         )
     [told] = [each for each in evidence.of("test") if each["record"] == "test_set"]
     assert told["subject_modules"] == modules
+    assert told["subject_names"] == ["tool"]
