@@ -38,6 +38,7 @@ TRAITS = ProviderTraits(
         "second one on another computer (docs/clouds.md, What ends a machine)"
     ),
     check=_check,
+    extra="gcp",
 )
 
 

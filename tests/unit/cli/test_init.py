@@ -42,6 +42,60 @@ PLAIN = """
 """
 
 
+@pytest.mark.parametrize(
+    ("files", "needs"),
+    [
+        (
+            {"requirements/tests.in": "pytest\nfreezegun\n"},
+            ("pytest", "numpy>=1.26", "freezegun"),
+        ),
+        (
+            {
+                "requirements/tests.in": "trio",
+                "requirements/tests.txt": """
+                    # made by a tool
+                    pytest==8.3.4 \\
+                        --hash=sha256:00
+                        # via -r tests.in
+                    trio==0.27.0
+                """,
+            },
+            ("pytest==8.3.4", "numpy>=1.26", "trio==0.27.0"),
+        ),
+        (
+            {
+                "tox.ini": """
+                    [testenv]
+                    deps =
+                        -r{toxinidir}/ci/needs.txt
+                        coverage: coverage
+                        attrs
+                    [testenv:docs]
+                    deps = sphinx
+                """,
+                "ci/needs.txt": "-r more.txt\nfreezegun  # of the clock",
+                "ci/more.txt": "hypothesis",
+                "requirements-dev.txt": "ruff",
+            },
+            ("pytest>=8", "numpy>=1.26", "hypothesis", "freezegun", "attrs"),
+        ),
+        (
+            {
+                "tox.ini": "[testenv]\ncommands = pytest",
+                "requirements-dev.txt": "-r requirements-dev.txt",
+            },
+            ("pytest>=8", "numpy>=1.26"),
+        ),
+    ],
+    ids=["requirements folder", "compiled", "tox", "a file that names itself"],
+)
+def test_what_tests_need_is_found_outside_of_the_metadata(
+    tmp_path: Path, files: dict[str, str], needs: tuple[str, ...]
+) -> None:
+    folder = project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_hull.py": "", **files})
+    assert set(survey(folder).needs.requirements) == set(needs)
+
+
 def test_a_src_layout_with_a_test_extra(tmp_path: Path) -> None:
     folder = project(
         tmp_path,
@@ -124,7 +178,9 @@ def test_requirements_files_and_what_is_left_out_of_them(tmp_path: Path) -> None
     assert manifest.setup is not None
     assert manifest.setup.pip == ("pytest>=8", "numpy==1.26.4")
     notes = " | ".join(survey(folder).notes)
-    assert all(left in notes for left in ("'-r base.txt'", "'-e .'", "'bad @@ line'", "0.0.0"))
+    assert all(
+        left in notes for left in ("base.txt: cannot be read", "'-e .'", "'bad @@ line'", "0.0.0")
+    )
 
 
 def test_dependency_groups_are_followed(tmp_path: Path) -> None:
