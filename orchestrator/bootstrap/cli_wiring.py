@@ -143,6 +143,14 @@ class CommandWiring:
 
     def stored_reads(self) -> httpx.BaseTransport:
         """See the protocol."""
+        home = self.settings.home
+        if not (home / "app.db").is_file():
+            from orchestrator.cli.wiring import RefusedError
+
+            raise RefusedError(
+                f"SEATRIAL_HOME {home} holds no runs yet:"
+                " `seatrial init` in a project, then `seatrial run seatrial.yaml`"
+            )
         with uncollected():
             from orchestrator.bootstrap.stored_reads import StoredReads
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.dialects.self_report import read_self_report
-from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.bundles import unpack_bundle
@@ -72,6 +72,9 @@ from runners import registry as provider_registry
 from runners.shell import open_shell
 from runners.shell.account import account_of
 from runners.workspace import Workspace
+
+if TYPE_CHECKING:
+    from orchestrator.adapters.engine.dbos_engine import DbosEngine
 
 
 class EndingWorkspace(Workspace):
@@ -353,6 +356,12 @@ def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
 
 
 def _engine(settings: Settings, executor: str, world: FlowDeps) -> DbosEngine:
+    # A reader has no engine, and its library takes a third of a second.
+    from orchestrator.adapters.engine.dbos_engine import (  # noqa: PLC0415
+        DbosEngine,
+        DbosSettings,
+    )
+
     async def flow(durable: Durable, cell_id: str) -> None:
         await run_cell(world, durable, cell_id)
 

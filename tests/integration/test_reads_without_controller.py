@@ -19,7 +19,7 @@ from benchmarks.dashboard.fill import Filled, fill
 from benchmarks.dashboard.sizes import SIZES
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.files.home_folder import system_user
-from orchestrator.api.app import create_app
+from orchestrator.api.app import create_app, module_of
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.bootstrap.http_server import home_socket
@@ -38,6 +38,8 @@ OF_A_PROCESS = {
     "/api/v1/runs/{run_id}/events": "goes on for as long as the run",
 }
 """What is no question about what is stored, and why."""
+WHOLE = ("platforms", "matrix", "payload", "access", "retests", "bisect")
+"""Last parts of the paths that no command reads: they take the whole application."""
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +153,8 @@ def test_every_read_is_byte_for_byte_what_a_controller_answers(
         for address in addresses(asked, filled):
             found[address] = answer_of(asked, address)
             assert answer_of(own, address) == found[address], address
+            path = address.partition("?")[0]
+            assert (module_of(path) is None) == path.endswith(WHOLE), address
     refused = [address for address, (status, _, _) in found.items() if status != 200]
     assert len(refused) < len(found) / 4, refused
 
