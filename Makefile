@@ -67,7 +67,7 @@ bench-dashboard: $(VENV)/.test ## Every page over a million results on Postgres 
 house: $(VENV)/.test ## Size and shape of the code: files, lines, record classes that look alike, circles
 	$(BIN)/python -m benchmarks.house
 
-gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and written into docs/statistics.md (up to 20 minutes)
+gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and written into docs/explanation/statistics.md (up to 20 minutes)
 	$(BIN)/python -m benchmarks.gate_power
 
 mutants: $(VENV)/.run ## Plant every breakage into the payload: its suites must go red on each (up to 40 minutes)
@@ -106,8 +106,8 @@ format: $(VENV)/.test ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 docs: $(VENV)/.test ## Write the generated reference pages again
-	$(BIN)/python -m docs.reference
-	$(BIN)/python -m orchestrator.cli.command_reference > docs/cli.md
+	$(BIN)/python -m docs.generate_reference
+	$(BIN)/python -m orchestrator.cli.command_reference > docs/reference/cli.md
 
 vendor: $(VENV)/.run ## Fetch again what the web faces take from npm (needs npm), at the locked versions
 	$(BIN)/python -m orchestrator.dashboard.vendoring

@@ -165,7 +165,7 @@ def controller(folder: Path, name: str, token: str) -> Iterator[Controller]:
 def folder() -> Iterator[Path]:
     """The secrets, made by what the documentation says, and a server that knows them."""
     with open_folder() as folder, ExitStack() as stack:
-        script = snippet("operations.md", "## Secrets")
+        script = snippet("how-to/deploy.md", "## Secrets")
         subprocess.run(["bash", "-euc", script], cwd=folder, check=True, capture_output=True)
         port = free_port()
         stack.enter_context(database_of(folder / "secrets", port))

@@ -1,4 +1,4 @@
-"""Brings the reference of keys in the pages up to date: ``python -m docs.reference``."""
+"""Brings the reference of keys in the pages up to date: ``python -m docs.generate_reference``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parent
 
 def pages() -> dict[Path, str]:
     """Each page as it should be."""
-    matrix, payload = DOCS / "matrix.md", DOCS / "payload.md"
+    matrix, payload = DOCS / "reference" / "matrix.md", DOCS / "reference" / "payload.md"
     return {
         matrix: replace_keys(matrix.read_text(encoding="utf-8"), Matrix, platform_notes()),
         payload: replace_keys(payload.read_text(encoding="utf-8"), Manifest),
