@@ -105,9 +105,10 @@ format: $(VENV)/.test ## Format the code and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.test ## Write the generated reference pages again
+docs: $(VENV)/.docs ## Write the generated reference pages again and build the site into build/site; links are checked
 	$(BIN)/python -m docs.generate_reference
-	$(BIN)/python -m orchestrator.cli.command_reference > docs/reference/cli.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'Read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000'
 
 vendor: $(VENV)/.run ## Fetch again what the web faces take from npm (needs npm), at the locked versions
 	$(BIN)/python -m orchestrator.dashboard.vendoring
@@ -124,6 +125,10 @@ $(VENV)/.run: pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	$(PIP) --editable '.[payload,docs]'
 	touch $@
 
 .PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release cloud-smoke first-contact format docs vendor clean
