@@ -95,6 +95,12 @@ lab-release: $(VENV)/.test ## The lab's one happy release only
 	$(BIN)/python -m tests.lab.wheels
 	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m pytest tests/lab/test_release.py
 
+lab-shell: $(VENV)/.test ## A shell in the lab: rent machines of emulated clouds without an account (root on Debian)
+	tests/system-packages.sh
+	$(BIN)/python -m tests.lab.image --torch '$(TORCH)'
+	$(BIN)/python -m tests.lab.wheels
+	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m tests.lab.shell
+
 cloud-smoke: $(VENV)/.run ## One cheapest cell on each cloud you have an account with; prints its price and asks first
 	$(BIN)/python -m tests.cloud_smoke $(ARGS)
 
@@ -131,4 +137,4 @@ $(VENV)/.docs: $(VENV)/.run
 	$(PIP) --editable '.[payload,docs]'
 	touch $@
 
-.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release cloud-smoke first-contact format docs vendor clean
+.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact format docs vendor clean

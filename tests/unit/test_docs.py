@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -80,3 +82,50 @@ def test_every_variable_has_a_row() -> None:
     page = (ROOT / "docs" / "reference" / "environment.md").read_text("utf-8")
     ours = {f"SEATRIAL_{name.upper()}" for name in Settings.model_fields if name != "ci"}
     assert set(re.findall(r"`(SEATRIAL_\w+)`", page)) == ours
+
+
+def test_the_readme_is_short_and_has_one_picture() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.split()) <= 400
+    assert text.count("![") == 1
+    assert "None of this has met a real cloud yet" in text
+
+
+def constant(node: ast.AST) -> str:
+    """The text of a string, with `...` for each value that is put into it."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(constant(value) for value in values)
+        case _:
+            return "..."
+
+
+@cache
+def printed() -> str:
+    """Every text in the source of the product, one a line."""
+
+    def texts() -> Iterator[str]:
+        for top in ("orchestrator", "runners"):
+            for path in sorted((ROOT / top).rglob("*.py")):
+                for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                    if isinstance(node, ast.Constant | ast.JoinedStr):
+                        yield constant(node).replace("\n", " ")
+
+    return "\n".join(texts())
+
+
+def messages() -> list[str]:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    return [message for _, message in re.findall(r"^### (`+) ?(.*?) ?\1$", text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("message", messages())
+def test_every_message_of_the_troubleshooting_page_is_one_of_the_product(message: str) -> None:
+    parts = [re.escape(part) for part in message.split("...")]
+    assert re.search(r"[^\n]*?".join(parts), printed()), message
+
+
+def test_the_likeliest_messages_have_a_section() -> None:
+    assert len(messages()) >= 20
