@@ -68,7 +68,7 @@ bench-dashboard: $(VENV)/.test ## Every page over a million results on Postgres 
 house: $(VENV)/.test ## Size and shape of the code: files, lines, record classes that look alike, circles
 	$(BIN)/python -m benchmarks.house
 
-gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and written into docs/statistics.md (up to 20 minutes)
+gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and written into docs/explanation/statistics.md (up to 20 minutes)
 	$(BIN)/python -m benchmarks.gate_power
 
 mutants: $(VENV)/.run ## Plant every breakage into the payload: its suites must go red on each (up to 40 minutes)
@@ -96,6 +96,12 @@ lab-release: $(VENV)/.test ## The lab's one happy release only
 	$(BIN)/python -m tests.lab.wheels
 	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m pytest tests/lab/test_release.py
 
+lab-shell: $(VENV)/.test ## A shell in the lab: rent machines of emulated clouds without an account (root on Debian)
+	tests/system-packages.sh
+	$(BIN)/python -m tests.lab.image --torch '$(TORCH)'
+	$(BIN)/python -m tests.lab.wheels
+	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m tests.lab.shell
+
 cloud-smoke: $(VENV)/.clouds ## One cheapest cell on each cloud you have an account with; prints its price and asks first
 	$(BIN)/python -m tests.cloud_smoke $(ARGS)
 
@@ -106,9 +112,10 @@ format: $(VENV)/.test ## Format the code and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.test ## Write the generated reference pages again
-	$(BIN)/python -m docs.reference
-	$(BIN)/python -m orchestrator.cli.command_reference > docs/cli.md
+docs: $(VENV)/.docs ## Write the generated reference pages again and build the site into build/site; links are checked
+	$(BIN)/python -m docs.generate_reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'Read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000'
 
 vendor: $(VENV)/.run ## Fetch again what the web faces take from npm (needs npm), at the locked versions
 	$(BIN)/python -m orchestrator.dashboard.vendoring
@@ -133,4 +140,8 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --quiet --editable '.[$(CLOUDS),postgres,statistics,test,check]'
 	touch $@
 
-.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release cloud-smoke first-contact format docs vendor clean
+$(VENV)/.docs: $(VENV)/.run
+	$(PIP) --editable '.[payload,docs]'
+	touch $@
+
+.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact format docs vendor clean

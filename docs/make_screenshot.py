@@ -1,4 +1,4 @@
-"""Draw the progress view of a real run: python docs/make_screenshot.py docs/progress.svg
+"""Draw the progress view of a real run: python docs/make_screenshot.py docs/images/progress.svg
 
 Start it while a run is going on (in the home, or at the address, that the environment names). It
 waits until the last running suite has come far enough to be worth a picture, and stops there.

@@ -1,7 +1,7 @@
 """The work folder on a machine: what is shipped to it, and the agent that works there.
 
 Every verb may be repeated: each finds what an earlier call, cut in the middle, has left behind.
-The folders and the agent's verbs are described in ``docs/architecture.md``.
+The folders and the agent's verbs are described in ``docs/explanation/architecture.md``.
 """
 
 from __future__ import annotations

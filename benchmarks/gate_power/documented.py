@@ -1,4 +1,4 @@
-"""The generated section of docs/statistics.md, and whether it is of this version.
+"""The generated section of docs/explanation/statistics.md, and whether it is of this version.
 
 Beside the tables stands a sample: what a few releases and series of every kind come to now. A
 change of the statistics changes it, and the tables must be computed again.
@@ -14,7 +14,7 @@ from benchmarks.gate_power.noise import NIGHTS, TURNS
 from benchmarks.gate_power.releases import SLOWER, Scenario, simulate
 from benchmarks.gate_power.series import observe
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "statistics.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "statistics.md"
 _BEGIN, _END = "<!-- gate-power ", "<!-- /gate-power -->"
 _FOUR_DIGITS = 4
 

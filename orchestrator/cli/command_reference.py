@@ -1,4 +1,4 @@
-"""The page ``docs/cli.md``, written from the commands themselves by running this module."""
+"""The page ``docs/reference/cli.md``, written from the commands by running this module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.cli.app import NAME, whole
 _HEAD = """\
 # The command line
 
-Made from the commands: `python -m orchestrator.cli.command_reference > docs/cli.md`.
+Made from the commands: `python -m orchestrator.cli.command_reference > docs/reference/cli.md`.
 
 `seatrial` is always a client of a controller's REST API. With `SEATRIAL_URL` (and `SEATRIAL_TOKEN`)
 it talks to that one. Without, it uses the controller that holds `SEATRIAL_HOME` (default `./var`);

@@ -3,8 +3,8 @@
 A user wins time at the same tokens. The report of 2026-01-31 measured 2,045.8 ms before and 2,016.6
 ms after (1.01x, A10G) without a KV cache in either arm; here the baseline has one (transformers'
 generate(), or a loop), which is what a user has who does nothing. Measured on a CPU only: 1.5x
-(docs/kernels.md). On a GPU it is not measured yet, nor is the strongest thing that transformers has
-there: `generate` with a static cache, compiled.
+(docs/explanation/kernels.md). On a GPU it is not measured yet, nor is the strongest thing that
+transformers has there: `generate` with a static cache, compiled.
 
 The same weights in both arms, and the same tokens, or nothing is timed. Weights are random, since
 nothing is fetched: the text means nothing, the work is the same. Run: `python -m

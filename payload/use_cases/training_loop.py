@@ -3,8 +3,8 @@
 A user wins time at the same losses, and a loop that resumes to the bit. The report of 2026-01-31
 measured 689.0 ms for the plain loop and 812.8 ms for the library's (A10G; L4: 897.3 and 1,080.1):
 it was slower by a fifth. Measured on a CPU only, this one is faster by 1.4 with bfloat16 and by 1.2
-in float32 (docs/kernels.md); its replayed steps on a GPU are not measured yet, nor is the stronger
-baseline: a plain loop in the same format, compiled, with a fused optimiser.
+in float32 (docs/explanation/kernels.md); its replayed steps on a GPU are not measured yet, nor is
+the stronger baseline: a plain loop in the same format, compiled, with a fused optimiser.
 
 Both arms start from the same weights and seed and see the same batches; their losses must agree
 before anything is timed. The data can be learned, and accuracy is also told for samples that were

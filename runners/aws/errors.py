@@ -51,7 +51,7 @@ _NOBODY = ErrorRule(
     "check the credentials (`aws sts get-caller-identity`) and this computer's clock",
 )
 _NOT_ALLOWED = ErrorRule(
-    CredentialsError, Extent.PROJECT, "the credentials lack a permission: see docs/clouds.md"
+    CredentialsError, Extent.PROJECT, "the credentials lack a permission: see docs/how-to/clouds.md"
 )
 # A policy of the organisation may deny some regions and leave others.
 _NOT_ALLOWED_THERE = ErrorRule(

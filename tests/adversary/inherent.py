@@ -7,4 +7,4 @@ INHERENT = {
     "patched pytest": "the installed pytest is in use; what it holds was changed from inside",
     "words": "a program prints what it likes",
 }
-"""Kinds of inherent lies; docs/trust.md tells of each."""
+"""Kinds of inherent lies; docs/explanation/trust.md tells of each."""

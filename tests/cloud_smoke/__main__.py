@@ -1,4 +1,4 @@
-"""``python -m tests.cloud_smoke [aws] [gcp] [tpu] [--yes]``: see docs/cloud-smoke.md."""
+"""``python -m tests.cloud_smoke [aws] [gcp] [tpu] [--yes]``: see docs/how-to/cloud-smoke.md."""
 
 from __future__ import annotations
 
@@ -61,9 +61,11 @@ def _chosen(named: Sequence[str]) -> list[str]:
     configured = [cloud for cloud in clouds.PLATFORMS if clouds.is_configured(cloud)]
     without = [cloud for cloud in named if cloud not in configured]
     if without:
-        raise UsageError(f"{', '.join(without)}: no credentials are at hand; see docs/clouds.md")
+        raise UsageError(
+            f"{', '.join(without)}: no credentials are at hand; see docs/how-to/clouds.md"
+        )
     if not configured:
-        raise UsageError("no cloud is configured here; see docs/clouds.md")
+        raise UsageError("no cloud is configured here; see docs/how-to/clouds.md")
     if not clouds.settings().get("ingress_cidr"):
         raise UsageError("SEATRIAL_INGRESS_CIDR is not set: the address that this computer has")
     return [cloud for cloud in configured if not named or cloud in named]

@@ -1,4 +1,4 @@
-"""The worked example of `docs/how-to-add-a-provider.md`, as another distribution brings it.
+"""The worked example of `docs/extending/provider.md`, as another distribution brings it.
 
 The questions of every provider are asked of it in `test_providers.py`.
 """

@@ -238,7 +238,7 @@ def test_words_that_begin_like_options_are_a_policy_and_no_option(ci: Ci) -> Non
 def test_an_example_is_ten_lines_and_stands_in_the_page(file: str, most: int) -> None:
     text = (EXAMPLES / file).read_text()
     assert len(text.splitlines()) <= most
-    assert text in (ROOT / "docs" / "ci.md").read_text()
+    assert text in (ROOT / "docs" / "how-to" / "ci.md").read_text()
 
 
 def test_the_shell_of_the_action_is_shell() -> None:

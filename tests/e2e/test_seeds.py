@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.e2e import doc_pages
 from tests.e2e.home import ROOT, Home, a_home
 from tests.integration.test_seeds_through_stores import GOLDEN, SEEDS, same
-
-PAGE = (ROOT / "docs" / "seeds" / "README.md").read_text("utf-8")
 
 
 def blocks() -> dict[str, list[list[str]]]:
     """The commands of each commented part, without the program's name."""
-    [text] = re.findall(r"(?s)```sh\n(.*?)```", PAGE)
+    [block] = [each for each in doc_pages.blocks("seeds/README.md") if each.language == "sh"]
     parts = {}
-    for part in text.strip().split("\n\n"):
+    for part in block.text.strip().split("\n\n"):
         title, *lines = part.splitlines()
         parts[title] = [shlex.split(line)[1:] for line in lines]
         assert all(line.startswith("seatrial ") for line in lines)

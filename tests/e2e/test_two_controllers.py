@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import re
 import shutil
 import signal
 import socket
@@ -26,6 +25,7 @@ from orchestrator.adapters.ids import new_id
 from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.store.database import open_database
 from tests.accounts import open_folder
+from tests.e2e.doc_pages import snippet
 from tests.e2e.home import ROOT, alive, eventually
 from tests.integration.webhook_receiver import Receiver, Reply, receiver
 from tests.postgres import _identity, _programs
@@ -48,15 +48,6 @@ UNPRIVILEGED = (
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as one:
         return int(one.getsockname()[1])
-
-
-def snippet(page: str, heading: str) -> str:
-    """The first block of shell below a heading of a page."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    below = text[text.index(f"{heading}\n") :]
-    found = re.search(r"```bash\n(.*?)```", below, re.DOTALL)
-    assert found is not None
-    return found[1]
 
 
 @contextmanager
@@ -165,7 +156,7 @@ def controller(folder: Path, name: str, token: str) -> Iterator[Controller]:
 def folder() -> Iterator[Path]:
     """The secrets, made by what the documentation says, and a server that knows them."""
     with open_folder() as folder, ExitStack() as stack:
-        script = snippet("operations.md", "## Secrets")
+        script = snippet("how-to/deploy.md", "Secrets")
         subprocess.run(["bash", "-euc", script], cwd=folder, check=True, capture_output=True)
         port = free_port()
         stack.enter_context(database_of(folder / "secrets", port))

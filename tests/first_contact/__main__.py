@@ -1,4 +1,4 @@
-"""``python -m tests.first_contact [aws] [gcp] [tpu]``: see docs/first-contact.md."""
+"""``python -m tests.first_contact [aws] [gcp] [tpu]``: see docs/how-to/first-contact.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def main(words: Sequence[str], *, contact: Contact | None = None) -> int:
         return 2
     chosen = [one for one in asked.clouds or CLOUDS if is_configured(one)]
     if not chosen:
-        print("first-contact: no cloud is configured here; see docs/clouds.md", file=sys.stderr)
+        print(
+            "first-contact: no cloud is configured here; see docs/how-to/clouds.md", file=sys.stderr
+        )
         return 2
     contact = contact or Contact(lambda: datetime.now(UTC), time.sleep, Scrubber())
     contact.scrubber.hide(project, "project")

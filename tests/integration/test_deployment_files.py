@@ -117,7 +117,7 @@ def test_a_controller_can_sign_in_to_the_clouds_of_its_host() -> None:
             assert environment[variable] is None
         # wheels of gigabytes are gathered on the volume: /tmp is memory
         assert environment["TMPDIR"] == environment["SEATRIAL_HOME"]
-    made = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    made = (ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
     assert all(secret["file"].rpartition("/")[2] in made for secret in said["secrets"].values())
 
 

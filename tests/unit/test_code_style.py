@@ -83,7 +83,7 @@ def test_import_name_is_ours_alone(name):
 
 @pytest.mark.parametrize(
     "page",
-    [ROOT / "docs/architecture.md", *sorted(ROOT.glob("docs/how-to-*.md"))],
+    [ROOT / "docs/explanation/architecture.md", *sorted(ROOT.glob("docs/extending/*.md"))],
     ids=lambda page: page.stem,
 )
 def test_files_that_a_page_for_developers_names_exist(page: Path) -> None:

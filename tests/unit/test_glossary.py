@@ -20,7 +20,7 @@ COLUMN = re.compile(r'Column\(\s*"[a-z_]*",\s*f?"(?P<label>[^"]*)"')
 
 def unused() -> frozenset[str]:
     """The words of the glossary's list of those that are not used."""
-    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
     part = page.partition("## Words that are not used")[2].partition("\n## ")[0]
     rows = [row["words"].split(", ") for row in ROW.finditer(part) if row["words"] != "not"]
     return frozenset(word for row in rows for word in row)

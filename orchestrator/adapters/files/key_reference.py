@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.adapters.files import bind_dataclass
 
-BEGIN = "<!-- keys: begin (made by docs/reference.py) -->"
+BEGIN = "<!-- keys: begin (made by docs/generate_reference.py) -->"
 END = "<!-- keys: end -->"
 
 

@@ -5,7 +5,7 @@ machine: what the machine does to both cancels in their ratio. Turns go A B B A,
 shows with the opposite sign in every second pair; half the difference between even and odd pairs
 is taken out, at the price of one degree of freedom. The mean is Tukey's bisquare, which weighs
 down what lies far off, with its usual standard error, against Student's t. Which estimate, and
-its constants, were chosen by measurement: docs/statistics.md.
+its constants, were chosen by measurement: docs/explanation/statistics.md.
 """
 
 from __future__ import annotations

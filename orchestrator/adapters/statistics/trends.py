@@ -3,7 +3,7 @@
 The statistic of a step is the largest two-sample t over all places where the series could be
 split. Choosing the place before testing it makes it far larger than any table of t allows for, so
 its distribution without a step is simulated, spikes taken out likewise, with a fixed seed. The
-figures, and what was tried instead: docs/statistics.md.
+figures, and what was tried instead: docs/explanation/statistics.md.
 """
 
 from __future__ import annotations

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from orchestrator.cli.command_reference import reference
 
-PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
 
 def test_the_page_is_up_to_date() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert text == reference(), "run: python -m orchestrator.cli.command_reference > docs/cli.md"
+    assert text == reference(), (
+        "run: python -m orchestrator.cli.command_reference > docs/reference/cli.md"
+    )
 
 
 def test_every_command_has_its_section() -> None:

@@ -1,7 +1,7 @@
 """The owner's five reports: every contradiction that can be found in them is found.
 
 The golden files hold all findings; after a change that is meant, run with `--update-golden` and
-read the difference. The numbers are those of the list in docs/lint.md.
+read the difference. The numbers are those of the list in docs/reference/lint.md.
 """
 
 from __future__ import annotations

@@ -1,0 +1,131 @@
+"""The documentation: links lead somewhere, and what pages name exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config import Settings
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"(?<![\w/.])docs/[\w./-]*\.(?:md|py|json|svg|png)")
+ELSEWHERE = ("tests/golden/", "tests/unit/files/", "tests/unit/dialects/", "tests/integration/")
+"""What lies there names files of other projects."""
+
+
+UNTRACKED = {"var", "build", "dist"}
+SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ""}
+
+
+def files() -> list[str]:
+    """The text files of the repository, by their paths in it."""
+    tops = [
+        top for top in ROOT.iterdir() if not (top.name.startswith(".") or top.name in UNTRACKED)
+    ]
+    found = [path for top in tops for path in ([top] if top.is_file() else top.rglob("*"))]
+    return sorted(
+        str(path.relative_to(ROOT))
+        for path in found
+        if path.is_file() and path.suffix in SUFFIXES and "vendor" not in path.parts
+    )
+
+
+PAGES = ["README.md", "CHANGELOG.md", "tests/README.md"] + [
+    str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))
+]
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The headings of a page, as addresses."""
+    text = FENCE.sub("", page.read_text("utf-8"))
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.*)", text, re.MULTILINE):
+        words = re.sub(r"\]\([^)]*\)", "", heading).lower()
+        found.add(re.sub(r"[^\w -]", "", words).strip().replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_of_a_page_leads_somewhere(name: str) -> None:
+    page = ROOT / name
+    broken = []
+    for link in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path) if path else page
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target.resolve())):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_that_code_and_messages_name_exists() -> None:
+    missing = [
+        (name, path)
+        for name in files()
+        if not name.startswith(ELSEWHERE)
+        for path in NAMED.findall((ROOT / name).read_text("utf-8"))
+        if not (ROOT / path).exists()
+    ]
+    assert missing == []
+
+
+def test_every_variable_has_a_row() -> None:
+    page = (ROOT / "docs" / "reference" / "environment.md").read_text("utf-8")
+    ours = {f"SEATRIAL_{name.upper()}" for name in Settings.model_fields if name != "ci"}
+    assert set(re.findall(r"`(SEATRIAL_\w+)`", page)) == ours
+
+
+def test_the_readme_is_short_and_has_one_picture() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.split()) <= 400
+    assert text.count("![") == 1
+    assert "None of this has met a real cloud yet" in text
+
+
+def constant(node: ast.AST) -> str:
+    """The text of a string, with `...` for each value that is put into it."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(constant(value) for value in values)
+        case _:
+            return "..."
+
+
+@cache
+def printed() -> str:
+    """Every text in the source of the product, one a line."""
+
+    def texts() -> Iterator[str]:
+        for top in ("orchestrator", "runners"):
+            for path in sorted((ROOT / top).rglob("*.py")):
+                for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                    if isinstance(node, ast.Constant | ast.JoinedStr):
+                        yield constant(node).replace("\n", " ")
+
+    return "\n".join(texts())
+
+
+def messages() -> list[str]:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    return [message for _, message in re.findall(r"^### (`+) ?(.*?) ?\1$", text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("message", messages())
+def test_every_message_of_the_troubleshooting_page_is_one_of_the_product(message: str) -> None:
+    parts = [re.escape(part) for part in message.split("...")]
+    assert re.search(r"[^\n]*?".join(parts), printed()), message
+
+
+def test_the_likeliest_messages_have_a_section() -> None:
+    assert len(messages()) >= 20
