@@ -60,11 +60,18 @@ OUTSIDE = {
     "error": ("def pytest_configure(): raise RuntimeError('no')", 3, None),
 }
 """What goes wrong outside any test: a conftest, the exit code and the signal."""
-JOBS: list[dict[str, Any]] = [
+ENDING: list[dict[str, Any]] = [
     *(
         {"id": name, "pytest": [name]}
         for name in ("sigkill", "poisoned", "endless", "last", "exits", *OUTSIDE)
     ),
+    command("./no-such-program", id="absent"),
+    command("true", id="gpus", gpus=4_000),
+    command("true", id="secret", secrets=["TOKEN"]),
+    command("true", id="fine"),
+]
+"""Jobs that end by themselves."""
+ENDED: list[dict[str, Any]] = [
     {"id": "hang", "pytest": ["hang"], "silence_s": 3},
     command("{python}", "family.py", id="family", timeout_s=3),
     command("{python}", "left.py", id="left"),
@@ -73,16 +80,16 @@ JOBS: list[dict[str, Any]] = [
             silence_s=2, id="silent"),
     command("sh", "-c", "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.3; done",
             silence_s=2, id="talks"),
-    command("./no-such-program", id="absent"),
-    command("true", id="gpus", gpus=4_000),
-    command("true", id="secret", secrets=["TOKEN"]),
-    command("true", id="fine"),
 ]  # fmt: skip
+"""Jobs that the agent waits for, and mostly ends."""
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, lean: str) -> Evidence:
-    """One attempt, in which each job goes wrong and the next one goes on."""
+    """Two attempts, in which each job goes wrong and the next one goes on.
+
+    They run side by side: while one waits for silence or a deadline, the other works.
+    """
     folder = tmp_path_factory.mktemp("payload")
     for name in ("sigkill", "hang", "poisoned"):
         shutil.copytree(PAYLOADS / name, folder / name)
@@ -92,10 +99,15 @@ def ran(tmp_path_factory: pytest.TempPathFactory, lean: str) -> Evidence:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     with machine_at(tmp_path_factory.mktemp("machine") / "base") as machine:
-        return machine.run(
-            folder, python=lean, jobs=JOBS, limits={"restarts": 2, "deadline_s": 280},
-            timeout_s=280,
-        )  # fmt: skip
+        limits = {"restarts": 2, "deadline_s": 280}
+        attempts = [
+            machine.prepare(folder, python=lean, jobs=jobs, limits=limits)
+            for jobs in (ENDED, ENDING)
+        ]
+        for attempt in attempts:
+            machine.start(attempt)
+        first, second = (machine.wait(attempt, timeout_s=280) for attempt in attempts)
+        return Evidence([*first.events, *second.events], first.log + second.log)
 
 
 def crash_in(ran: Evidence, job: str) -> dict[str, Any]:
@@ -242,8 +254,8 @@ def test_start_failed(ran: Evidence) -> None:
     assert finished["secret"]["detail"] == "secret TOKEN was not handed over"
 
 
-def test_whatever_jobs_come_to_the_attempt_is_completed(ran: Evidence) -> None:
-    assert ran.end["outcome"] == "completed"
+def test_whatever_jobs_come_to_an_attempt_is_completed(ran: Evidence) -> None:
+    assert [end["outcome"] for end in ran.of("end")] == ["completed", "completed"]
 
 
 def test_nothing_of_an_attempt_runs_after_close(machine: Machine, lean: str, payload: Path) -> None:
