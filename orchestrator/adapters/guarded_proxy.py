@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 from orchestrator.adapters.notify.guarded_http import Resolve, addresses_of, refusal
@@ -23,6 +24,8 @@ _LINE_BYTES = 4096
 _HEADERS_MOST = 100
 _CONNECT_S = 10.0
 _IDLE_S = 60.0
+_POLL_S = 0.05
+"""How long whoever ends the proxy waits for it at most."""
 _PIECE_BYTES = 65536
 _CONNECT = re.compile(
     rb"CONNECT (?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})"
@@ -56,7 +59,8 @@ def checked_addresses(host: str, port: int, *, resolve: Resolve, look: Look) -> 
 def guarded_proxy(resolve: Resolve = addresses_of, look: Look = look_public) -> Iterator[str]:
     """Answer on a port of the loopback for as long as the block takes; gives the proxy's URL."""
     with _Server(resolve, look) as server:
-        thread = threading.Thread(target=server.serve_forever, name="guarded-proxy", daemon=True)
+        serve = partial(server.serve_forever, poll_interval=_POLL_S)
+        thread = threading.Thread(target=serve, name="guarded-proxy", daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -102,10 +102,22 @@ def test_no_choice_of_a_run_hides_that_another_of_the_same_failed(context, store
     assert failed_first(context, "run-3") == []
 
 
-def test_a_wheel_by_another_path_is_the_same_wheel(context, stores) -> None:
-    for number, line, outcome in ((1, fails("a"), Outcome.FAILED), (2, passes("a"), None)):
-        wheel = Subject(name="lib", version="1.10", wheel=f"{number}.whl")
-        ran(stores, f"run-{number}", line, outcome=outcome or Outcome.PASSED, subject=wheel)
+def wheel(path):
+    return {"subject": Subject(name="lib", version="1.10", wheel=path)}
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (wheel("1.whl"), wheel("2.whl")),
+        ({"digest": "1" * 64, "contents": "c" * 64}, {"digest": "2" * 64, "contents": "c" * 64}),
+        ({}, {"subject": Subject(name="LIB", version="1.10.0")}),
+    ],
+    ids=["by another path", "zipped again", "by another name"],
+)
+def test_it_is_the_same_wheel(context, stores, first, then) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED, **first)
+    ran(stores, "run-2", passes("a"), **then)
     assert failed_first(context, "run-2") == [("a", "run-1")]
 
 
@@ -129,13 +141,6 @@ def test_a_policy_that_believes_less_evidence_forgets_no_failure(context, stores
     assert [(t.nodeid, t.run) for t in unit.failed_before] == [("a", "run-1")]
 
 
-def test_a_wheel_that_was_zipped_again_is_the_same_wheel(context, stores) -> None:
-    for number, line, outcome in ((1, fails("a"), Outcome.FAILED), (2, passes("a"), None)):
-        same = {"digest": f"{number}" * 64, "contents": "c" * 64}
-        ran(stores, f"run-{number}", line, outcome=outcome or Outcome.PASSED, **same)
-    assert failed_first(context, "run-2") == [("a", "run-1")]
-
-
 def test_what_failed_of_another_subject_is_no_flake(context, stores) -> None:
     ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
     ran(stores, "run-3", passes("a"), digest="f" * 64)
@@ -148,12 +153,6 @@ def test_what_the_suite_itself_ran_again_failed_first(context, stores) -> None:
     ran(stores, "run-1", lambda agent: agent.line("test", "unit", record="rerun", nodeid="t.py::a"),
         passes("t.py::a"), passes("t.py::b"))  # fmt: skip
     assert failed_first(context, "run-1") == [("t.py::a", "run-1")]
-
-
-def test_a_wheel_by_another_name_is_the_same_wheel(context, stores) -> None:
-    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
-    ran(stores, "run-2", passes("a"), subject=Subject(name="LIB", version="1.10.0"))
-    assert failed_first(context, "run-2") == [("a", "run-1")]
 
 
 def test_what_failed_with_another_payload_is_told_whether_it_passes_now_or_not(

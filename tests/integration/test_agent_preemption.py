@@ -41,7 +41,7 @@ def noticed() -> Iterator[tuple[threading.Event, str]]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield taken, f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()

@@ -13,7 +13,7 @@ from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
 from tests.unit.cli import in_process, runs
 from tests.unit.cli.fake_controller import Answer, FakeController, Request, serving_tcp
-from tests.unit.cli.in_process import ID, SHOWN, Cli, TestWiring
+from tests.unit.cli.in_process import ID, SHOWN, Cli
 
 cli, controller = in_process.cli, in_process.controller  # the fixtures
 
@@ -260,7 +260,7 @@ def test_an_unexpected_error_is_one_line_unless_asked(
     cli: Cli, controller: FakeController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A failing clock is nothing that anybody planned for.
-    monkeypatch.setattr(TestWiring, "clock", None)
+    monkeypatch.setattr(cli.wiring, "clock", None)
     assert cli("show", ID) == 5
     assert cli.err.startswith("unexpected: AttributeError: ")
     assert "Traceback" not in cli.err

@@ -239,7 +239,7 @@ def redirecting(target: str) -> Iterator[str]:
 @contextmanager
 def answering(handler: type[StreamRequestHandler]) -> Iterator[int]:
     with ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server.server_address[1]
         server.shutdown()
