@@ -103,6 +103,11 @@ ENTRIES = {
     "show": Entry(
         _LOOK, "show:show_command", "Show a run: every cell and every job, with their outcomes."
     ),
+    "failures": Entry(
+        _LOOK,
+        "failures:failures_command",
+        "List what failed in a run: job, test, cells, error, and the command that shows its log.",
+    ),
     "logs": Entry(
         _LOOK,
         "show:logs_command",

@@ -11,6 +11,14 @@ RunArgument = Annotated[
     str,
     typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or `latest`."),
 ]
+ReadRunArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[RUN]",
+        help="A run's id, the beginning of one, or `latest`, the default.",
+        show_default=False,
+    ),
+]
 MatrixArgument = Annotated[Path, typer.Argument(metavar="MATRIX", help="A matrix file (YAML).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 CellOption = Annotated[
