@@ -103,6 +103,11 @@ ENTRIES = {
     "show": Entry(
         _LOOK, "show:show_command", "Show a run: every cell and every job, with their outcomes."
     ),
+    "failures": Entry(
+        _LOOK,
+        "failures:failures_command",
+        "List what failed in a run: job, test, cells, error, and the command that shows its log.",
+    ),
     "logs": Entry(
         _LOOK,
         "show:logs_command",
@@ -258,11 +263,18 @@ def _globals(
     show_version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Write no progress: only data and errors.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Tell what is asked, and how long it takes.")
+    ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks of unexpected errors.")
     ] = False,
 ) -> None:
-    session_of(context).debug = debug
+    session = session_of(context)
+    session.debug, session.verbose, session.err.quiet = debug, verbose, quiet
     if show_version:
         typer.echo(f"{NAME} {orchestrator.__version__}")
         raise typer.Exit
@@ -272,6 +284,7 @@ def _globals(
 
 
 def _tell(session: Session, error: CliError) -> int:
+    session.err.quiet = False
     for number, line in enumerate(error.lines):
         session.err.print(line, style="red" if number == 0 else None, markup=False, soft_wrap=True)
     if session.debug:
@@ -281,6 +294,7 @@ def _tell(session: Session, error: CliError) -> int:
 
 def _confess(session: Session, error: Exception) -> int:
     """Something that nobody thought of."""
+    session.err.quiet = False
     said = f"{type(error).__name__}: {error}".splitlines()[0]
     session.err.print(f"unexpected: {said}", style="red", markup=False, soft_wrap=True)
     if session.debug:

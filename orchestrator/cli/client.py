@@ -59,9 +59,18 @@ class Client:
     """Talks to one controller. Raises UnreachableError, RefusalError."""
 
     def __init__(
-        self, line: Line, clock: WallClock, *, pauses_s: Sequence[float] = PAUSES_S
+        self,
+        line: Line,
+        clock: WallClock,
+        *,
+        pauses_s: Sequence[float] = PAUSES_S,
+        heard: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`pauses_s` are the waits between tries; there is one try more."""
+        """`pauses_s` are the waits between tries; there is one try more.
+
+        `heard` is told each answer in a line.
+        """
+        self._heard = heard
         self.line = line
         self._clock = clock
         self._pauses_s = pauses_s
@@ -184,6 +193,8 @@ class Client:
         for pause_s in (*self._pauses_s, None):
             try:
                 answer = request.send(self._connection())
+                took = f"{answer.elapsed.total_seconds():.2f} s"
+                self._heard(f"{request.method} {request.path}: {answer.status_code} in {took}")
             except (httpx.TransportError, UnreachableError) as error:
                 self._drop()
                 # A connection that was never made has sent nothing.

@@ -22,17 +22,32 @@ answer from the files of the home.
 Standard output is data, standard error is progress. `--json` prints data for programs. Without a
 terminal, or with `CI` set, progress is plain lines; `NO_COLOR` takes the colours away.
 
-| exit code | of `run`, `rerun`, `watch` | of every other command |
-|---|---|---|
-| 0 | the run passed | the command worked |
-| 1 | failed, or timed out | `db check`: an upgrade is needed |
-| 2 | usage, an invalid file, no controller | the same |
-| 4 | not signed in, or not allowed | the same |
-| 5 | errored, cancelled, not available | the controller or a cloud failed |
-| 7 | `--timeout` is up; the run goes on | |
-| 130 | detached; the run goes on | interrupted |
+A command that reads runs takes the latest where none is named. Without a terminal, lines are as
+wide as their text, or as `COLUMNS` where it is set.
 
-`ssh` ends with the exit code of `ssh` itself.
+## Exit codes
+
+| exit code | of `run`, `rerun`, `watch` | of `gate check` | of every other command |
+|---|---|---|---|
+| 0 | the run passed | PASS, also with exceptions | the command worked |
+| 1 | failed, or timed out | FAIL | what it checks is not so (below) |
+| 2 | usage, an invalid file, no controller | the same | the same |
+| 4 | not signed in, or not allowed | the same | the same |
+| 5 | errored, cancelled, not available | INCONCLUSIVE | the controller or a cloud failed |
+| 7 | `--timeout` is up; the run goes on | a run was not finished in time | |
+| 10 | | PASS_WITH_EXCEPTIONS, with `--strict` | |
+| 130 | detached; the run goes on | interrupted | interrupted |
+
+1 of other commands: `lint` found something, `gate verify` proves nothing, `gate explain --replay`
+differs, `gate bisect` found no commit, `channel test` was not delivered, `db check` needs an
+upgrade, a check of `doctor CLOUD` failed. `show`, `failures` and `gate dry-run`
+end with 0 whatever they show. `ssh` ends with the exit code of `ssh` itself.
+
+## Completion
+
+`seatrial --install-completion` completes commands, options and the ids of runs.
+
+## Options of every command
 """
 
 
@@ -65,7 +80,7 @@ def reference() -> str:
 
 def _globals(root: _Command) -> list[str]:
     own = [one for one in root.params if "completion" not in (one.name or "")]
-    return ["Options of every command, written before it:", "", *map(_param, own)]
+    return ["They are written before it.", "", *map(_param, own)]
 
 
 def _walk(prefix: str, command: object) -> Iterator[tuple[str, _Command]]:

@@ -15,6 +15,8 @@ _ESCAPES = re.compile(
 _SELECTORS = re.compile("[\ufe00-\ufe0f]")
 _WORDS = {"\n": "↵", "\r": "", "\t": "    "}
 _MARKS = dict(zip("✓✗⊘–○●■◷∅▽≈◇▸↵…→─━│", "+#/-o*cT0v~<>\\~>-=|", strict=True))
+NATURAL = 10_000
+"""The width of a page that no window bounds: no line is cut, wrapped or filled up."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote
 
 import typer
 from rich.console import Console
 
 from orchestrator.cli.errors import CliError
+from orchestrator.cli.safe_text import NATURAL
 from orchestrator.domain.problems import nearest
 
 if TYPE_CHECKING:
@@ -70,6 +73,8 @@ class Session:
     err: Console = field(default_factory=lambda: _console(sys.stderr))
     """Progress, questions and errors."""
     debug: bool = False
+    verbose: bool = False
+    """Tell every answer of the controller."""
     _clients: list[Client] = field(default_factory=list)
 
     @property
@@ -83,14 +88,20 @@ class Session:
     @property
     def is_interactive(self) -> bool:
         """Whether a person can be asked."""
-        return sys.stdin.isatty() and self.err.is_terminal and not self.settings.ci
+        told = self.err.is_terminal and not self.err.quiet
+        return sys.stdin.isatty() and told and not self.settings.ci
 
     @property
     def is_live(self) -> bool:
         """Whether the progress may be redrawn in place."""
         console = self.err
         able = console.is_terminal and not console.is_dumb_terminal
-        return able and console.encoding.startswith("utf") and not self.settings.ci
+        return (
+            able
+            and not console.quiet
+            and console.encoding.startswith("utf")
+            and not self.settings.ci
+        )
 
     def line(self, say: Callable[[str], None] | None = None) -> Line:
         """The way to the controller that the environment names; `say` tells of its start."""
@@ -127,9 +138,13 @@ class Session:
     def _client(self, line: Line) -> Client:
         from orchestrator.cli.client import Client
 
-        client = Client(line, self.wiring.clock)
+        client = Client(line, self.wiring.clock, heard=self._hear)
         self._clients.append(client)
         return client
+
+    def _hear(self, told: str) -> None:
+        if self.verbose:
+            self.say(told)
 
     def close(self) -> None:
         """Give all connections back."""
@@ -157,7 +172,20 @@ def session_of(context: typer.Context) -> Session:
     return session
 
 
+class PipeConsole(Console):
+    """For a file or a pipe: lines end where their text ends."""
+
+    def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 - as the library has it
+        """Print without the spaces that fill tables up."""
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        self.file.write(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE))
+        self.file.flush()
+
+
 def _console(stream: TextIO) -> Console:
-    # Without a terminal nobody's window is to be fitted: wide enough for any table.
-    width = None if stream.isatty() else 160
-    return Console(file=stream, width=width, emoji=False, highlight=False)
+    """A terminal's console has its width; any other is as wide as COLUMNS, or as its lines."""
+    if stream.isatty():
+        return Console(file=stream, emoji=False, highlight=False)
+    width = shutil.get_terminal_size((NATURAL, 0)).columns
+    return PipeConsole(file=stream, width=width, emoji=False, highlight=False)

@@ -21,7 +21,14 @@ def compare_command(
     base: Annotated[
         str, typer.Argument(metavar="BASE", help="The run to compare with: an id, or its start.")
     ],
-    head: Annotated[str, typer.Argument(metavar="HEAD", help="The run that is looked at.")],
+    head: Annotated[
+        str,
+        typer.Argument(
+            metavar="[HEAD]",
+            help="The run that is looked at; the latest by default.",
+            show_default=False,
+        ),
+    ] = "latest",
     form: Annotated[
         Format, typer.Option("--format", metavar="md|html|json", help="How it is written.")
     ] = "md",

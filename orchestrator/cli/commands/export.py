@@ -10,7 +10,7 @@ from urllib.parse import quote
 import typer
 
 from orchestrator.cli.client import Client
-from orchestrator.cli.commands.options import CellOption, RunArgument
+from orchestrator.cli.commands.options import CellOption, ReadRunArgument
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.session import find_cells, find_run, session_of
 
@@ -19,7 +19,7 @@ Format = Literal["junit", "ctrf", "csv", "json", "intoto"]
 
 def export_command(
     context: typer.Context,
-    run: RunArgument,
+    run: ReadRunArgument = "latest",
     form: Annotated[
         Format,
         typer.Option("--format", metavar="junit|ctrf|csv|json|intoto", help="What is to read it."),

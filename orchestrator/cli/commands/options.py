@@ -7,9 +7,42 @@ from typing import Annotated, Literal
 
 import typer
 
+from orchestrator.cli.errors import CliError
+from orchestrator.cli.responses import read_items
+from orchestrator.cli.session import session_of
+from orchestrator.domain.run_answer import RunSummary
+
+_LISTED = 100
+
+
+def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Ids of the newest runs that begin so, each with what a shell may show beside it."""
+    try:
+        answer = session_of(context).reader().get("/runs", limit=_LISTED)
+        runs = read_items(RunSummary, answer)
+    except CliError:
+        return []  # a shell has no place for a sentence
+    beside = {run.id: f"{run.matrix}, {run.outcome or run.state}" for run in runs}
+    beside["latest"] = "the newest run"
+    return [(run, text) for run, text in beside.items() if run.startswith(incomplete)]
+
+
 RunArgument = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or `latest`."),
+    typer.Argument(
+        metavar="RUN",
+        help="A run's id, the beginning of one, or `latest`.",
+        autocompletion=complete_runs,
+    ),
+]
+ReadRunArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[RUN]",
+        help="A run's id, the beginning of one, or `latest`, the default.",
+        show_default=False,
+        autocompletion=complete_runs,
+    ),
 ]
 MatrixArgument = Annotated[Path, typer.Argument(metavar="MATRIX", help="A matrix file (YAML).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import typer
 
 from orchestrator.cli.client import Client
-from orchestrator.cli.commands.options import CellOption, RunArgument
+from orchestrator.cli.commands.options import CellOption, ReadRunArgument
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.session import Session, cell_path, find_cells, find_run, session_of
 from orchestrator.domain.run_answer import RunAnswer
@@ -25,7 +25,7 @@ Format = Literal["md", "html", "json"]
 
 def report_command(
     context: typer.Context,
-    run: RunArgument,
+    run: ReadRunArgument = "latest",
     kind: Annotated[
         str | None,
         typer.Option(

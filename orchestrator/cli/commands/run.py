@@ -18,6 +18,7 @@ from orchestrator.cli.commands.options import (
     InterruptOption,
     JsonOption,
     MatrixArgument,
+    ReadRunArgument,
     RerunFailedOption,
     ReuseOption,
     RunArgument,
@@ -146,7 +147,7 @@ def rerun_command(
 
 def watch_command(
     context: typer.Context,
-    run: RunArgument = "latest",
+    run: ReadRunArgument = "latest",
     timeout: TimeoutOption = None,
     on_interrupt: InterruptOption = None,
     as_json: JsonOption = False,

@@ -11,8 +11,14 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Client, Json
-from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
-from orchestrator.cli.errors import RefusalError
+from orchestrator.cli.commands.options import (
+    CellOption,
+    JsonOption,
+    ReadRunArgument,
+    RunArgument,
+)
+from orchestrator.cli.errors import CliError, RefusalError
+from orchestrator.cli.failing_logs import Chosen, chosen_logs
 from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.session import Session, cell_path, find_cells, find_run, run_path, session_of
@@ -55,7 +61,9 @@ def runs_command(
     session.out.print(fitting(session.out, _RUNS, [_row(read(RunSummary, run)) for run in shown]))
 
 
-def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
+def show_command(
+    context: typer.Context, run: ReadRunArgument = "latest", as_json: JsonOption = False
+) -> None:
     """Show a run: every cell and every job, with their outcomes."""
     session = session_of(context)
     shown, found = find_run(session.reader(), run)
@@ -89,25 +97,51 @@ def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption
 
 def logs_command(
     context: typer.Context,
-    run: RunArgument,
+    run: ReadRunArgument = "latest",
     cell: CellOption = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="JOB", help="Only what this job printed.")
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            "--test", metavar="TEST", help="Only what failed in a test: its id, or a part of it."
+        ),
+    ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only failing tests, and jobs that failed without.")
+    ] = False,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on until the run is over.")
     ] = False,
 ) -> None:
     """Print the logs of a run's cells, as they came from the machines."""
     session = session_of(context)
+    chosen = Chosen(job, test, failed)
+    if follow and chosen.is_part:
+        raise CliError("--follow prints whole logs: leave --job, --test and --failed out")
     client = session.client() if follow else session.reader()
     _, found = find_run(client, run)
     cells = find_cells(found, cell)
+    if not chosen.is_part:
+        _print_whole(session, client, found, cells, follow=follow)
+        return
+    printer = _Printer(session)
+    for text in chosen_logs(client, found, cells, chosen):
+        printer.write(text)
+
+
+def _print_whole(
+    session: Session, client: Client, run: RunAnswer, cells: list[CellRecord], *, follow: bool
+) -> None:
     for one in cells:
         if one.ingested is not None:
-            session.say(f"{one.id} was ingested; its files: seatrial report {found.id} -o DIR")
-    logs = [_Log(client, found, one, prefixed=len(cells) > 1) for one in cells]
+            session.say(f"{one.id} was ingested; its files: seatrial report {run.id} -o DIR")
+    logs = [_Log(client, run, one, prefixed=len(cells) > 1) for one in cells]
     printer = _Printer(session)
     while True:
         # Asked for before the logs: what a finished run has written is all there.
-        is_over = not follow or find_run(client, found.id)[1].is_finished
+        is_over = not follow or find_run(client, run.id)[1].is_finished
         for log in logs:
             for text in log.new(to_the_end=is_over):
                 printer.write(text)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from rich.text import Text
 
-from orchestrator.cli.safe_text import fit, fit_end, one_line, pad
+from orchestrator.cli.safe_text import NATURAL, fit, fit_end, one_line, pad
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_answer import RunAnswer
@@ -185,7 +185,8 @@ def ends(left: Text, right: Text, width: int) -> Text:
     line = left.copy()
     line.truncate(max(room, 0), overflow="ellipsis")
     if right.plain:
-        line.append(" " * (width - line.cell_len - right.cell_len))
+        gap = width - line.cell_len - right.cell_len if width < NATURAL else 2
+        line.append(" " * gap)
         line.append_text(right)
     line.truncate(width, overflow="crop")
     return line

@@ -18,6 +18,13 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_every_command_has_its_section() -> None:
     page = reference()
-    for command in ("init", "run MATRIX", "rerun RUN", "logs RUN", "token create NAME", "db check"):
+    for command in (
+        "init",
+        "run MATRIX",
+        "rerun RUN",
+        "logs [RUN]",
+        "token create NAME",
+        "db check",
+    ):
         assert f"## `seatrial {command}" in page
     assert "seatrial controller" not in page
