@@ -19,7 +19,8 @@ TESTS := OMP_NUM_THREADS=1 $(CONTAINED) $(BIN)/python -m pytest
 SUITES := cd payload && OMP_NUM_THREADS=1 ../$(BIN)/python ../tests/contained.py ../$(BIN)/python -m pytest -n 2 --dist loadfile --no-header -q
 # The payload's numbers against their references: a minute of its suites.
 CORE := $(addprefix suites/test_,moe_numeric.py attention_numeric.py custom_kernels_numeric.py gpt2_numeric.py fp8_native_numeric.py train_numeric.py)
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
+CLOUDS := payload,aws,gcp
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,10 +102,10 @@ lab-shell: $(VENV)/.test ## A shell in the lab: rent machines of emulated clouds
 	$(BIN)/python -m tests.lab.wheels
 	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m tests.lab.shell
 
-cloud-smoke: $(VENV)/.run ## One cheapest cell on each cloud you have an account with; prints its price and asks first
+cloud-smoke: $(VENV)/.clouds ## One cheapest cell on each cloud you have an account with; prints its price and asks first
 	$(BIN)/python -m tests.cloud_smoke $(ARGS)
 
-first-contact: $(VENV)/.run ## Fifteen calls that settle what is assumed of the clouds; each says its price and asks; ARGS='aws' for one cloud
+first-contact: $(VENV)/.clouds ## Fifteen calls that settle what is assumed of the clouds; each says its price and asks; ARGS='aws' for one cloud
 	$(BIN)/python -m tests.first_contact $(ARGS)
 
 format: $(VENV)/.test ## Format the code and mend what can be mended
@@ -124,17 +125,23 @@ clean: ## Remove the environment and everything that was run
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make run PYTHON=python3.11")'
+	@echo 'Into $(VENV), once: $(TORCH) (the build for CPUs 0.2 GB, one for GPUs some GB), then'
+	@echo 'Seatrial and what the payload needs: about 90 packages, 0.5 GB. pip shows each:'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) $(TORCH)
 	$(PIP) --editable '.[payload]'
 	touch $@
 
+$(VENV)/.clouds: $(VENV)/.run
+	$(PIP) --quiet --editable '.[$(CLOUDS)]'
+	touch $@
+
 $(VENV)/.test: $(VENV)/.run
-	$(PIP) --editable '.[payload,test,check]'
+	$(PIP) --quiet --editable '.[$(CLOUDS),postgres,statistics,test,check]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.run
-	$(PIP) --editable '.[payload,docs]'
+	$(PIP) --quiet --editable '.[$(CLOUDS),docs]'
 	touch $@
 
 .PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact format docs vendor clean

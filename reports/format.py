@@ -13,6 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
 
+from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.vocabulary import phrase, term
 from reports.model.values import Absent, CheckTally, Rate, Status
 
@@ -197,10 +198,11 @@ def date(value: date_type) -> str:
 
 
 def status(value: Status) -> str:
-    """Glyph, word, the reason, and the mark of what ran degraded."""
+    """Glyph, word, the reason, and the marks: what ran degraded, or that no test passed."""
     reason = phrase(value.reason)
     notes = [reason] if reason and reason not in _SAID.get(value.code, ()) else []
     notes += ["degraded"] if value.degraded is not None else []
+    notes += [value.nothing_passed] if value.nothing_passed else []
     word = outcome(value.code)
     return f"{word} ({', '.join(notes)})" if notes else word
 
@@ -214,6 +216,11 @@ def outcome(value: str) -> str:
     """Glyph and word of an outcome without its reason: ``✅ PASSED``."""
     shown = term(value)
     return f"{_COLOURED.get(value, shown.glyph)} {shown.word.upper()}"
+
+
+def likely_cause(value: str) -> str:
+    """``the machine or the network``: of a class of failures."""
+    return FailureClass(value).words
 
 
 def test_outcome(value: str) -> str:

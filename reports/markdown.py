@@ -215,7 +215,7 @@ def environment(templates: Path) -> Environment:
 FORMATS = (
     "text", "count", "percent", "rate", "share", "checks", "number", "ratio", "duration",
     "seconds", "size", "memory", "usd", "moment", "date", "status", "outcome", "test_outcome",
-    "pairs", "version", "price", "part", "cents", "each",
+    "pairs", "version", "price", "part", "cents", "each", "likely_cause",
 )  # fmt: skip
 """Filters: the writers of `reports.format`, escaped."""
 

@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import cast
 
 from orchestrator.domain.cloud_account import AccountSetup
-from orchestrator.domain.machine import ConfigError, Provider, ProviderTraits
+from orchestrator.domain.machine import ConfigError, Extent, Provider, ProviderTraits
+from orchestrator.extras import MissingExtraError, require
 from runners import ProviderContext
 
 GROUP = "seatrial.providers"
@@ -50,8 +51,9 @@ def traits(name: str) -> ProviderTraits:
 
 
 def load(name: str, context: ProviderContext) -> Provider:
-    """Make a provider. Raises ConfigError for an unknown or broken one."""
+    """Make a provider. Raises ConfigError for an unknown, broken or not installed one."""
     module, attribute = _locate(name)
+    _require_extra(name)
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise ConfigError(f"provider {name}: {module.__name__} has no {attribute}")
@@ -68,8 +70,19 @@ def account_setup(name: str, settings: Mapping[str, str], templates: Path) -> Ac
     """
     if name not in ACCOUNTS:
         raise ConfigError(f"there is no cloud {name!r} to set up: name {' or '.join(ACCOUNTS)}")
+    _require_extra(name)
     module, _, attribute = ACCOUNTS[name].partition(":")
     return cast("AccountSetup", getattr(import_module(module), attribute)(settings, templates))
+
+
+def _require_extra(name: str) -> None:
+    """Raise ConfigError where the client libraries of a provider are not installed."""
+    extra = traits(name).extra
+    try:
+        if extra:
+            require(extra, f"provider {name}")
+    except MissingExtraError as error:
+        raise ConfigError(str(error), extent=Extent.PROJECT) from error
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -11,37 +12,39 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 import orchestrator
-from orchestrator.api import (
-    benchmarks,
-    channels,
-    costs,
-    errors,
-    events,
-    exports,
-    gate_signoff,
-    gates,
-    history,
-    ingest,
-    known_issues,
-    linting,
-    logs,
-    machines,
-    metrics,
-    openapi,
-    payloads,
-    quarantines,
-    reports,
-    retests,
-    run_annotations,
-    runs,
-    schedules,
-    service,
-    tokens,
-)
+from orchestrator.api import errors, events, metrics, openapi, service
 from orchestrator.api.security import Guard, HostCheck
 from orchestrator.application.context import Context
 
 PREFIX = "/api/v1"
+_ROUTERS = (
+    *("runs:writing", "runs:reading", "events:router", "logs:router", "reports:router"),
+    *("runs:router", "payloads:reading", "payloads:writing", "service:router", "tokens:router"),
+    *("ingest:router", "channels:reading", "channels:writing", "machines:reading"),
+    *("machines:writing", "costs:reading", "costs:writing", "linting:router", "exports:router"),
+    *("run_annotations:reading", "run_annotations:writing", "history:reading", "history:writing"),
+    *("known_issues:reading", "known_issues:writing", "gates:reading", "gates:writing"),
+    *("gate_signoff:reading", "gate_signoff:writing", "gate_signoff:keeping"),
+    *("schedules:reading", "schedules:running", "schedules:writing"),
+    *("quarantines:reading", "quarantines:writing", "benchmarks:reading"),
+    *("retests:reading", "retests:writing"),
+)
+"""Module of this package, and the router in it: the order of the OpenAPI document."""
+_MODULES = {
+    "runs/": "runs",
+    "runs/log": "logs",
+    "runs/tests": "logs",
+    "runs/artifacts": "logs",
+    "runs/reports": "reports",
+    "runs/export": "exports",
+    "runs/annotations": "run_annotations",
+    "compare": "runs",
+    "failure-groups": "history",
+    "tests": "history",
+    "aliases": "history",
+    "verdicts": "gates",
+} | dict.fromkeys(("waivers", "payload-reviews", "approvals", "keys", "keyring"), "gate_signoff")
+"""Where the routes are that commands read, unless the module has the name of the resource."""
 _CAREFUL = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -56,6 +59,7 @@ def create_app(
     allowed_hosts: tuple[str, ...] = (),
     revision: Callable[[], str] | None = None,
     operator: str = "operator",
+    only: str | None = None,
 ) -> FastAPI:
     """Make the application.
 
@@ -65,6 +69,7 @@ def create_app(
         allowed_hosts: Names, beside those of the loopback, that a TCP port is reached by.
         revision: Tells the revision of the database's tables, for ``/readyz``.
         operator: Whose word it is where no token is asked for: the operating-system user's.
+        only: The one module whose routes are needed (see `module_of`); None for all of them.
 
     ``app.state.streams.close()`` lets open event streams end when the server stops.
     """
@@ -83,7 +88,7 @@ def create_app(
     app.state.operator = operator
     app.state.streams = events.Streams()
     app.state.figures = metrics.RequestFigures()
-    _include_routers(app)
+    _include_routers(app, only)
     errors.install(app)
     openapi.install(app)
     app.add_middleware(CarefulHeaders)
@@ -93,23 +98,27 @@ def create_app(
     return app
 
 
-def _include_routers(app: FastAPI) -> None:
-    api = (
-        *(runs.writing, runs.reading, events.router, logs.router, reports.router, runs.router),
-        *(payloads.reading, payloads.writing, service.router, tokens.router, ingest.router),
-        *(channels.reading, channels.writing),
-        *(machines.reading, machines.writing, costs.reading, costs.writing, linting.router),
-        *(exports.router, run_annotations.reading, run_annotations.writing),
-        *(history.reading, history.writing, known_issues.reading, known_issues.writing),
-        *(gates.reading, gates.writing),
-        *(gate_signoff.reading, gate_signoff.writing, gate_signoff.keeping),
-        *(schedules.reading, schedules.running, schedules.writing),
-        *(quarantines.reading, quarantines.writing),
-        *(benchmarks.reading,),
-        *(retests.reading, retests.writing),
-    )
-    for router in api:
-        app.include_router(router, prefix=PREFIX)
+def module_of(path: str) -> str | None:
+    """The module that has the routes of a path, for `create_app`; None where it takes all to say.
+
+    To declare the routes of every module takes longer than to answer one request.
+    """
+    noun, *below = path.removeprefix(f"{PREFIX}/").split("/")
+    if noun == "runs":
+        # runs/RUN/NOUN..., or runs/RUN/cells/CELL/NOUN...
+        inner = "".join(below[3:4] if below[1:2] == ["cells"] else below[1:2])
+        return _MODULES.get(f"runs/{inner}")
+    own = noun.replace("-", "_")
+    known = any(place.startswith(f"{own}:") for place in _ROUTERS)
+    return _MODULES.get(noun, own if known else None)
+
+
+def _include_routers(app: FastAPI, only: str | None) -> None:
+    for place in _ROUTERS:
+        module, _, router = place.partition(":")
+        if only in (None, module):
+            routes = import_module(f"orchestrator.api.{module}")
+            app.include_router(getattr(routes, router), prefix=PREFIX)
     app.include_router(service.health)
     app.include_router(metrics.router)
 

@@ -46,6 +46,7 @@ from orchestrator.application.terminate_machine import (
 from orchestrator.domain.blobs import BlobMismatchError, BlobMissingError, BlobTooLargeError
 from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
+from orchestrator.extras import MissingExtraError
 from orchestrator.store.aliases import AliasConflictError
 from orchestrator.store.errors import StoreUnusableError
 from orchestrator.store.ingests import CellTakenError, RunBusyError
@@ -142,6 +143,7 @@ TABLE: Mapping[type[Exception], Refusal] = {
     StoreUnusableError: Refusal(
         503, "database", "The database cannot be used now", {"Retry-After": "5"}
     ),
+    MissingExtraError: Refusal(501, "missing-extra", "A part of Seatrial is not installed"),
     InvalidDocumentError: Refusal(422, "invalid-document", "The document cannot be used"),
     ArchiveError: Refusal(422, "invalid-archive", "The archive is no payload"),
     PayloadMissingError: Refusal(422, "payload-missing", "Something must be uploaded first"),

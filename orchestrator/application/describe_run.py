@@ -48,6 +48,7 @@ from orchestrator.domain.run_record import (
     LeaseRecord,
     RunRecord,
 )
+from orchestrator.domain.subject_build import SubjectBuild
 from orchestrator.store.cell_results import CellResults
 from orchestrator.store.stores import Stores
 
@@ -130,6 +131,7 @@ def told_run(
         known_issues=explained.known_issues,
         quarantined=explained.quarantined,
         diagnosed=diagnosed_cells(stores, run.id, cells),
+        subject=SubjectBuild.of(run, spec),
     )
 
 

@@ -14,6 +14,7 @@ from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.retests import Retest
 from orchestrator.domain.run_record import CellRecord, Evidence
 from orchestrator.domain.signature import Failure
+from orchestrator.domain.versions import canonical_name, version_fits
 
 
 class WrongProductError(ValueError):
@@ -147,17 +148,22 @@ def is_of_one_subject(one: RunSpec, other: RunSpec) -> bool:
     """Whether two runs are known to have tested one wheel or one commit, with whatever payload.
 
     Whatever their matrices call it (MyLib is mylib, and 1.0 is 1.0.0), and though the wheel was
-    zipped again.
+    zipped again. Where one of them has neither wheel nor commit, nothing tells its subject from
+    another one of its name and version: else a wheel that failed would pass under its name alone.
     """
-    mine, theirs = one.matrix.subject, other.matrix.subject
-    return any(
-        known and known == other_known
-        for known, other_known in (
-            (mine.git, theirs.git),
-            (one.subject_digest, other.subject_digest),
-            (one.subject_contents, other.subject_contents),
-        )
+    mine, theirs = _builds(one), _builds(other)
+    if any(mine) == any(theirs):
+        return any(known and known == also for known, also in zip(mine, theirs, strict=True))
+    named, also = one.matrix.subject, other.matrix.subject
+    is_named_alike = canonical_name(named.name) == canonical_name(also.name)
+    return is_named_alike and (
+        named.version == also.version or version_fits(f"=={named.version}", also.version)
     )
+
+
+def _builds(spec: RunSpec) -> tuple[object, ...]:
+    """What tells a run's subject from others of its name and version, as far as it is known."""
+    return spec.matrix.subject.git, spec.subject_digest, spec.subject_contents
 
 
 def _is_launched_alike(later: GatheredRun, earlier: GatheredRun) -> bool:

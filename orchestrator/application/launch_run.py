@@ -272,14 +272,13 @@ def _unused(field: str, digest: str | None, fact: str) -> list[Problem]:
 
 
 def _place_problems(context: Context, matrix: Matrix) -> list[Problem]:
-    """What the providers of your own machines say of the platforms, before anything starts."""
+    """Providers that cannot be had, and what those of your own machines say of the platforms."""
     problems = []
     for index, platform in enumerate(matrix.platforms):
-        if context.traits[platform.provider].rented:
-            continue
+        rented = context.traits[platform.provider].rented
         try:
             provider = context.provider(platform.provider)
-            if isinstance(provider, Offers):
+            if isinstance(provider, Offers) and not rented:
                 provider.places(platform)
         except ConfigError as error:
             whole = ("provider",) if error.extent is Extent.PROJECT else ()

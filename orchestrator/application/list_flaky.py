@@ -63,8 +63,9 @@ class ListedQuarantine:
     quarantine: Quarantine
     state: QuarantineState
     test_id: int | None
-    excused: int
-    """Failing results since it was opened, of the runs that were looked at."""
+    failures: int
+    """Failing results of runs since it was opened, of those that were looked at. A gate may have
+    excused older ones, too: it looks at whether the quarantine stands on the day of its verdict."""
     passes: int | None
     """In a row since then, where that is least; None where nothing ran."""
 
@@ -262,6 +263,6 @@ def _shown(
         quarantine=one,
         state=state_of(one, now),
         test_id=test.id if test else None,
-        excused=sum(1 for go in mine if go.is_bad and go.at < (one.ended_at or one.expires)),
+        failures=sum(1 for go in mine if go.is_bad and go.at < (one.ended_at or one.expires)),
         passes=min(streaks.values(), default=None),
     )

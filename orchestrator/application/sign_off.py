@@ -123,18 +123,18 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
     yes = Approval(by=by.name, token=by.token, at=at, evidence=seen)
     given = context.stores.gates.add_approval(gate, yes)
     told = {one.name: getattr(given, one.name) for one in fields(given)}
-    return ApprovalAnswer(**told, gate=gate, remark=_idle_remark(read, by))
+    return ApprovalAnswer(**told, gate=gate, remark=idle_remark(read, by.name))
 
 
-def _idle_remark(read: StoredVerdict, by: Person) -> str:
+def idle_remark(read: StoredVerdict, by: str) -> str:
     """Why an approval of the verdict's evidence counts for nothing; empty where it counts."""
     asked = next((one for one in read.verdict.rules if one.kind == "approval"), None)
     if asked is None:
         return f"{read.id} asks for no approval"
     authors = asked.inputs.get("authors")
-    if isinstance(authors, list | tuple) and person_key(by.name) in authors:
+    if isinstance(authors, list | tuple) and person_key(by) in authors:
         return (
-            f"{by.name} asked for something that {read.id} excuses, and an author's own approval"
+            f"{by} asked for something that {read.id} excuses, and an author's own approval"
             " does not count: somebody else approves it with a token of their own"
         )
     return ""

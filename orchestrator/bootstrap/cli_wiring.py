@@ -14,6 +14,8 @@ from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.startup import uncollected
 
 if TYPE_CHECKING:
+    import httpx
+
     from orchestrator.application.ports.archives import PackedPayload
     from orchestrator.application.ports.clock import NewId
     from orchestrator.application.ports.documents import Documents
@@ -138,6 +140,26 @@ class CommandWiring:
             until_idle=until_idle, host=host, port=port, cells=cells, local_jobs_as=local_jobs_as
         )
         return control(self.settings, options)
+
+    def stored_reads(self) -> httpx.BaseTransport:
+        """See the protocol."""
+        home = self.settings.home
+        if not (home / "app.db").is_file():
+            from orchestrator.cli.wiring import RefusedError
+
+            raise RefusedError(
+                f"SEATRIAL_HOME {home} holds no runs yet:"
+                " `seatrial init` in a project, then `seatrial run seatrial.yaml`"
+            )
+        with uncollected():
+            from orchestrator.bootstrap.stored_reads import StoredReads
+
+        return StoredReads(self.settings)
+
+    @property
+    def is_embedded(self) -> bool:
+        """See the protocol."""
+        return self.settings.database_url is None
 
     def holder(self) -> int | None:
         """See the protocol."""

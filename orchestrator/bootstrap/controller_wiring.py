@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.dialects.self_report import read_self_report
-from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.home_folder import temporary_folder
+from orchestrator.adapters.files.home_folder import TEMPORARY, temporary_folder
 from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.pip import anywhere, guarded
 from orchestrator.adapters.files.report_tree import write_report_tree
@@ -72,6 +72,9 @@ from runners import registry as provider_registry
 from runners.shell import open_shell
 from runners.shell.account import account_of
 from runners.workspace import Workspace
+
+if TYPE_CHECKING:
+    from orchestrator.adapters.engine.dbos_engine import DbosEngine
 
 
 class EndingWorkspace(Workspace):
@@ -186,9 +189,7 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     if is_embedded(settings):
         check_unclosed(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
-    blobs: Blobs = FileBlobs(settings.home / "blobs") if is_embedded(settings) else database.blobs
-    provider = _providers(database, settings, local)
-    world = _world(settings, database, blobs, provider, local)
+    world = _world(settings, database, local, _controller_id(settings.home))
     executor = "local" if is_embedded(settings) else new_id()
     engine = _engine(settings, executor, world) if runs_cells else None
     scratch = temporary_folder(settings.home)
@@ -198,19 +199,26 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     return Parts(executor, database, context, world, engine)
 
 
-def _world(
-    settings: Settings,
-    database: Database,
-    blobs: Blobs,
-    provider: Callable[[str], Provider],
-    local: LocalJobs,
-) -> FlowDeps:
+def open_to_read(settings: Settings) -> tuple[Database, Context]:
+    """What answers reads without a controller: it writes neither the database nor any file.
+
+    Raises StoreError where there is no database, or one of another version.
+    """
+    database = open_database(app_url(settings), read_only=True)
+    world = _world(settings, database, AS_OURSELVES, controller="")
+    scratch = settings.home / TEMPORARY  # where an upload would go; it may not be there
+    gate = _gate_ports(settings, subjects_of(settings, AS_OURSELVES, scratch))
+    return database, _context(world, scratch, wake=_leave_it, gate=gate)
+
+
+def _world(settings: Settings, database: Database, local: LocalJobs, controller: str) -> FlowDeps:
     home = settings.home
+    blobs: Blobs = FileBlobs(home / "blobs") if is_embedded(settings) else database.blobs
     return FlowDeps(
         stores=database.stores,
         blobs=blobs,
         clock=SystemClock(),
-        provider=provider,
+        provider=_providers(database, settings, local),
         open_workspace=WorkspacePool(
             keys=home / "keys",
             local_base=home / "work",
@@ -230,7 +238,7 @@ def _world(
             blobs=blobs,
             write_tree=partial(write_report_tree, home),
         ),
-        identity=Identity(settings.project, _controller_id(home)),
+        identity=Identity(settings.project, controller),
         own_python=sys.executable,
         traits=provider_registry.traits,
         new_login=new_login,
@@ -348,6 +356,12 @@ def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
 
 
 def _engine(settings: Settings, executor: str, world: FlowDeps) -> DbosEngine:
+    # A reader has no engine, and its library takes a third of a second.
+    from orchestrator.adapters.engine.dbos_engine import (  # noqa: PLC0415
+        DbosEngine,
+        DbosSettings,
+    )
+
     async def flow(durable: Durable, cell_id: str) -> None:
         await run_cell(world, durable, cell_id)
 

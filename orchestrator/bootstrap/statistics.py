@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.application.ports.trends import ChangePoint, Detector, Trend, Watched
 from orchestrator.domain.gate.performance import Comparison, Statistics
+from orchestrator.extras import require
 
 
 class LazyStatistics:
@@ -43,13 +44,20 @@ class LazyDetector:
         return _detector().changes(many)
 
 
+_WHAT = "the comparison of benchmarks"
+
+
 def _statistics() -> Statistics:
+    """Raises MissingExtraError."""
+    require("statistics", _WHAT)
     from orchestrator.adapters.statistics.paired import PairedStatistics
 
     return PairedStatistics()
 
 
 def _detector() -> Detector:
+    """Raises MissingExtraError."""
+    require("statistics", _WHAT)
     from orchestrator.adapters.statistics.trends import StepDetector
 
     return StepDetector()

@@ -13,7 +13,7 @@ from typing import Protocol
 import httpx
 
 from orchestrator.cli.errors import AUTHENTICATION, CliError, UnreachableError
-from orchestrator.cli.wiring import Secret, WallClock
+from orchestrator.cli.wiring import RefusedError, Secret, WallClock, Wiring
 
 SOCKET = "controller.sock"
 LOG = "controller.log"
@@ -97,10 +97,11 @@ class HomeLine:
     def revive(self) -> None:
         """Start a controller, unless one answers by now."""
         with self._starting:
-            if not self._answers():
+            if not self.answers():
                 self._start()
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether a controller answers now. Raises CliError where it is another user's."""
         try:
             with self.open() as http:
                 return http.get("/healthz", timeout=2.0).status_code == httpx.codes.OK
@@ -129,14 +130,44 @@ class HomeLine:
 
     def _await(self, process: subprocess.Popen[bytes], log: Path, offset: int) -> None:
         for _ in range(round(START_LIMIT_S / _LOOK_EVERY_S)):
-            if self._answers():
+            if self.answers():
                 return
-            if process.poll() is not None and not self._answers():
+            if process.poll() is not None and not self.answers():
                 what = f"the controller ended at once, with exit code {process.returncode}"
                 raise UnreachableError(what, *_tail(log, offset))
             self._clock.sleep(_LOOK_EVERY_S)
         what = f"the controller does not answer after {START_LIMIT_S:.0f} s"
         raise UnreachableError(what, *_tail(log, offset))
+
+
+class ReadingLine:
+    """To read: the controller that holds the home; where none does, the files of the home."""
+
+    def __init__(self, controller: HomeLine, wiring: Wiring) -> None:
+        self.home = controller.home
+        self.where = controller.where
+        self._controller = controller
+        self._wiring = wiring
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is a controller, even one that does not answer yet."""
+        return self._wiring.holder() is not None or self._controller.answers()
+
+    def open(self) -> httpx.Client:
+        """See `Line`. Raises CliError where the home holds nothing that can be read."""
+        if self.is_held:
+            return self._controller.open()
+        try:
+            transport = self._wiring.stored_reads()
+        except RefusedError as error:
+            raise CliError(str(error)) from None
+        return httpx.Client(transport=transport, base_url="http://localhost", timeout=_TIMEOUT)
+
+    def revive(self) -> None:
+        """Wait for a controller that holds the home; none is started."""
+        if self.is_held:
+            self._controller.revive()
 
 
 def _make_home(home: Path) -> None:

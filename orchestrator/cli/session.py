@@ -17,7 +17,7 @@ from orchestrator.domain.problems import nearest
 
 if TYPE_CHECKING:
     from orchestrator.cli.client import Client, Json
-    from orchestrator.cli.connect import Line
+    from orchestrator.cli.connect import Line, ReadingLine
     from orchestrator.cli.wiring import Settings, Wiring
     from orchestrator.domain.run_answer import RunAnswer
     from orchestrator.domain.run_record import CellRecord
@@ -103,9 +103,31 @@ class Session:
 
     def client(self) -> Client:
         """A client of the controller; nothing is sent yet."""
+        return self._client(self.line())
+
+    def reader(self) -> Client:
+        """A client that only reads: no controller is started for it."""
+        return self._client(self._reading_line() or self.line())
+
+    @property
+    def has_controller(self) -> bool:
+        """Whether there is a controller, so that runs which are not over go on."""
+        line = self._reading_line()
+        return line is None or line.is_held
+
+    def _reading_line(self) -> ReadingLine | None:
+        """The way past a controller; None where the database is no file of the home."""
+        from orchestrator.cli.connect import HomeLine, ReadingLine
+
+        line = self.line()
+        if isinstance(line, HomeLine) and self.wiring.is_embedded:
+            return ReadingLine(line, self.wiring)
+        return None
+
+    def _client(self, line: Line) -> Client:
         from orchestrator.cli.client import Client
 
-        client = Client(self.line(), self.wiring.clock)
+        client = Client(line, self.wiring.clock)
         self._clients.append(client)
         return client
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import httpx
+
     from orchestrator.application.ports.archives import PackedPayload
     from orchestrator.application.ports.clock import NewId
     from orchestrator.application.ports.documents import Documents
@@ -180,6 +182,18 @@ class Wiring(Protocol):
         with `until_idle`, the default address otherwise. `local_jobs_as` names the account that
         jobs of the provider ``local`` run as; None takes the environment's.
         """
+        ...
+
+    def stored_reads(self) -> httpx.BaseTransport:
+        """REST for reading, answered in this process from the files of the home.
+
+        Raises RefusedError where the home holds nothing, or tables of another version.
+        """
+        ...
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the database is a file of the home."""
         ...
 
     def holder(self) -> int | None:

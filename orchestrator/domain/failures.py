@@ -28,6 +28,20 @@ class FailureClass(StrEnum):
     ENVIRONMENT = "environment"
     UNKNOWN = "unknown"
 
+    @property
+    def words(self) -> str:
+        """What probably caused it, for a person."""
+        return _CAUSE_WORDS[self]
+
+
+_CAUSE_WORDS = {
+    FailureClass.PRODUCT: "the product",
+    FailureClass.TEST: "the test",
+    FailureClass.INFRA: "the machine or the network",
+    FailureClass.ENVIRONMENT: "what is installed on the machine",
+    FailureClass.UNKNOWN: "unknown",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Raised:

@@ -395,6 +395,8 @@ class ProviderTraits:
     """What a person must know before a machine of it is rented; shown with every plan."""
     check: Callable[[Platform], Iterable[Problem]] = lambda _platform: ()
     """Values of a platform's keys that the provider cannot have; answers from its tables alone."""
+    extra: str = ""
+    """Of Seatrial's distribution, with its client libraries; empty where it needs none."""
 
 
 class StaticHostStore(Protocol):

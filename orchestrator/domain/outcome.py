@@ -99,6 +99,22 @@ class Counts:
         judged = self.passed + self.failed + self.error
         return Fraction(self.passed, judged) if judged else None
 
+    @property
+    def nothing_passed(self) -> str:
+        """``no test passed: 29 skipped``, where that is all that happened; else empty.
+
+        Stands beside an outcome wherever one is shown, because a suite whose tests are all skipped
+        or expected to fail has not failed either.
+        """
+        if not self.collected or self.passed or self.bad:
+            return ""
+        beside = {
+            "skipped": self.skipped,
+            "failed as expected": self.xfailed,
+            "passed unexpectedly": self.xpassed,
+        }
+        return f"no test passed: {', '.join(f'{n:,} {word}' for word, n in beside.items() if n)}"
+
     def as_dict(self) -> dict[str, int]:
         """The eight figures by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}

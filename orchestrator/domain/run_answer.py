@@ -74,6 +74,8 @@ class RunAnswer(RunSummary):
     """Its failing results whose tests are in quarantine; they are failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
     """Its failing tests that ran again, and who broke them; once that is over."""
+    wheel: str = ""
+    """sha256 of the subject's wheel; empty where none was given."""
 
 
 def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
@@ -105,4 +107,5 @@ def run_answer(record: RunRecord) -> RunAnswer:
         known_issues=record.known_issues,
         quarantined=record.quarantined,
         diagnosed=record.diagnosed,
+        wheel=record.subject.wheel,
     )

@@ -28,6 +28,7 @@ from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.paired_samples import pairs_of
 from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.signature import FailureGroup
+from orchestrator.domain.subject_build import SubjectBuild
 from orchestrator.domain.test_set import TestSet
 
 
@@ -232,6 +233,8 @@ class RunRecord:
     """Its failing results whose tests are in quarantine; they are failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
     """Its failing tests that ran again, and who broke them."""
+    subject: SubjectBuild = field(default_factory=SubjectBuild)
+    """Which build of the subject it tested."""
 
     @property
     def counts(self) -> Counts:

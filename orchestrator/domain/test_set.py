@@ -72,6 +72,8 @@ class TestSet:
     subject_modules: int | None = field(default=None, metadata=LATER)
     """How many modules of the subject a process of the suite had loaded, at most; None where there
     is no subject, or nobody told."""
+    subject_names: tuple[str, ...] = field(default=(), metadata=LATER)
+    """What the subject is imported as."""
 
     @property
     def unasked(self) -> tuple[Deselection, ...]:
@@ -92,6 +94,7 @@ def read_test_set(data: Mapping[str, object]) -> TestSet:
         hidden=_texts(data.get("hidden")),
         hooks=tuple(Hook(name=name, file=file) for name, file in _pairs(data.get("hooks"))),
         subject_modules=whole_of(data.get("subject_modules")),
+        subject_names=_texts(data.get("subject_names")),
     )
 
 

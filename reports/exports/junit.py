@@ -1,5 +1,9 @@
 """JUnit XML: a suite for each job of each cell, in the shape that CI systems read.
 
+A check, and a job that says nothing itself, is a test case too, so that a CI system sees its
+failure: the totals are those of all test cases. The root's properties have the tests alone, as
+reports count them, and how many test cases are something else.
+
 Names of tests are split as pytest does it, with the file beside them, so that a reader finds the
 same node ids again. Missing tests, and those that never ran, are errors of that type.
 """
@@ -7,10 +11,11 @@ same node ids again. Missing tests, and those that never ran, are errors of that
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.exports.entries import Entry, EntryKind, Group, clean, groups_of
 from reports.exports.provenance import origin
@@ -71,6 +76,7 @@ def junit(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
     name = f"{run.subject_name} {run.subject_version}".strip()
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield f"<testsuites{_attributes({'name': name, **sums.attributes()})}>\n"
+    yield from _properties(_kinds(groups, cells), "  ")
     for group in groups:
         yield from _suite(evidence, group)
     yield "</testsuites>\n"
@@ -84,14 +90,29 @@ def _suite(evidence: Evidence, group: Group) -> Iterator[str]:
     if job is not None and job.started_at is not None and (told is None or told.is_dated):
         attributes["timestamp"] = job.started_at.strftime("%Y-%m-%dT%H:%M:%S")
     yield f"  <testsuite{_attributes(attributes)}>\n"
-    facts = {**origin(evidence.record, group.cell), **_of_job(group)}
-    yield "    <properties>\n"
-    for name, value in facts.items():
-        yield f"      <property{_attributes({'name': name, 'value': value})}/>\n"
-    yield "    </properties>\n"
+    yield from _properties({**origin(evidence.record, group.cell), **_of_job(group)}, "    ")
     for entry in group.entries:
         yield from _case(group, entry)
     yield "  </testsuite>\n"
+
+
+def _kinds(groups: Sequence[Group], cells: Sequence[CellRecord]) -> dict[str, str]:
+    """The tests as reports count them, with those that nobody names; other test cases by kind."""
+    counts = sum((cell.counts for cell in cells), Counts())
+    found = Counter(entry.kind for group in groups for entry in group.entries)
+    told = {"tests": counts.collected}
+    told |= {f"tests.{word}": number for word, number in counts.as_dict().items() if number}
+    told |= {f"{kind}s": found[kind] for kind in EntryKind if kind is not EntryKind.TEST}
+    return {name: str(number) for name, number in told.items()}
+
+
+def _properties(facts: Mapping[str, str], indent: str) -> Iterator[str]:
+    if not facts:
+        return
+    yield f"{indent}<properties>\n"
+    for name, value in facts.items():
+        yield f"{indent}  <property{_attributes({'name': name, 'value': value})}/>\n"
+    yield f"{indent}</properties>\n"
 
 
 def _time(group: Group) -> float:
@@ -121,7 +142,7 @@ def _case(group: Group, entry: Entry) -> Iterator[str]:
     attributes = _named(group, entry)
     if entry.duration_s is not None:
         attributes["time"] = f"{entry.duration_s:.6f}"
-    inside = [*_properties(entry), *_result(entry)]
+    inside = [*_properties(_of_entry(entry), "      "), *_result(entry)]
     if not inside:
         yield f"    <testcase{_attributes(attributes)}/>\n"
         return
@@ -142,7 +163,7 @@ def _named(group: Group, entry: Entry) -> dict[str, str]:
     return {**named, "file": path} if path.endswith(".py") else named
 
 
-def _properties(entry: Entry) -> Iterator[str]:
+def _of_entry(entry: Entry) -> dict[str, str]:
     facts = {}
     if entry.kind is not EntryKind.TEST:
         facts["kind"] = entry.kind.value
@@ -150,11 +171,7 @@ def _properties(entry: Entry) -> Iterator[str]:
         facts["outcome"] = entry.word
     if clean(entry.name) != entry.name:
         facts["nodeid"] = json.dumps(entry.name)
-    if facts:
-        each = (_attributes({"name": name, "value": said}) for name, said in facts.items())
-        yield "      <properties>\n"
-        yield from (f"        <property{said}/>\n" for said in each)
-        yield "      </properties>\n"
+    return facts
 
 
 def _result(entry: Entry) -> Iterator[str]:

@@ -33,6 +33,7 @@ def origin(record: RunRecord, cell: CellRecord) -> dict[str, str]:
         "platform": cell.platform.id,
         "environment": cell.environment,
         "subject": f"{run.subject_name} {run.subject_version}".strip(),
+        "wheel": f"sha256:{record.subject.wheel}" if record.subject.wheel else "",
         "payload": f"sha256:{run.payload_digest}" if run.payload_digest else "",
         "provenance": provenance_of(cell).value,
         "attested": _said(is_attested(cell)),

@@ -25,6 +25,8 @@ class Side:
     run_id: str
     subject: str
     version: str
+    wheel_sha256: str | Absent
+    payload_sha256: str | Absent
     date: datetime
     status: Status
     cells: int
@@ -195,6 +197,8 @@ class CompareReport(ReportModel):
 
     base: Side
     head: Side
+    subject_difference: str
+    """How the subjects' wheels differ although their versions do not; empty where they do not."""
     pairs: tuple[CellPair, ...]
     base_only: tuple[Lonely, ...]
     head_only: tuple[Lonely, ...]

@@ -65,6 +65,8 @@ class Status:
     reason: str = ""
     degraded: str | None = None
     """Why it ran, but not the way it should have."""
+    nothing_passed: str = ""
+    """``no test passed: 29 skipped``, where all its tests were passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class Footer:
     evidence_sha256: str | Absent
     template: str
     """Kind and version of the template."""
+    wheel_sha256: str | Absent
+    """Of the subject's wheel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,6 +165,8 @@ def compare_evidence(report: CompareReport, evidence: Evidence) -> Iterator[Said
 
 def _side(side: Side, alone: Iterable[Lonely], told: Evidence) -> Iterator[Said]:
     yield from differs("comparison", "the run", side.run_id, told.record.run.id)
+    wheel = "" if isinstance(side.wheel_sha256, Absent) else side.wheel_sha256
+    yield from differs("comparison", "the subject's wheel", wheel, told.record.subject.wheel)
     yield from differs("comparison", "its cells", side.cells, len(told.record.cells))
     for lonely in alone:
         cell = told.record.cell(lonely.cell)

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from orchestrator.domain.ingested import SourceState
-from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from reports.model.blocks import CommandRow, FileRow, Hardware, SuiteRow
 from reports.model.comparison import ComparedRow, CompareReport, Comparison
@@ -47,6 +47,9 @@ def _footer(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
         found = sha256(b"".join(listed)).hexdigest() if any(known.values()) else ""
     told = "" if isinstance(said, Absent) else said
     yield from differs("evidence", "the sha256 of the evidence", told, found)
+    wheel = report.footer.wheel_sha256
+    told = "" if isinstance(wheel, Absent) else wheel
+    yield from differs("evidence", "the subject's wheel", told, evidence.record.subject.wheel)
 
 
 def _brought(cell: CellRecord) -> str:
@@ -64,14 +67,14 @@ def _platform(report: PlatformReport, cell: CellRecord) -> Iterator[Said]:
     for row in rows:
         if row.id in jobs:
             yield from _job(row, jobs[row.id])
-    yield from _status("the cell", report.status, cell.outcome)
+    yield from _status("the cell", report.status, cell)
     yield from differs("simulated", cell.id, report.provenance.simulated, cell.simulated)
     yield from _hardware(report.hardware, cell.probed)
     yield from _files(report.files, cell)
 
 
 def _job(row: SuiteRow | CommandRow, job: JobRecord) -> Iterator[Said]:
-    yield from _status(row.id, row.status, job.outcome)
+    yield from _status(row.id, row.status, job)
     if job.outcome is not None:
         yield from differs("degraded", f"{row.id}: the mark", row.status.degraded, job.degraded)
     yield from _duration(row, job.duration_s)
@@ -89,9 +92,11 @@ def _duration(row: SuiteRow | CommandRow, found: float | None) -> Iterator[Said]
         yield "error", "recorded", f"{row.id} took {said} s, recorded {found} s"
 
 
-def _status(what: str, status: Status, outcome: Outcome | None) -> Iterator[Said]:
-    if outcome is not None:
-        yield from differs("recorded", f"{what}: the outcome", status.code, outcome.value)
+def _status(what: str, status: Status, judged: CellRecord | JobRecord) -> Iterator[Said]:
+    if judged.outcome is not None:
+        yield from differs("recorded", f"{what}: the outcome", status.code, judged.outcome.value)
+        mark = judged.counts.nothing_passed
+        yield from differs("recorded", f"{what}: that no test passed", status.nothing_passed, mark)
 
 
 def _tally(what: str, tally: Tally | Absent, counts: Counts) -> Iterator[Said]:
@@ -124,7 +129,7 @@ def _files(files: Sequence[FileRow], cell: CellRecord) -> Iterator[Said]:
 
 
 def _row(row: CellRow, cell: CellRecord) -> Iterator[Said]:
-    yield from _status(row.cell, row.status, cell.outcome)
+    yield from _status(row.cell, row.status, cell)
     yield from differs("simulated", row.cell, row.provenance.simulated, cell.simulated)
     yield from _tally(row.cell, row.tally, cell.counts)
     told = sorted(why for _, why in row.degraded)

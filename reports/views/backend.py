@@ -23,7 +23,7 @@ from reports.model.backend import (
     TestCell,
 )
 from reports.model.blocks import Hardware
-from reports.model.values import Absent, Claim, Footer, Rate
+from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import benchmark_jobs, block_of, contrasts_of, entries_of
 from reports.views.machine import (
@@ -33,12 +33,13 @@ from reports.views.machine import (
     instance_of,
     job_status,
     place_of,
+    run_status,
 )
 from reports.views.origin import catalogued_of, origin_of, run_date
-from reports.views.phases import run_digest
+from reports.views.phases import footer_of, run_digest
 from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
 from reports.views.suites import rate, settled, suite_tally, suites_of, tally_of
-from reports.views.summary import run_status, unfinished_run
+from reports.views.summary import unfinished_run
 
 TESTS_SHOWN = 500
 """Tests that are listed of one class."""
@@ -176,7 +177,7 @@ def backend_view(evidence: Evidence, _cell_id: str = "") -> BackendReport:
         version=run.subject_version,
         unfinished=unfinished_run(record),
         conclusion=_conclusion(record, platforms),
-        footer=Footer(run.id, run_digest(record), TEMPLATE),
+        footer=footer_of(record, run_digest(record), TEMPLATE),
         matrix=run.matrix_name,
         date=run_date(record),
         status=run_status(record),

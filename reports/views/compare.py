@@ -12,6 +12,7 @@ from orchestrator.domain.facts import MetricFact, TestFact
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.identity import compare_names, job_family
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
+from orchestrator.domain.subject_build import build_difference
 from reports.format import plural, version
 from reports.grouping import is_ratio
 from reports.model.comparison import (
@@ -28,15 +29,15 @@ from reports.model.comparison import (
     Side,
 )
 from reports.model.metrics import MetricFigure, Params
-from reports.model.values import Absent, Claim, Footer, Status
+from reports.model.values import Absent, Claim, Status
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative
-from reports.views.machine import cell_status, hardware_of, job_status
+from reports.views.machine import cell_status, hardware_of, job_status, run_status
 from reports.views.money import money_of, total_costs
 from reports.views.origin import run_date
-from reports.views.phases import run_digest
+from reports.views.phases import footer_of, run_digest
 from reports.views.results import column_heading
 from reports.views.suites import settled, suites_of
-from reports.views.summary import run_status, unfinished_run
+from reports.views.summary import unfinished_run
 
 METRICS_SHOWN = 80
 """Metrics that are listed of one cell; those that got worse by most come first."""
@@ -359,9 +360,10 @@ def compare_view(evidence: Evidence, _cell_id: str = "") -> CompareReport:
         version=run.subject_version,
         unfinished=unfinished_run(base.record) or unfinished_run(head.record),
         conclusion=_conclusion(pairs),
-        footer=Footer(run.id, run_digest(head.record, base=base.record), TEMPLATE),
+        footer=footer_of(head.record, run_digest(head.record, base=base.record), TEMPLATE),
         base=sides[0],
         head=sides[1],
+        subject_difference=build_difference(base.record.subject, head.record.subject),
         pairs=pairs,
         base_only=_lonely(base.record, matched[0]),
         head_only=_lonely(head.record, matched[1]),
@@ -393,6 +395,8 @@ def _side(record: RunRecord) -> Side:
         run_id=record.run.id,
         subject=record.run.subject_name,
         version=record.run.subject_version,
+        wheel_sha256=record.subject.wheel or Absent("no wheel"),
+        payload_sha256=record.run.payload_digest or Absent("no payload"),
         date=run_date(record),
         status=run_status(record),
         cells=len(record.cells),

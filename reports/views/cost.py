@@ -9,14 +9,14 @@ from orchestrator.domain.cell import PlacementResult
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import each, part, plural, version
 from reports.model.money import CellCost, CostReport, Costs, Money, PartRow
-from reports.model.values import Absent, Claim, Footer
-from reports.views.machine import cell_status
+from reports.model.values import Absent, Claim
+from reports.views.machine import cell_status, run_status
 from reports.views.money import money_of, total_costs
 from reports.views.origin import SIMULATED, run_date
-from reports.views.phases import run_digest
+from reports.views.phases import footer_of, run_digest
 from reports.views.results import column_heading
 from reports.views.suites import suites_of
-from reports.views.summary import run_status, unfinished_run
+from reports.views.summary import unfinished_run
 
 TEMPLATE = "cost 1"
 REFUSED_SHOWN = 40
@@ -42,7 +42,7 @@ def cost_view(evidence: Evidence, _cell_id: str = "") -> CostReport:
         version=run.subject_version,
         unfinished=unfinished_run(record),
         conclusion=_conclusion(cells, costs),
-        footer=Footer(run.id, run_digest(record), TEMPLATE),
+        footer=footer_of(record, run_digest(record), TEMPLATE),
         date=run_date(record),
         status=run_status(record),
         cells=cells,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from orchestrator.domain.cell import CellState
-from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.cell import CellState, RunState
+from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
 from reports.model.blocks import Device, Hardware
 from reports.model.values import Absent, Status
 
@@ -103,10 +103,24 @@ def heading_of(cell: CellRecord, hardware: Hardware) -> str:
     return f"{short_name(cell)} {named}"
 
 
+def run_status(record: RunRecord) -> Status:
+    """The run's outcome; while it is not finished, that."""
+    run = record.run
+    if run.state is RunState.FINISHED and run.outcome is not None:
+        return _ended(run.outcome, record.counts)
+    return Status("running")
+
+
+def _ended(
+    outcome: Outcome, counts: Counts, reason: str = "", degraded: str | None = None
+) -> Status:
+    return Status(outcome.value, reason, degraded, nothing_passed=counts.nothing_passed)
+
+
 def cell_status(cell: CellRecord) -> Status:
     """Its outcome; while it is not over, its state."""
     if cell.outcome is not None and cell.state is CellState.DONE:
-        return Status(cell.outcome.value, cell.reason)
+        return _ended(cell.outcome, cell.counts, cell.reason)
     if cell.state is CellState.QUEUED:
         return Status("queued")
     return Status("running", cell.state.value)
@@ -115,7 +129,7 @@ def cell_status(cell: CellRecord) -> Status:
 def job_status(job: JobRecord, cell: CellRecord) -> Status:
     """A job's outcome; while it is not over, whether it runs or waits."""
     if job.outcome is not None:
-        return Status(job.outcome.value, job.reason, job.degraded)
+        return _ended(job.outcome, job.counts, job.reason, job.degraded)
     if cell.state is CellState.DONE:
         return Status(Outcome.NOT_RUN.value, cell.reason)
     return Status("running" if job.started_at else "queued", "", job.degraded)

@@ -18,7 +18,7 @@ from reports.model.blocks import (
     NoticeRow,
     TimelineRow,
 )
-from reports.model.values import Absent, CheckTally, Status
+from reports.model.values import Absent, CheckTally, Footer, Status
 from reports.views.machine import job_status
 from reports.views.reused import sources_of
 from reports.views.suites import duration_of, rate
@@ -207,6 +207,12 @@ def evidence_digest(cell: CellRecord) -> str | Absent:
     if sources := sources_of(cell):
         return Absent(f"its evidence is from run {', '.join(sources)}")
     return Absent("events.jsonl is not among the artifacts")
+
+
+def footer_of(record: RunRecord, evidence_sha256: str | Absent, template: str) -> Footer:
+    """Where a report of a run, or of one of its cells, comes from."""
+    wheel = record.subject.wheel or Absent("the run had no wheel of the subject")
+    return Footer(record.run.id, evidence_sha256, template, wheel)
 
 
 def run_digest(record: RunRecord, *, base: RunRecord | None = None) -> str | Absent:

@@ -10,7 +10,7 @@ from reports.format import moment, version
 from reports.model.blocks import Hardware
 from reports.model.comparison import Comparison
 from reports.model.platform import PlatformReport
-from reports.model.values import Absent, Claim, Footer
+from reports.model.values import Absent, Claim
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import compare, metrics_of
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
@@ -36,6 +36,7 @@ from reports.views.phases import (
     commands_of,
     evidence_digest,
     files_of,
+    footer_of,
     notices_of,
     timeline_of,
 )
@@ -75,7 +76,7 @@ def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
         version=run.subject_version,
         unfinished=unfinished_cell(record, cell),
         conclusion=_conclusion(cell, hardware),
-        footer=Footer(run.id, evidence_digest(cell), TEMPLATE),
+        footer=footer_of(record, evidence_digest(cell), TEMPLATE),
         cell=cell.id,
         platform=long_name(cell),
         place=place_of(cell),

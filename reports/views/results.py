@@ -24,7 +24,7 @@ from reports.model.results import (
     SpeedUp,
     Sweep,
 )
-from reports.model.values import Absent, Claim, Footer, Rate
+from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative, table_of
 from reports.views.machine import (
@@ -33,14 +33,15 @@ from reports.views.machine import (
     hardware_of,
     heading_of,
     instance_of,
+    run_status,
     short_name,
 )
 from reports.views.money import money_of, total_costs
 from reports.views.origin import SIMULATED, run_date
-from reports.views.phases import commands_of, run_digest
+from reports.views.phases import commands_of, footer_of, run_digest
 from reports.views.status_phrases import degraded_claim, run_claim
 from reports.views.suites import rate, suites_of
-from reports.views.summary import run_status, unfinished_run
+from reports.views.summary import unfinished_run
 
 CHECKS_SHOWN = 80
 """Checks of one job."""
@@ -266,7 +267,7 @@ def results_view(evidence: Evidence, _cell_id: str = "") -> ResultsReport:
         version=run.subject_version,
         unfinished=unfinished_run(record),
         conclusion=_conclusion(record, groups, sections, passed),
-        footer=Footer(run.id, run_digest(record), TEMPLATE),
+        footer=footer_of(record, run_digest(record), TEMPLATE),
         date=run_date(record),
         dated=_is_dated(record),
         status=run_status(record),

@@ -68,7 +68,7 @@ def outcome_claim(status: Status, detail: str) -> Claim:
     if status.code in ("running", "queued"):
         return Claim("outcome", (), f"Outcome: {word}; nothing is concluded before the end.")
     if status.code == "passed":
-        return Claim("outcome", (), f"Outcome: {word}, because {RULE_WHEN_SOUND}.")
+        return Claim("outcome", (), f"Outcome: {word}, because {RULE_WHEN_SOUND}.{_but(status)}")
     reason = phrase(status.reason) or "no reason recorded"
     rule = REASONS.get(status.reason, reason)
     said = f" ({detail})" if detail else ""
@@ -79,4 +79,9 @@ def run_claim(status: Status, passed: Rate) -> Claim:
     """The run's outcome: its worst cell's."""
     word = outcome(status.code)
     text = f"{share(passed)} cells passed. Outcome of the run: {word}, its worst cell's."
-    return Claim("run", (passed.part, passed.whole), text)
+    return Claim("run", (passed.part, passed.whole), text + _but(status))
+
+
+def _but(status: Status) -> str:
+    """What keeps an outcome from meaning that something was validated."""
+    return " But no test passed." if status.nothing_passed else ""

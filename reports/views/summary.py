@@ -10,7 +10,7 @@ from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import moment, status, version
 from reports.model.summary import CellRow, SummaryReport, Total
-from reports.model.values import Absent, Claim, Footer, Rate, Status
+from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import compare, metrics_of
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
@@ -22,11 +22,12 @@ from reports.views.machine import (
     instance_of,
     job_status,
     place_of,
+    run_status,
     short_name,
 )
 from reports.views.money import money_of, total_costs
 from reports.views.origin import SIMULATED, elsewhere_of, origin_of, provenance_of, run_date
-from reports.views.phases import commands_of, run_digest
+from reports.views.phases import commands_of, footer_of, run_digest
 from reports.views.reused import reuse_of
 from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
 from reports.views.suites import rate, suites_of, sum_tallies
@@ -53,7 +54,7 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         version=run.subject_version,
         unfinished=unfinished_run(record),
         conclusion=_conclusion(record, rows, (everything, accelerators), passed),
-        footer=Footer(run.id, run_digest(record), TEMPLATE),
+        footer=footer_of(record, run_digest(record), TEMPLATE),
         matrix=run.matrix_name,
         date=run_date(record),
         finished_at=run.finished_at or Absent("the run is not finished"),
@@ -151,14 +152,6 @@ def total_of(name: str, rows: Sequence[CellRow], outside: Sequence[tuple[str, st
         outside=tuple((row.cell, excluded[row.cell]) for row in rows if row.cell in excluded),
         tally=tally,
     )
-
-
-def run_status(record: RunRecord) -> Status:
-    """The run's outcome; while it is not finished, that."""
-    run = record.run
-    if run.state is RunState.FINISHED and run.outcome is not None:
-        return Status(run.outcome.value)
-    return Status("running")
 
 
 def unfinished_run(record: RunRecord) -> str | None:

@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import time
-import traceback
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Callable, Dict, Mapping, NoReturn, Optional, Set, Tuple
@@ -194,6 +193,8 @@ def _become_agent(attempt: Attempt, work: Callable[[], None], *, held: int, tell
         work()
         code = 0
     except BaseException:  # noqa: BLE001 - nobody is above: it goes to agent.err
+        import traceback
+
         traceback.print_exc()
         sys.stderr.flush()
     finally:

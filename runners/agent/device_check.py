@@ -70,8 +70,7 @@ def _rows(value: JsonValue) -> Checks:
 def _why(answer: bounded_process.Answer, asked: Readiness) -> str:
     if answer.timed_out:
         return f"no answer within {asked.timeout_s:g} s"
-    lines = [one for one in answer.text.splitlines() if not one.startswith(interpreters.ANSWER)]
-    said = "\n".join(lines).strip()[-_SAID_CHARS:]
+    said = interpreters.without_answer(answer.text)[-_SAID_CHARS:]
     return f"its process ended ({_ended(answer.exit_code)}){': ' + said if said else ''}"
 
 

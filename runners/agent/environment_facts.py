@@ -14,8 +14,7 @@ _PACKAGES_TIMEOUT_S = 120.0
 _TORCH_TIMEOUT_S = 300.0
 
 _PACKAGES = interpreters.answering(
-    interpreters.PACKAGES
-    + """
+    """
 import importlib.util, platform, runpy
 def torch():
     spec = importlib.util.find_spec("torch")
@@ -77,7 +76,7 @@ class Asker:
 
 def gather(asker: Asker, warn: Callable[[str], None]) -> Dict[str, JsonValue]:
     """Return what the ``environment`` event holds, except what is said about users."""
-    answer = asker.ask(_PACKAGES, timeout_s=_PACKAGES_TIMEOUT_S)
+    answer = asker.ask(interpreters.packages_program() + _PACKAGES, timeout_s=_PACKAGES_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:
         warn(f"the overlay's packages cannot be listed: {_why(answer)}")

@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from . import bounded_process, interpreters
 from .failures import EnvironmentFailed
-from .layout import Attempt, on_path
+from .layout import Attempt
 from .masking import JsonValue
 from .plan import Subject
 from .records import Refusal
@@ -26,7 +26,7 @@ _LIST = """
 def listed(name):
     try:
         found = Installed(name)
-    except metadata.PackageNotFoundError:
+    except NotInstalledError:
         return None
     digests = {**found.files, **({found.record: ""} if found.record else {})}
     version = found.version if found.roots else ""
@@ -131,7 +131,7 @@ def take(
     Raises:
         EnvironmentFailed: the environment does not say what it holds.
     """
-    script = (on_path() / "seatrial_origins.py").read_text(encoding="utf-8") + _LIST
+    script = interpreters.origins_program() + _LIST
     asked = [*_TOOLS, *([subject.distribution] if subject else [])]
     answer = bounded_process.run(
         (str(attempt.python), "-I", "-c", interpreters.answering(script, "answers"), *asked),

@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
-from typing import Dict, Mapping, Optional
+from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import bounded_process
+from .layout import on_path
 from .masking import JsonValue
 
 _TIMEOUT_S = 60.0
+_SAID = 500
 ANSWER = "SEATRIAL-ANSWER:"
 LOGIN_HOME = "SEATRIAL_LOGIN_HOME"
 """Variable with the home folder of the user who signed in, where sudo has changed HOME."""
 
-PACKAGES = """
-def packages():
-    # Name and version of every distribution; the first on the path is the one that counts.
-    from importlib import metadata
-    found = {}
-    for each in metadata.distributions():
-        try:
-            name, version = each.metadata["Name"], each.version
-        except Exception:
-            continue
-        if name and version:
-            found.setdefault(name.lower().replace("_", "-").replace(".", "-"), version)
-    return dict(sorted(found.items()))
-"""
+Run = Callable[[Sequence[str]], bounded_process.Answer]
 
-_SELF = (
-    PACKAGES
-    + f"""
+_ORIGINS, _DISTRIBUTIONS = "seatrial_origins", "seatrial_distributions"
+
+
+def packages_program() -> str:
+    """Return a program that can list what is installed, by ``packages()``."""
+    return _source(_DISTRIBUTIONS)
+
+
+def origins_program() -> str:
+    """Return a program that can tell what a distribution installed, by ``Installed(name)``."""
+    own = f"^from {_DISTRIBUTIONS} import .*$"
+    return re.sub(own, lambda _: packages_program(), _source(_ORIGINS), flags=re.MULTILINE)
+
+
+def _source(module: str) -> str:
+    return (on_path() / f"{module}.py").read_text(encoding="utf-8")
+
+
+_SELF = f"""
 import importlib.util, json, os, platform, sys
 have = packages()
 names = ("site-packages", "dist-packages")
@@ -49,7 +55,57 @@ print('{ANSWER}' + json.dumps({{
     "error": None,
 }}))
 """
-)
+
+
+_MAKE = f"""
+import importlib.util, json, os, sys
+names = ("site-packages", "dist-packages")
+print('{ANSWER}' + json.dumps({{
+    "site_paths": [p for p in sys.path if os.path.basename(p) in names and os.path.isdir(p)],
+    "has_pip": importlib.util.find_spec("pip") is not None,
+}}), flush=True)
+import venv
+venv.main(["--without-pip", sys.argv[1]])
+"""
+"""Looks at the interpreter, then does what ``-m venv`` does: one start of it instead of two."""
+
+
+class Made(NamedTuple):
+    """A virtual environment, and what the interpreter under it holds."""
+
+    site_paths: Tuple[str, ...]
+    """Its folders of installed packages."""
+    has_pip: bool
+
+
+class VenvError(Exception):
+    """There is no virtual environment; the text says why."""
+
+
+def make_venv(python: str, folder: Path, run: Run) -> Made:
+    """Make a virtual environment without pip.
+
+    Args:
+        python: The interpreter's path, or its name on PATH.
+        folder: Where; there is nothing yet.
+        run: Runs a program with arguments.
+
+    Raises:
+        VenvError: the interpreter cannot be used, or cannot make one.
+    """
+    path = shutil.which(_at_home(python))
+    if path is None:
+        raise VenvError(f"{python} is no usable Python: not found, or not executable")
+    answer = run((path, "-E", "-s", "-c", _MAKE, str(folder)))
+    found = extract(answer.text)
+    said = "it did not answer in time" if answer.timed_out else without_answer(answer.text)[-_SAID:]
+    if found is None:
+        raise VenvError(f"{python} is no usable Python: {said or f'exit code {answer.exit_code}'}")
+    if not answer.ok:
+        raise VenvError(f"{python} cannot make a venv: {said or f'exit code {answer.exit_code}'}")
+    paths = found["site_paths"]
+    assert isinstance(paths, list)
+    return Made(tuple(map(str, paths)), has_pip=found["has_pip"] is True)
 
 
 _BUNDLED = """
@@ -82,7 +138,9 @@ def ask(candidate: str) -> Dict[str, JsonValue]:
     if path is None:
         return _unusable(candidate, None, "not found, or not executable")
     answer = bounded_process.run(
-        (path, "-E", "-s", "-c", _SELF), timeout_s=_TIMEOUT_S, env=quiet_environment()
+        (path, "-E", "-s", "-c", packages_program() + _SELF),
+        timeout_s=_TIMEOUT_S,
+        env=quiet_environment(),
     )
     found = extract(answer.text) if answer.ok else None
     if found is None:
@@ -109,6 +167,12 @@ def extract(text: str) -> Optional[Mapping[str, JsonValue]]:
                 return None
             return value if isinstance(value, dict) else None
     return None
+
+
+def without_answer(text: str) -> str:
+    """Return whatever else a program printed."""
+    lines = (line for line in text.splitlines() if not line.startswith(ANSWER))
+    return "\n".join(lines).strip()
 
 
 def answering(script: str, expression: str) -> str:

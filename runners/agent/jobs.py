@@ -12,7 +12,6 @@ from .attempt_context import AttemptContext, JobRunner
 from .heartbeat import is_nearly_full
 from .job_context import JobContext
 from .masking import JsonValue
-from .paired import PairedRun
 from .plan import Job
 from .records import Records
 from .suite import JobExit, Suite, config_file
@@ -109,6 +108,8 @@ class JobRun:
             return verdict
 
     def _paired(self, context: AttemptContext, runner: JobRunner) -> JobExit:
+        from .paired import PairedRun  # noqa: PLC0415 - its statistics are for few jobs
+
         pairing = self._job.paired
         assert pairing is not None
         arm_report, others = ArmReport(), ArmReport()

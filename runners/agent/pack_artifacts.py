@@ -8,7 +8,6 @@ import json
 import os
 import re
 import stat
-import tarfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Dict, Iterator, Optional, Sequence, Tuple
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO, Dict, Iterator, Optional, Sequence, 
 from .tail import open_regular
 
 if TYPE_CHECKING:
+    import tarfile
+
     from .attempt_context import AttemptContext
     from .masking import JsonValue
 
@@ -153,6 +154,8 @@ def flat_name(job: str, below: Path) -> str:
 
 def bundle(folder: Path, out: BinaryIO) -> None:
     """Write a tar of the plain files in a folder, by name, links left out."""
+    import tarfile  # noqa: PLC0415 - the verb `start` makes none
+
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
         for path in paths:
@@ -166,7 +169,7 @@ def bundle(folder: Path, out: BinaryIO) -> None:
 def _add(tar: tarfile.TarFile, name: str, source: BinaryIO) -> None:
     """Add a file that may still grow or shrink: the size at the beginning is what counts."""
     status = os.fstat(source.fileno())
-    entry = tarfile.TarInfo(name)
+    entry = tar.tarinfo(name)
     entry.size, entry.mtime, entry.mode = status.st_size, int(status.st_mtime), 0o644
     tar.addfile(entry, io.BufferedReader(_Exactly(source, entry.size)))
 

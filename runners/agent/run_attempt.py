@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from . import (
@@ -79,6 +78,8 @@ def _end(context: AttemptContext, work: Callable[[], None]) -> None:
     except AttemptEnd as ending:
         data = {"outcome": ending.outcome, "reason": ending.reason, "detail": ending.detail}
     except Exception as error:  # noqa: BLE001 - the agent's own fault is evidence too
+        import traceback  # noqa: PLC0415 - needed by an agent that fails only
+
         text = traceback.format_exc()[-_TRACEBACK_CHARS:]
         full = context.events.disk_full or (isinstance(error, OSError) and is_full(error))
         reason = "disk_full" if full else "agent"

@@ -49,11 +49,13 @@ class TestSet:
         self._said["hooks"] = [*before, *hooks][:_NAMED]
 
     def take_origins(self, line: Fields) -> None:
-        """Take how many modules of the subject a process has loaded; None: nobody can know.
+        """Take the subject's import names, and how many of its modules a process has loaded.
 
         Raises:
-            ValueError: it is no number.
+            ValueError: these are no names, or it is no number; None: nobody can know.
         """
+        if "subject_names" in line:  # not where the process was refused before it looked
+            self._said["subject_names"] = [_text(name) for name in _list(line, "subject_names")]
         number = line.get("subject_modules")
         if number is not None and not isinstance(number, int):
             raise ValueError(f"subject_modules must be a whole number, not {number!r:.80}")

@@ -19,8 +19,7 @@ from .environment_facts import Asker
 from .failures import AttemptEnd, DiskFull, EnvironmentFailed, Stopped, WrongSubject
 from .installed import EnvironmentCopy, Files
 from .job_user import give
-from .layout import Attempt, on_path
-from .masking import JsonValue
+from .layout import Attempt
 from .payload_copy import PayloadCopy
 from .plan import Plan, Subject
 
@@ -79,8 +78,7 @@ def prove(subject: Subject, asker: Asker) -> None:
 
 
 def _ask(subject: Subject, asker: Asker) -> Optional[str]:
-    looks = (on_path() / "seatrial_origins.py").read_text(encoding="utf-8")
-    script = interpreters.answering(looks + _PROOF, '{"problem": problem}')
+    script = interpreters.answering(interpreters.origins_program() + _PROOF, '{"problem": problem}')
     answer = asker.ask(script, subject.distribution, timeout_s=_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:
@@ -118,18 +116,12 @@ class Overlay:
         Raises:
             EnvironmentFailed: the text ends with what the failing tool said.
         """
-        chosen = self._chosen()
         shutil.rmtree(self._attempt.venv, ignore_errors=True)
-        answer = self._run(
-            (self._plan.python, "-E", "-s", "-m", "venv", "--without-pip", self._attempt.venv),
-            timeout_s=_VENV_TIMEOUT_S,
-        )
-        if not answer.ok:
-            raise EnvironmentFailed(f"{self._plan.python} cannot make a venv: {_said(answer)}")
-        self._show_packages(chosen)
-        made = self._interpreters()
-        self._install(chosen)
-        changed = sorted({name for name, _ in made ^ self._interpreters()})
+        made = self._make()
+        self._show_packages(made.site_paths)
+        before = self._interpreters()
+        self._install(has_pip=made.has_pip)
+        changed = sorted({name for name, _ in before ^ self._interpreters()})
         if changed:
             text = f"what was installed replaced {', '.join(changed)} of the environment"
             raise EnvironmentFailed(f"{text}: nothing that ran with it would count")
@@ -146,28 +138,37 @@ class Overlay:
             for path in found
         }
 
-    def _chosen(self) -> Mapping[str, JsonValue]:
-        found = interpreters.ask(self._plan.python)
-        if found["error"] is not None:
-            raise EnvironmentFailed(f"{self._plan.python} is no usable Python: {found['error']}")
-        return found
+    def _make(self) -> interpreters.Made:
+        python, venv = self._plan.python, self._attempt.venv
+        self._sink(f"$ {python} -m venv --without-pip {venv}\n".encode("utf-8", "replace"))
+        try:
+            return interpreters.make_venv(python, venv, self._quietly)
+        except interpreters.VenvError as error:
+            raise EnvironmentFailed(str(error)) from None
 
-    def _show_packages(self, chosen: Mapping[str, JsonValue]) -> None:
-        paths = chosen["site_paths"]
-        assert isinstance(paths, (list, tuple))
+    def _quietly(self, argv: Sequence[str]) -> bounded_process.Answer:
+        return bounded_process.run(
+            argv,
+            timeout_s=_VENV_TIMEOUT_S,
+            env=self._variables,
+            cwd=self._attempt.folder,
+            tick=self._tick,
+        )
+
+    def _show_packages(self, paths: Sequence[str]) -> None:
         if not paths:
             return
-        calls = "; ".join(f"site.addsitedir({str(path)!r})" for path in paths)
+        calls = "; ".join(f"site.addsitedir({path!r})" for path in paths)
         for folder in self._attempt.venv.glob("lib/python3*/site-packages"):
             (folder / "seatrial_overlay.pth").write_text(f"import site; {calls}\n")
 
-    def _install(self, chosen: Mapping[str, JsonValue]) -> None:
+    def _install(self, *, has_pip: bool) -> None:
         environment, subject = self._plan.environment, self._plan.subject
         wanted = list(environment.requirements)
         wanted += [subject.requirement] if subject else []
         if not wanted:
             return
-        pip = self._pip(chosen)
+        pip = self._pip(has_pip=has_pip)
         constraints = self._attempt.own / "constraints.txt"
         constraints.write_text("".join(f"{line}\n" for line in environment.constraints))
         self._pip_install(pip, ["-c", str(constraints), *wanted])
@@ -175,9 +176,9 @@ class Overlay:
             # Again and alone: pip takes a copy that the image already has for the one asked for.
             self._pip_install(pip, ["--force-reinstall", "--no-deps", subject.requirement])
 
-    def _pip(self, chosen: Mapping[str, JsonValue]) -> Tuple[str, ...]:
+    def _pip(self, *, has_pip: bool) -> Tuple[str, ...]:
         python = str(self._attempt.python)
-        if chosen["pip"] is not None:
+        if has_pip:
             return (python, "-m", "pip")
         shipped = self._shipped("pip-*.whl")
         found = shipped[-1] if shipped else interpreters.bundled_pip(self._plan.python)

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from orchestrator.domain.machine import ProviderTraits
+from orchestrator.extras import is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,6 +19,9 @@ __all__ = ["TRAITS", "AwsProvider"]
 
 
 def _check(platform: Platform) -> Iterable[Problem]:
+    """Needs the service model of botocore, without which no provider is made either."""
+    if not is_installed(TRAITS.extra):
+        return ()
     found: Iterable[Problem] = import_module("runners.aws.platform_config").check_platform(platform)
     return found
 
@@ -28,6 +32,7 @@ TRAITS = ProviderTraits(
     rented=True,
     notice="aws",
     check=_check,
+    extra="aws",
 )
 
 

@@ -29,6 +29,7 @@ TRAITS = ProviderTraits(
     rented=True,
     notice="gcp",
     check=_check,
+    extra="gcp",
 )
 
 

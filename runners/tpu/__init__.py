@@ -38,6 +38,7 @@ TRAITS = ProviderTraits(
         "second one on another computer (docs/explanation/machine-lifecycle.md)"
     ),
     check=_check,
+    extra="gcp",
 )
 
 

@@ -153,6 +153,14 @@ def _another_name(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
+def _without_the_wheel(scene: Scene) -> Sequence[str]:
+    """A fixed copy in the payload is the subject, under the name and version of the wheel."""
+    scene.run()
+    scene.source = ""
+    scene.payload({**HONEST, "t/mylib.py": GOOD})
+    return [scene.run()]
+
+
 def _weakened(scene: Scene) -> Sequence[str]:
     """The test that failed is made to pass."""
     scene.run()
@@ -242,6 +250,7 @@ LIES = (
     Lie("it fails once, and passes after a byte of the payload changed", _touched_payload),
     Lie("the wheel that failed, zipped again", _zipped_again),
     Lie("the wheel that failed under another spelling of its name", _another_name),
+    Lie("the payload under the name of the wheel that failed", _without_the_wheel),
     Lie("a test that failed is weakened, for the same wheel", _weakened),
     Lie("a test that failed is expected to fail then, for the same wheel", _skipped_then),
     Lie("the job that failed is left out, for the same wheel", _without_the_job),

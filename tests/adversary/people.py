@@ -9,11 +9,14 @@ from tests.adversary.lie import Lie
 from tests.adversary.scene import POLICY, Scene
 
 RULE = "job/suite@here"
+ALONE = {"approvals": {"on": []}}
+"""Nobody else has to say yes."""
 
 
 def _excused(approver: str, expires: str = "", **exception: Any) -> dict[str, Any]:
     """A policy that excuses the failing job; `approver` is its author under another spelling."""
-    about = {"id": "E-1", "rule": RULE, "reason": "It is known.", "author": "mario"}
+    about: dict[str, Any] = {"id": "E-1", "rule": RULE, "reason": "It is known.", "author": "mario"}
+    about["failing"] = {"t/test_double.py::test_double": 1}
     end = {"expires": expires or "{soon}"}
     return {**POLICY, "exceptions": [{**about, "approved_by": [approver], **end, **exception}]}
 
@@ -72,6 +75,12 @@ LIES = (
     Lie("an exception approved by its author with a dotless i", _fails, _excused("marıo")),
     Lie("an exception approved by its author and a space", _fails, _excused(" mario ")),
     Lie("an exception until 2999", _fails, _excused("luigi", expires="2999-01-01")),
+    Lie("an exception that names nothing", _fails, {**_excused("luigi", failing={}), **ALONE}),
+    Lie(
+        "an exception for another test",
+        _fails,
+        {**_excused("luigi", failing={"t/test_rest.py::test_name": 1}), **ALONE},
+    ),
     Lie("an exception from every rule", _fails, _excused("luigi", rule="*")),
     Lie("a known issue of every failure", _fails, _issue(exception="*")),
     Lie("a known issue that contains nothing", _fails, _issue(contains="")),

@@ -115,6 +115,15 @@ def _forgotten(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
+def _without_a_module(scene: Scene) -> Sequence[str]:
+    """What the module should do is tested by a file that asks for it first."""
+    scene.subject("", files={"mylib/__init__.py": GOOD})
+    asks = "import pytest\nextra = pytest.importorskip('mylib.extra')\n\n"
+    test = "def test_half():\n    assert extra.half(4) == 2\n"
+    scene.payload({"t/test_rest.py": HONEST["t/test_rest.py"], "t/test_extra.py": asks + test})
+    return [scene.run()]
+
+
 def _installed_by_a_job(scene: Scene) -> Sequence[str]:
     scene.subject(_NEEDS_MORE.format("needed"))
     scene.payload(HONEST, jobs=demo("prepare", _LEAVES.format("needed.py", GOOD)) + SUITE)
@@ -185,6 +194,7 @@ LIES = (
             + _LEAVES.format("zz_late.py", _LATE),
         }.items()
     ),
+    Lie("the wheel lacks a module, and its tests skip themselves for that", _without_a_module),
     Lie("the wheel lacks a module that the payload has", _forgotten),
     Lie("the wheel lacks a requirement that a job before installed", _installed_by_a_job),
     Lie(

@@ -290,10 +290,10 @@ def test_quarantines_tell_what_they_excuse_and_who_may_return(world, context):
         world.run({"a": raised})
     context.clock.at = after(4 * DAY)
     (shown,) = list_flaky(context, "proof", runs=20).quarantines
-    assert (shown.quarantine, shown.state, shown.excused, shown.passes) == (held, "active", 1, 2)
+    assert (shown.quarantine, shown.state, shown.failures, shown.passes) == (held, "active", 1, 2)
     context.stores.quarantines.end(held.id, at=after(4 * DAY), by="me")
     (shown,) = list_flaky(context, "proof", runs=20).quarantines
-    assert (shown.state, shown.excused) == ("ended", 1)
+    assert (shown.state, shown.failures) == ("ended", 1)
 
 
 def test_where_tests_passed_and_failed_is_told_in_few_rows(world, stores):

@@ -6,6 +6,7 @@ away is called in this process: `test_agent_lifecycle` drives each verb by the c
 
 from __future__ import annotations
 
+import compileall
 import hashlib
 import io
 import json
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +117,10 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.home = self.base / "agents" / "a1"
-        package = self.home / "seatrial_agent"
-        package.mkdir(parents=True)
-        for path in AGENT.glob("*.py"):
-            shutil.copy(path, package)
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(AGENT / "on_path", self.home / "on_path", ignore=ignore)
+        _compile_agent()
+        ours = shutil.ignore_patterns("on_path")
+        shutil.copytree(AGENT, self.home / "seatrial_agent", ignore=ours)
+        shutil.copytree(AGENT / "on_path", self.home / "on_path")
 
     def unpack(self, folder: Path) -> str:
         """Put a payload where an archive would have been unpacked; return its digest."""
@@ -252,6 +252,12 @@ JOB: dict[str, Any] = {
     "secrets": [],
     "skip": [],
 }
+
+
+@cache
+def _compile_agent() -> None:
+    """Compile the agent once: as on a host that has run it, no test pays for that again."""
+    compileall.compile_dir(AGENT, quiet=1)
 
 
 def _says(folder: Path, text: str | None) -> bool:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-from tests.integration.agent_machine import SUBJECT, command, laid_out, lean_python, machine_at
+from tests.integration.agent_machine import SUBJECT, Evidence, command, laid_out, machine_at
 from tests.integration.test_agent_environment import wheel
 
-TEST = "import tool.part\ndef test_answer():\n    assert tool.part.answer == {}\n"
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    return lean_python(tmp_path_factory.mktemp("lean") / "venv")
+TEST = "import tool.part\ndef test_answer():\n    assert tool.part.answer == 42\n"
 
 
 PART = """
@@ -40,38 +34,34 @@ cache.write_bytes(external._code_to_timestamp_pyc(code, int(stat.st_mtime), stat
 """
 
 
-@pytest.mark.parametrize(
-    ("before", "conftest", "answer", "cause", "says"),
-    [
-        (CHANGED, "", 43, "wrong_subject", "tool/part.py of tool was changed"),
-        (CHANGED + RECORDED, "", 43, "wrong_subject", "tool/part.py of tool was changed"),
-        ("pass", CHANGED + RECORDED, 43, "wrong_subject", "tool/part.py of tool was changed"),
-        (BYTE_CODE, "", 43, None, "exit code 1"),
-        (BYTE_CODE, "", 42, None, "exit code 0"),
-        ("import tool.part", "", 42, None, "exit code 0"),
-    ],
-    ids=["a file", "and RECORD", "by conftest", "byte code", "no effect", "honest"],
-)
-def test_what_was_installed_stays_so(
-    python: str,
-    tmp_path: Path,
-    before: str,
-    conftest: str,
-    answer: int,
-    cause: str | None,
-    says: str,
-) -> None:
-    """By an earlier job or from inside; byte code that jobs leave is not run by later ones."""
-    with machine_at(tmp_path / "base") as machine:
+def suites(folder: Path, python: str, files: dict[str, str], *jobs: dict[str, Any]) -> Evidence:
+    with machine_at(folder / "base") as machine:
         wheel(machine.base / "wheels" / "w1", "tool", "1.5")
-        files = {"test_a.py": TEST.format(answer), "conftest.py": conftest}
-        evidence = machine.run(
-            laid_out(tmp_path / "payload", files),
-            python=python,
-            wheels="w1",
-            subject=SUBJECT,
-            jobs=[command("{python}", "-c", before), {}],
-        )
-    finished = evidence.finished("suite")
-    assert finished["cause"] == cause, evidence.log.decode()
-    assert says in finished["detail"]
+        payload = laid_out(folder / "payload", files)
+        return machine.run(payload, python=python, wheels="w1", subject=SUBJECT, jobs=jobs)
+
+
+def test_byte_code_is_not_run_by_later_jobs_and_what_they_changed_is_found(
+    lean: str, tmp_path: Path
+) -> None:
+    ran = suites(
+        tmp_path,
+        lean,
+        {"test_a.py": TEST},
+        command("{python}", "-c", BYTE_CODE, id="leaves-byte-code"),
+        {"id": "without"},
+        command("{python}", "-c", CHANGED + RECORDED, id="changes"),
+        {"id": "changed"},
+    )
+    without = ran.finished("without")
+    assert (without["exit_code"], without["cause"]) == (0, None), ran.log.decode()
+    changed = ran.finished("changed")
+    assert changed["cause"] == "wrong_subject", ran.log.decode()
+    assert "tool/part.py of tool was changed" in changed["detail"]
+
+
+def test_what_a_conftest_changes_is_found(lean: str, tmp_path: Path) -> None:
+    files = {"test_a.py": TEST, "conftest.py": CHANGED + RECORDED}
+    finished = suites(tmp_path, lean, files, {}).finished()
+    assert finished["cause"] == "wrong_subject"
+    assert "tool/part.py of tool was changed" in finished["detail"]

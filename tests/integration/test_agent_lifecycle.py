@@ -27,6 +27,7 @@ SLOW = (
     "@pytest.mark.parametrize('n', range(8))\n"
     "def test_slow(n): time.sleep(0.4)\n"
 )
+TWO, FOUR = ({"pytest": ["-k", " or ".join("0123"[:number]), "."]} for number in (2, 4))
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def alive(pid: int) -> bool:
 
 
 def test_start_is_idempotent(machine: Machine, lean: str, slow: Path) -> None:
-    folder = machine.prepare(slow, python=lean, jobs=[{"pytest": ["-k", "0 or 1", "."]}])
+    folder = machine.prepare(slow, python=lean, jobs=[TWO])
     starters = [
         subprocess.Popen(
             [machine.agent_python, "-E", "-s", "-m", "seatrial_agent", "start",
@@ -70,7 +71,7 @@ def test_start_is_idempotent(machine: Machine, lean: str, slow: Path) -> None:
 
 def test_survives_the_end_of_its_session(machine: Machine, lean: str, slow: Path) -> None:
     """What an SSH connection that goes away does: hang-up and kill of the starter's group."""
-    folder = machine.prepare(slow, python=lean, jobs=[{"pytest": ["-k", "0 or 1", "."]}])
+    folder = machine.prepare(slow, python=lean, jobs=[TWO])
     script = f"{machine.agent_python} -E -s -m seatrial_agent start --attempt {folder}; sleep 60"
     shell = subprocess.Popen(
         ["sh", "-c", script], cwd=machine.home, stdin=subprocess.DEVNULL, start_new_session=True
@@ -84,6 +85,13 @@ def test_survives_the_end_of_its_session(machine: Machine, lean: str, slow: Path
     assert os.getsid(pid) != shell.pid
     descriptors = {os.readlink(f"/proc/{pid}/fd/{n}") for n in (0, 1)}
     assert descriptors == {"/dev/null"}
+    seen, pulled = b"", 0
+    while b'"kind":"end"' not in seen:
+        _, events, _ = machine.pull(folder, events=len(seen))
+        assert events == b"" or events.endswith(b"\n"), "whole lines while it lives"
+        seen, pulled = seen + events, pulled + 1
+        time.sleep(0.01)
+    assert pulled > 2
     assert machine.wait(folder).counts() == {"passed": 2}
 
 
@@ -104,19 +112,6 @@ def test_pull_by_offset_in_small_pieces(machine: Machine, lean: str) -> None:
     said, events, log = machine.pull(folder, events=len(whole), log=5)
     assert (events, log) == (b"", evidence.log[5:])
     assert said["alive"] is False
-
-
-def test_whole_lines_while_it_lives(machine: Machine, lean: str, slow: Path) -> None:
-    folder = machine.prepare(slow, python=lean, jobs=[{"pytest": ["-k", "0 or 1", "."]}])
-    machine.start(folder)
-    seen, pulled = b"", 0
-    while b'"kind":"end"' not in seen:
-        _, events, _ = machine.pull(folder, events=len(seen))
-        assert events == b"" or events.endswith(b"\n")
-        seen, pulled = seen + events, pulled + 1
-        time.sleep(0.01)
-    assert pulled > 2
-    machine.wait(folder)
 
 
 def test_stop_keeps_what_is_finished(machine: Machine, lean: str, slow: Path) -> None:
@@ -201,10 +196,10 @@ def test_sigterm_is_a_stop(machine: Machine, lean: str, slow: Path) -> None:
 
 def test_a_second_agent_goes_on(machine: Machine, lean: str, slow: Path) -> None:
     """kill -9 of the agent mid-suite, a torn last line, started again."""
-    jobs = [command("sh", "-c", "echo ran >> $SEATRIAL_ARTIFACTS/../../../ran"), {}]
+    jobs = [command("sh", "-c", "echo ran >> $SEATRIAL_ARTIFACTS/../../../ran"), FOUR]
     folder = machine.prepare(slow, python=lean, jobs=jobs)
     machine.start(folder)
-    while b'test_slow[2]","when":"setup' not in (folder / "events.jsonl").read_bytes():
+    while b'test_slow[1]","when":"setup' not in (folder / "events.jsonl").read_bytes():
         time.sleep(0.05)
     os.kill(agent_pid(folder), signal.SIGKILL)
     before = len(processes_of(folder))
@@ -216,10 +211,10 @@ def test_a_second_agent_goes_on(machine: Machine, lean: str, slow: Path) -> None
     assert [event["seq"] for event in evidence.events] == [
         n + 1 for n in range(len(evidence.events))
     ]
-    assert evidence.counts() == {"passed": 8}
+    assert evidence.counts() == {"passed": 4}
     starts = [one["nodeid"] for one in evidence.of("test") if one["record"] == "start"]
     again = [name for name in starts if starts.count(name) > 1]
-    assert set(again) == {"test_slow.py::test_slow[2]"}, "only the one that was running"
+    assert set(again) == {"test_slow.py::test_slow[1]"}, "only the one that was running"
     assert (folder / "ran").read_text() == "ran\n", "a finished job is not run again"
     assert any("an earlier agent" in text for text in evidence.messages("warning"))
     assert evidence.end["outcome"] == "completed"

@@ -15,6 +15,7 @@ import pytest
 from tests.integration.agent_machine import (
     AGENT,
     SUBJECT,
+    Evidence,
     command,
     laid_out,
     lean_python,
@@ -26,11 +27,6 @@ from tests.integration.test_agent_environment import wheel
 ON_PATH = AGENT / "on_path"
 TEST = "import tool.part\ndef test_answer():\n    assert tool.part.answer == {}\n"
 FAKE = {"tool/__init__.py": "", "tool/part.py": "answer = 43\n"}
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    return lean_python(tmp_path_factory.mktemp("lean") / "venv")
 
 
 @pytest.fixture(scope="module")
@@ -164,16 +160,19 @@ def test_replaces_it_and_leaves_it_so():
         "left behind",
     ],
 )
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
 def test_what_is_tested_must_be_what_is_installed(
-    start: Any, environment: Path, workers: tuple[str, ...], files: Mapping[str, str], says: str
+    start: Any, files: Mapping[str, str], says: str
 ) -> None:
-    said = start(files, *workers)
+    said = start(files)
     assert {each["reason"] for each in said.problems} == {"wrong_subject"}, said.output
     assert any(says in f"{each['what']} {each['fix']}" for each in said.problems), said.problems
     assert all(each["fix"] for each in said.problems)
-    looked_at = {look["worker"] for look in said.of("origins") if look["problems"]}
-    assert bool(looked_at - {""}) == bool(workers)
+
+
+def test_every_worker_looks_for_itself(start: Any) -> None:
+    said = start({"t/test_a.py": TEST.format(43), **below("t", FAKE)}, "-n", "2")
+    assert {each["reason"] for each in said.problems} == {"wrong_subject"}, said.output
+    assert {look["worker"] for look in said.of("origins") if look["problems"]} >= {"gw0"}
 
 
 def test_a_module_that_only_the_payload_has_is_the_wheels_defect(start: Any) -> None:
@@ -207,8 +206,11 @@ def pytest_runtest_makereport(item, call):
 UNSTABLE = "tries = []\ndef test_a():\n    tries.append(1)\n    assert len(tries) > 1\n"
 
 
-@pytest.mark.parametrize("plugin", [RETRIES, CALLS_AGAIN], ids=["protocol", "call"])
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
+@pytest.mark.parametrize(
+    ("plugin", "workers"),
+    [(RETRIES, ()), (CALLS_AGAIN, ()), (CALLS_AGAIN, ("-n", "1"))],
+    ids=["protocol", "call", "call in a worker"],
+)
 def test_a_test_that_is_run_again_is_told(start: Any, workers: Any, plugin: str) -> None:
     """Whatever plugin does it."""
     stable = "def test_b(): pass\n"
@@ -294,36 +296,27 @@ def test_for_a_moment(monkeypatch, name):
 """
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"test_a.py": TEST.format(42)},
-        {"test_a.py": TEST.format(42), "test_b.py": PATCHES_NAMES},
-        {"test_a.py": TEST.format(42), "test_b.py": REPLACES},
-        {"tests/tool/test_part.py": TEST.format(42), "tests/conftest.py": ""},
-        {"tests/test_a.py": TEST.format(42), "tests/__init__.py": ""},
-        {"test_a.py": "import tool.made\ndef test(): assert tool.made.twice(2) == 4\n"},
-        {"test_a.py": "import tool.moves\ndef test(): pass\n"},
-    ],
-    ids=[
-        "plain",
-        "names that the recorder needs",
-        "restored",
-        "a folder of its name",
-        "package of tests",
-        "functions from text",
-        "second names",
-    ],
-)
+HONEST = {
+    "test_plain.py": TEST.format(42),
+    "test_names_that_the_recorder_needs.py": PATCHES_NAMES,
+    "test_restored.py": REPLACES,
+    "of_its_name/tool/test_part.py": TEST.format(42),
+    "of_its_name/conftest.py": "",
+    "package/test_a.py": TEST.format(42),
+    "package/__init__.py": "",
+    "test_made.py": "import tool.made\ndef test(): assert tool.made.twice(2) == 4\n",
+    "test_second_names.py": "import tool.moves\ndef test(): pass\n",
+}
+"""What others do for a moment or for good reasons: all in one suite, as each must be no alarm."""
+
+
 @pytest.mark.parametrize(
     "arguments",
     [(), ("-n", "2"), ("--import-mode=importlib",)],
     ids=["one process", "xdist", "importlib"],
 )
-def test_honest_suites_are_no_alarm(
-    start: Any, arguments: tuple[str, ...], files: Mapping[str, str]
-) -> None:
-    said = start(files, *arguments)
+def test_honest_suites_are_no_alarm(start: Any, arguments: tuple[str, ...]) -> None:
+    said = start(HONEST, *arguments)
     assert (said.code, said.problems) == (0, []), said.output
     workers = {"", "gw0", "gw1"} if "-n" in arguments else {""}
     assert {one["worker"] for one in said.of("origins") if one["when"] == "end"} == workers
@@ -401,186 +394,171 @@ def pytest_collection_modifyitems(config):
 """
 
 
-@pytest.mark.parametrize(
-    ("files", "cause", "says"),
-    [
-        ({"test_a.py": TEST.format(42)}, None, "exit code 0"),
-        ({"t/test_a.py": TEST.format(43), **below("t", FAKE)}, "wrong_subject",
-         "Fix: rename or move t/tool/__init__.py"),
-        ({"pytest.py": FORGED}, "wrong_pytest", "pytest.py has the name of a tool"),
-        ({"test_a.py": OVERWRITES}, "wrong_pytest", "seatrial_pytest.py was changed"),
-        ({"test_a.py": TEST.format(42), "conftest.py": HOOKS_OFF}, "wrong_pytest",
-         "never said where it was loaded from"),
-    ],
-)  # fmt: skip
-def test_the_agent_says_that_the_results_do_not_count(
-    python: str, tmp_path: Path, files: Mapping[str, str], cause: str | None, says: str
-) -> None:
-    with machine_at(tmp_path / "base") as machine:
-        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
-        payload = laid_out(tmp_path / "payload", files)
-        evidence = machine.run(payload, python=python, wheels="w1", subject=SUBJECT)
-    finished = evidence.finished()
-    assert finished["cause"] == cause, evidence.log.decode()
-    assert says in finished["detail"]
-
-
 BESIDE = """
 import importlib.metadata, pathlib, shutil, sys
 away = pathlib.Path(sys.argv[1])
-away.mkdir()
-home = pathlib.Path(importlib.metadata.distribution(sys.argv[2]).locate_file(""))
-for folder in home.glob(sys.argv[2].replace("pytest", "*pytest") + "*"):
+away.mkdir(parents=True)
+home = pathlib.Path(importlib.metadata.distribution(away.name).locate_file(""))
+for folder in home.glob(away.name.replace("pytest", "*pytest") + "*"):
     if folder.is_dir():
         shutil.copytree(folder, away / folder.name)
 """
-
-
-@pytest.mark.parametrize(("what", "cause"), [("tool", "wrong_subject"), ("pytest", "wrong_pytest")])
-def test_a_whole_copy_of_an_installation_on_pythonpath_is_found_out(
-    python: str, tmp_path: Path, what: str, cause: str
-) -> None:
-    """It has metadata of its own, so that it looks as good as what was installed."""
-    away = tmp_path / "away"
-    with machine_at(tmp_path / "base") as machine:
-        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
-        evidence = machine.run(
-            laid_out(tmp_path / "payload", {"test_a.py": TEST.format(42)}),
-            python=python,
-            wheels="w1",
-            subject=SUBJECT,
-            jobs=[
-                command("{python}", "-c", BESIDE, str(away), what),
-                {"id": "suite", "pytest": ["test_a.py"], "env": {"PYTHONPATH": str(away)}},
-            ],
-        )
-    finished = evidence.finished("suite")
-    assert finished["cause"] == cause, evidence.log.decode()
-    assert "stands in front of the one that was installed" in finished["detail"]
-
-
 ONLY = """
 import json, os, pathlib
 path = pathlib.Path("only.json").resolve()
-path.write_text(json.dumps(["test_b.py::test_b"]))
+path.write_text(json.dumps(["only/test_b.py::test_b"]))
 os.environ["SEATRIAL_ONLY"] = os.environ["SEATRIAL_SKIP"] = str(path)
 """
+SPOIL = """
+from pathlib import Path
+Path("undone/test_a.py").write_text("def test_a(): pass")
+Path("undone/conftest.py").write_text("")
+Path("undone/kept.txt").write_text("1")
+"""
+HIDES = """
+import os
+os.environ["SEATRIAL_PAYLOAD"] = ""
+import tool.part
+class Fake:
+    def f(self): return 1
+tool.part.f = Fake.f
+"""
+PASSES = "def test_a(): pass\n"
+CHILD = """
+import sys, subprocess
+def test(): subprocess.run([sys.executable, "-c", "import tool.part"])
+"""
+SUITES = {
+    "honest/test_a.py": TEST.format(42),
+    "prepend/t/test_a.py": TEST.format(43),
+    **below("prepend/t", FAKE),
+    "shadow/pytest.py": FORGED,
+    "unhooked/test_a.py": TEST.format(42),
+    "unhooked/conftest.py": HOOKS_OFF,
+    "only/test_a.py": "def test_a(): assert 0\n",
+    "only/test_b.py": "def test_b(): pass\n",
+    "only/conftest.py": ONLY,
+    "hides/test_a.py": TEST.format(42),
+    "hides/conftest.py": HIDES,
+    "dies/test_a.py": "import os, tool.part\ndef test_a(): os._exit(3)\ndef test_b(): pass\n",
+    "undone/test_a.py": (
+        "from pathlib import Path\ndef test_a(): assert not Path('undone/kept.txt').exists()\n"
+    ),
+    "bodies/test_a.py": "def test_a(): assert False\n",
+    "never/test_a.py": PASSES,
+    "child/test_a.py": CHILD,
+    "overwrites/test_a.py": OVERWRITES,
+}
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "xdist"])
-def test_a_conftest_cannot_say_which_tests_are_wanted(
-    python: str, tmp_path: Path, workers: tuple[str, ...]
-) -> None:
-    files = {"test_a.py": "def test_a(): assert 0\n", "test_b.py": "def test_b(): pass\n"}
-    with machine_at(tmp_path / "base") as machine:
-        payload = laid_out(tmp_path / "payload", {**files, "conftest.py": ONLY})
-        finished = machine.run(payload, python=python, jobs=[{"pytest": [*workers]}]).finished()
-    assert finished["exit_code"] == 1
+NO_BODIES = ("--setup-only", "--setup-plan", "--collect-only", "--lf")
+CHANGES_CODE = ("PYTHONOPTIMIZE", "PYTHONPYCACHEPREFIX")
 
 
-def test_a_conftest_that_hides_the_payloads_folder_is_named_all_the_same(
-    python: str, tmp_path: Path
-) -> None:
-    hides = "import os\nos.environ['SEATRIAL_PAYLOAD'] = ''\nimport tool.part\n"
-    patch = "class Fake:\n    def f(self): return 1\ntool.part.f = Fake.f\n"
-    with machine_at(tmp_path / "base") as machine:
+def jobs(away: Path) -> list[dict[str, Any]]:
+    """Suites of which each is about one thing; the last one spoils the agent itself."""
+    copies = [away / name for name in ("tool", "pytest")]
+    folders = ("honest", "prepend", "unhooked", "only", "hides", "never", "child")
+    variables = {name: {name: "1"} for name in CHANGES_CODE}
+    paths = {f"copy-{copy.name}": {"PYTHONPATH": str(copy)} for copy in copies}
+    shadow = {"env": {"PYTHONPATH": "shadow"}, "path_variables": ["PYTHONPATH"]}
+    return [
+        *({"id": name, "pytest": [name]} for name in folders),
+        *({"id": f"{name}-n", "pytest": ["-n", "1", name]} for name in ("honest", "only", "dies")),
+        {"id": "shadow", "pytest": ["honest"], **shadow},
+        *({"id": option.strip("-"), "pytest": [option, "bodies"]} for option in NO_BODIES),
+        command("{python}", "-c", SPOIL, id="spoil"),
+        {"id": "undone", "pytest": ["undone"]},
+        *(command("{python}", "-c", BESIDE, str(one), id=f"make-{one.name}") for one in copies),
+        *(
+            {"id": name, "pytest": ["honest"], "env": env}
+            for name, env in {**variables, **paths}.items()
+        ),
+        {"id": "overwrites", "pytest": ["overwrites"]},
+    ]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, lean: str) -> Evidence:
+    """One attempt of many suites: which of them count, and why the others do not."""
+    payload = laid_out(tmp_path_factory.mktemp("payload"), SUITES)
+    away = tmp_path_factory.mktemp("away") / "copies"
+    with machine_at(tmp_path_factory.mktemp("machine") / "base") as machine:
         wheel(machine.base / "wheels" / "w1", "tool", "1.5")
-        files = {"test_a.py": TEST.format(42), "conftest.py": hides + patch}
-        evidence = machine.run(
-            laid_out(tmp_path / "payload", files), python=python, wheels="w1", subject=SUBJECT
-        )
-    [told] = [each for each in evidence.of("test") if each["record"] == "test_set"]
-    assert ["tool.part.f", "conftest.py"] in told["hooks"]
+        return machine.run(
+            payload, python=lean, wheels="w1", subject=SUBJECT, jobs=jobs(away),
+            limits={"deadline_s": 280}, timeout_s=280,
+        )  # fmt: skip
 
 
-def test_a_worker_that_dies_is_the_failure_of_its_test(python: str, tmp_path: Path) -> None:
-    test = "import os\nimport tool.part\ndef test_a(): os._exit(3)\ndef test_b(): pass\n"
-    with machine_at(tmp_path / "base") as machine:
-        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
-        evidence = machine.run(
-            laid_out(tmp_path / "payload", {"test_a.py": test}),
-            python=python,
-            wheels="w1",
-            subject=SUBJECT,
-            jobs=[{"pytest": ["-n", "1"]}],
-        )
-    finished = evidence.finished()
-    assert (finished["exit_code"], finished["cause"]) == (1, None), evidence.log.decode()
-    failed = {
-        (one["nodeid"], one["outcome"])
-        for one in evidence.of("test")
-        if one["record"] == "report" and one["when"] == "call"
-    }
-    assert failed == {("test_a.py::test_a", "failed"), ("test_a.py::test_b", "passed")}
+REFUSED = {
+    "prepend": ("wrong_subject", "Fix: rename or move prepend/t/tool/__init__.py"),
+    "shadow": ("wrong_pytest", "shadow/pytest.py has the name of a tool"),
+    "unhooked": ("wrong_pytest", "never said where it was loaded from"),
+    "overwrites": ("wrong_pytest", "seatrial_pytest.py was changed"),
+    # copies with metadata of their own, which look as good as what was installed
+    "copy-tool": ("wrong_subject", "stands in front of the one that was installed"),
+    "copy-pytest": ("wrong_pytest", "stands in front of the one that was installed"),
+    **{
+        option.strip("-"): ("wrong_pytest", "leaves tests or their bodies out")
+        for option in NO_BODIES
+    },
+    **{name: ("wrong_pytest", name) for name in CHANGES_CODE},
+}
 
 
-def test_what_a_job_did_to_the_tests_is_undone_before_the_next(python: str, tmp_path: Path) -> None:
-    spoil = (
-        "from pathlib import Path\nPath('test_a.py').write_text('def test_a(): pass')\n"
-        "Path('conftest.py').write_text('')\nPath('kept.txt').write_text('1')\n"
-    )
-    test = "import pathlib\ndef test_a():\n    assert not pathlib.Path('kept.txt').exists()\n"
-    with machine_at(tmp_path / "base") as machine:
-        payload = laid_out(tmp_path / "payload", {"test_a.py": test})
-        jobs = [command("{python}", "-c", spoil), {"id": "suite", "pytest": ["test_a.py"]}]
-        evidence = machine.run(payload, python=python, jobs=jobs)
-    assert evidence.finished("suite")["exit_code"] == 1
-    warnings = evidence.messages("warning")
-    assert "an earlier job changed test_a.py, conftest.py: as shipped again" in warnings
+@pytest.mark.parametrize("job", REFUSED)
+def test_the_agent_says_that_the_results_do_not_count(ran: Evidence, job: str) -> None:
+    cause, says = REFUSED[job]
+    finished = ran.finished(job)
+    assert finished["cause"] == cause, ran.log.decode()
+    assert says in finished["detail"]
 
 
-@pytest.mark.parametrize("option", ["--setup-only", "--setup-plan", "--collect-only", "--lf"])
-def test_a_suite_that_runs_no_test_bodies_is_refused(
-    python: str, tmp_path: Path, option: str
-) -> None:
-    files = {
-        "test_a.py": "def test_a(): assert False\n",
-        "pytest.ini": f"[pytest]\naddopts={option}",
-    }
-    with machine_at(tmp_path / "base") as machine:
-        finished = machine.run(laid_out(tmp_path / "payload", files), python=python).finished()
-    assert finished["cause"] == "wrong_pytest"
-    assert "leaves tests or their bodies out" in finished["detail"]
+def test_the_results_of_an_honest_suite_count(ran: Evidence) -> None:
+    finished = ran.finished("honest")
+    assert (finished["exit_code"], finished["cause"]) == (0, None), ran.log.decode()
+    assert "exit code 0" in finished["detail"]
 
 
-@pytest.mark.parametrize("variable", ["PYTHONOPTIMIZE", "PYTHONPYCACHEPREFIX"])
-def test_a_suite_under_a_variable_that_changes_its_code_is_refused(
-    python: str, tmp_path: Path, variable: str
-) -> None:
-    with machine_at(tmp_path / "base") as machine:
-        payload = laid_out(tmp_path / "payload", {"test_a.py": "def test_a(): pass\n"})
-        jobs = [{"id": "suite", "pytest": ["test_a.py"], "env": {variable: "1"}}]
-        finished = machine.run(payload, python=python, jobs=jobs).finished("suite")
-    assert finished["cause"] == "wrong_pytest"
-    assert variable in finished["detail"]
+@pytest.mark.parametrize("job", ["only", "only-n"])
+def test_a_conftest_cannot_say_which_tests_are_wanted(ran: Evidence, job: str) -> None:
+    assert ran.finished(job)["exit_code"] == 1
+    assert ran.counts(job) == {"failed": 1, "passed": 1}
 
 
-NO_IMPORT = "import {}, sys, subprocess\ndef test(): {}\n"
-CHILD = "subprocess.run([sys.executable, '-c', 'import tool.part'])"
+def told(ran: Evidence, job: str) -> dict[str, Any]:
+    [told] = [each for each in ran.of("test", job) if each["record"] == "test_set"]
+    return told
+
+
+def test_a_conftest_that_hides_the_payloads_folder_is_named_all_the_same(ran: Evidence) -> None:
+    assert ["tool.part.f", "hides/conftest.py"] in told(ran, "hides")["hooks"]
+
+
+def test_a_worker_that_dies_is_the_failure_of_its_test(ran: Evidence) -> None:
+    finished = ran.finished("dies-n")
+    assert (finished["exit_code"], finished["cause"]) == (1, None), ran.log.decode()
+    outcomes = [
+        (one["nodeid"], one["outcome"]) for one in ran.reports("dies-n") if one["when"] == "call"
+    ]
+    assert sorted(outcomes) == [
+        ("dies/test_a.py::test_a", "failed"),
+        ("dies/test_a.py::test_b", "passed"),
+    ]
+
+
+def test_what_a_job_did_to_the_tests_is_undone_before_the_next(ran: Evidence) -> None:
+    assert ran.finished("undone")["exit_code"] == 1
+    warning = "an earlier job changed undone/test_a.py, undone/conftest.py: as shipped again"
+    assert warning in ran.messages("warning")
 
 
 @pytest.mark.parametrize(
-    ("test", "modules"),
-    [
-        (NO_IMPORT.format("tool.part", "pass"), 2),
-        (NO_IMPORT.format("os", "pass"), 0),
-        (NO_IMPORT.format("os", CHILD), None),
-    ],
-    ids=["imported", "never", "a child may have"],
+    ("job", "modules"), [("honest", 2), ("honest-n", 2), ("never", 0), ("child", None)]
 )
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "xdist"])
 def test_it_is_told_whether_the_subject_was_imported(
-    python: str, tmp_path: Path, test: str, modules: int | None, workers: tuple[str, ...]
+    ran: Evidence, job: str, modules: int | None
 ) -> None:
-    with machine_at(tmp_path / "base") as machine:
-        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
-        payload = laid_out(tmp_path / "payload", {"test_a.py": test})
-        evidence = machine.run(
-            payload,
-            python=python,
-            wheels="w1",
-            subject=SUBJECT,
-            jobs=[{"pytest": [*workers]}],
-        )
-    [told] = [each for each in evidence.of("test") if each["record"] == "test_set"]
-    assert told["subject_modules"] == modules
+    assert told(ran, job)["subject_modules"] == modules
+    assert told(ran, job)["subject_names"] == ["tool"]

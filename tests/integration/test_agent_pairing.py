@@ -18,15 +18,14 @@ from tests.integration.agent_machine import (
     Evidence,
     Machine,
     command,
+    laid_out,
+    machine_at,
 )
 
 FEW = {"min_pairs": 4, "max_pairs": 4, "precision": 0.001}
 SAY = (
     "import seatrial_events as s; say = lambda v: s.metric('m', [v], unit='ms', direction='lower')"
 )
-
-
-Pair = Callable[..., Evidence]
 
 
 @pytest.fixture
@@ -42,84 +41,142 @@ def payloads(tmp_path: Path) -> Callable[[str, str], tuple[Path, Path]]:
     return make
 
 
-@pytest.fixture
-def pair(machine: Machine, lean: str, payloads: Any) -> Pair:
-    def run(subject: str, baseline: str, **job: Any) -> Evidence:
-        new, old = payloads(subject, baseline)
-        return machine.run(new, **plan(machine, lean, old, **job))
-
-    return run
+def bench(program: str = "bench.py", **job: Any) -> dict[str, Any]:
+    told = {"id": "bench", "kind": "benchmark", "turns": True, "paired": FEW, **job}
+    return command("{python}", program, **told)
 
 
 def plan(machine: Machine, lean: str, old: Path, **job: Any) -> dict[str, Any]:
-    told = {"id": "bench", "kind": "benchmark", "turns": True, "paired": FEW, **job}
     baseline = {"payload": machine.unpack(old), "environment": {"name": "image"}}
-    jobs = [command("{python}", "bench.py", **told)]
-    return {"python": lean, "jobs": jobs, "baseline": baseline}
+    return {"python": lean, "jobs": [bench(**job)], "baseline": baseline}
 
 
-def arms(evidence: Evidence) -> list[tuple[str, int, float]]:
-    told = [one for one in evidence.of("metric", "bench") if "arm" in one]
+def arms(evidence: Evidence, job: str = "bench") -> list[tuple[str, int, float]]:
+    told = [one for one in evidence.of("metric", job) if "arm" in one]
     return [(one["arm"], one["turn"], one["samples"][0]) for one in told]
 
 
-def plain(evidence: Evidence) -> list[list[float]]:
-    return [one["samples"] for one in evidence.of("metric", "bench") if "arm" not in one]
+def plain(evidence: Evidence, job: str = "bench") -> list[list[float]]:
+    return [one["samples"] for one in evidence.of("metric", job) if "arm" not in one]
+
+
+def warnings(evidence: Evidence, job: str) -> list[str]:
+    return [one["message"] for one in evidence.of("log", job) if one["level"] == "warning"]
 
 
 LOOP = "for n in s.turns(): say({value} + n)"
+AFRESH = """
+import os, pathlib
+told = [os.environ["TRITON_CACHE_DIR"], os.environ["TMPDIR"], os.getcwd()]
+pathlib.Path({ledger!r}).open("a").write(" ".join(told) + "\\n")
+say(1)
+"""
+ANEW = """
+import os, pathlib, time
+pathlib.Path({ledger!r}).open("a").write(f"{{os.getpid()}}\\n")
+for n in s.turns(): say(1); time.sleep(0.2)
+"""
+STUCK = "import time\nfor n in s.turns():\n    say(1)\n    time.sleep(60 * {})"
+TROUBLE = {
+    "crashes": (
+        "for n in s.turns():\n    assert n < 2, 'too many turns'\n    say(2)",
+        "its arm ended after 2 turns: exit code 1; it said last:",
+    ),
+    "hangs": (
+        "import time\nfor n in s.turns():\n    say(2)\n    time.sleep(60 if n == 1 else 0)",
+        "its arm ended after 1 turns: nothing heard for 2 s",
+    ),
+    "takes-no-turn": ("say(2)", "its arm ended after 0 turns: exit code 0"),
+}
 
 
-def test_resident_arms_take_turns(pair: Pair) -> None:
-    evidence = pair(LOOP.format(value=100), LOOP.format(value=200))
-    taken = arms(evidence)
+@pytest.fixture(scope="module")
+def ledgers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where processes of both arms write down what they are."""
+    return tmp_path_factory.mktemp("ledgers")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, lean: str, ledgers: Path) -> Evidence:
+    """One attempt with a benchmark for each way in which two arms may go."""
+    afresh, anew = (str(ledgers / name) for name in ("afresh", "anew"))
+    cases: dict[str, tuple[str, str, dict[str, Any]]] = {
+        "resident": (LOOP.format(value=100), LOOP.format(value=200), {}),
+        "afresh": (AFRESH.format(ledger=afresh),) * 2 + ({"turns": False},),
+        "anew": (ANEW.format(ledger=anew),) * 2
+        + ({"paired": {**FEW, "max_pairs": 8, "precision": 0.0}},),
+        "hung": (STUCK.format("n"), LOOP.format(value=1), {"silence_s": 2}),
+        "stuck": (STUCK.format(1), STUCK.format(1), {"timeout_s": 2}),
+        **{
+            name: (LOOP.format(value=1), program, {"silence_s": 2})
+            for name, (program, _) in TROUBLE.items()
+        },
+    }
+    new, old = (
+        laid_out(
+            tmp_path_factory.mktemp(arm),
+            {f"{name}.py": f"{SAY}\n{case[at]}\n" for name, case in cases.items()},
+        )
+        for at, arm in enumerate(("new", "old"))
+    )
+    with machine_at(tmp_path_factory.mktemp("machine") / "base") as machine:
+        told = plan(machine, lean, old)
+        told["jobs"] = [bench(f"{name}.py", id=name, **job) for name, (_, _, job) in cases.items()]
+        return machine.run(new, **told, limits={"deadline_s": 280}, timeout_s=280)
+
+
+def test_resident_arms_take_turns(ran: Evidence) -> None:
+    taken = arms(ran, "resident")
     assert [(arm, turn) for arm, turn, _ in taken] == [
         ("subject", 0), ("baseline", 1), ("baseline", 2), ("subject", 3),
         ("subject", 4), ("baseline", 5), ("baseline", 6), ("subject", 7),
     ]  # fmt: skip
     # The first turn of every process is for warming up.
     assert all((value > 200) == (arm == "baseline") and value % 100 for arm, _, value in taken)
-    assert plain(evidence) == [[value for arm, _, value in taken if arm == "subject"]]
-    turn = next(one for one in evidence.of("metric", "bench") if "arm" in one)
+    assert plain(ran, "resident") == [[value for arm, _, value in taken if arm == "subject"]]
+    turn = next(one for one in ran.of("metric", "resident") if "arm" in one)
     assert turn["readings"]["load_1m"] >= 0
-    finished = evidence.finished("bench")
+    finished = ran.finished("resident")
     assert (finished["exit_code"], finished["cause"]) == (0, None)
-    assert evidence.messages("warning") == []
+    assert warnings(ran, "resident") == []
     # Arms that are started anew say the same again, and then the ratio is known for sure.
-    assert b"4 pairs of turns with the baseline: " in evidence.log
+    assert b"4 pairs of turns with the baseline: " in ran.log
 
 
-def test_processes_that_know_no_turns_run_afresh(pair: Pair, tmp_path: Path) -> None:
-    program = (
-        "import os, tempfile, pathlib; say({value}); "
-        "pathlib.Path({ledger!r}).open('a').write("
-        "f\"{{os.environ['TRITON_CACHE_DIR']}} {{os.environ['TMPDIR']}} {{os.getcwd()}}\\n\")"
-    )
-    ledger = str(tmp_path / "ledger")
-    texts = [program.format(value=value, ledger=ledger) for value in (1, 2)]
-    evidence = pair(*texts, turns=False)
-    assert [arm for arm, _, _ in arms(evidence)][:4] == [
+def test_processes_that_know_no_turns_run_afresh(ran: Evidence, ledgers: Path) -> None:
+    assert [arm for arm, _, _ in arms(ran, "afresh")][:4] == [
         "subject", "baseline", "baseline", "subject",
     ]  # fmt: skip
-    lines = [line.split() for line in Path(ledger).read_text().splitlines()]
+    lines = [line.split() for line in (ledgers / "afresh").read_text().splitlines()]
     assert len(lines) == 10  # one each for warming up
     for each in zip(*lines, strict=True):
         assert len(set(each)) == 2
 
 
-def test_resident_arms_are_started_anew(pair: Pair, tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger"
-    program = (
-        "import os, pathlib, time\n"
-        f"pathlib.Path({str(ledger)!r}).open('a').write(f'{{os.getpid()}}\\n')\n"
-        "for n in s.turns(): say(1); time.sleep(0.2)"
-    )
-    evidence = pair(program, program, paired={**FEW, "max_pairs": 8, "precision": 0.0})
-    launches = len(set(ledger.read_text().split())) // 2
+def test_resident_arms_are_started_anew(ran: Evidence, ledgers: Path) -> None:
+    launches = len(set((ledgers / "anew").read_text().split())) // 2
     assert launches >= 2
-    told = [one for one in evidence.of("metric", "bench") if "arm" in one]
+    told = [one for one in ran.of("metric", "anew") if "arm" in one]
     assert {one["readings"]["launch"] for one in told} == set(range(1, launches + 1))
-    assert evidence.messages("warning") == []
+    assert warnings(ran, "anew") == []
+
+
+@pytest.mark.parametrize("name", TROUBLE)
+def test_trouble_with_the_baseline_costs_the_pairs_only(name: str, ran: Evidence) -> None:
+    assert arms(ran, name) == []
+    [samples] = plain(ran, name)
+    assert samples
+    finished = ran.finished(name)
+    assert (finished["exit_code"], finished["cause"]) == (0, None)
+    [warning] = warnings(ran, name)
+    assert warning.removeprefix("no pairs with the baseline: ").startswith(TROUBLE[name][1])
+
+
+@pytest.mark.parametrize(("name", "cause"), [("hung", "hung"), ("stuck", "timeout")])
+def test_trouble_with_the_subject_is_the_jobs(name: str, cause: str, ran: Evidence) -> None:
+    finished = ran.finished(name)
+    assert (finished["exit_code"], finished["cause"]) == (None, cause)
+    assert arms(ran, name) == []
 
 
 def test_an_unprepared_baseline_fails_nothing(machine: Machine, lean: str, payloads: Any) -> None:
@@ -145,46 +202,6 @@ def test_a_refused_baseline_is_told_once(machine: Machine, lean: str, payloads: 
         "benchmarks run alone, because the baseline cannot be prepared: there is no widget 0.9"
     ]
     assert evidence.finished("other")["exit_code"] == 0
-
-
-TROUBLE = {
-    "crashes": (
-        "for n in s.turns():\n    assert n < 2, 'too many turns'\n    say(2)",
-        "its arm ended after 2 turns: exit code 1; it said last:",
-    ),
-    "hangs": (
-        "import time\nfor n in s.turns():\n    say(2)\n    time.sleep(60 if n == 1 else 0)",
-        "its arm ended after 1 turns: nothing heard for 2 s",
-    ),
-    "never takes a turn": ("say(2)", "its arm ended after 0 turns: exit code 0"),
-}
-
-
-@pytest.mark.parametrize("name", TROUBLE)
-def test_trouble_with_the_baseline_costs_the_pairs_only(name: str, pair: Pair) -> None:
-    program, says = TROUBLE[name]
-    evidence = pair(LOOP.format(value=1), program, silence_s=2)
-    assert arms(evidence) == []
-    [samples] = plain(evidence)
-    assert samples
-    finished = evidence.finished("bench")
-    assert (finished["exit_code"], finished["cause"]) == (0, None)
-    [warning] = evidence.messages("warning")
-    assert warning.removeprefix("no pairs with the baseline: ").startswith(says)
-
-
-def test_trouble_with_the_subject_is_the_jobs(pair: Pair) -> None:
-    program = "import time\nfor n in s.turns():\n    say(1)\n    time.sleep(60 * n)"
-    finished = (evidence := pair(program, LOOP.format(value=1), silence_s=2)).finished("bench")
-    assert (finished["exit_code"], finished["cause"]) == (None, "hung")
-    assert arms(evidence) == []
-
-
-def test_the_jobs_own_time_out(pair: Pair) -> None:
-    stuck = "import time\nfor n in s.turns():\n    say(1)\n    time.sleep(60)"
-    evidence = pair(stuck, stuck, timeout_s=2)
-    assert evidence.finished("bench")["cause"] == "timeout"
-    assert arms(evidence) == []
 
 
 ENDLESS = {"min_pairs": 1000, "max_pairs": 1000, "precision": 0.0}

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.agent_machine import laid_out, lean_python, machine_at
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    return lean_python(tmp_path_factory.mktemp("lean") / "venv")
-
+from tests.integration.agent_machine import Evidence, laid_out, machine_at
 
 FILES = {
     "pytest.ini": "[pytest]\nmarkers = slow\naddopts = -m 'not slow' --deselect t/test_a.py::test_b"
@@ -43,16 +36,36 @@ def cause(by: str, test: str, *, asked: bool = False) -> dict[str, Any]:
     return {"by": by, "count": 1, "tests": [test], "asked": asked}
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
-def test_what_is_left_out_is_told_with_who_did_it(
-    python: str, tmp_path: Path, workers: tuple[str, ...]
-) -> None:
-    payload = laid_out(tmp_path / "payload", FILES)
-    with machine_at(tmp_path / "base") as machine:
-        jobs = [{"pytest": [*workers, "-k", "not key", "."]}]
-        evidence = machine.run(payload, python=python, jobs=jobs)
-    (told,) = [one for one in evidence.of("test") if one["record"] == "test_set"]
-    (manifest,) = evidence.of("manifest")
+WORKERS: dict[str, list[str]] = {"one": [], "xdist": ["-n", "2"]}
+ONLY = "v/test_v.py::test_a"
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, lean: str) -> Evidence:
+    """One attempt: the same suite in one process and in several, and what the agent leaves out."""
+    files = {**FILES, "v/test_v.py": "def test_a(): pass\ndef test_b(): pass\n"}
+    jobs: list[dict[str, Any]] = [
+        *(
+            {"id": name, "pytest": [*workers, "-k", "not key", "t", "u"]}
+            for name, workers in WORKERS.items()
+        ),
+        {"id": "only", "pytest": ["v"], "only": [ONLY]},
+        {"id": "skips", "pytest": ["v"], "skip": [ONLY]},
+    ]
+    payload = laid_out(tmp_path_factory.mktemp("payload"), files)
+    with machine_at(tmp_path_factory.mktemp("machine") / "base") as machine:
+        return machine.run(payload, python=lean, jobs=jobs)
+
+
+def set_of(ran: Evidence, job: str) -> dict[str, Any]:
+    (told,) = [one for one in ran.of("test", job) if one["record"] == "test_set"]
+    return told
+
+
+@pytest.mark.parametrize("job", WORKERS)
+def test_what_is_left_out_is_told_with_who_did_it(ran: Evidence, job: str) -> None:
+    told = set_of(ran, job)
+    (manifest,) = ran.of("manifest", job)
     assert manifest["tests"] == ["t/test_a.py::test_a", "u/test_u.py::test_u"]
     assert told["collected"] == 2
     assert told["digest"] == hashlib.sha256(b"t/test_a.py::test_a\nu/test_u.py::test_u").hexdigest()
@@ -74,19 +87,16 @@ def test_what_is_left_out_is_told_with_who_did_it(
         ["u/test_left.py", "conftest"],
     ]
     assert told["hidden"] == ["t/test_broken.py"]
-    said = evidence.messages("warning")
+    said = [one["message"] for one in ran.of("log", job) if one["level"] == "warning"]
     assert any("deselected by conftest.py: t/test_a.py::test_said" in text for text in said)
     assert not any("deselected by -k" in text for text in said)
-    skipped = [one for one in evidence.of("test") if one["record"] == "collect_skip"]
+    skipped = [one for one in ran.of("test", job) if one["record"] == "collect_skip"]
     assert [one["nodeid"] for one in skipped] == ["t/test_import.py", "t/test_module.py"]
 
 
-def test_what_the_agent_leaves_out_is_nobodys_deselecting(python: str, tmp_path: Path) -> None:
-    payload = laid_out(
-        tmp_path / "payload", {"test_a.py": "def test_a(): pass\ndef test_b(): pass"}
-    )
-    with machine_at(tmp_path / "base") as machine:
-        jobs = [{"only": ["test_a.py::test_a"]}, {"id": "skips", "skip": ["test_a.py::test_a"]}]
-        evidence = machine.run(payload, python=python, jobs=jobs)
-    sets = [one for one in evidence.of("test") if one["record"] == "test_set"]
-    assert [(one["collected"], one["deselected"]) for one in sets] == [(1, []), (2, [])]
+@pytest.mark.parametrize(("job", "collected"), [("only", 1), ("skips", 2)])
+def test_what_the_agent_leaves_out_is_nobodys_deselecting(
+    ran: Evidence, job: str, collected: int
+) -> None:
+    told = set_of(ran, job)
+    assert (told["collected"], told["deselected"]) == (collected, [])

@@ -156,6 +156,40 @@ def test_a_host_key_that_no_guest_published_is_never_spoken_to(here):
     assert (here.clock.now() - BEGIN).total_seconds() < 900, "nobody pays for a long wait"
 
 
+@pytest.mark.parametrize(("looks", "outcome"), [(8, Outcome.PASSED), (10_000, Outcome.ERRORED)])
+def test_a_host_key_made_anew_after_the_first_contact_is_believed_once_it_is_published(
+    here, looks, outcome
+):
+    """The guest agent is some seconds late; until it publishes, nobody is spoken to."""
+    here.limits = Limits(max_usd=Decimal(10), infra_retries=0)
+    spoken_to: list[str] = []
+
+    class Anew(FakeWorkspace):
+        """Of a guest that has another host key after the first contact."""
+
+        def __init__(self, endpoint) -> None:
+            super().__init__(here.computers()[-1])
+            self._key = endpoint.host_key
+
+        def _touch(self) -> None:
+            if FIRST in spoken_to and self._key == FIRST:
+                raise HostKeyError("another")
+            spoken_to.append(self._key)
+            super()._touch()
+
+    provider = Republishing(here.world.provider("fake"), looks)
+    here.world = replace(here.world, open_workspace=Anew, provider=lambda _: provider)
+    here.engine._flow = partial(run_cell, here.world)
+    [cell] = here.launch()
+    here.engine.run(cell)
+    check_invariants(here)
+    assert here.record().cells[0].outcome is outcome
+    assert here.record().cells[0].reason == ("" if outcome is Outcome.PASSED else "host_key")
+    assert (here.clock.now() - BEGIN).total_seconds() < 900
+    assert spoken_to[:1] == [FIRST]
+    assert set(spoken_to[1:]) == ({SECOND} if outcome is Outcome.PASSED else set())
+
+
 def test_whoever_waits_is_told_why(here):
     told = []
 

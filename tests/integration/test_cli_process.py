@@ -69,13 +69,12 @@ def home(tmp_path: Path) -> str:
     return str(tmp_path / "home")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_the_run_and_says_how_to_return(
-    controller: FakeController, home: str, number: signal.Signals
+    controller: FakeController, home: str
 ) -> None:
     with start("watch", ID, SEATRIAL_HOME=home) as process:
         until(lambda: controller.looks > 2)
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert out == b""
@@ -85,10 +84,18 @@ def test_an_interrupt_leaves_the_run_and_says_how_to_return(
 
 
 @pytest.mark.parametrize(
-    ("args", "given"), [((), {"CI": "true"}), (("--on-interrupt", "cancel"), {})]
+    ("args", "given", "number"),
+    [
+        ((), {"CI": "true"}, signal.SIGINT),
+        (("--on-interrupt", "cancel"), {}, signal.SIGTERM),
+    ],
 )
 def test_where_nobody_watches_an_interrupt_cancels_and_waits(
-    controller: FakeController, home: str, args: tuple[str, ...], given: dict[str, str]
+    controller: FakeController,
+    home: str,
+    args: tuple[str, ...],
+    given: dict[str, str],
+    number: signal.Signals,
 ) -> None:
     def cancelled(_: Request) -> Answer:
         controller.finish("cancelled")
@@ -99,25 +106,11 @@ def test_where_nobody_watches_an_interrupt_cancels_and_waits(
         until(lambda: controller.looks > 2)
         (Path(home) / "runs" / ID / "report").mkdir(parents=True)
         (Path(home) / "runs" / ID / "report" / "SUMMARY.md").touch()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 5
     assert out.decode().startswith("report: ")
     assert "run: cancelled" in err.decode()
-
-
-def test_a_second_interrupt_leaves_a_run_that_is_being_cancelled(
-    controller: FakeController, home: str
-) -> None:
-    controller.answers["POST", CANCEL] = Answer.of(controller.shown, 202)
-    with start("watch", ID, "--on-interrupt", "cancel", SEATRIAL_HOME=home) as process:
-        until(lambda: controller.looks > 2)
-        process.send_signal(signal.SIGINT)
-        until(lambda: controller.sent("POST", CANCEL))
-        assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
 
 
 def test_an_interrupt_is_heard_while_the_controller_hangs(
@@ -249,16 +242,10 @@ def test_some_terminals_get_plain_lines(
     terminal.process.send_signal(signal.SIGINT)
     if "CI" in given:
         until(lambda: controller.sent("POST", CANCEL))
+        assert terminal.process.poll() is None  # it waits, and a second one leaves
         terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 130
     assert b"\x1b[?1049h" not in terminal.written
-
-
-def test_no_color_takes_the_colours_away(controller: FakeController, home: str) -> None:
-    terminal = Terminal(80, 24, "show", ID, SEATRIAL_HOME=home, NO_COLOR="1")
-    assert terminal.end() == 0
-    assert "✓ local-cpu" in terminal.written.decode().replace("\x1b[1m", "")
-    assert b"\x1b[3" not in terminal.written
 
 
 def test_standard_output_may_be_closed(controller: FakeController, home: str) -> None:
@@ -276,7 +263,7 @@ def test_an_interrupt_while_the_modules_are_read_is_no_traceback(tmp_path: Path)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
-def test_a_narrow_window_keeps_the_runs_and_how_they_went(
+def test_a_narrow_window_without_colours_keeps_the_runs_and_how_they_went(
     controller: FakeController, home: str
 ) -> None:
     page = {"items": [controller.shown], "next": None}
@@ -288,6 +275,7 @@ def test_a_narrow_window_keeps_the_runs_and_how_they_went(
     assert "launched" not in head
     assert ID in first
     assert "running" in first
+    assert b"\x1b[3" not in terminal.written
 
 
 def test_a_stream_of_another_alphabet_gets_marks_that_differ(

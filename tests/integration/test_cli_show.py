@@ -204,7 +204,7 @@ def test_doctor_says_who_can_enter_the_home(cli: Cli, mode: int, level: str, say
 def test_a_home_that_cannot_be_used_is_a_sentence(cli: Cli) -> None:
     (cli.folder / "file").write_text("")
     cli.wiring.settings.home = cli.folder / "file" / "home"
-    assert cli("runs") == 2
+    assert cli("cancel", ID) == 2
     assert "cannot be used" in cli.err
 
 

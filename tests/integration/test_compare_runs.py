@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
 
 from orchestrator.application.test_history import decide_alias, suggest_aliases
 from orchestrator.domain.alias import AliasState
-from tests.integration.api_context import Desk
+from tests.integration.api_context import MATRIX, Desk
+from tests.integration.dashboard.desk import signed_in
+from tests.integration.wheel_making import wheel_bytes
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import ID, Cli
@@ -145,3 +148,30 @@ def test_a_run_that_is_not_there_is_said(cli: Cli, controller: FakeController) -
     comparing(controller)
     assert cli("compare", "", ID) == 2
     assert "name a run" in cli.err
+
+
+def launched_with_a_wheel(api: Desk, key: str, module: str) -> tuple[str, str]:
+    """A run of the subject's one version, whose wheel holds this module; and the wheel's digest."""
+    data = wheel_bytes("proof", "1.10", files={"proof/__init__.py": module})
+    digest = hashlib.sha256(data).hexdigest()
+    assert api.client.put(f"/api/v1/subjects/{digest}", content=data).status_code == 201
+    subject = '{name: proof, version: "1.10", wheel: dist/*.whl}'
+    asked = MATRIX.replace('{name: proof, version: "1.10"}', subject)
+    return str(api.launch(key, matrix=asked, subject=digest)["id"]), digest
+
+
+def test_two_wheels_of_one_version_are_told_apart_wherever_runs_are_shown(api: Desk) -> None:
+    pages = signed_in(api, "admin")
+    made = [launched_with_a_wheel(pages.api, name, f"x = {name!r}\n") for name in ("one", "two")]
+    client = pages.api.client
+    for run, digest in made:
+        assert client.get(f"/api/v1/runs/{run}").json()["wheel"] == digest
+        assert digest in pages.client.get(f"/runs/{run}").text
+        for kind in ("summary", "results"):
+            assert digest in client.get(f"/api/v1/runs/{run}/reports/{kind}.md").text
+    query = {"base": made[0][0], "head": made[1][0]}
+    told = client.get("/api/v1/compare", params=query).json()
+    assert [told[side]["wheel_sha256"] for side in ("base", "head")] == [one[1] for one in made]
+    words = "The subject differs although its version does not"
+    assert words in client.get("/api/v1/compare", params={**query, "format": "md"}).text
+    assert words in pages.client.get(f"/compare?a={made[0][0]}&b={made[1][0]}").text

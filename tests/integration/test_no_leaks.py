@@ -206,7 +206,7 @@ def test_nothing_leaks(chunk):
 
 
 def test_what_shows_later_than_promised_is_ended_by_the_janitor_and_paid():
-    proof = prove(100, CHUNK, plots=LATE_PLOTS, is_punctual=False)
+    proof = prove(100, CHUNK // 4, plots=LATE_PLOTS, is_punctual=False)
     assert proof.marks["janitor of the controller ends a machine"] > 0
 
 

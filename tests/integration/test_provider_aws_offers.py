@@ -10,7 +10,6 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.domain.machine import (
-    ConfigError,
     CredentialsError,
     NotOfferedError,
     Place,
@@ -132,41 +131,17 @@ def test_a_type_that_no_zone_has_is_not_offered(aws: AwsProvider) -> None:
         )
 
 
-def test_an_accelerator_is_enough_to_choose_by(aws: AwsProvider) -> None:
-    a10g = {"accelerator": {"vendor": "nvidia", "name": "NVIDIA A10G"}, "locations": ["us-east-1"]}
-    assert {place.instance_type for place in aws.places(as_platform(a10g))} == {"g5.xlarge"}
-
-
-def test_mi300x_is_not_offered_and_nothing_is_rented_in_its_place(
+def test_an_accelerator_is_enough_to_choose_by_and_nothing_is_rented_in_its_place(
     aws: AwsProvider, cloud: AwsCloud
 ) -> None:
+    a10g = {"accelerator": {"vendor": "nvidia", "name": "NVIDIA A10G"}, "locations": ["us-east-1"]}
+    assert {place.instance_type for place in aws.places(as_platform(a10g))} == {"g5.xlarge"}
     with pytest.raises(NotOfferedError) as refused:
-        aws.places(as_platform(MI300X))
+        aws.places(as_platform({**MI300X, "locations": ["us-east-1"]}))
     said = str(refused.value)
-    for word in ("MI300X", "us-east-1", "us-west-2", "those by amd: none", f"{NOW:%Y-%m-%d}"):
+    for word in ("MI300X", "us-east-1", "those by amd: none", f"{NOW:%Y-%m-%d}"):
         assert word in said
     assert not calls(cloud, "RunInstances")
-
-
-@pytest.mark.parametrize("name", ["p5e.48xlarge", "g6e.xlarge", "g5.2xlarge"])
-def test_another_device_is_never_taken_for_mi300x(aws: AwsProvider, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name} has .* not 1 amd MI300X"):
-        aws.places(as_platform({**MI300X, "instance_type": name}))
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "has"),
-    [
-        ("g5.xlarge", 3, "g5.xlarge has 1 nvidia A10G, not 3 nvidia A10G"),
-        ("m5.large", 1, "m5.large has no GPU, not 1 nvidia A10G"),
-    ],
-)
-def test_a_type_without_what_is_asked_for_is_never_rented(
-    aws: AwsProvider, name: str, count: int, has: str
-) -> None:
-    device = {"vendor": "nvidia", "name": "A10G", "count": count}
-    with pytest.raises(ConfigError, match=has):
-        aws.places(as_platform({**PLATFORM, "instance_type": name, "accelerator": device}))
 
 
 # prices
@@ -252,14 +227,11 @@ def test_an_account_without_a_limit_of_its_own_has_the_default(
     assert level(aws) == QuotaLevel(0, 0)
 
 
-@pytest.mark.parametrize(
-    "code", ["AccessDeniedException", "TooManyRequestsException", "UnrecognizedClientException"]
-)
-def test_what_cannot_be_read_is_unknown(aws: AwsProvider, cloud: AwsCloud, code: str) -> None:
-    cloud.faults.always("GetServiceQuota", aws_fault(code))
+def test_what_cannot_be_read_is_unknown(aws: AwsProvider, cloud: AwsCloud) -> None:
+    cloud.faults.always("GetServiceQuota", aws_fault("AccessDeniedException"))
     found = level(aws)
     assert (found.limit, found.used) == (None, None)
-    assert code in found.why_unknown
+    assert "AccessDeniedException" in found.why_unknown
 
 
 def test_usage_that_cannot_be_read_is_unknown_too(aws: AwsProvider, cloud: AwsCloud) -> None:

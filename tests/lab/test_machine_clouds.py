@@ -58,6 +58,11 @@ def test_google_machines_make_users_publish_host_keys_and_run_the_script_at_each
     script = "#!/bin/sh\nid -un >> /var/log/script\necho from the script\nsleep 300\n"
     spec = gce(keys, **{"startup-script": script})
     up(machines, spec)
+    first = machines.guest_attributes(spec.id)["hostkeys/ssh-ed25519"]
+    wait_until(
+        lambda: machines.guest_attributes(spec.id)["hostkeys/ssh-ed25519"] != first,
+        "the guest agent publishes the key that it made itself",
+    )
     published = machines.guest_attributes(spec.id)["hostkeys/ssh-ed25519"]
     host_key = f"ssh-ed25519 {published}"
     with connect(PUBLIC, keys, host_key=host_key, user="runner") as client:

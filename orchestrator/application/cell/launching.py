@@ -418,8 +418,7 @@ def _ended(
 def _pinned(world: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoint:
     """How to reach the machine, with the one host key that is believed.
 
-    It is the key that the machine published to its provider, or else the one it was given. After
-    the first contact it stays.
+    It is the key that the machine published to its provider, or else the one it was given.
     """
     if not isinstance(way, SshAddress):
         return way
@@ -428,6 +427,34 @@ def _pinned(world: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoi
         raise LookupError(f"lease {lease.id} has no keys")
     host_key = way.host_key or login.host_public_key
     return SshEndpoint(way.address, way.user, host_key, port=way.port, lease=lease.id)
+
+
+def _may_publish_another(
+    world: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, said: str
+) -> bool:
+    """Whether a guest that publishes its host keys is still given time to publish the new one."""
+    settles = timedelta(seconds=world.timings.host_key_s)
+    is_published = isinstance(shown, SshAddress) and bool(shown.host_key)
+    return is_published and note_no_contact(world, now, said) < settles
+
+
+def is_host_key_awaited(world: FlowDeps, now: AttemptState, said: str) -> bool:
+    """Whether a machine that shows another host key before its job begins is looked at again.
+
+    Google's guest agent makes new host keys some seconds after the first were published. The key
+    that the guest publishes then, through its provider, is pinned instead of the first.
+    """
+    if now.lease is None:
+        return False
+    try:
+        shown = world.provider(now.lease.provider).inspect(now.lease.machine_id).endpoint
+    except ProviderError:
+        return False
+    if not _may_publish_another(world, now, shown, said):
+        return False
+    if shown is not None:
+        world.stores.leases.reached(now.lease.id, _pinned(world, now.lease, shown))
+    return True
 
 
 def _note(world: FlowDeps, lease: Lease, machine: Machine) -> None:
@@ -446,9 +473,7 @@ def _knock(
     try:
         world.open_workspace(way).put_agent()
     except HostKeyError as error:
-        settles = timedelta(seconds=world.timings.host_key_s)
-        is_published = isinstance(shown, SshAddress) and bool(shown.host_key)
-        if is_published and not late and note_no_contact(world, now, str(error)) < settles:
+        if not late and _may_publish_another(world, now, shown, str(error)):
             return NOT_YET
         return record_failure(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except AuthenticationError as error:

@@ -22,6 +22,7 @@ from orchestrator.application.cell.flow_context import (
     record_failure,
     workspace_of,
 )
+from orchestrator.application.cell.launching import is_host_key_awaited
 from orchestrator.application.cell.reuse_decision import (
     note_prepared,
     reuse_on_machine,
@@ -185,6 +186,8 @@ def _trouble(world: FlowDeps, now: AttemptState, error: Exception, *, late: bool
         ended = record_machine_end(world, now, str(error), at_once=reason == "host_key")
         if ended is not None:
             return ended
+    if reason == "host_key" and not late and is_host_key_awaited(world, now, str(error)):
+        return NOT_YET
     if reason == "ssh" and not (_is_given_up(world, now, str(error)) or late):
         return NOT_YET
     return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, str(error))

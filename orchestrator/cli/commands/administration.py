@@ -120,7 +120,7 @@ def token_create(
 def token_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the tokens, without their secrets."""
     session = session_of(context)
-    answer = session.client().get("/tokens")
+    answer = session.reader().get("/tokens")
     nothing = "No token yet: `seatrial token create NAME` makes one."
     print_list(session, answer, Token, _TOKENS, _token_row, nothing=nothing, as_json=as_json)
 

@@ -101,7 +101,7 @@ def notify_add(
 def notify_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the channels, and whether what is sent gets through."""
     session = session_of(context)
-    answer = session.client().get("/channels")
+    answer = session.reader().get("/channels")
     nothing = "No channel yet: `seatrial channel add` makes one."
     print_list(
         session, answer, ChannelAnswer, _CHANNELS, _channel_row, nothing=nothing, as_json=as_json
@@ -140,7 +140,7 @@ def notify_log(
     """Show what was sent to a channel, the newest first, and what it answered."""
     session = session_of(context)
     path = f"/channels/{quote(channel, safe='')}/deliveries"
-    answer = session.client().get(path, limit=limit)
+    answer = session.reader().get(path, limit=limit)
     nothing = "Nothing was sent to it yet."
     print_list(
         session, answer, ShownDelivery, _LOG, _delivery_row, nothing=nothing, as_json=as_json

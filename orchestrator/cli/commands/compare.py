@@ -33,7 +33,7 @@ def compare_command(
 ) -> None:
     """Tell what changed between two runs: new failures, fixed tests, figures and costs."""
     session = session_of(context)
-    client = session.client()
+    client = session.reader()
     form = "json" if as_json else form
     runs = [find_run(client, name)[1].id for name in (base, head)]
     text = client.text("/compare", base=runs[0], head=runs[1], format=form)

@@ -32,7 +32,7 @@ def export_command(
 ) -> None:
     """Write every test and check in a format that other programs read."""
     session = session_of(context)
-    client = session.client()
+    client = session.reader()
     _, found = find_run(client, run)
     path = f"/runs/{found.id}/export/{form}"
     if cell is not None:

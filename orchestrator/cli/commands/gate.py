@@ -56,7 +56,7 @@ _KEYS = Layout(
 def keys_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the public keys, those that are over too."""
     session = session_of(context)
-    answer = session.client().get("/keys")
+    answer = session.reader().get("/keys")
     nothing = "No key yet: the first verdict makes one."
     print_list(session, answer, KeyAnswer, _KEYS, _key_row, nothing=nothing, as_json=as_json)
 
@@ -83,7 +83,7 @@ def keys_export(
 ) -> None:
     """Write every public key with its dates: the file that `gate verify --key` takes."""
     session = session_of(context)
-    text = session.client().text("/keyring")
+    text = session.reader().text("/keyring")
     if output is None:
         typer.echo(text, nl=False)
         return
@@ -219,7 +219,7 @@ def gate_explain(
 ) -> None:
     """Say why: every rule of a verdict with its sentence."""
     session = session_of(context)
-    client = session.client()
+    client = session.reader()
     shown = _find(client, verdict)
     found = read(VerdictAnswer, shown)
     if not replay:
@@ -247,7 +247,7 @@ def gate_history(
     """List the gate's verdicts, newest first."""
     session = session_of(context)
     path = f"/gates/{quote(gate, safe='')}"
-    client = session.client()
+    client = session.reader()
     if policies:
         _show_policies(session, client.get(f"{path}/policies"), as_json=as_json)
         return
@@ -260,7 +260,7 @@ def gate_history(
 def gate_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the gates that have a policy."""
     session = session_of(context)
-    _show_policies(session, session.client().get("/gates"), as_json=as_json)
+    _show_policies(session, session.reader().get("/gates"), as_json=as_json)
 
 
 @gate_app.command("verify")

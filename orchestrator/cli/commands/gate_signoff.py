@@ -62,7 +62,7 @@ def reviews_command(
 ) -> None:
     """List who read which payload, those that are over too."""
     session = session_of(context)
-    answer = session.client().get("/payload-reviews", payload=payload)
+    answer = session.reader().get("/payload-reviews", payload=payload)
     nothing = "Nobody has said that they read a payload."
     print_list(
         session, answer, ReviewAnswer, _REVIEWS, _review_row, nothing=nothing, as_json=as_json
@@ -130,7 +130,7 @@ def waivers_command(
 ) -> None:
     """List the waivers, those that are over too."""
     session = session_of(context)
-    answer = session.client().get("/waivers", gate=gate)
+    answer = session.reader().get("/waivers", gate=gate)
     print_list(session, answer, WaiverAnswer, _WAIVERS, _row, nothing="No waiver.", as_json=as_json)
 
 

@@ -82,7 +82,7 @@ def cost_command(
 ) -> None:
     """What a run cost; without one, what the runs of the last 30 days came to."""
     session = session_of(context)
-    client = session.client()
+    client = session.client() if refresh else session.reader()
     alone = not prices and run is None
     if refresh:
         _refresh(session, client, as_json=as_json and alone)

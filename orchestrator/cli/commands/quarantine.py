@@ -80,7 +80,7 @@ def quarantine_list(
 ) -> None:
     """List the quarantines, those that are over too."""
     session = session_of(context)
-    answer = session.client().get("/quarantines", product=product)
+    answer = session.reader().get("/quarantines", product=product)
     nothing = "No test is in quarantine: `seatrial quarantine add` puts one there."
     print_list(session, answer, QuarantineAnswer, _LISTED, _row, nothing=nothing, as_json=as_json)
 
@@ -108,7 +108,7 @@ def quarantine_suggest(
 ) -> None:
     """Tests that are flaky by their history. Nothing is put in quarantine by this."""
     session = session_of(context)
-    answer = session.client().get("/quarantines/suggestions", product=product)
+    answer = session.reader().get("/quarantines/suggestions", product=product)
     nothing = "No test of it both failed and passed lately with nothing changed."
     print_list(
         session,

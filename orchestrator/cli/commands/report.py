@@ -47,7 +47,7 @@ def report_command(
 ) -> None:
     """Render a report from what is stored."""
     session = session_of(context)
-    client = session.client()
+    client = session.reader()
     _, found = find_run(client, run)
     cells = find_cells(found, cell)
     if output is None:

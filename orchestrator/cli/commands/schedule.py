@@ -135,7 +135,7 @@ def schedule_add(
 def schedule_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the schedules, with what became of the latest firing of each."""
     session = session_of(context)
-    answer = session.client().get("/schedules")
+    answer = session.reader().get("/schedules")
     nothing = "No schedule yet: `seatrial schedule add` makes one."
     print_list(
         session, answer, ShownSchedule, _SCHEDULES, _schedule_row, nothing=nothing, as_json=as_json
@@ -146,7 +146,7 @@ def schedule_list(context: typer.Context, as_json: JsonOption = False) -> None:
 def schedule_show(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
     """Show a schedule and its firings, the latest first."""
     session = session_of(context)
-    answer = session.client().get(_path(name))
+    answer = session.reader().get(_path(name))
     if as_json:
         session.print_json(answer)
         return

@@ -45,7 +45,7 @@ def runs_command(
 ) -> None:
     """List the runs, newest first."""
     session = session_of(context)
-    shown = list(_newest(session.client(), limit))
+    shown = list(_newest(session.reader(), limit))
     if as_json:
         session.print_json([_without_cells(run) for run in shown])
         return
@@ -58,7 +58,7 @@ def runs_command(
 def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
     """Show a run: every cell and every job, with their outcomes."""
     session = session_of(context)
-    shown, found = find_run(session.client(), run)
+    shown, found = find_run(session.reader(), run)
     if as_json:
         session.print_json(shown)
         return
@@ -67,6 +67,8 @@ def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption =
     for told in (failures(found), blamed(found), provenance(found)):
         if told is not None:
             session.out.print(told)
+    if not found.is_finished and not session.has_controller:
+        session.say(f"No controller runs: `seatrial watch {found.id}` starts one, and it goes on.")
 
 
 def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
@@ -95,7 +97,7 @@ def logs_command(
 ) -> None:
     """Print the logs of a run's cells, as they came from the machines."""
     session = session_of(context)
-    client = session.client()
+    client = session.client() if follow else session.reader()
     _, found = find_run(client, run)
     cells = find_cells(found, cell)
     for one in cells:

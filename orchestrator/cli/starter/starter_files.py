@@ -6,10 +6,15 @@ import configparser
 import json
 import re
 import tomllib
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.message import Message
+from email.parser import HeaderParser
 from importlib import metadata
 from pathlib import Path
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.starter.test_requirements import (
@@ -35,10 +40,14 @@ class Project:
     version: str
     needs: Needs
     tests: Tests
-    python_path: str
-    """What jobs need on ``PYTHONPATH``, relative to the project; empty for nothing."""
     notes: tuple[str, ...]
     """What a person should know of how this was found."""
+    python_path: str = ""
+    """What jobs need on ``PYTHONPATH``, relative to the project; empty for nothing."""
+    wheel: str = ""
+    """Pattern of the wheel that is the subject; empty where the payload itself is."""
+    exclude: tuple[str, ...] = ()
+    """The source of that wheel's modules, which would be imported instead of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,8 @@ class Sources:
     folder: Path
     pyproject: Table
     setup_cfg: configparser.ConfigParser
+    pkg_info: Message
+    """Metadata of a source distribution that was unpacked here."""
 
     @property
     def project(self) -> Table:
@@ -63,23 +74,32 @@ def survey(folder: Path) -> Project:
     tests = find_tests(folder, sources.pyproject, sources.setup_cfg)
     needs = needs_of(folder, sources.pyproject, sources.setup_cfg, name)
     notes = (*name_notes, *version_notes, *tests.notes, *needs.notes)
-    return Project(name, version, needs, tests, _python_path(folder), notes)
+    wheel, wheel_notes = _wheel(folder, name, tests)
+    notes = (*notes, *wheel_notes)
+    if wheel is None:
+        return Project(name, version, needs, tests, notes, python_path=_python_path(folder))
+    source = tuple(root for root in wheel.roots if (folder / root).exists())
+    return Project(name, wheel.version, needs, tests, notes, wheel=_WHEELS, exclude=source)
 
 
 def read_sources(folder: Path) -> Sources:
     """Read what there is. Raises CliError."""
     path = folder / "pyproject.toml"
     pyproject: dict[str, object] = {}
+    pkg_info = Message()
     setup_cfg = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         if path.is_file():
             pyproject = tomllib.loads(path.read_text(encoding="utf-8"))
         path = folder / "setup.cfg"
         setup_cfg.read(path, encoding="utf-8")
+        path = folder / "PKG-INFO"
+        if path.is_file():
+            pkg_info = HeaderParser().parsestr(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, configparser.Error, UnicodeDecodeError, OSError) as error:
         said = str(error).splitlines()[0]
         raise CliError(f"{path}: cannot be read: {said}") from None
-    return Sources(folder, pyproject, setup_cfg)
+    return Sources(folder, pyproject, setup_cfg, pkg_info)
 
 
 def table(value: Table, *path: str) -> Table:
@@ -91,7 +111,8 @@ def table(value: Table, *path: str) -> Table:
 
 
 def _name(sources: Sources) -> tuple[str, list[str]]:
-    said = sources.project.get("name") or sources.setup_cfg.get("metadata", "name", fallback="")
+    written = sources.setup_cfg.get("metadata", "name", fallback="") or sources.pkg_info["Name"]
+    said = sources.project.get("name") or written or ""
     if isinstance(said, str) and IDENTIFIER.fullmatch(said.strip()):
         return said.strip(), []
     raw = said if isinstance(said, str) and said else sources.folder.resolve().name
@@ -106,6 +127,9 @@ def _version(sources: Sources, name: str) -> tuple[str, list[str]]:
     written = sources.setup_cfg.get("metadata", "version", fallback="")
     if written and not written.startswith(("attr:", "file:")):
         return written, []
+    packed = sources.pkg_info["Version"]
+    if packed:
+        return str(packed).strip(), ["the version is PKG-INFO's"]
     return _dynamic_version(sources.folder, name)
 
 
@@ -130,6 +154,41 @@ def _python_path(folder: Path) -> str:
     source = folder / "src"
     inside = any(any(source.glob(pattern)) for pattern in ("*.py", "*/*.py"))
     return "src" if inside else "."
+
+
+_WHEELS = "dist/*.whl"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltWheel:
+    """A wheel of the project."""
+
+    version: str
+    roots: tuple[str, ...]
+    """Packages and modules that it installs."""
+
+
+def _wheel(folder: Path, name: str, tests: Tests) -> tuple[BuiltWheel | None, list[str]]:
+    """The one in ``dist``; None where it cannot be the subject, with why."""
+    found = sorted(folder.glob(_WHEELS))
+    if not found:
+        return None, []
+    if len(found) > 1:
+        said = f"dist has {len(found)} wheels: leave one there, and `init --force` makes it the"
+        return None, [f"{said} subject; until then that is the payload itself"]
+    try:
+        distribution, version, *_ = parse_wheel_filename(found[0].name)
+        with zipfile.ZipFile(found[0]) as archive:
+            roots = {path.partition("/")[0] for path in archive.namelist()}
+    except (InvalidWheelFilename, zipfile.BadZipFile, OSError) as error:
+        return None, [f"{found[0]} cannot be read, so the payload itself is the subject: {error}"]
+    if distribution != canonicalize_name(name):
+        return None, [f"{found[0]} is not of {name}: the payload itself is the subject"]
+    modules = tuple(sorted(r for r in roots if not r.endswith((".dist-info", ".data"))))
+    if any(argument.partition("/")[0] in modules for argument in tests.arguments):
+        said = f"the tests are within the source of {found[0]}, which a wheel would not leave in"
+        return None, [f"{said} the payload: the payload itself is the subject"]
+    return BuiltWheel(str(version), modules), [f"the subject is {found[0]}"]
 
 
 PAYLOAD = "payload.toml"
@@ -160,6 +219,7 @@ def payload_text(project: Project) -> str:
         "schema = 1",
         f"name = {_toml(project.name)}",
         f"version = {_toml(project.version)}",
+        *([f"exclude = {_toml(list(project.exclude))}"] if project.exclude else []),
         "[setup]",
         f"pip = {_toml(requirements)}",
         "[[job]]",
@@ -173,15 +233,24 @@ def payload_text(project: Project) -> str:
     return "\n".join(lines) + "\n"
 
 
+_OTHER_SUBJECT = """\
+# The payload itself is the subject. To test a wheel, build it into dist/ and run
+# `seatrial init --force`: the source must then be neither on PYTHONPATH nor in the payload.
+"""
+
+
 def matrix_text(project: Project) -> str:
     """``seatrial.yaml``: all jobs, on this computer."""
     name, version = _toml(project.name), _toml(project.version)
+    wheel = f", wheel: {project.wheel}" if project.wheel else ""
+    other = "" if wheel else _OTHER_SUBJECT
     return f"""\
 # Where the payload is tried. Add platforms: your own machines (static), or rented ones.
+{other}\
 apiVersion: seatrial/v1
 kind: Matrix
 metadata: {{name: {name}}}
-subject: {{name: {name}, version: {version}}}
+subject: {{name: {name}, version: {version}{wheel}}}
 payload: {{path: .}}
 limits: {{max_minutes: 60}}
 platforms:

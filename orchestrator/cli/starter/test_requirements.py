@@ -112,7 +112,16 @@ def _test_files(folder: Path) -> Iterator[Path]:
 PYTEST = "pytest>=8"
 _EXTRAS = ("test", "tests", "testing", "dev")
 """Extras and dependency groups that hold what tests need: the first that is there."""
-_FILES = ("requirements-test.txt", "requirements-dev.txt", "test-requirements.txt")
+_FILES = (
+    *("requirements-test.txt", "requirements-tests.txt", "test-requirements.txt"),
+    *("requirements/test.txt", "requirements/tests.txt", "requirements/testing.txt"),
+    *("requirements/test.in", "requirements/tests.in", "requirements/testing.in"),
+    *("requirements-dev.txt", "requirements/dev.txt", "requirements/dev.in"),
+)
+"""Files that hold what tests need: the first that is there."""
+_OF_FILE = re.compile(r"(?:-r|--requirement)[\s=]*(\S+)")
+_OF_ENVIRONMENT = re.compile(r"[\w.,{}!-]+:\s")
+"""Before a dependency of tox: that it is of some environments alone."""
 _PLUGINS = (
     (r"--cov\b", "pytest-cov"),
     (r"(?:^|[\s=])-n[\s=\d]|--numprocesses|--dist\b", "pytest-xdist"),
@@ -140,10 +149,9 @@ def needs_of(
 ) -> Needs:
     """Collect pytest, what the project needs, and what its test extra adds."""
     declared = _Declared(pyproject, setup_cfg)
-    found = [*declared.main(), *declared.for_tests(name)]
     notes: list[str] = []
-    if not found:
-        found = list(_from_files(folder, notes))
+    main = declared.main() or _from_first_file(folder, ("requirements.txt",), notes)
+    found = [*main, *(declared.for_tests(name) or _outside_metadata(folder, notes))]
     kept: dict[str, str] = {"pytest": PYTEST}
     for text in found:
         fault = _keep(text, name, kept)
@@ -246,17 +254,45 @@ def _keep(text: str, project: str, kept: dict[str, str]) -> str:
     return ""
 
 
-def _from_files(folder: Path, notes: list[str]) -> Iterator[str]:
-    for name in ("requirements.txt", *_FILES):
-        path = folder / name
-        if not path.is_file():
-            continue
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            text = line.split(" #")[0].strip()
-            if text.startswith("-"):
-                notes.append(f"{name}: {text!r} was left out: it is no requirement")
-            elif text and not text.startswith("#"):
-                yield text
+def _outside_metadata(folder: Path, notes: list[str]) -> list[str]:
+    """What tests need where no extra says it: by tox, else by a file of a usual name."""
+    listed = _lines(_parsed(folder / "tox.ini").get("testenv", "deps", fallback="") or "")
+    lines = (line.replace("{toxinidir}/", "") for line in listed if not _OF_ENVIRONMENT.match(line))
+    found = list(_requirements(folder, "tox.ini", lines, notes))
+    return found or _from_first_file(folder, _FILES, notes)
+
+
+def _from_first_file(folder: Path, names: Iterable[str], notes: list[str]) -> list[str]:
+    there = next((name for name in names if (folder / name).is_file()), None)
+    return list(_from_file(folder, there, notes, frozenset())) if there else []
+
+
+def _from_file(folder: Path, name: str, notes: list[str], within: frozenset[str]) -> Iterator[str]:
+    """The requirements of a file of pip, and of those that it names; `within` are being read."""
+    if name in within or not (folder / name).is_file():
+        notes.append(f"{name}: cannot be read")
+        return
+    text = (folder / name).read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
+    yield from _requirements(folder, name, text.splitlines(), notes, within | {name})
+
+
+def _requirements(
+    folder: Path,
+    name: str,
+    lines: Iterable[str],
+    notes: list[str],
+    within: frozenset[str] = frozenset(),
+) -> Iterator[str]:
+    for line in lines:
+        text = line.split(" #")[0].split(" --hash")[0].strip()
+        other = _OF_FILE.fullmatch(text)
+        if other:
+            path = os.path.normpath(Path(name).parent / other[1])
+            yield from _from_file(folder, path, notes, within)
+        elif text.startswith("-"):
+            notes.append(f"{name}: {text!r} was left out: it is no requirement")
+        elif text and not text.startswith("#"):
+            yield text
 
 
 def _mapping(value: object) -> Mapping[str, object]:

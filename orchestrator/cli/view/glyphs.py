@@ -54,7 +54,7 @@ def word(code: str) -> str:
 
 
 def tally(counts: Counts, *, over: bool = True) -> Text:
-    """Return the counts that are not 0: ``48 ✓  2 ✗``.
+    """Return the counts that are not 0: ``48 ✓  2 ✗``; and that no test passed, where none did.
 
     What was collected and not reported is `missing` only when its job is over; before, it is
     still to come.
@@ -63,7 +63,10 @@ def tally(counts: Counts, *, over: bool = True) -> Text:
     if not over:
         figures["missing"] = 0
     signs = [(figures[name], sign_of(name)) for name in TEST_OUTCOMES if figures[name]]
-    return Text("  ").join(Text(f"{count} {sign.glyph}", style=sign.style) for count, sign in signs)
+    told = [Text(f"{count} {sign.glyph}", style=sign.style) for count, sign in signs]
+    if over and counts.nothing_passed:
+        told.append(Text("no test passed", style=_STYLES["warn"]))
+    return Text("  ").join(told)
 
 
 def is_quiet(outcome: str | None) -> bool:

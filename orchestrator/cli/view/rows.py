@@ -18,6 +18,7 @@ from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
 _ENOUGH_TESTS = 3
 _ENOUGH_S = 3.0
+_LEAST_LEFT_S = 1.0
 
 
 def since(start: datetime | None, now: datetime) -> float:
@@ -38,14 +39,18 @@ def reported(counts: Counts) -> int:
 
 
 def job_left_s(job: JobRecord, now: datetime) -> float | None:
-    """What a running suite may still take if its tests go on at their pace; None if unknown."""
+    """What a running suite may still take if its tests go on at their pace; None if unknown.
+
+    Once every test has reported, or would have by now, nobody knows when the job itself ends.
+    """
     counts = job.counts
     if not job.is_running or counts is None or reported(counts) < _ENOUGH_TESTS:
         return None
     seconds = since(job.started_at, now)
     if seconds < _ENOUGH_S:
         return None
-    return seconds / reported(counts) * counts.missing
+    left_s = seconds / reported(counts) * counts.missing
+    return left_s if left_s >= _LEAST_LEFT_S else None
 
 
 def run_left_s(run: RunAnswer, now: datetime) -> float | None:

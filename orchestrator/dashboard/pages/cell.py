@@ -13,7 +13,7 @@ from orchestrator.application.describe_run import describe_cell
 from orchestrator.application.reused_results import by_source
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
-from orchestrator.dashboard.pages.run.cells import cell_jobs, shown_counts
+from orchestrator.dashboard.pages.run.cells import cell_jobs, shown_counts, why_of
 from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, Notice
 from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
@@ -333,7 +333,7 @@ def _page(asked: Asked, run: Run, cell: Cell, chosen: Choice, after: str) -> Pag
         "outcomes": [(one.word, term(one.word).word) for one in _ORDER],
         "tables": {table.id: table for table in tables},
         "said": cell_notices(record),
-        "why": _why(record),
+        "why": why_of(record),
         "events": urls.with_query(urls.events_url(run.id), after=str(seen)),
         "event_kinds": _EVENTS,
         "exports": [(name, urls.export_url(run.id, name, cell.name)) for name in EXPORTS],
@@ -392,8 +392,3 @@ def _data(line: TestLine, text: str, shown: str) -> dict[str, object]:
 
 def _lent(asked: Asked, cell: Cell) -> dict[str, tuple[str, ...]]:
     return by_source(asked.context.stores.reusable_results.decided(cell.id))
-
-
-def _why(record: CellRecord) -> str:
-    word = record.reason.replace("_", " ")
-    return ": ".join(part for part in (word, record.detail) if part)

@@ -67,11 +67,7 @@ _DATA = (
     Column("test", "Test with most failures"),
 )
 """Columns of the data formats for values that a page writes beside the failure."""
-_HINTS = {
-    FailureClass.INFRA: "probably the machine",
-    FailureClass.ENVIRONMENT: "probably what is installed",
-    FailureClass.TEST: "probably the test",
-}
+_HINTED = (FailureClass.INFRA, FailureClass.ENVIRONMENT, FailureClass.TEST)
 _LOUD = {TriageStatus.NEW: "bad", TriageStatus.LAPSED: "warn"}
 
 router = APIRouter()
@@ -197,7 +193,7 @@ def _beside(kind: ListedFailureGroup, test: KnownTest | None) -> str:
     more = f" and {len(kind.tests) - 1} more" if len(kind.tests) > 1 else ""
     told = (
         f"at {signature.frame}" if signature.frame else "",
-        _HINTS.get(signature.kind, ""),
+        f"probably {signature.kind.words}" if signature.kind in _HINTED else "",
         f"in {name}{more}" if name else "",
     )
     return " · ".join(filter(None, told))
@@ -249,13 +245,6 @@ _SPOTS = (
     Column("seen", "Seen"),
 )
 _ALIKE = (Column("failure", "Failure"), Column("frame", "Frame"), Column("signature", "Signature"))
-_CLASSES = {
-    FailureClass.PRODUCT: "the product",
-    FailureClass.TEST: "the test",
-    FailureClass.INFRA: "the machine or the network",
-    FailureClass.ENVIRONMENT: "what is installed on the machine",
-    FailureClass.UNKNOWN: "not clear",
-}
 
 
 @router.get(urls.FAILURES + "/{signature}")
@@ -275,7 +264,7 @@ def show_failure(
             facts={
                 "shown": shown,
                 "kind": shown.kind,
-                "whose": _CLASSES[shown.signature.kind],
+                "cause": shown.signature.kind.words,
                 "status": Badge(shown.kind.status if shown.kind else "ended"),
                 "trace": _end(shown.traceback),
                 "cut_trace": max(len(shown.traceback) - TRACE_SHOWN, 0),

@@ -76,7 +76,7 @@ _QUARANTINES = (
     Column("platforms", "Platforms"),
     Column("reason", "Why"),
     Column("owner", "Owner"),
-    Column("excused", "Failures excused", is_number=True),
+    Column("failures_since", "Failures since", is_number=True),
     Column("passes", "Passes in a row"),
     Column("expires", "Until"),
 )
@@ -304,7 +304,7 @@ def _quarantine(asked: Asked, shown: ListedQuarantine, *, ends: bool) -> Row:
         Names(one.platforms) if one.platforms else Text("all"),
         Text(one.reason),
         Text(one.owner),
-        Number(shown.excused),
+        Number(shown.failures),
         Text(f"{shown.passes or 0:,} of {one.returns_after:,}" if is_active else "–"),
         Text(f"{one.expires:%Y-%m-%d}", note=_left(asked, shown)),
     ]

@@ -118,7 +118,7 @@ def _row(asked: Asked, listed: ListedRun) -> Row:
         (
             Text(run.id, href, short=f"{run.id[:_SHORT]}…", is_code=True),
             Moment(run.created_at),
-            Badge(run.outcome or run.state, note=_cancelling(run)),
+            Badge(run.outcome or run.state, note=_note(listed)),
             Text(run.subject_name, note=run.subject_version),
             Text(run.matrix_name),
             Tally(so_far(listed.counts, run)),
@@ -135,9 +135,11 @@ def so_far(counts: Counts, run: Run) -> Counts:
     return counts if run.state is RunState.FINISHED else replace(counts, missing=0)
 
 
-def _cancelling(run: Run) -> str:
-    asked_to = run.cancel_requested_at is not None and run.state is not RunState.FINISHED
-    return "cancelling" if asked_to else ""
+def _note(listed: ListedRun) -> str:
+    run = listed.run
+    if run.state is RunState.FINISHED:
+        return listed.counts.nothing_passed
+    return "cancelling" if run.cancel_requested_at is not None else ""
 
 
 def _cells(cells: Sequence[Cell]) -> Text:

@@ -33,8 +33,12 @@ from orchestrator.domain.gate.rules.failures import (
 from orchestrator.domain.gate.rules.jobs import cost, degraded, jobs, jobs_by_name
 from orchestrator.domain.gate.rules.payload_level import payload_level
 from orchestrator.domain.gate.rules.performance import performance
-from orchestrator.domain.gate.rules.platforms import hardware, platforms
-from orchestrator.domain.gate.rules.skips import skips, skips_where_asked
+from orchestrator.domain.gate.rules.platforms import (
+    hardware,
+    platforms,
+    platforms_with_judged_counts,
+)
+from orchestrator.domain.gate.rules.skips import skips, skips_whatever_is_absent, skips_where_asked
 from orchestrator.domain.gate.rules.subject import subject, subject_as_required, subject_loaded
 from orchestrator.domain.gate.rules.test_sets import selection, test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
@@ -44,7 +48,7 @@ Rule = Callable[[RuleContext], Iterator[RuleResult]]
 _FIRST: tuple[Rule, ...] = (
     evidence,
     subject_as_required,
-    platforms,
+    platforms_with_judged_counts,
     freshness,
     attestation,
     jobs_by_name,
@@ -61,7 +65,7 @@ _SECOND: tuple[Rule, ...] = (
     evidence,
     subject,
     payload_level,
-    platforms,
+    platforms_with_judged_counts,
     freshness,
     attestation,
     hardware,
@@ -73,7 +77,7 @@ _SECOND: tuple[Rule, ...] = (
     test_sets,
     selection,
     changed_tests,
-    skips,
+    skips_whatever_is_absent,
     new_failures,
     failed_first,
     flaky,
@@ -83,8 +87,10 @@ _SECOND: tuple[Rule, ...] = (
 )
 _LATER: Mapping[Rule, Rule] = {
     evidence: evidence_of_product,
+    platforms_with_judged_counts: platforms,
     jobs_by_name: jobs,
     changed_tests: changed_tests_with_remedy,
+    skips_whatever_is_absent: skips,
     failed_first: failed_first_with_remedy,
 }
 """What stands in the third rules for one of the second."""

@@ -16,6 +16,8 @@ from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _NAMED = 200
 """Names that a result has of what it is bad for; the others stand together under their digest."""
+UNBOUND = "it does not say what it excuses"
+"""The fault of an exception that names nothing."""
 _LONGEST_WAIVER = timedelta(days=30)
 """By the first version of the rules."""
 
@@ -35,6 +37,8 @@ class Excuse:
     """Why it does not count; empty where it does."""
     failing: Mapping[str, int] | None = None
     """All that it excuses of its rule; None: whatever fails."""
+    why: str = "it does not name"
+    """Behind ``which``: why it excuses nothing else."""
 
     @property
     def sentence(self) -> str:
@@ -63,10 +67,9 @@ def excuse(results: Iterable[RuleResult], known: Sequence[Excuse]) -> Iterator[R
             continue
         found = next((one for one in meant if not unexcused(result, one.failing)), None)
         if found is None:
+            more = ((one, some(unexcused(result, one.failing))) for one in meant)
             told = "".join(
-                f" {one.id} does not excuse {some(unexcused(result, one.failing))}, which is new"
-                " since it was asked for."
-                for one in meant
+                f" {one.id} does not excuse {new}, which {one.why}." for one, new in more
             )
             yield replace(result, sentence=f"{result.sentence}{told}")
         else:
@@ -118,8 +121,10 @@ def _of_exception(one: GateException, case: RuleContext) -> Excuse:
         fault = f"it expired {counted(late, 'day')} ago"
     elif not _is_named(one, policy):
         fault = "the platform's `when_unavailable` names another exception"
-    until = one.expires.isoformat()
-    return Excuse(one.id, one.rule, one.reason, one.author, others, until, fault)
+    elif not fault and terms.bound and not one.failing:
+        fault = UNBOUND
+    until, failing = one.expires.isoformat(), one.failing if terms.bound else None
+    return Excuse(one.id, one.rule, one.reason, one.author, others, until, fault, failing)
 
 
 def _is_named(one: GateException, policy: GatePolicy) -> bool:
@@ -144,7 +149,17 @@ def _of_waiver(one: Waiver, case: RuleContext) -> Excuse:
     elif not fault and case.terms.bound and not one.failing:
         fault = "it does not say what it is for: ask for another one"
     until, failing = one.expires.isoformat(), one.failing if case.terms.bound else None
-    return Excuse(one.id, one.rule, one.reason, one.author, (one.approver,), until, fault, failing)
+    return Excuse(
+        id=one.id,
+        rule=one.rule,
+        reason=one.reason,
+        author=one.author,
+        approved_by=(one.approver,),
+        until=until,
+        fault=fault,
+        failing=failing,
+        why="is new since it was asked for",
+    )
 
 
 def _approval_fault(one: Waiver, now: datetime, terms: ExcuseTerms) -> str:

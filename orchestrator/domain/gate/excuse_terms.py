@@ -27,9 +27,11 @@ class ExcuseTerms:
     approved: bool
     """What one person alone excused needs an approval, where the policy says nothing of any."""
     explained: bool
-    """Where an approval is asked for, it is said whose does not count, and how to give one."""
+    """Where an approval is asked for, it is said whose does not count, and how to give one; and of
+    a test in quarantine, in which other run it failed."""
     bound: bool
-    """A waiver excuses what failed when it was asked for, and nothing else of its rule."""
+    """A waiver excuses what failed when it was asked for, an exception what it names; and nothing
+    else of their rule."""
 
     def age_fault(self, policy: GatePolicy, opened: date, today: date) -> str:
         """Why what was opened on that day does not count today; empty where it does."""

@@ -182,8 +182,9 @@ class SkipRule:
     on_other: Literal["fail", "inconclusive", "advisory", "counted"] = "counted"
     """The outcome of another reason; ``counted`` ones count against `max` like the accepted."""
     on_regression: OnTrouble = field(default="fail", metadata=LATER)
-    """What a skip for another reason comes to of a test that ran on the baseline: the last green
-    run of the platform, or the runs that the gate passed last."""
+    """What a skip for another reason comes to where the subject lacks what the test imports, or of
+    a test that ran on the baseline: the last green run of the platform, or the runs that the gate
+    passed last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +304,9 @@ class GateException:
     """At least one who is not the author."""
     expires: date
     """The last day."""
+    failing: dict[str, int] = field(default_factory=dict, metadata=LATER)
+    """All that it excuses of the rule, as the verdict has it under `failing`: what the rule is bad
+    for, and how often. Without it, it excuses nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 
-from orchestrator.domain.gate.exceptions import Excuse
+from orchestrator.domain.gate.exceptions import UNBOUND, Excuse
 from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.policy import (
     GateException,
@@ -34,6 +35,9 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import name_fault, person_key
 from orchestrator.domain.problems import Path, Problem, nearest
 from orchestrator.domain.versions import is_version_range
+
+_WRITTEN = 5
+"""Names that a warning spells out."""
 
 
 def warnings(
@@ -96,15 +100,32 @@ def _has_run(judged: JudgedJob) -> bool:
 
 def _quarantines(case: RuleContext) -> Iterator[str]:
     """Those that are over, and whose tests fail."""
-    named = {one.failing.test.quarantine for one in case.tolerance.results if one.failing.test}
+    runs: dict[str, set[str]] = {}
+    for result in case.tolerance.results:
+        if result.failing.test:
+            runs.setdefault(result.failing.test.quarantine, set()).add(result.run)
     for one in sorted(case.snapshot.quarantines, key=lambda one: one.id):
-        if one.id in named and one.ended_at is not None:
-            yield f"{one.nodeid} fails; its quarantine {one.id} ended: {one.ended_by or 'by hand'}."
-        elif one.id in named and case.now >= one.expires:
-            days = counted((case.now - one.expires).days, "day")
-            yield f"{one.nodeid} fails; its quarantine {one.id} expired {days} ago."
-        elif one.id in named and (fault := _age_fault(case, one)):
-            yield f"{one.nodeid} fails; its quarantine {one.id} does not count: {fault}."
+        fault = _quarantine_fault(case, one)
+        if one.id in runs and fault:
+            fails = _fails(case, runs[one.id])
+            yield f"{one.nodeid} {fails}; its quarantine {one.id} {fault}."
+
+
+def _fails(case: RuleContext, runs: set[str]) -> str:
+    """``fails``, or the other runs in which it failed; the first rules told no difference."""
+    if "" in runs or not case.terms.explained:
+        return "fails"
+    return f"failed in {some(sorted(runs))}, and not in this evidence"
+
+
+def _quarantine_fault(case: RuleContext, one: Quarantine) -> str:
+    """Why it excuses nothing; empty where it stands."""
+    if one.ended_at is not None:
+        return f"ended: {one.ended_by or 'by hand'}"
+    if case.now >= one.expires:
+        return f"expired {counted((case.now - one.expires).days, 'day')} ago"
+    fault = _age_fault(case, one)
+    return f"does not count: {fault}" if fault else ""
 
 
 def _age_fault(case: RuleContext, one: Quarantine) -> str:
@@ -119,12 +140,22 @@ def _excuses(
     for one in known:
         result = results.get(one.rule)
         needed = result is not None and (is_bad(result) or result.outcome is RuleOutcome.WAIVED)
-        if one.fault and (needed or one.id in written):
+        if one.fault and one.fault != UNBOUND and (needed or one.id in written):
             yield f"{one.id} does not count: {one.fault}."
         elif needed and result is not None and not result.waivable:
             yield f"{one.id} does not count: nothing can waive {one.rule}."
         elif not needed and one.id in written:
             yield f"{one.id} is not needed: {one.rule} {'is ok' if result else 'says nothing'}."
+        elif needed and result is not None and one.fault == UNBOUND:
+            yield f"{one.id} does not count: {one.fault}; {_remedy(result)}."
+
+
+def _remedy(result: RuleResult) -> str:
+    """What to write into an exception that names nothing."""
+    if len(result.failing) > _WRITTEN:
+        return f"copy `failing` of {result.id} from `seatrial gate explain --json` into it"
+    told = json.dumps(dict(result.failing), ensure_ascii=False)
+    return f"to excuse what is bad now, write `failing: {told}` into it"
 
 
 def _unnamed_platforms(case: RuleContext) -> Iterator[str]:
@@ -393,6 +424,8 @@ def _exception(rule: GateException, policy: GatePolicy) -> Iterator[Problem]:
     fault = rule_fault(rule.rule, policy)
     if fault:
         yield Problem(("rule",), fault)
+    if any(number < 1 for number in rule.failing.values()):
+        yield Problem(("failing",), "must say of each how often it may be, at least 1")
     if {person_key(name) for name in rule.approved_by} <= {person_key(rule.author), ""}:
         yield Problem(("approved_by",), f"somebody other than {rule.author!r} must approve it")
     yield from _names(rule)

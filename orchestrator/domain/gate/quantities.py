@@ -68,6 +68,30 @@ def some(names: list[str], most: int = 5) -> str:
     return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
+_OTHERS = {
+    "failed": "failed",
+    "error": "ended in an error",
+    "skipped": "skipped",
+    "xfailed": "failed as expected",
+    "xpassed": "passed unexpectedly",
+    "missing": "missing",
+    "not_run": "not run",
+}
+
+
+def all_counts(counts: Counts) -> str:
+    """``3 of 7 tests passed, 1 skipped, 3 failed as expected``: the numbers add up."""
+    numbers = counts.as_dict()
+    others = [f", {numbers[name]} {word}" for name, word in _OTHERS.items() if numbers[name]]
+    return f"{counts.passed} of {counted(counts.collected, 'test')} passed{''.join(others)}"
+
+
+def judged_counts(counts: Counts) -> str:
+    """``3 of 3 tests passed and 2 failed as expected``: as in the first rules."""
+    judged = counts.passed + counts.failed + counts.error
+    return f"{counts.passed} of {counted(judged, 'test')} passed{expected_failures(counts)}"
+
+
 def expected_failures(counts: Counts) -> str:
     """`` and 2 failed as expected``; empty where no test did."""
     return f" and {counts.xfailed} failed as expected" if counts.xfailed else ""

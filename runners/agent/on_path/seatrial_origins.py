@@ -14,8 +14,9 @@ import os
 import re
 import sys
 import types
-from importlib import metadata
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+from seatrial_distributions import NotInstalledError, distribution
 
 SUFFIXES = (".py", ".so", ".pyd", ".pyc")
 _BESIDE = frozenset(
@@ -52,13 +53,13 @@ class Installed:
             roots: The import names to look at; by default all that it installed.
 
         Raises:
-            metadata.PackageNotFoundError: it is not installed.
+            NotInstalledError: it is not installed.
         """
-        dist = metadata.distribution(name)
+        dist = distribution(name)
         self.name = name
         self._dist = dist
-        self.home = str(dist.locate_file(""))
-        self.files, self.record = _modules(dist.read_text("RECORD") or "")
+        self.home = dist.home
+        self.files, self.record = _modules(dist.text("RECORD"))
         """By path below `home`: the digest as RECORD writes it, or nothing where it has none."""
         self.roots = frozenset(roots) or import_names(self.files)
         self._folders = frozenset(os.path.dirname(path) for path in self.files)
@@ -66,12 +67,12 @@ class Installed:
 
     @property
     def version(self) -> str:
-        """Of the distribution; reading it takes a while where its description is long."""
+        """Of the distribution."""
         return self._dist.version
 
     def start_files(self) -> List[str]:
         """Return what it installed that Python runs at its start, by path below `home`."""
-        text = self._dist.read_text("RECORD") or ""
+        text = self._dist.text("RECORD")
         paths = [line.split(",")[0] for line in text.splitlines()]
         return [path for path in paths if path.endswith(".pth") or path in _START_MODULES]
 
@@ -522,5 +523,5 @@ def _tools() -> Iterator[Installed]:
     for name, roots in (("pytest", ("pytest", "_pytest")), ("pluggy", ("pluggy",))):
         try:
             yield Installed(name, roots=roots)
-        except metadata.PackageNotFoundError:  # noqa: PERF203 - laid there without its metadata
+        except NotInstalledError:  # noqa: PERF203 - laid there without its metadata
             continue

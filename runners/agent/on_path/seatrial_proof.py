@@ -45,6 +45,8 @@ _KNOWN = frozenset((
     "pytest_mock", "pytest_randomly", "pytest_rerunfailures", "pytest_subtests", "pytest_timeout",
     "xdist",
 ))  # fmt: skip
+_NAMES = 50
+"""Import names of the subject that are told."""
 _TOLD = frozenset(("seatrial_events",))
 _TOOLS = (
     "_pytest.main",
@@ -101,6 +103,7 @@ class Prover:
         self._tell_hooks()
         line = {"record": "origins", "when": when, "worker": self._worker, "problems": problems}
         line["subject_modules"] = self._subject_modules()
+        line["subject_names"] = _subject_names()
         self._write({**line, "pytest": str(pytest.__file__), "version": pytest.__version__})
         return problems
 
@@ -121,6 +124,11 @@ class Prover:
     def _conftests(self) -> FrozenSet[str]:
         plugins = self._config.pluginmanager.get_plugins()
         return frozenset(str(getattr(plugin, "__file__", "")) for plugin in plugins)
+
+
+def _subject_names() -> List[str]:
+    subject = seatrial_origins.survey().subject
+    return sorted(subject.roots)[:_NAMES] if subject is not None else []
 
 
 class Workers:

@@ -18,7 +18,14 @@ from typing import List, Optional
 REFUSED = 76
 """Exit code where pytest is not started, or what it tests is not the subject."""
 
-_TOOLS = ("pytest", "_pytest", "pluggy", "seatrial_pytest", "seatrial_origins")
+_TOOLS = (
+    "pytest",
+    "_pytest",
+    "pluggy",
+    "seatrial_pytest",
+    "seatrial_origins",
+    "seatrial_distributions",
+)
 
 
 def main(how: str, arguments: List[str]) -> None:

@@ -22,6 +22,16 @@ jobs:
 """
 
 
+_REPORTED = {"xfailed": "skipped", "xpassed": "passed"}
+"""What pytest reports of a test that is expected to fail."""
+
+
+def _more(word: str, words: str) -> dict[str, str]:
+    if word == "failed":
+        return {"longrepr": words}
+    return {"wasxfail": "known"} if word in _REPORTED else {}
+
+
 def launch(
     desk: Desk, version: str, *, platforms: Sequence[str] = ("here", "there"), name: str = "nightly"
 ) -> str:
@@ -45,7 +55,7 @@ def report(
     agent = desk.begin(run, cell)
     manifest = agent.manifest(*tests, *collected)
     lines = [
-        agent.test(name, word, **({"longrepr": words} if word == "failed" else {}))
+        agent.test(name, _REPORTED.get(word, word), **_more(word, words))
         for name, word in tests.items()
     ]
     assert agent.send(manifest, *lines)

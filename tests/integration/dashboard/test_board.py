@@ -90,6 +90,20 @@ def test_a_pass_without_tests_says_so(pages: PageDesk) -> None:
     assert "no tests" in squares(pages)["1.0"]["here"]
 
 
+def test_a_pass_in_which_every_test_was_passed_over_says_so(pages: PageDesk) -> None:
+    over = {"t.py::a": "skipped", "t.py::b": "xfailed", "t.py::c": "xpassed"}
+    run = night(pages.api, "1.0", {"here": over, "there": GOOD})
+    mark = "no test passed: 1 skipped, 1 failed as expected, 1 passed unexpectedly"
+    pages = later(pages, hours=1)
+    found = squares(pages)["1.0"]
+    assert mark in found["here"]
+    assert "0 passed, 1 skipped, 1 xfailed, 1 xpassed" in found["here"]
+    assert "no test passed" not in found["there"]
+    rows = pages.page(f"/runs/{run}").rows("cells")
+    assert [mark in row["Outcome"] for row in rows] == [True, False]
+    assert mark in pages.page(f"/runs/{run}/cells/here").text
+
+
 def test_what_runs_now_is_told(pages: PageDesk) -> None:
     run = launch(pages.api, "1.0")
     pages.api.begin(run, "here")

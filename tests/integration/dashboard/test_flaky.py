@@ -102,7 +102,7 @@ def test_a_test_is_put_in_quarantine_and_taken_out(pages: PageDesk, world: Kinds
     world.run({"t.py::split": SHAPES}, days=4)
     shown = pages.page("/flaky")
     (row,) = shown.rows("quarantines")
-    assert (row["State"], row["Platforms"], row["Failures excused"]) == ("● active", "p0", "1")
+    assert (row["State"], row["Platforms"], row["Failures since"]) == ("● active", "p0", "1")
     assert (row["Passes in a row"], row["Until"]) == ("0 of 20", "2026-03-15 14 days left")
     tests = {name: row["Quarantine"] for name, row in by_test(shown).items()}
     assert tests["t.py::split"] == "Q-0001 me, until 2026-03-15"

@@ -179,6 +179,9 @@ def test_evidence_is_approved_by_name_and_once(pages: PageDesk) -> None:
     [row] = pages.page("/gates/release").rows("approvals")
     assert row["Approved by"] == "a admin"
     assert row["Evidence"].startswith("of V-0001")
+    assert row["Remark"] == "It counts for nothing: V-0001 asks for no approval."
+    [row] = pages.page("/verdicts/V-0001").rows("approvals")
+    assert row["Remark"] == "It counts for nothing: V-0001 asks for no approval."
     text = pages.post("/gates/release/approvals", status=422, verdict="V-0009").text
     assert "there is no verdict" in text
 

@@ -45,15 +45,13 @@ def test_a_step_with_another_torch_names_it_and_is_doubted(pages: PageDesk) -> N
     assert len(still.all("line", "step")) == 1
 
 
-def test_levels_have_the_band_in_which_nine_of_ten_values_are(pages: PageDesk) -> None:
-    nights(pages, [1.0, 2.0, 3.0])
-    (level,) = pages.json(PAGE)["chart"]["levels"]
-    assert level == {"first": 0, "last": 2, "low": 1.0, "high": 3.0}
-
-
-def test_the_axis_does_not_begin_at_zero_and_says_so(pages: PageDesk) -> None:
+def test_a_chart_has_a_band_and_an_axis_that_does_not_begin_at_zero(pages: PageDesk) -> None:
     nights(pages, [100.0, 101.0, 102.0])
-    low, high = pages.json(PAGE)["chart"]["y"]
+    chart = pages.json(PAGE)["chart"]
+    (level,) = chart["levels"]
+    assert level == {"first": 0, "last": 2, "low": 100.0, "high": 102.0}
+    assert chart["versions"] == []
+    low, high = chart["y"]
     assert 99 < low < 100
     assert 102 < high < 103
     assert "not from 0" in pages.page(PAGE).one("figcaption").text
@@ -65,11 +63,6 @@ def test_samples_stand_beside_the_medians_and_not_in_the_page(pages: PageDesk) -
     assert (point["value"], point["samples"]) == (2.0, [1.0, 2.0, 3.0])
     figure = pages.page(PAGE).one("figure")
     assert figure["data-trend"] == f"{PAGE}.json"
-
-
-def test_versions_are_marked_where_they_begin(pages: PageDesk) -> None:
-    nights(pages, [1.0, 1.0])
-    assert pages.json(PAGE)["chart"]["versions"] == []
 
 
 def test_platforms_and_ranges_are_choices_in_the_address(pages: PageDesk) -> None:

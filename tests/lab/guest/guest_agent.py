@@ -12,6 +12,8 @@ import urllib.request
 from datetime import UTC, datetime
 
 BASE = "http://169.254.169.254/computeMetadata/v1/instance/"
+HOST_KEYS_AFTER_S = 3
+HOST_KEYS_MADE = pathlib.Path("/var/lib/google-host-keys-made")
 SCRIPT = pathlib.Path("/run/lab/startup-script")
 
 
@@ -81,6 +83,25 @@ def publish():
         metadata("guest-attributes/hostkeys/" + kind, key.encode())
 
 
+def host_keys():
+    """At the first boot the agent makes host keys of its own, after others were published.
+
+    github.com/GoogleCloudPlatform/guest-agent, instance_setup.go: `set_host_keys` is on by default.
+    """
+    if HOST_KEYS_MADE.exists():
+        return
+    time.sleep(HOST_KEYS_AFTER_S)
+    HOST_KEYS_MADE.touch()
+    key = pathlib.Path("/etc/ssh/ssh_host_ed25519_key")
+    made = key.with_name("made")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", made], check=True)
+    os.replace(made.with_suffix(".pub"), key.with_suffix(".pub"))
+    os.replace(made, key)
+    subprocess.run(["pkill", "-HUP", "-o", "-x", "sshd"], check=False)
+    if true("enable-guest-attributes"):
+        publish()
+
+
 def startup():
     text = attribute("startup-script")
     if not text:
@@ -95,4 +116,4 @@ def startup():
 
 
 if __name__ == "__main__":
-    sys.exit({"accounts": accounts, "startup": startup}[sys.argv[1]]())
+    sys.exit({"accounts": accounts, "host_keys": host_keys, "startup": startup}[sys.argv[1]]())

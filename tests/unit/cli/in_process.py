@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import pytest
 
 from orchestrator.adapters.clock import SystemClock
@@ -89,6 +90,11 @@ class TestWiring:
     def control(self, **options: object) -> int:
         self.served.append(options)
         return 3
+
+    is_embedded = True
+
+    def stored_reads(self) -> httpx.BaseTransport:
+        raise RefusedError(f"SEATRIAL_HOME {self.settings.home} holds no runs yet")
 
     def holder(self) -> int | None:
         return self.held_by

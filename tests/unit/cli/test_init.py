@@ -13,6 +13,7 @@ from orchestrator.cli.app import main
 from orchestrator.cli.starter.starter_files import files_for, survey, write_all
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix, expand
+from tests.integration.wheel_making import wheel_bytes
 
 
 def project(folder: Path, files: dict[str, str]) -> Path:
@@ -39,6 +40,60 @@ PLAIN = """
     version = "1.10"
     dependencies = ["numpy>=1.26"]
 """
+
+
+@pytest.mark.parametrize(
+    ("files", "needs"),
+    [
+        (
+            {"requirements/tests.in": "pytest\nfreezegun\n"},
+            ("pytest", "numpy>=1.26", "freezegun"),
+        ),
+        (
+            {
+                "requirements/tests.in": "trio",
+                "requirements/tests.txt": """
+                    # made by a tool
+                    pytest==8.3.4 \\
+                        --hash=sha256:00
+                        # via -r tests.in
+                    trio==0.27.0
+                """,
+            },
+            ("pytest==8.3.4", "numpy>=1.26", "trio==0.27.0"),
+        ),
+        (
+            {
+                "tox.ini": """
+                    [testenv]
+                    deps =
+                        -r{toxinidir}/ci/needs.txt
+                        coverage: coverage
+                        attrs
+                    [testenv:docs]
+                    deps = sphinx
+                """,
+                "ci/needs.txt": "-r more.txt\nfreezegun  # of the clock",
+                "ci/more.txt": "hypothesis",
+                "requirements-dev.txt": "ruff",
+            },
+            ("pytest>=8", "numpy>=1.26", "hypothesis", "freezegun", "attrs"),
+        ),
+        (
+            {
+                "tox.ini": "[testenv]\ncommands = pytest",
+                "requirements-dev.txt": "-r requirements-dev.txt",
+            },
+            ("pytest>=8", "numpy>=1.26"),
+        ),
+    ],
+    ids=["requirements folder", "compiled", "tox", "a file that names itself"],
+)
+def test_what_tests_need_is_found_outside_of_the_metadata(
+    tmp_path: Path, files: dict[str, str], needs: tuple[str, ...]
+) -> None:
+    folder = project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_hull.py": "", **files})
+    assert set(survey(folder).needs.requirements) == set(needs)
 
 
 def test_a_src_layout_with_a_test_extra(tmp_path: Path) -> None:
@@ -123,7 +178,9 @@ def test_requirements_files_and_what_is_left_out_of_them(tmp_path: Path) -> None
     assert manifest.setup is not None
     assert manifest.setup.pip == ("pytest>=8", "numpy==1.26.4")
     notes = " | ".join(survey(folder).notes)
-    assert all(left in notes for left in ("'-r base.txt'", "'-e .'", "'bad @@ line'", "0.0.0"))
+    assert all(
+        left in notes for left in ("base.txt: cannot be read", "'-e .'", "'bad @@ line'", "0.0.0")
+    )
 
 
 def test_dependency_groups_are_followed(tmp_path: Path) -> None:
@@ -146,6 +203,81 @@ def test_a_dynamic_version_is_looked_for_in_the_package(tmp_path: Path) -> None:
     }
     manifest, _ = written(project(tmp_path, files))
     assert manifest.version == "3.1.4"
+
+
+@pytest.mark.parametrize(
+    ("source", "exclude"), [("src/shipshape", ()), ("shipshape", ("shipshape",))]
+)
+def test_a_wheel_that_is_built_is_the_subject_and_nothing_shadows_it(
+    tmp_path: Path, source: str, exclude: tuple[str, ...]
+) -> None:
+    files = {"pyproject.toml": PLAIN, f"{source}/__init__.py": "", "tests/test_a.py": ""}
+    folder = project(tmp_path, files)
+    assert "seatrial init --force" in written_matrix(folder)
+    (folder / "dist").mkdir()
+    wheel = wheel_bytes("shipshape", "1.10")
+    (folder / "dist/shipshape-1.10-py3-none-any.whl").write_bytes(wheel)
+    for name in ("payload.toml", "seatrial.yaml"):
+        (folder / name).unlink()
+    manifest, matrix = written(folder)
+    assert matrix.subject.wheel == "dist/*.whl"
+    assert matrix.subject.version == "1.10"
+    assert manifest.exclude == exclude
+    assert manifest.job[0].env == {}
+
+
+def written_matrix(folder: Path) -> str:
+    written(folder)
+    return (folder / "seatrial.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("wheels", "said"),
+    [
+        (
+            {"shipshape-1.10-py3-none-any.whl": b"", "shipshape-1.9-py3-none-any.whl": b""},
+            "2 wheels",
+        ),
+        ({"other-1.0-py3-none-any.whl": wheel_bytes("other", "1.0")}, "is not of shipshape"),
+        ({"shipshape-1.10-py3-none-any.whl": b"torn"}, "cannot be read"),
+        ({"shipshape.whl": wheel_bytes("shipshape", "1.10")}, "cannot be read"),
+    ],
+)
+def test_a_wheel_that_cannot_be_the_subject(
+    tmp_path: Path, wheels: dict[str, bytes], said: str
+) -> None:
+    files = {"pyproject.toml": PLAIN, "src/shipshape/__init__.py": "", "tests/test_a.py": ""}
+    folder = project(tmp_path, files)
+    (folder / "dist").mkdir()
+    for name, data in wheels.items():
+        (folder / "dist" / name).write_bytes(data)
+    manifest, matrix = written(folder)
+    assert (matrix.subject.wheel, manifest.job[0].env) == (None, {"PYTHONPATH": "src"})
+    assert said in " ".join(survey(folder).notes)
+
+
+def test_tests_within_the_source_keep_the_payload_the_subject(tmp_path: Path) -> None:
+    files = {"pyproject.toml": PLAIN, "shipshape/__init__.py": "", "shipshape/hull_test.py": ""}
+    folder = project(tmp_path, files)
+    (folder / "dist").mkdir()
+    wheel = wheel_bytes("shipshape", "1.10")
+    (folder / "dist/shipshape-1.10-py3-none-any.whl").write_bytes(wheel)
+    manifest, matrix = written(folder)
+    assert (matrix.subject.wheel, manifest.exclude) == (None, ())
+    assert "the tests are within the source" in " ".join(survey(folder).notes)
+
+
+def test_an_unpacked_source_distribution_has_the_version_that_it_was_packed_with(
+    tmp_path: Path,
+) -> None:
+    files = {
+        "pyproject.toml": '[project]\nname = "shipshape"\ndynamic = ["version"]\n',
+        "PKG-INFO": "Metadata-Version: 2.1\nName: shipshape\nVersion: 4.5.6\n\nLong text.\n",
+        "src/shipshape/__init__.py": '__version__ = "0"\n',
+        "tests/test_a.py": "",
+    }
+    manifest, matrix = written(project(tmp_path, files))
+    assert (manifest.version, matrix.subject.version) == ("4.5.6", "4.5.6")
 
 
 def test_an_empty_folder_still_gets_a_suite_and_a_note(tmp_path: Path) -> None:

@@ -188,6 +188,8 @@ def test_the_time_left_follows_the_pace_of_the_tests() -> None:
     [
         [runs.job("moe", started_at=runs.at(0), counts=runs.counts(passed=2, missing=9))],
         [runs.going("moe", started_at=runs.at(99))],
+        [runs.job("moe", started_at=runs.at(0), counts=runs.counts(passed=9))],
+        [runs.job("moe", started_at=runs.at(0), counts=runs.counts(passed=900, missing=1))],
         [runs.going("moe"), runs.job("later")],
         [runs.job("demo", kind="demo", started_at=runs.at(0))],
     ],

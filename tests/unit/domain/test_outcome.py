@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import fields
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,3 +59,21 @@ def test_an_optional_platform_counts_only_where_it_was_available() -> None:
 def test_every_outcome_of_a_run_has_its_exit_code() -> None:
     assert set(EXIT_CODES) == set(Outcome) - {Outcome.NOT_RUN}
     assert [outcome for outcome, code in EXIT_CODES.items() if code == 0] == [Outcome.PASSED]
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        (Counts(), ""),
+        (Counts(skipped=29), "no test passed: 29 skipped"),
+        (
+            Counts(skipped=1, xfailed=2, xpassed=3),
+            "no test passed: 1 skipped, 2 failed as expected, 3 passed unexpectedly",
+        ),
+        (Counts(passed=1, skipped=29), ""),
+        (Counts(failed=1, skipped=29), ""),
+        (Counts(missing=1, skipped=29), ""),
+    ],
+)
+def test_tests_that_were_all_passed_over_are_said_to_be(counts: Counts, said: str) -> None:
+    assert counts.nothing_passed == said

@@ -248,7 +248,13 @@ def cases(draw: st.DrawFn) -> tuple[GatePolicy, Snapshot]:
     ids = [one.id for one in wrong if one.outcome in ("violated", "unknown")]
     if ids and draw(st.booleans()):
         ids.remove(draw(st.sampled_from(ids)))
-    written = [_exception(name, number) for number, name in enumerate(ids) if draw(st.booleans())]
+    written = [
+        replace(
+            _exception(name, number), failing=dict(failing[name]) if draw(st.booleans()) else {}
+        )
+        for number, name in enumerate(ids)
+        if draw(st.booleans())
+    ]
     given = tuple(
         replace(_waiver(name, number), failing=failing[name])
         for number, name in enumerate(ids)

@@ -46,6 +46,7 @@ def exception(rule: str, **more: object) -> GateException:
         "approved_by": ("alice",),
         "expires": date(2026, 3, 31),
         "id": "EXC-1",
+        "failing": {"mi300x: not_offered": 1} if rule == "platform/mi300x" else {"t.py::a": 1},
     }
     return GateException(rule=rule, **{**told, **more})  # type: ignore[arg-type]
 
@@ -86,6 +87,27 @@ def test_an_exception_for_it():
     named = Unavailable(verdict="exception", exception="EXC-9")
     other = policy("gcp-l4", replace(rule, when_unavailable=named), exceptions=(given,))
     assert judge(other, evidence).decision is FAIL
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ({"t.py::a": 1, "t.py::b": 1, "t.py::gone": 1}, ""),
+        ({"t.py::a": 1}, " EXC-1 does not excuse t.py::b, which it does not name."),
+        ({}, ""),
+    ],
+)
+def test_an_exception_excuses_what_it_names(named: dict[str, int], said: str):
+    """One that names nothing would excuse failures that nobody had seen when it was written."""
+    evidence = snapshot(cell("gcp-l4", job("x", failed(), failed("t.py::b"))))
+    given = exception("job/x@gcp-l4", failing=named)
+    verdict = judge(policy(exceptions=(given,)), evidence)
+    assert verdict.decision is (WITH if "t.py::b" in named else FAIL)
+    assert result(verdict, "job/x@gcp-l4").sentence.endswith(said)
+    remedy = 'to excuse what is bad now, write `failing: {"t.py::a": 1, "t.py::b": 1}` into it'
+    told = () if named else (f"EXC-1 does not count: it does not say what it excuses; {remedy}.",)
+    assert verdict.warnings == told
+    assert judge(policy(exceptions=(given,)), evidence, rules_version=2).decision is WITH
 
 
 def test_no_exception_is_for_what_nobody_tried():

@@ -20,6 +20,7 @@ from orchestrator.domain.gate.gate_documents import (
 )
 from orchestrator.domain.gate.policy import ApprovalRule
 from orchestrator.domain.gate.snapshot import Approval, Waiver
+from orchestrator.domain.outcome import Counts
 from tests.unit.gate.builders import (
     NOW,
     PlainStatistics,
@@ -29,6 +30,7 @@ from tests.unit.gate.builders import (
     job,
     judge,
     policy,
+    result,
     snapshot,
 )
 
@@ -86,3 +88,33 @@ def test_a_new_verdict_says_which_rules_made_it():
     assert RULES_VERSION > 1
     assert verdict_document(verdict)["rules_version"] == RULES_VERSION
     assert read_verdict(verdict_document(verdict)) == verdict
+
+
+COUNTS = Counts(passed=3, skipped=1, xfailed=2, xpassed=1)
+
+
+@pytest.mark.parametrize(
+    ("version", "platform", "passed"),
+    [
+        (
+            2,
+            "3 of 3 tests passed and 2 failed as expected in 1 job",
+            " 3 tests and 2 failed as expected.",
+        ),
+        (
+            3,
+            "3 of 7 tests passed, 1 skipped, 2 failed as expected, 1 passed unexpectedly in 1 job",
+            ": 3 of 7 tests passed, 1 skipped, 2 failed as expected, 1 passed unexpectedly.",
+        ),
+    ],
+)
+def test_counts_in_sentences_add_up_since_the_third_rules(version: int, platform: str, passed: str):
+    verdict = judge(policy(), snapshot(cell("gcp-l4", job(counts=COUNTS))), rules_version=version)
+    assert platform in result(verdict, "platform/gcp-l4").sentence
+    assert result(verdict, "job/moe@gcp-l4").sentence == f"moe on gcp-l4 passed{passed}"
+
+
+def test_where_every_test_passed_one_number_is_enough():
+    assert result(judge(policy(), snapshot(cell())), "job/moe@gcp-l4").sentence == (
+        "moe on gcp-l4 passed 5 tests."
+    )

@@ -50,6 +50,33 @@ def test_an_expected_failure_of_what_passed_on_the_baseline():
     assert judge(accepted, snapshot(cell("gcp-l4", lost))).decision is PASS
 
 
+@pytest.mark.parametrize(
+    ("module", "accepted", "version", "decision"),
+    [
+        ("mylib.extra", (), 3, FAIL),
+        ("mylib", (), 3, FAIL),
+        ("mylib.extra", ("could not import 'mylib.extra'*",), 3, PASS),
+        ("mylibrary", (), 3, PASS),
+        ("triton", (), 3, PASS),
+        ("mylib.extra", (), 2, PASS),
+    ],
+)
+def test_tests_that_skip_for_want_of_the_subject_are_no_usual_skips(
+    module: str, accepted: tuple[str, ...], version: int, decision: Decision
+):
+    """A wheel that lacks a module: what tests it asks for it first, and skips itself."""
+    skipped = job(
+        counts=Counts(passed=5, skipped=1),
+        skips={f"could not import '{module}': No module named '{module}'": 1},
+        test_set=TestSet(subject_modules=2, subject_names=("mylib",)),
+    )
+    rules = policy(skips=SkipRule(allow_reasons=accepted)) if accepted else policy()
+    verdict = judge(rules, snapshot(cell("gcp-l4", skipped)), rules_version=version)
+    assert verdict.decision is decision
+    said = "because the subject does not have what they import"
+    assert (said in result(verdict, "skips/gcp-l4").sentence) is (decision is FAIL)
+
+
 def test_a_fallback_is_forbidden_where_no_rule_names_the_job():
     fell = snapshot(cell("gcp-l4", job(degraded="no GPU")))
     assert judge(policy(jobs=()), fell).decision is FAIL
@@ -438,6 +465,7 @@ EXCEPTION = GateException(
     author="ann",
     approved_by=("bob",),
     expires=NOW.date(),
+    failing={"t.py::a": 1},
 )
 
 

@@ -249,6 +249,22 @@ def test_quarantine(one: Quarantine, honoured: str, decision: Decision):
         assert "Q-0001" in verdict.warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (2, "t.py::a fails; its quarantine Q-0001 expired 0 days ago."),
+        (3, "t.py::a failed in run-0, and not in this evidence; its quarantine Q-0001 expired"),
+    ],
+)
+def test_a_quarantined_test_that_failed_in_another_run_alone_is_not_said_to_fail(
+    version: int, said: str
+):
+    again = job("moe", failed_before=(failed(run="run-0", quarantine="Q-0001"),))
+    evidence = snapshot(cell("gcp-l4", again), quarantines=(quarantine(expires=NOW),))
+    (warning,) = judge(policy(), evidence, rules_version=version).warnings
+    assert warning.startswith(said)
+
+
 def test_who_broke_it_stands_in_the_verdict():
     blamed = ({"job": "moe", "nodeid": "t.py::a", "answer": "ours", "evidence": "Four of four."},)
     verdict = judge(policy(), snapshot(cell("gcp-l4", job("moe", failed()), blame=blamed)))

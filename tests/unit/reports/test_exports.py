@@ -97,6 +97,21 @@ def test_the_sums_of_a_junit_document_are_those_of_its_cases(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STORIES)
+def test_a_junit_document_says_how_its_total_comes_about(name: str) -> None:
+    """Its tests are those of the report; demos and checks are counted beside them."""
+    evidence = story(name)
+    document = _junit(evidence)
+    told = {p.get("name"): p.get("value") for p in document.findall("properties/property")}
+    counts = evidence.record.counts
+    assert told["tests"] == str(counts.collected)
+    for word, number in counts.as_dict().items():
+        assert told.get(f"tests.{word}", "0") == str(number)
+    unnamed = sum(j.unnamed.collected for cell in evidence.record.cells for j in cell.jobs)
+    others = sum(int(told[kind] or "") for kind in ("checks", "jobs", "cells"))
+    assert document.get("tests") == str(counts.collected - unnamed + others)
+
+
+@pytest.mark.parametrize("name", STORIES)
 def test_the_time_of_a_junit_document_is_that_of_its_suites(name: str) -> None:
     """A job takes longer than its tests: collecting, installing, a process that was killed."""
     document = _junit(story(name))

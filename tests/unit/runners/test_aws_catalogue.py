@@ -107,10 +107,24 @@ def test_a_part_of_the_answer_is_no_proof_that_nothing_is_sold() -> None:
     assert chosen("nvidia", "T9", at="eu-west-1") == ("x9.small", "x9.large")
 
 
-@pytest.mark.parametrize("name", ["g4ad.xlarge", "g6e.xlarge", "p5e.48xlarge", "m5.large"])
-def test_a_named_type_with_another_device_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name} has "):
-        chosen("amd", "MI300X", types=(name,))
+@pytest.mark.parametrize(
+    ("name", "count", "said"),
+    [
+        ("g4ad.xlarge", 1, "g4ad.xlarge has .*, not 1 amd MI300X"),
+        ("g6e.xlarge", 1, "g6e.xlarge has .*, not 1 amd MI300X"),
+        ("p5e.48xlarge", 1, "p5e.48xlarge has .*, not 1 amd MI300X"),
+        ("g5.xlarge", 3, "g5.xlarge has 1 nvidia A10G, not 3 amd MI300X"),
+        ("m5.large", 1, "m5.large has no GPU, not 1 amd MI300X"),
+    ],
+)
+def test_a_named_type_with_another_device_is_refused(name: str, count: int, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        chosen("amd", "MI300X", count=count, types=(name,))
+
+
+def test_a_named_type_with_fewer_devices_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"g5\.xlarge has 1 nvidia A10G, not 3 nvidia A10G"):
+        chosen("nvidia", "A10G", count=3, types=("g5.xlarge",))
 
 
 def test_a_named_type_whose_device_has_no_name_is_taken_at_its_word() -> None:

@@ -37,7 +37,6 @@ from orchestrator.store.release_board import LiveRun
 
 Figure = tuple[Term, int]
 """What is counted, and how many there are."""
-_SHOWN = ("failed", "error", "missing", "not_run", "skipped", "xpassed")
 _WHY_STALE = {
     Staleness.SUPERSEDED: "a newer run has nothing from here",
     Staleness.TOO_OLD: "older than the gates believe",
@@ -185,8 +184,7 @@ class Rate:
 
 def beside(counts: Counts) -> list[Figure]:
     """The counts that are no passes, where there are any."""
-    counted = counts.as_dict()
-    return [(term(word), counted[word]) for word in _SHOWN if counted[word]]
+    return [(term(word), many) for word, many in Tally(counts).beside]
 
 
 def in_words(figures: Iterable[Figure]) -> str:
@@ -279,6 +277,7 @@ def _square(asked: Asked, board: Board, row: BoardRow, square: BoardCell) -> Cel
         "" if cell.reason == _TESTS else cell.reason.replace("_", " "),
         cell.matrix if square.others and cell.matrix != _main_matrix(row) else "",
         "" if cell.counts.collected or cell.outcome is not Outcome.PASSED else "no tests",
+        cell.counts.nothing_passed if cell.outcome is Outcome.PASSED else "",
         "simulated" if cell.simulated else "",
     )
     return Evidence(

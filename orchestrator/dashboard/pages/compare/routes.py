@@ -34,6 +34,7 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingE
 from orchestrator.dashboard.table import Table
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.difference import Difference
+from orchestrator.domain.subject_build import SubjectBuild, build_difference
 
 CHOICES = 40
 """Runs that the pickers offer."""
@@ -174,8 +175,8 @@ def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
     cells = stores.cells.of_run(before.id), stores.cells.of_run(after.id)
     facing = _facing(chosen, before, after, *cells)
     pairs = [pair for one in facing if (pair := one.pair) is not None]
-    product = stores.runs.spec(after.id).manifest.name
-    other = stores.runs.spec(before.id).manifest.name if before.id != after.id else product
+    older, newer = stores.runs.spec(before.id), stores.runs.spec(after.id)
+    product, other = newer.manifest.name, older.manifest.name
     told = stores.differences.surroundings([cell for pair in pairs for cell in pair])
     traits = traits_of(facing, told)
     seen = stores.differences.overview(pairs, product=product, each=EACH)
@@ -184,6 +185,9 @@ def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
         after=after,
         product=product,
         other_product=other if other != product else "",
+        subject_difference=build_difference(
+            SubjectBuild.of(before, older), SubjectBuild.of(after, newer)
+        ),
         facing=facing,
         pairs=pairs,
         counts=seen.counts,

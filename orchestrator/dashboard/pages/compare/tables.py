@@ -41,6 +41,8 @@ class Contrast:
     product: str
     other_product: str
     """Of the older run, where that is another one."""
+    subject_difference: str
+    """How the subjects' wheels differ although their versions do not."""
     facing: Sequence[CellPair]
     pairs: Sequence[Pair]
     """Of those that have another one."""

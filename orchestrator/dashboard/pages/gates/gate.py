@@ -24,6 +24,7 @@ from orchestrator.application.sign_off import (
     request_waiver,
 )
 from orchestrator.dashboard import urls
+from orchestrator.dashboard.pages.gates.approvals import approval_table
 from orchestrator.dashboard.pages.gates.listing import wait_texts
 from orchestrator.dashboard.pages.gates.policy_text import Changed, Listing, diff_of, lines_of
 from orchestrator.dashboard.pages.gates.rules import (
@@ -41,7 +42,6 @@ from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict, VerdictLine
 from orchestrator.domain.gate.quantities import some
 from orchestrator.domain.gate.rule_context import is_bad
-from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.person import Scope, person_key
 from orchestrator.domain.problems import InvalidDocumentError
@@ -148,11 +148,6 @@ _WAIVERS = (
 )
 _APPROVE = Column("approve", "Approve", is_title_hidden=True)
 _STATES = ("unapproved", "active", "expired")
-_APPROVALS = (
-    Column("by", "Approved by"),
-    Column("at", "When"),
-    Column("evidence", "Evidence"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,20 +179,6 @@ def waiver_table(asked: Asked, gate: str) -> Table:
         rows=[_waiver(asked, w, acts=acts) for w in chain(*by_state.values())][:SHOWN],
         empty="Nobody has waived anything.",
         total=len(waivers),
-        is_caption_hidden=True,
-    )
-
-
-def approval_table(asked: Asked, gate: str, newest: StoredVerdict | None) -> Table:
-    """The newest first."""
-    approvals = asked.context.stores.gates.approvals(gate)[::-1]
-    return Table(
-        id="approvals",
-        caption="Approvals, newest first",
-        columns=_APPROVALS,
-        rows=[_approval(one, newest) for one in approvals[:SHOWN]],
-        empty="Nobody has approved anything.",
-        total=len(approvals),
         is_caption_hidden=True,
     )
 
@@ -234,14 +215,6 @@ def _waiver(asked: Asked, one: StoredWaiver, *, acts: bool) -> Row:
         act = Act("Approve", href, asked.viewer.csrf(), waiver.id)
         cells.append(act if state == "unapproved" and not is_own else Text(""))
     return Row(cells, id=waiver.id)
-
-
-def _approval(one: Approval, newest: StoredVerdict | None) -> Row:
-    is_newest = newest is not None and newest.verdict.evidence_digest == one.evidence
-    told = f"of {newest.id}" if newest and is_newest else "of other evidence"
-    href = urls.verdict_url(newest.id) if newest and is_newest else ""
-    evidence = Text(told, href, note=one.evidence[:12])
-    return Row((Text(one.by), Moment(one.at), evidence))
 
 
 router = APIRouter()
@@ -282,7 +255,7 @@ def gate_page(asked: Asked, gate: str, refused: Refused | None = None) -> Respon
         **_rule_tables(open_, kept),
         "verdicts": _history(asked, status, line),
         "waivers": waiver_table(asked, gate),
-        "approvals": approval_table(asked, gate, newest),
+        "approvals": approval_table(asked.context.stores.gates.approvals(gate), newest),
         "versions": policy.versions,
     }
     return asked.answer(

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.reevaluate import VerdictMissingError, find_verdict, replay
 from orchestrator.dashboard import urls
+from orchestrator.dashboard.pages.gates.approvals import approval_table
 from orchestrator.dashboard.pages.gates.rules import (
     SHOWN,
     changes,
@@ -25,6 +26,7 @@ from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.gate.gate_documents import verdict_document
 from orchestrator.domain.gate.gate_records import StoredVerdict, VerdictLine
 from orchestrator.domain.gate.signing_key import PublicKey
+from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 router = APIRouter()
@@ -46,6 +48,7 @@ def show_verdict(
         rule_table(wanted[start : start + SHOWN], caption="Rules, the worst first"),
         *evidence_tables(rules),
         *exception_table(asked, stored),
+        approval_table(_approvals(asked, stored), stored),
     ]
     return asked.answer(
         Page(
@@ -70,6 +73,11 @@ def show_verdict(
             section=urls.GATES,
         )
     )
+
+
+def _approvals(asked: Asked, stored: StoredVerdict) -> Sequence[Approval]:
+    gates = asked.context.stores.gates
+    return gates.approvals(stored.gate, evidence=stored.verdict.evidence_digest)
 
 
 def _wanted(rules: Sequence[RuleResult], only: str) -> list[RuleResult]:

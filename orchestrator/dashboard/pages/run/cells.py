@@ -162,7 +162,7 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
     return Row(
         (
             Text(cell.id, href, note=_about(cell)),
-            Badge(cell.outcome or cell.state, note=_why(cell)),
+            Badge(cell.outcome or cell.state, note=why_of(cell)),
             Tally(shown_counts(cell), href),
             Drawn(picture, seconds, told(stays)),
             Span(_took(stays, is_done=is_done)),
@@ -198,9 +198,11 @@ def _about(cell: CellRecord) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _why(cell: CellRecord) -> str:
+def why_of(cell: CellRecord) -> str:
+    """Why a cell went the way it did; of a passed one, that no test passed."""
     word = cell.reason.replace("_", " ")
-    return ": ".join(part for part in (word, cell.detail) if part)
+    said = ": ".join(part for part in (word, cell.detail) if part)
+    return said or (cell.counts.nothing_passed if cell.state is CellState.DONE else "")
 
 
 def phase_table(record: RunRecord, now: datetime) -> Table:
@@ -414,7 +416,7 @@ def _row(run: Run, cell: CellRecord, job: JobRecord, now: datetime) -> Row:
 def _tone(job: JobRecord) -> str:
     if job.outcome is None:
         return ""
-    return _TONES.get(job.outcome, "warn" if job.degraded else "")
+    return _TONES.get(job.outcome, "warn" if job.degraded or job.counts.nothing_passed else "")
 
 
 def _outcomes(job: JobRecord) -> Sequence[Badge]:
@@ -447,7 +449,7 @@ def _job_reason(job: JobRecord) -> Text:
         return Text(said, urls.run_url(job.reused_from), note=note)
     reason = "" if job.outcome is Outcome.PASSED else job.reason.replace("_", " ")
     said = ": ".join(part for part in (reason, job.detail) if part)
-    told = [f"degraded: {job.degraded}" if job.degraded else ""]
+    told = [f"degraded: {job.degraded}" if job.degraded else "", job.counts.nothing_passed]
     told += [f"not reused: {job.reuse}" if job.reuse else ""]
     return Text(said, note="; ".join(part for part in told if part))
 

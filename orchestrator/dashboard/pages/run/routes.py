@@ -255,6 +255,7 @@ def run_page(asked: Asked, run: Run, seen: int, *, refused: str = "", chosen: st
     tables = _tables(record, asked.now, whole=asked.wanted is not Format.HTML)
     facts = {
         "run": record.run,
+        "wheel": record.subject.wheel,
         "is_over": record.run.state is RunState.FINISHED,
         "tally": Tally(_counts(record)),
         "done": sum(cell.state is CellState.DONE for cell in record.cells),
@@ -375,6 +376,7 @@ def _data(record: RunRecord, money: Money) -> Mapping[str, object]:
         "state": run.state,
         "outcome": run.outcome,
         "subject": {"name": run.subject_name, "version": run.subject_version},
+        "wheel": record.subject.wheel,
         "matrix": run.matrix_name,
         "created_at": run.created_at.isoformat(),
         "finished_at": run.finished_at.isoformat() if run.finished_at else None,

@@ -11,7 +11,14 @@ from dataclasses import replace
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import JobRule
-from orchestrator.domain.gate.quantities import counted, expected_failures, is_pattern, like, some
+from orchestrator.domain.gate.quantities import (
+    all_counts,
+    counted,
+    expected_failures,
+    is_pattern,
+    like,
+    some,
+)
 from orchestrator.domain.gate.rule_context import (
     JudgedJob,
     PlatformEvidence,
@@ -23,7 +30,7 @@ from orchestrator.domain.gate.rule_context import (
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence
 from orchestrator.domain.gate.tolerance import FailingResult, ToleratedResult
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Counts, Outcome
 
 
 def cost(case: RuleContext) -> Iterator[RuleResult]:
@@ -56,20 +63,23 @@ _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 def jobs(case: RuleContext) -> Iterator[RuleResult]:
     """One result per job of every cell, and one for each that should be there."""
-    return _jobs(case, is_cause_told=True)
+    return _jobs(case, _sentence)
 
 
 def jobs_by_name(case: RuleContext) -> Iterator[RuleResult]:
     """As in the first rules: of what failed, the name alone is said."""
-    return _jobs(case, is_cause_told=False)
+    return _jobs(case, _sentence_by_name)
 
 
-def _jobs(case: RuleContext, *, is_cause_told: bool) -> Iterator[RuleResult]:
+_Sentence = Callable[[JudgedJob, Sequence[ToleratedResult], RuleResult], str]
+
+
+def _jobs(case: RuleContext, sentence: _Sentence) -> Iterator[RuleResult]:
     for stand in case.stands:
         for judged in stand.jobs:
             found = case.tolerance.by_job.get((judged.cell.id, judged.job.id), ())
             one = _job(judged, found)
-            yield replace(one, sentence=_with_causes(judged, found, one)) if is_cause_told else one
+            yield replace(one, sentence=sentence(judged, found, one))
         for cell in stand.ran:
             yield from _absent(stand, cell)
 
@@ -105,19 +115,19 @@ def _job(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
         kind="job",
         blocking=judged.blocking,
         outcome=outcome,
-        sentence=_sentence(judged, found, left),
+        sentence="",
         inputs=_inputs(judged, found, left),
         failing=_failing(job, found),
         by=tuple(by),
     )
 
 
-def _with_causes(judged: JudgedJob, found: Sequence[ToleratedResult], result: RuleResult) -> str:
+def _sentence(judged: JudgedJob, found: Sequence[ToleratedResult], result: RuleResult) -> str:
     """How each failed that nothing tolerates, and where to look."""
+    said = [f"{judged.job.id} on {judged.cell.id} {_went(judged, _passed)}"]
     if not is_bad(result):
-        return result.sentence
-    said = [f"{judged.job.id} on {judged.cell.id} {_went(judged)}"]
-    said += _failures(found, sum(one.left for one in found), label=_cause)
+        return "; ".join([*said, *_failures(found), *_rest(judged)]) + "."
+    said += _failures(found, label=_cause)
     said += _rest(judged, is_end_told=any(one.left and one.failing.is_end for one in found))
     run = judged.job.run or judged.cell.run
     return f"{'; '.join(said)}. See `seatrial show {run}`."
@@ -165,9 +175,11 @@ def _came_to_its_end(job: JobEvidence) -> bool:
     return job.ending is None or job.ending.outcome in _FINAL
 
 
-def _sentence(judged: JudgedJob, found: Sequence[ToleratedResult], left: int) -> str:
-    said = [f"{judged.job.id} on {judged.cell.id} {_went(judged)}", *_failures(found, left)]
-    return "; ".join([*said, *_rest(judged)]) + "."
+def _sentence_by_name(
+    judged: JudgedJob, found: Sequence[ToleratedResult], _result: RuleResult
+) -> str:
+    said = [f"{judged.job.id} on {judged.cell.id} {_went(judged, _passed_judged)}"]
+    return "; ".join([*said, *_failures(found), *_rest(judged)]) + "."
 
 
 def _rest(judged: JudgedJob, *, is_end_told: bool = False) -> Iterator[str]:
@@ -192,9 +204,10 @@ def _name(one: FailingResult) -> str:
 
 
 def _failures(
-    found: Sequence[ToleratedResult], left: int, *, label: Callable[[FailingResult], str] = _name
+    found: Sequence[ToleratedResult], *, label: Callable[[FailingResult], str] = _name
 ) -> Iterator[str]:
     """How many failed, what tolerates them, and what would if it were not used up."""
+    left = sum(result.left for result in found)
     used = [f"{number} tolerated by {name}" for name, number in _tolerated(found).items()]
     if left:
         used.append(f"{left} not tolerated" + _named(found, label))
@@ -211,16 +224,27 @@ def _named(found: Sequence[ToleratedResult], label: Callable[[FailingResult], st
     return f" ({some(names, SAID)})" if names else ""
 
 
-def _went(judged: JudgedJob) -> str:
+def _passed(counts: Counts) -> str:
+    """``passed 5 tests``; with all its counts where not every test passed."""
+    if counts.passed == counts.collected:
+        return f"passed {counted(counts.passed, 'test')}" if counts.passed else "passed"
+    return f"passed: {all_counts(counts)}"
+
+
+def _passed_judged(counts: Counts) -> str:
+    judged = counts.passed + counts.failed + counts.error
+    went = f"passed {counted(judged, 'test')}" if judged else "passed"
+    return went + expected_failures(counts)
+
+
+def _went(judged: JudgedJob, passed: Callable[[Counts], str]) -> str:
     job = judged.job
     if job.outcome is None:
         return "is not over"
     told = job.outcome.value.replace("_", " ")
     went = f"ended {told}" + (f" ({job.reason})" if job.reason else "")
     if job.outcome is Outcome.PASSED:
-        judged_tests = job.counts.passed + job.counts.failed + job.counts.error
-        went = f"passed {counted(judged_tests, 'test')}" if judged_tests else "passed"
-        went += expected_failures(job.counts)
+        went = passed(job.counts)
     reused = f", in run {job.reused_from}, reused" if job.reused_from else ""
     return went + (f", in run {job.run}" if job.run else "") + reused
 

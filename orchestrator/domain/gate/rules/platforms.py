@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
 from orchestrator.domain.catalogue import promised
 from orchestrator.domain.gate.evidence_trust import doubts
 from orchestrator.domain.gate.policy import PlatformRule, Substitute
-from orchestrator.domain.gate.quantities import counted, expected_failures, some
+from orchestrator.domain.gate.quantities import all_counts, counted, judged_counts, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
@@ -115,15 +115,24 @@ _WRONG = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 def platforms(case: RuleContext) -> Iterator[RuleResult]:
     """One result per platform, and one per substitute that is needed."""
+    return _platforms(case, all_counts)
+
+
+def platforms_with_judged_counts(case: RuleContext) -> Iterator[RuleResult]:
+    """As in the first rules: of the tests, those that passed, failed or were expected to fail."""
+    return _platforms(case, judged_counts)
+
+
+def _platforms(case: RuleContext, tests: Callable[[Counts], str]) -> Iterator[RuleResult]:
     for stand in case.stands:
-        yield _platform(stand)
+        yield _platform(stand, tests)
         unavailable = any(is_unavailable(cell) for cell in stand.cells)
         substitute = stand.rule.when_unavailable.substitute
         if unavailable and substitute is not None:
             yield _substitute(case, stand, substitute)
 
 
-def _platform(stand: PlatformEvidence) -> RuleResult:
+def _platform(stand: PlatformEvidence, tests: Callable[[Counts], str]) -> RuleResult:
     rule = stand.rule
     if not stand.cells:
         return RuleResult(
@@ -135,7 +144,7 @@ def _platform(stand: PlatformEvidence) -> RuleResult:
             inputs={"cells": []},
             waivable=False,
         )
-    told = [_cell(stand, cell) for cell in stand.cells]
+    told = [_cell(stand, cell, tests(cell.counts)) for cell in stand.cells]
     bad = [cell for cell, (outcome, _) in zip(stand.cells, told, strict=True) if outcome in _BAD]
     return RuleResult(
         id=f"platform/{rule.id}",
@@ -148,7 +157,7 @@ def _platform(stand: PlatformEvidence) -> RuleResult:
     )
 
 
-def _cell(stand: PlatformEvidence, cell: CellEvidence) -> tuple[RuleOutcome, str]:
+def _cell(stand: PlatformEvidence, cell: CellEvidence, tests: str) -> tuple[RuleOutcome, str]:
     why = ": ".join(word for word in (cell.reason, cell.detail) if word) or "no reason is recorded"
     if not is_over(cell):
         return RuleOutcome.UNKNOWN, f"{cell.id} is not over: it is {cell.state}."
@@ -164,7 +173,7 @@ def _cell(stand: PlatformEvidence, cell: CellEvidence) -> tuple[RuleOutcome, str
     if not _is_explained(cell):
         sentence = f"{cell.id} is {cell.outcome} ({why}), and none of its jobs says so."
         return RuleOutcome.VIOLATED, sentence
-    return _in_a_row(stand, cell)
+    return _in_a_row(stand, cell, tests)
 
 
 def _is_explained(cell: CellEvidence) -> bool:
@@ -172,20 +181,15 @@ def _is_explained(cell: CellEvidence) -> bool:
     return cell.outcome not in _WRONG or any(job.outcome in _WRONG for job in cell.jobs)
 
 
-def _in_a_row(stand: PlatformEvidence, cell: CellEvidence) -> tuple[RuleOutcome, str]:
+def _in_a_row(stand: PlatformEvidence, cell: CellEvidence, tests: str) -> tuple[RuleOutcome, str]:
     wanted, found = stand.rule.consecutive_green, cell.green_streak + 1
-    ran = f"{cell.id} ran: {_tests(cell.counts)} in {counted(len(cell.jobs), 'job')}"
+    ran = f"{cell.id} ran: {tests} in {counted(len(cell.jobs), 'job')}"
     if not cell.jobs:
         return RuleOutcome.UNKNOWN, f"{cell.id} ran no job."
     if wanted > found:
         sentence = f"{ran}; {wanted} green runs in a row are asked for, and this is number {found}."
         return RuleOutcome.UNKNOWN, sentence
     return RuleOutcome.OK, f"{ran}."
-
-
-def _tests(counts: Counts) -> str:
-    judged = counts.passed + counts.failed + counts.error
-    return f"{counts.passed} of {counted(judged, 'test')} passed{expected_failures(counts)}"
 
 
 def _inputs(cell: CellEvidence) -> dict[str, object]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orchestrator.domain.gate.policy import SkipRule
@@ -25,6 +26,8 @@ class _Tally:
     """Whose reason is not accepted."""
     ran_before: list[str]
     """Of these, the tests that ran on the baseline, by job and node id."""
+    absent: Counter[str]
+    """Of these, how many by reason for want of a module that the subject itself should have."""
 
     @property
     def limited(self) -> int:
@@ -34,48 +37,83 @@ class _Tally:
 
 def skips(case: RuleContext) -> Iterator[RuleResult]:
     """Per platform that skipped, or whose skips the policy is about; without it by the defaults."""
+    return _by_platform(case, _for_want_of_the_subject)
+
+
+def skips_whatever_is_absent(case: RuleContext) -> Iterator[RuleResult]:
+    """As in the second rules: a module of the subject is like any other one."""
+    return _by_platform(case, _never)
+
+
+_Judge = Callable[[JudgedJob, str], bool]
+
+
+def _by_platform(case: RuleContext, is_absent: _Judge) -> Iterator[RuleResult]:
     asked = case.policy.spec.skips
     rule = asked or SkipRule()
     for stand in case.stands:
-        tally = _tally(rule, stand.counting)
+        tally = _tally(rule, stand.counting, is_absent)
         if stand.ran and (asked is not None or tally.reasons or tally.ran_before):
             yield _skips(stand, rule, tally)
 
 
 def skips_where_asked(case: RuleContext) -> Iterator[RuleResult]:
     """As in the first rules: nothing, where the policy says nothing of skips."""
-    return skips(case) if case.policy.spec.skips is not None else iter(())
+    return skips_whatever_is_absent(case) if case.policy.spec.skips is not None else iter(())
+
+
+_NOT_IMPORTED = re.compile(r"could not import '([\w.]+)'")
+"""What `pytest.importorskip` says."""
+
+
+def _for_want_of_the_subject(judged: JudgedJob, reason: str) -> bool:
+    """Whether a module was not there that bears a name of the subject's."""
+    found = _NOT_IMPORTED.match(reason)
+    names = judged.job.test_set.subject_names
+    return found is not None and any(f"{found[1]}.".startswith(f"{name}.") for name in names)
+
+
+def _never(_judged: JudgedJob, _reason: str) -> bool:
+    return False
+
+
+def _findings(rule: SkipRule, tally: _Tally) -> Iterator[tuple[RuleOutcome, str]]:
+    """What is to be said of the skips, and what it comes to."""
+    limited = tally.reasons.total() if rule.on_other == "counted" else tally.limited
+    if rule.max is not None and limited > rule.max:
+        yield RuleOutcome.VIOLATED, f"{limited} count, and {rule.max} may"
+    if tally.other:
+        is_free = rule.on_other == "counted" and rule.max is None
+        limit = ", counted without a limit" if is_free else ""
+        said = f"{tally.other} for reasons that the policy does not list{limit}"
+        yield _MEANT.get(rule.on_other, RuleOutcome.OK), said
+    regression = _MEANT.get(rule.on_regression, RuleOutcome.OK)
+    if tally.ran_before:
+        names = some(tally.ran_before, 3)
+        yield regression, f"{len(tally.ran_before)} ran on the baseline: {names}"
+    if tally.absent:
+        why = some(sorted(tally.absent), 3)
+        said = f"{tally.absent.total()} because the subject does not have what they import ({why})"
+        yield regression, f"{said}; where that is right, `skips.allow_reasons` says so"
 
 
 def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult:
-    outcomes = [RuleOutcome.OK]
-    said = [f"{stand.rule.id} skipped {counted(tally.reasons.total(), 'test')}"]
-    limited = tally.reasons.total() if rule.on_other == "counted" else tally.limited
-    if rule.max is not None and limited > rule.max:
-        outcomes.append(RuleOutcome.VIOLATED)
-        said.append(f"{limited} count, and {rule.max} may")
-    if tally.other:
-        outcomes.append(_MEANT.get(rule.on_other, RuleOutcome.OK))
-        limit = (
-            ", counted without a limit" if rule.on_other == "counted" and rule.max is None else ""
-        )
-        said.append(f"{tally.other} for reasons that the policy does not list{limit}")
-    if tally.ran_before:
-        outcomes.append(_MEANT.get(rule.on_regression, RuleOutcome.OK))
-        said.append(f"{len(tally.ran_before)} ran on the baseline: {some(tally.ran_before, 3)}")
+    findings = list(_findings(rule, tally))
+    skipped = f"{stand.rule.id} skipped {counted(tally.reasons.total(), 'test')}"
     rows = sorted(tally.reasons.items(), key=lambda row: (-row[1], row[0]))
     return RuleResult(
         id=f"skips/{stand.rule.id}",
         kind="skips",
         blocking=stand.rule.level == "blocking",
-        outcome=worst(outcomes),
-        sentence="; ".join(said) + ".",
+        outcome=worst((RuleOutcome.OK, *(outcome for outcome, _ in findings))),
+        sentence="; ".join([skipped, *(said for _, said in findings)]) + ".",
         inputs={
             "skips": tally.reasons.total(),
             "other": tally.other,
             "max": -1 if rule.max is None else rule.max,
             "reasons": [{"reason": reason, "count": number} for reason, number in rows[:_TOLD]],
             **({"ran_on_baseline": tally.ran_before[:_TOLD]} if tally.ran_before else {}),
+            **({"absent": dict(sorted(tally.absent.items())[:_TOLD])} if tally.absent else {}),
         },
         failing={
             **{reason or "skips without a reason": n for reason, n in tally.reasons.items()},
@@ -84,9 +122,13 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
     )
 
 
-def _tally(rule: SkipRule, judged: list[JudgedJob]) -> _Tally:
+def _tally(rule: SkipRule, judged: list[JudgedJob], is_absent: _Judge) -> _Tally:
     reasons: Counter[str] = Counter()
+    absent: Counter[str] = Counter()
     for one in judged:
+        for reason, number in one.job.skips.items():
+            if number > 0 and is_absent(one, reason) and not _is_accepted(rule, reason):
+                absent[reason] += number
         silent = one.job.counts.skipped - sum(one.job.skips.values())
         reasons.update({reason: number for reason, number in one.job.skips.items() if number > 0})
         reasons[""] += max(silent, 0)
@@ -99,7 +141,7 @@ def _tally(rule: SkipRule, judged: list[JudgedJob]) -> _Tally:
         for nodeid in nodeids
         if not _is_accepted(rule, reason)
     ]
-    return _Tally(reasons, reasons.total() - accepted, sorted(ran_before))
+    return _Tally(reasons, reasons.total() - accepted, sorted(ran_before), absent)
 
 
 def _is_accepted(rule: SkipRule, reason: str) -> bool:

@@ -1,0 +1,59 @@
+"""The extras of this distribution (``seatrial[aws]``, ...): whether one is installed."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import metadata
+
+from packaging.requirements import Requirement
+
+_DISTRIBUTION = "seatrial"
+
+
+class MissingExtraError(Exception):
+    """What was asked for needs an extra that is not installed; the text is one sentence."""
+
+
+def is_installed(extra: str) -> bool:
+    """Whether everything that the extra brings is installed."""
+    return not _absent(extra)
+
+
+def require(extra: str, what: str) -> None:
+    """Raise MissingExtraError unless everything that the extra brings is installed.
+
+    Args:
+        extra: ``aws``, as pyproject.toml has it.
+        what: What needs it, as the subject of a sentence.
+    """
+    if absent := _absent(extra):
+        raise MissingExtraError(
+            f"{what} needs {', '.join(absent)}, which this installation of Seatrial does not"
+            f" have: pip install '{_DISTRIBUTION}[{extra}]'"
+        )
+
+
+@cache
+def _absent(extra: str) -> tuple[str, ...]:
+    """The distributions of the extra that are not installed."""
+    needed = map(Requirement, metadata.requires(_DISTRIBUTION) or ())
+    return tuple(
+        sorted(one.name for one in needed if _is_of(one, extra) and not _is_there(one.name))
+    )
+
+
+def _is_of(requirement: Requirement, extra: str) -> bool:
+    marker = requirement.marker
+    return (
+        marker is not None
+        and marker.evaluate({"extra": extra})
+        and not marker.evaluate({"extra": ""})
+    )
+
+
+def _is_there(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

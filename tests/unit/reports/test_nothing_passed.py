@@ -1,0 +1,33 @@
+"""Reports of a run in which every test was skipped: it is no plain PASSED anywhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.domain.outcome import Outcome
+from reports.registry import render
+from tests.unit.reports.builders import Jobs, T, cell_of, evidence_of, results_of
+from tests.unit.reports.stories import local
+
+MARK = "no test passed: 29 skipped"
+
+
+def all_skipped():
+    tests = results_of("all", [(f"t.py::test_{n}", T.SKIPPED) for n in range(29)])
+    jobs = Jobs().suite("all", "All", tests, Outcome.PASSED)
+    cell = cell_of(local()[0].platform, jobs, Outcome.PASSED)
+    return evidence_of((cell, jobs), outcome=Outcome.PASSED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "marks"), [("summary", 3), ("platform", 2), ("results", 1), ("backend", 1)]
+)
+def test_the_mark_stands_beside_the_outcome(kind, marks, templates):
+    text = render(kind, all_skipped(), templates=templates)
+    assert text.count(MARK) >= marks, text
+    assert "But no test passed." in text
+
+
+def test_a_run_with_one_pass_has_no_mark(templates):
+    text = render("summary", evidence_of(local(), outcome=Outcome.PASSED), templates=templates)
+    assert "no test passed" not in text

@@ -1,0 +1,97 @@
+"""A part of Seatrial that is not installed is named in one sentence, with its command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from orchestrator import extras
+from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
+from orchestrator.domain.machine import ConfigError, StaticHostStore
+from runners import ProviderContext, registry
+
+ABSENT = {
+    "aws": "boto3",
+    "gcp": "google-cloud-billing, google-cloud-compute, ",
+    "statistics": "scipy",
+}
+
+
+@pytest.fixture
+def core_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The distributions of every extra are away."""
+    found = metadata.distribution
+
+    def look(name: str) -> metadata.Distribution:
+        if name.startswith(("boto3", "google-cloud", "scipy")):
+            raise metadata.PackageNotFoundError(name)
+        return found(name)
+
+    monkeypatch.setattr(metadata, "distribution", look)
+    extras._absent.cache_clear()
+    yield
+    extras._absent.cache_clear()
+
+
+class NoHosts(StaticHostStore):
+    """Providers with a cloud of their own never ask it."""
+
+
+def provider(name: str) -> Callable[[], object]:
+    return lambda: registry.load(name, ProviderContext(NoHosts()))
+
+
+def account(cloud: str) -> Callable[[], object]:
+    return lambda: registry.account_setup(cloud, {}, Path())
+
+
+@pytest.mark.parametrize(
+    ("extra", "what", "use", "error"),
+    [
+        ("aws", "provider aws", provider("aws"), ConfigError),
+        ("gcp", "provider gcp", provider("gcp"), ConfigError),
+        ("gcp", "provider tpu", provider("tpu"), ConfigError),
+        ("aws", "provider aws", account("aws"), ConfigError),
+        ("gcp", "provider gcp", account("gcp"), ConfigError),
+        (
+            "statistics",
+            "the comparison of benchmarks",
+            lambda: LazyStatistics().adjusted([0.5]),
+            extras.MissingExtraError,
+        ),
+        (
+            "statistics",
+            "the comparison of benchmarks",
+            lambda: LazyDetector().detect([1.0]),
+            extras.MissingExtraError,
+        ),
+    ],
+)
+@pytest.mark.usefixtures("core_only")
+def test_what_is_not_installed_is_named_with_its_command(
+    extra: str, what: str, use: Callable[[], object], error: type[Exception]
+) -> None:
+    with pytest.raises(error) as raised:
+        use()
+    said = str(raised.value)
+    assert said.startswith(f"{what} needs {ABSENT[extra]}")
+    assert said.endswith(f": pip install 'seatrial[{extra}]'")
+
+
+@pytest.mark.usefixtures("core_only")
+def test_what_needs_no_extra_works_without_any() -> None:
+    assert LazyStatistics().adjusted([]) == ()
+    assert registry.load("local", ProviderContext(NoHosts()))
+
+
+@pytest.mark.parametrize("extra", sorted(ABSENT))
+def test_nothing_is_missing_where_it_is_installed(extra: str) -> None:
+    extras.require(extra, "a test")
+
+
+def test_every_extra_that_a_provider_names_is_one_of_the_distribution() -> None:
+    named = {registry.traits(name).extra for name in registry.names()} - {""}
+    assert named <= set(metadata.metadata("seatrial").get_all("Provides-Extra") or ())
