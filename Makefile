@@ -141,7 +141,7 @@ $(VENV)/.test: $(VENV)/.run
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.run
-	$(PIP) --editable '.[payload,docs]'
+	$(PIP) --quiet --editable '.[$(CLOUDS),docs]'
 	touch $@
 
 .PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact format docs vendor clean

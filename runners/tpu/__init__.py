@@ -35,7 +35,7 @@ TRAITS = ProviderTraits(
     notice="gcp",
     caution=(
         "a TPU does not end by itself: it costs until a controller of the project ends it; have a "
-        "second one on another computer (docs/how-to/clouds.md, What ends a machine)"
+        "second one on another computer (docs/explanation/machine-lifecycle.md)"
     ),
     check=_check,
     extra="gcp",

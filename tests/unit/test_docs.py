@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.app import whole
 from orchestrator.config import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +53,33 @@ def anchors(page: Path) -> set[str]:
         words = re.sub(r"\]\([^)]*\)", "", heading).lower()
         found.add(re.sub(r"[^\w -]", "", words).strip().replace(" ", "-"))
     return found
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of each `seatrial` command in a page's blocks of shell."""
+    for block in re.findall(
+        r"^```(?:sh|bash|console)\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        for line in block.replace("\\\n", " ").splitlines():
+            found = re.match(r"(?:\$ |\w+=\$\()?seatrial +([^|&;)>]*)", line)
+            if found:
+                yield shlex.split(found[1], comments=True)
+
+
+def unknown_in(words: list[str]) -> list[str]:
+    """What of a command's words the program does not know."""
+    command, rest = whole(), list(words)
+    while rest and hasattr(command, "commands"):
+        if rest[0] not in command.commands:
+            return [] if rest[0].startswith("-") else [rest[0]]
+        command = command.commands[rest.pop(0)]
+    known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    return [w for w in rest if re.match(r"--?[a-z]", w) and w.partition("=")[0] not in known]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_of_a_page_exists(name: str) -> None:
+    assert [(words, bad) for words in commands(ROOT / name) if (bad := unknown_in(words))] == []
 
 
 @pytest.mark.parametrize("name", PAGES)
