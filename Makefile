@@ -79,7 +79,7 @@ mutants-product: $(VENV)/.test ## Plant 200 mutants into the product: the tests 
 
 adversary: $(VENV)/.test ## Tell every lie to the product: none may have a PASS but the inherent ones (up to 40 minutes); ARGS='--sample 10'
 	tests/system-packages.sh
-	$(BIN)/python -m tests.adversary $(ARGS)
+	$(CONTAINED) $(BIN)/python -m tests.adversary $(ARGS)
 
 fuzz: $(VENV)/.test ## Fuzz every dialect, guided by coverage, for SECONDS_EACH
 	$(BIN)/python -m tests.fuzz $(SECONDS_EACH) $(DIALECTS)
