@@ -111,6 +111,10 @@ def image(nights: Nights) -> None:
     nights.world.cloud.images["north"] = "fake-image-2"
 
 
+def no_image(nights: Nights) -> None:
+    nights.world.cloud.images["north"] = ""
+
+
 def unavailable(nights: Nights) -> None:
     nights.world.cloud.fail_verb("image", times=1)
 
@@ -138,6 +142,7 @@ CHANGES = [
     (platform, 'platform changed: options none → {"disk": "big"}'),
     (environment, "it has not passed here before"),
     (long_ago, "evidence is 40 h old, 36 h allowed"),
+    (no_image, "image unknown"),
 ]
 
 
