@@ -138,6 +138,12 @@ def test_tests_beside_the_code(tmp_path: Path) -> None:
         ("pytest.ini", "[pytest]\ntestpaths = checks more\naddopts = --cov=shipshape -n 2\n"),
         ("tox.ini", "[pytest]\ntestpaths = checks more\naddopts = --cov=shipshape -n 2\n"),
         ("setup.cfg", "[tool:pytest]\ntestpaths = checks more\naddopts = --cov=shipshape -n 2\n"),
+        (
+            "pyproject.toml",
+            PLAIN
+            + "[tool.pytest.ini_options]\ntestpaths = ['checks', 'more']\n"
+            + "addopts = '--cov=shipshape -n 2'\n",
+        ),
     ],
 )
 def test_every_pytest_configuration_is_read(tmp_path: Path, name: str, text: str) -> None:
