@@ -49,6 +49,10 @@ PLAIN = """
             ("pytest", "numpy>=1.26", "freezegun"),
         ),
         (
+            {"tests/requirements.txt": "pretend", "requirements-dev.txt": "ruff"},
+            ("pytest>=8", "numpy>=1.26", "pretend"),
+        ),
+        (
             {
                 "requirements/tests.in": "trio",
                 "requirements/tests.txt": """
@@ -86,7 +90,7 @@ PLAIN = """
             ("pytest>=8", "numpy>=1.26"),
         ),
     ],
-    ids=["requirements folder", "compiled", "tox", "a file that names itself"],
+    ids=["requirements folder", "beside the tests", "compiled", "tox", "a file that names itself"],
 )
 def test_what_tests_need_is_found_outside_of_the_metadata(
     tmp_path: Path, files: dict[str, str], needs: tuple[str, ...]
