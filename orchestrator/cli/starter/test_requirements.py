@@ -115,6 +115,7 @@ _EXTRAS = ("test", "tests", "testing", "dev")
 _FILES = (
     *("requirements-test.txt", "requirements-tests.txt", "test-requirements.txt"),
     *("requirements/test.txt", "requirements/tests.txt", "requirements/testing.txt"),
+    *("tests/requirements.txt", "test/requirements.txt", "testing/requirements.txt"),
     *("requirements/test.in", "requirements/tests.in", "requirements/testing.in"),
     *("requirements-dev.txt", "requirements/dev.txt", "requirements/dev.in"),
 )

@@ -50,6 +50,10 @@ PLAIN = """
             ("pytest", "numpy>=1.26", "freezegun"),
         ),
         (
+            {"tests/requirements.txt": "pretend", "requirements-dev.txt": "ruff"},
+            ("pytest>=8", "numpy>=1.26", "pretend"),
+        ),
+        (
             {
                 "requirements/tests.in": "trio",
                 "requirements/tests.txt": """
@@ -87,7 +91,7 @@ PLAIN = """
             ("pytest>=8", "numpy>=1.26"),
         ),
     ],
-    ids=["requirements folder", "compiled", "tox", "a file that names itself"],
+    ids=["requirements folder", "beside the tests", "compiled", "tox", "a file that names itself"],
 )
 def test_what_tests_need_is_found_outside_of_the_metadata(
     tmp_path: Path, files: dict[str, str], needs: tuple[str, ...]
@@ -139,6 +143,12 @@ def test_tests_beside_the_code(tmp_path: Path) -> None:
         ("pytest.ini", "[pytest]\ntestpaths = checks more\naddopts = --cov=shipshape -n 2\n"),
         ("tox.ini", "[pytest]\ntestpaths = checks more\naddopts = --cov=shipshape -n 2\n"),
         ("setup.cfg", "[tool:pytest]\ntestpaths = checks more\naddopts = --cov=shipshape -n 2\n"),
+        (
+            "pyproject.toml",
+            PLAIN
+            + "[tool.pytest.ini_options]\ntestpaths = ['checks', 'more']\n"
+            + "addopts = '--cov=shipshape -n 2'\n",
+        ),
     ],
 )
 def test_every_pytest_configuration_is_read(tmp_path: Path, name: str, text: str) -> None:
