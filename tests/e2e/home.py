@@ -76,6 +76,20 @@ class Home:
     def controller_pid(self) -> int:
         return int((self.path / "controller.pid").read_text())
 
+    def start_controller(self) -> None:
+        """Start one in the background, as a command that needs one does, and wait for it."""
+        self.path.mkdir(parents=True, mode=0o700, exist_ok=True)
+        with (self.path / "controller.log").open("ab") as log:
+            subprocess.run(
+                ["setsid", "--fork", *self.command("controller", "--until-idle")],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=True,
+            )
+        eventually(lambda: self.get("/schedules"))
+
     def kill_controller(self) -> None:
         """End it as a power cut would, and wait until it is gone."""
         pid = self.controller_pid()
