@@ -141,16 +141,10 @@ class CommandWiring:
         )
         return control(self.settings, options)
 
-    def stored_reads(self) -> httpx.BaseTransport:
+    def stored_reads(self) -> httpx.BaseTransport | None:
         """See the protocol."""
-        home = self.settings.home
-        if not (home / "app.db").is_file():
-            from orchestrator.cli.wiring import RefusedError
-
-            raise RefusedError(
-                f"SEATRIAL_HOME {home} holds no runs yet:"
-                " `seatrial init` in a project, then `seatrial run seatrial.yaml`"
-            )
+        if not (self.settings.home / "app.db").is_file():
+            return None
         with uncollected():
             from orchestrator.bootstrap.stored_reads import StoredReads
 

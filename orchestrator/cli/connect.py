@@ -12,7 +12,7 @@ from typing import Protocol
 
 import httpx
 
-from orchestrator.cli.errors import AUTHENTICATION, CliError, UnreachableError
+from orchestrator.cli.errors import AUTHENTICATION, CliError, EmptyHomeError, UnreachableError
 from orchestrator.cli.wiring import RefusedError, Secret, WallClock, Wiring
 
 SOCKET = "controller.sock"
@@ -155,13 +155,18 @@ class ReadingLine:
         return self._wiring.holder() is not None or self._controller.answers()
 
     def open(self) -> httpx.Client:
-        """See `Line`. Raises CliError where the home holds nothing that can be read."""
+        """See `Line`. Raises CliError where the home holds nothing that this version reads."""
         if self.is_held:
             return self._controller.open()
         try:
             transport = self._wiring.stored_reads()
         except RefusedError as error:
             raise CliError(str(error)) from None
+        if transport is None:
+            raise EmptyHomeError(
+                f"SEATRIAL_HOME {self.home} holds no runs yet:"
+                " `seatrial init` in a project, then `seatrial run seatrial.yaml`"
+            )
         return httpx.Client(transport=transport, base_url="http://localhost", timeout=_TIMEOUT)
 
     def revive(self) -> None:

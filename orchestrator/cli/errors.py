@@ -29,6 +29,10 @@ class UnreachableError(CliError):
     """No controller answered; trying again may help."""
 
 
+class EmptyHomeError(CliError):
+    """There is nothing to read: no controller has used the home yet."""
+
+
 def _code(status: int) -> int:
     if status in (401, 403):
         return AUTHENTICATION

@@ -184,10 +184,10 @@ class Wiring(Protocol):
         """
         ...
 
-    def stored_reads(self) -> httpx.BaseTransport:
+    def stored_reads(self) -> httpx.BaseTransport | None:
         """REST for reading, answered in this process from the files of the home.
 
-        Raises RefusedError where the home holds nothing, or tables of another version.
+        None where there is no database yet. Raises RefusedError for tables of another version.
         """
         ...
 

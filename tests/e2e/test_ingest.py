@@ -116,7 +116,7 @@ def test_curl_hands_an_archive_in(home, tmp_path):
     archive = tmp_path / "logs.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(LOGS, arcname=".")
-    home.seatrial("runs")
+    home.start_controller()
     url = "http://localhost/api/v1/ingest?platform=by-curl&subject=torchbridge@0.4.6"
     socket = str(home.path / "controller.sock")
     words = ["curl", "-sS", "--fail-with-body", "--unix-socket", socket, "-X", "POST"]
@@ -153,7 +153,7 @@ def killed_while_it_ingests(home, tmp_path):
     head = "============================= test session starts ====\ncollected 40000 items\n\n"
     foot = "\n\n============================= 40000 passed in 61.00s (0:01:01) ====\n"
     (folder / "many.txt").write_text(head + "\n".join(lines) + foot)
-    home.seatrial("runs")
+    home.start_controller()
     going = subprocess.Popen(
         home.command("ingest", str(folder), *ORDER),
         env=home.environment,
@@ -170,6 +170,7 @@ def killed_while_it_ingests(home, tmp_path):
         going.kill()
         going.wait(20)
     [run] = home.json("runs")
+    home.start_controller()
     eventually(lambda: home.get(f"/runs/{run['id']}")["state"] == "finished")
     shown = home.json("show", run["id"])
     assert (shown["outcome"], shown["counts"]["passed"]) == ("passed", 40_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from tests.e2e.home import a_home, alive, eventually
+from tests.e2e.home import a_home, eventually
 from tests.e2e.payloads import Steps, matrix
 from tests.e2e.test_main_job import told
 
@@ -29,7 +29,7 @@ def test_kills_change_nothing(tmp_path):
             else:
                 eventually(lambda m=moment: home.tests_stored(run) >= m)
             home.kill_controller()
-            start_again(home, run)
+            home.start_controller()
         home.seatrial("watch", run, status=1)
         disturbed = told(home.json("show", run))
         assert disturbed == undisturbed
@@ -47,12 +47,6 @@ def shuffled_moments() -> list[int | float]:
     for _ in range(TIMED):
         moments.insert(chance.randrange(len(moments) + 1), chance.uniform(0.05, 1.2))
     return moments
-
-
-def start_again(home, run: str) -> None:
-    """Any command that needs a controller starts one, which resumes the run."""
-    home.seatrial("show", run)
-    assert alive(home.controller_pid())
 
 
 def feed_numbers(home, run: str) -> list[int]:

@@ -196,11 +196,17 @@ def test_a_home_that_is_not_there_is_a_sentence_and_stays_so(
 ) -> None:
     home = tmp_path / "home"
     monkeypatch.setenv("SEATRIAL_HOME", str(home))
-    assert main(CommandWiring(), ["runs"]) == 2
-    assert capsys.readouterr().err == (
+    said = (
         f"SEATRIAL_HOME {home} holds no runs yet: `seatrial init` in a project, then"
         " `seatrial run seatrial.yaml`\n"
     )
+    for command, code, out, err in (
+        (["show"], 2, "", said),
+        (["runs"], 0, "", said),
+        (["runs", "--json"], 0, "[]\n", ""),
+    ):
+        assert main(CommandWiring(), command) == code
+        assert capsys.readouterr() == (out, err)
     assert not home.exists()
 
 

@@ -159,7 +159,7 @@ def test_kills_between_launch_and_answer_in_three_clouds(
             for gate in gates:
                 assert gate.reached.wait(_LIMIT_S), home.log()[-2000:]
             home.kill_controller()
-        home.seatrial("show", runs[-1])
+        home.start_controller()
         eventually(lambda: are_held(home, runs[-1]), deadline_s=_LIMIT_S)
         assert gated.made() == dict.fromkeys(CREATES, number + 1)
         names = {lease["machine_id"] for lease in leases(home, runs[-1])}
@@ -190,7 +190,7 @@ def test_a_run_whose_controller_was_killed_at_the_launch_goes_on_on_the_one_mach
         assert gate.reached.wait(_LIMIT_S), home.log()[-2000:]
         home.kill_controller()
         gate.opened.set()
-        home.seatrial("show", run)
+        home.start_controller()
         (cell,) = lab.finished(home, run)["cells"]
         assert cell["outcome"] == "passed", cell["detail"]
         assert (len(cell["attempts"]), len(cell["leases"])) == (1, 1)

@@ -17,7 +17,7 @@ from orchestrator.cli.commands.options import (
     ReadRunArgument,
     RunArgument,
 )
-from orchestrator.cli.errors import CliError, RefusalError
+from orchestrator.cli.errors import CliError, EmptyHomeError, RefusalError
 from orchestrator.cli.failing_logs import Chosen, chosen_logs
 from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import log_line, one_line
@@ -51,7 +51,13 @@ def runs_command(
 ) -> None:
     """List the runs, newest first."""
     session = session_of(context)
-    shown = list(_newest(session.reader(), limit))
+    shown: list[Json] = []
+    try:
+        shown += _newest(session.reader(), limit)
+    except EmptyHomeError as empty:
+        if not as_json:
+            session.say(str(empty))
+            return
     if as_json:
         session.print_json([_without_cells(run) for run in shown])
         return

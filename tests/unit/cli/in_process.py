@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import httpx
 import pytest
 
 from orchestrator.adapters.clock import SystemClock
@@ -107,8 +106,8 @@ class TestWiring:
 
     is_embedded = True
 
-    def stored_reads(self) -> httpx.BaseTransport:
-        raise RefusedError(f"SEATRIAL_HOME {self.settings.home} holds no runs yet")
+    def stored_reads(self) -> None:
+        """There is nothing in the home."""
 
     def holder(self) -> int | None:
         return self.held_by
