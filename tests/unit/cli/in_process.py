@@ -147,6 +147,7 @@ def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     (tmp_path / "pay" / "tests").mkdir(parents=True)
     (tmp_path / "pay" / "payload.toml").write_text(PAYLOAD)
     # Nobody's terminal: a run of the tests by hand must not ask the person.
+    monkeypatch.delenv("COLUMNS", raising=False)  # the test runner's workers have one of their own
     monkeypatch.setattr("sys.stdin", io.StringIO())
     return Cli(TestWiring(Environment(tmp_path / "home")), tmp_path, capsys)
 
