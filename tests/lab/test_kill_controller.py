@@ -36,7 +36,7 @@ KILLS = 2
 PLATFORMS = ("aws-a10g", "gcp-l4", "gcp-tpu-v5e")
 CREATES = {"aws": "RunInstances", "gcp": "instances.insert", "tpu": "CreateQueuedResource"}
 SHARED = {"security-group", "firewall"}
-_LIMIT_S = 60.0
+_LIMIT_S = 180.0
 
 
 @dataclass
