@@ -13,13 +13,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.payload.collected import PAYLOAD
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch imports
-CPU = torch.device("cpu")
-ONES = torch.ones(8)
 COPY, REFUSED = "kernels/rms_norm/copy", "attention/full/cudnn"
 AT = {"commit": "c"}
 HELD = {"goal": None, "memory_goal": None, "ratio": {"median": 2.0}}
@@ -43,6 +40,12 @@ def payload():
 
 
 @pytest.fixture(scope="module")
+def torch():
+    """Imported late: all workers of a run collect this file, and one of them runs it."""
+    return import_module("torch")
+
+
+@pytest.fixture(scope="module")
 def gpu(payload):
     return import_module("benchmarks.gpu")
 
@@ -56,14 +59,16 @@ def told_in(out: Path) -> dict:
 
 
 class TestRun:
-    def test_without_the_device_it_says_so(self, gpu, tmp_path, capsys, monkeypatch):
+    def test_without_the_device_it_says_so(self, gpu, torch, tmp_path, capsys, monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         monkeypatch.setattr(gpu, "driver", lambda: None)
         assert gpu.main(["--out", str(tmp_path)]) == 2
         assert capsys.readouterr().out == "No CUDA device here: nothing was measured.\n"
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_driver_too_old_for_torch_is_named_with_the_way_out(self, gpu, capsys, monkeypatch):
+    def test_a_driver_too_old_for_torch_is_named_with_the_way_out(
+        self, gpu, torch, capsys, monkeypatch
+    ):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         monkeypatch.setattr(torch.version, "cuda", "13.0")
         monkeypatch.setattr(gpu, "driver", lambda: "550.54")
@@ -103,13 +108,13 @@ class TestRun:
         wanted |= {f"kernels/{name}/compile" for name in ("softmax", "linear_cross_entropy")}
         assert wanted | {"kernels/rms_norm/copy", "kernels/layer_norm/copy"} <= names
 
-    def test_the_memory_of_the_copies_is_given_back(self, gpu, monkeypatch):
+    def test_the_memory_of_the_copies_is_given_back(self, gpu, torch, monkeypatch):
         log = []
         monkeypatch.setattr(gpu, "measured_bandwidth", lambda device: log.append("copied") or 1.0)
         monkeypatch.setattr(torch.cuda, "empty_cache", lambda: log.append("CPU has none"))
         monkeypatch.setattr(gpu.memory, "empty_cache", lambda device: log.append(device))
-        gpu.machine(CPU)
-        assert log == ["copied", CPU]
+        gpu.machine(torch.device("cpu"))
+        assert log == ["copied", torch.device("cpu")]
 
 
 @pytest.fixture
@@ -366,11 +371,11 @@ class TestOneDuel:
         assert told["unprofiled"].startswith(why)
 
     @pytest.mark.parametrize("error", [AssertionError, RuntimeError, KeyboardInterrupt])
-    def test_a_profiler_that_fails_costs_no_outcome(self, gpu, tmp_path, monkeypatch, error):
+    def test_a_profiler_that_fails_costs_no_outcome(self, gpu, torch, tmp_path, monkeypatch, error):
         bench = import_module("torchbridge.bench")
-        arm = bench.Arm("a", lambda: ONES + 1)
+        arm = bench.Arm("a", lambda: torch.ones(8) + 1)
         duel = {"name": "d", "subject": arm, "baseline": arm, "equal": bench.identical}
-        duel = bench.Duel(device=CPU, goal=99.0, **duel)
+        duel = bench.Duel(device=torch.device("cpu"), goal=99.0, **duel)
 
         def broken(*_) -> None:
             raise error("CUPTI says no")
@@ -378,7 +383,7 @@ class TestOneDuel:
         monkeypatch.setattr(gpu, "makers", lambda: {"d": lambda device, small: duel})
         monkeypatch.setattr(gpu, "profile_of", broken)
         with suppress(KeyboardInterrupt):
-            gpu.fight("d", CPU, True, tmp_path / "o.json")
+            gpu.fight("d", torch.device("cpu"), True, tmp_path / "o.json")
         told = json.loads((tmp_path / "o.json").read_text())
         assert told["ratio"]["median"] > 0
         assert told["target"] == "d"
