@@ -66,9 +66,12 @@ def commands(page: Path) -> Iterator[list[str]]:
                 yield shlex.split(found[1], comments=True)
 
 
+program = cache(whole)
+
+
 def unknown_in(words: list[str]) -> list[str]:
     """What of a command's words the program does not know."""
-    command, rest = whole(), list(words)
+    command, rest = program(), list(words)
     while rest and hasattr(command, "commands"):
         if rest[0] not in command.commands:
             return [] if rest[0].startswith("-") else [rest[0]]
