@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -55,12 +56,14 @@ def chosen_logs(
 
 
 def _of_cell(client: Client, run: RunAnswer, cell: CellRecord, chosen: Chosen) -> Iterator[bytes]:
+    named: Counter[str] = Counter()
     if chosen.test or chosen.failed:
         for test in _tests(client, run, cell, chosen):
+            named[test.job] += 1
             if (chosen.test or "") in test.nodeid:
                 yield _text(cell, test)
     if not chosen.test:
-        of_jobs = failing_jobs(cell) if chosen.failed else cell.jobs
+        of_jobs = failing_jobs(cell, named) if chosen.failed else cell.jobs
         for job in of_jobs:
             if chosen.job in (None, job.id):
                 yield from _output(client, run, cell, job.id)

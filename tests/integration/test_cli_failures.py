@@ -19,11 +19,14 @@ TRACEBACK = "def test_sinks():\n>   assert 1 == 2\nE   assert 1 == 2\n"
 @pytest.fixture(autouse=True)
 def failed(controller: FakeController) -> None:
     """A test fails on two cells, a job crashes on one of them, a third has no machine."""
-    suite = runs.job("hull", outcome="failed", counts=runs.counts(passed=3, failed=1))
+    suite = runs.job(
+        "hull", outcome="failed", reason="tests", counts=runs.counts(passed=3, failed=1)
+    )
     crash = runs.job("demo", outcome="failed", reason="crashed", detail="SIGSEGV")
     output = {"name": "demo.txt", "size_bytes": 5, "digest": "d" * 64}
-    here = runs.cell("cpu", "done", outcome="failed", jobs=[suite, crash], artifacts=[output])
-    there = runs.cell("gpu", "done", outcome="failed", jobs=[suite])
+    bad = {"outcome": "failed", "reason": "tests"}
+    here = runs.cell("cpu", "done", jobs=[suite, crash], artifacts=[output], **bad)
+    there = runs.cell("gpu", "done", jobs=[suite], **bad)
     lost = runs.cell("tpu", "done", outcome="errored", reason="ssh", detail="refused")
     controller.shown = runs.run(here, there, lost, state="finished", outcome="failed")
     test: dict[str, Any] = {"job": "hull", "nodeid": SINKS, "outcome": "failed"}
