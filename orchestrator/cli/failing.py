@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 from orchestrator.cli.client import Client
@@ -115,10 +115,10 @@ def _is_explained(job: JobRecord, named: int) -> bool:
     return job.outcome is Outcome.FAILED and job.reason == "tests" and is_complete
 
 
-def failures_of(client: Client, run: RunAnswer) -> list[FailureLine]:
-    """Every failure of a run, in the order of its cells and jobs."""
+def failures_of(client: Client, run: RunAnswer, cells: Iterable[CellRecord]) -> list[FailureLine]:
+    """Every failure of these cells of a run, in the order of the cells and their jobs."""
     found: dict[tuple[str, str, str, str], FailureLine] = {}
-    for cell in run.cells:
+    for cell in cells:
         for key in _of_cell(client, run, cell):
             found.setdefault(key, FailureLine(*key)).cells.append(cell.id)
     return [_with_command(run, failure) for failure in found.values()]

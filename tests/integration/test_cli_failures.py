@@ -57,6 +57,10 @@ def test_each_failure_has_its_place_its_error_and_the_command_for_its_log(cli: C
         ["tpu"],
         "ssh: refused",
     )
+    assert cli("failures", ID, "--cell", "gpu", "--json") == 0
+    (one,) = json.loads(cli.out)
+    assert one["cells"] == ["gpu"]
+    assert one["log"].endswith("--cell gpu")
 
 
 def test_a_run_without_failures_says_so(cli: Cli, controller: FakeController) -> None:

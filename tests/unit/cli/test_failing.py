@@ -32,7 +32,7 @@ def hull(outcome: str, reason: str, **given: Any) -> runs.Json:
 
 def found(*cells: runs.Json, tests: tuple[runs.Json, ...] = (TEST,)) -> list[tuple[str, ...]]:
     run = read(RunAnswer, runs.run(*cells))
-    shown = failures_of(StoredTests(*tests), run)  # type: ignore[arg-type]
+    shown = failures_of(StoredTests(*tests), run, run.cells)  # type: ignore[arg-type]
     return [(one.job, one.test, one.outcome, one.error) for one in shown]
 
 
