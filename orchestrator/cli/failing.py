@@ -138,10 +138,18 @@ def _of_cell(
         yield "", "", str(cell.outcome), why(cell)
 
 
+def output_of(cell: CellRecord, job: str) -> str | None:
+    """Name of the raw file of what the job printed; None where it did not come home."""
+    name = f"{job}.txt"
+    return name if any(artifact.name == name for artifact in cell.artifacts) else None
+
+
 def _with_command(run: RunAnswer, failure: FailureLine) -> FailureLine:
+    cell = next(cell for cell in run.cells if cell.id == failure.cells[0])
+    is_stored = failure.test or output_of(cell, failure.job)
     words = ["seatrial", "logs", run.id]
-    words += ["--job", failure.job] if failure.job else []
+    words += ["--job", failure.job] if is_stored else []
     words += ["--test", failure.test] if failure.test else []
-    words += ["--cell", failure.cells[0]] if len(run.cells) > 1 else []
+    words += ["--cell", cell.id] if len(run.cells) > 1 else []
     parts = (failure.job, failure.test, failure.outcome, failure.error, failure.cells)
     return FailureLine(*parts, log=shlex.join(words))
