@@ -116,7 +116,10 @@ def logs_command(
         ),
     ] = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Only failing tests, and jobs that failed without.")
+        bool,
+        typer.Option(
+            "--failed", help="Only failing tests, and jobs and cells that failed otherwise."
+        ),
     ] = False,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on until the run is over.")
