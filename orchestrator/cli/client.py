@@ -64,16 +64,19 @@ class Client:
         clock: WallClock,
         *,
         pauses_s: Sequence[float] = PAUSES_S,
+        timeout_s: float | None = None,
         heard: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`pauses_s` are the waits between tries; there is one try more.
 
+        `timeout_s` is how long a connection or an answer may take, where not as long as usual;
         `heard` is told each answer in a line.
         """
         self._heard = heard
         self.line = line
         self._clock = clock
         self._pauses_s = pauses_s
+        self._timeout_s = timeout_s
         self._http: httpx.Client | None = None
 
     def get(self, path: str, **params: str | int | None) -> Json:
@@ -212,6 +215,8 @@ class Client:
     def _connection(self) -> httpx.Client:
         if self._http is None:
             self._http = self.line.open()
+            if self._timeout_s is not None:
+                self._http.timeout = httpx.Timeout(self._timeout_s)
         return self._http
 
     def _drop(self) -> None:

@@ -16,8 +16,8 @@ Made from the commands: `python -m orchestrator.cli.command_reference > docs/ref
 `seatrial` is always a client of a controller's REST API. With `SEATRIAL_URL` (and `SEATRIAL_TOKEN`)
 it talks to that one. Without, it uses the controller that holds `SEATRIAL_HOME` (default `./var`);
 where none does, it starts one in the background, which ends when nothing has been live for 30 s.
-Commands that only read (`runs`, `show`, `logs`, `report`, `gate explain` ...) start none: they
-answer from the files of the home.
+Where the database is a file of the home, commands that only read (`runs`, `show`, `logs`, `report`,
+`gate explain` ...) start none: they answer from the files of the home.
 
 Standard output is data, standard error is progress. `--json` prints data for programs. Without a
 terminal, or with `CI` set, progress is plain lines; `NO_COLOR` takes the colours away.

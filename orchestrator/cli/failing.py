@@ -1,15 +1,17 @@
-"""What failed in a run: tests by what their error says, jobs without a failing test, cells."""
+"""What failed in a run: tests by what their error says, jobs and cells for other reasons."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import is_quiet, word
+from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord, JobRecord
 
@@ -41,9 +43,9 @@ class FailureLine:
     """One failure, on every cell where it says the same."""
 
     job: str
-    """Empty where a cell failed before its jobs."""
+    """Empty where a cell failed for a reason of its own."""
     test: str
-    """Empty where no test failed."""
+    """Empty where the job or the cell failed for another reason than its tests."""
     outcome: str
     error: str
     """Its first line."""
@@ -83,21 +85,40 @@ def failing_tests(
             yield from tests_of(client, run, cell, job=job, outcome=outcome)
 
 
-def failing_jobs(cell: CellRecord) -> list[JobRecord]:
-    """Those that failed although none of their tests did."""
-    return [
-        job
-        for job in cell.jobs
-        if job.outcome is not None
-        and not is_quiet(job.outcome)
-        and not any(job.counts.as_dict()[outcome] for outcome in BAD)
-    ]
+def failing_jobs(cell: CellRecord, named: Mapping[str, int]) -> list[JobRecord]:
+    """Those whose failing tests do not explain their outcome.
+
+    `named` is how many failing tests of each job have a name.
+    """
+    return [job for job in _not_passed(cell) if not _is_explained(job, named.get(job.id, 0))]
 
 
-def failures_of(client: Client, run: RunAnswer) -> list[FailureLine]:
-    """Every failure of a run, in the order of its cells and jobs."""
+def fails_itself(cell: CellRecord) -> bool:
+    """Whether the cell's outcome has a reason that none of its jobs has."""
+    of_jobs = {(job.outcome, job.reason) for job in _not_passed(cell)}
+    is_bad = cell.outcome is not None and not is_quiet(cell.outcome)
+    return is_bad and (cell.outcome, cell.reason) not in of_jobs
+
+
+def why(record: JobRecord | CellRecord) -> str:
+    """Its reason and detail in a line; empty where neither is known."""
+    return ": ".join(part for part in (word(record.reason), record.detail) if part)
+
+
+def _not_passed(cell: CellRecord) -> list[JobRecord]:
+    return [job for job in cell.jobs if job.outcome is not None and not is_quiet(job.outcome)]
+
+
+def _is_explained(job: JobRecord, named: int) -> bool:
+    counts = job.counts
+    is_complete = not (counts.missing or counts.not_run) and named == counts.failed + counts.error
+    return job.outcome is Outcome.FAILED and job.reason == "tests" and is_complete
+
+
+def failures_of(client: Client, run: RunAnswer, cells: Iterable[CellRecord]) -> list[FailureLine]:
+    """Every failure of these cells of a run, in the order of the cells and their jobs."""
     found: dict[tuple[str, str, str, str], FailureLine] = {}
-    for cell in run.cells:
+    for cell in cells:
         for key in _of_cell(client, run, cell):
             found.setdefault(key, FailureLine(*key)).cells.append(cell.id)
     return [_with_command(run, failure) for failure in found.values()]
@@ -107,22 +128,28 @@ def _of_cell(
     client: Client, run: RunAnswer, cell: CellRecord
 ) -> Iterator[tuple[str, str, str, str]]:
     """Job, test, outcome and error of each."""
-    tests = jobs = False
+    named: Counter[str] = Counter()
     for test in failing_tests(client, run, cell):
-        tests = True
+        named[test.job] += 1
         yield test.job, test.nodeid, test.outcome, test.error
-    for job in failing_jobs(cell):
-        jobs = True
+    for job in failing_jobs(cell, named):
         yield job.id, "", str(job.outcome), job.detail or word(job.reason)
-    if cell.outcome is not None and not (tests or jobs or is_quiet(cell.outcome)):
-        said = ": ".join(part for part in (word(cell.reason), cell.detail) if part)
-        yield "", "", str(cell.outcome), said
+    if fails_itself(cell):
+        yield "", "", str(cell.outcome), why(cell)
+
+
+def output_of(cell: CellRecord, job: str) -> str | None:
+    """Name of the raw file of what the job printed; None where it did not come home."""
+    name = f"{job}.txt"
+    return name if any(artifact.name == name for artifact in cell.artifacts) else None
 
 
 def _with_command(run: RunAnswer, failure: FailureLine) -> FailureLine:
+    cell = next(cell for cell in run.cells if cell.id == failure.cells[0])
+    is_stored = failure.test or output_of(cell, failure.job)
     words = ["seatrial", "logs", run.id]
-    words += ["--job", failure.job] if failure.job else []
+    words += ["--job", failure.job] if is_stored else []
     words += ["--test", failure.test] if failure.test else []
-    words += ["--cell", failure.cells[0]] if len(run.cells) > 1 else []
+    words += ["--cell", cell.id] if len(run.cells) > 1 else []
     parts = (failure.job, failure.test, failure.outcome, failure.error, failure.cells)
     return FailureLine(*parts, log=shlex.join(words))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 # A command that asks no controller, as `--help`, does without the library that would.
 # ruff: noqa: PLC0415
+
+AT_ONCE_S = 1.0
+"""A person who presses TAB waits no longer for an answer."""
 
 
 def find_run(client: Client, name: str) -> tuple[Json, RunAnswer]:
@@ -117,8 +120,16 @@ class Session:
         return self._client(self.line())
 
     def reader(self) -> Client:
-        """A client that only reads: no controller is started for it."""
+        """A client that only reads.
+
+        No controller is started for it where the database is a file of the home.
+        """
         return self._client(self._reading_line() or self.line())
+
+    def completer(self) -> Client:
+        """A client that reads what is answered at once: it starts nothing and tries once."""
+        line = self._reading_line() or self.line()
+        return self._client(line, pauses_s=(), timeout_s=AT_ONCE_S)
 
     @property
     def has_controller(self) -> bool:
@@ -135,10 +146,10 @@ class Session:
             return ReadingLine(line, self.wiring)
         return None
 
-    def _client(self, line: Line) -> Client:
+    def _client(self, line: Line, **options: Any) -> Client:  # noqa: ANN401 - of the class
         from orchestrator.cli.client import Client
 
-        client = Client(line, self.wiring.clock, heard=self._hear)
+        client = Client(line, self.wiring.clock, heard=self._hear, **options)
         self._clients.append(client)
         return client
 
@@ -187,5 +198,6 @@ def _console(stream: TextIO) -> Console:
     """A terminal's console has its width; any other is as wide as COLUMNS, or as its lines."""
     if stream.isatty():
         return Console(file=stream, emoji=False, highlight=False)
-    width = shutil.get_terminal_size((NATURAL, 0)).columns
+    columns = os.environ.get("COLUMNS", "")  # noqa: TID251 - the window, no setting
+    width = (int(columns) if columns.isdecimal() else 0) or NATURAL
     return PipeConsole(file=stream, width=width, emoji=False, highlight=False)

@@ -19,11 +19,14 @@ TRACEBACK = "def test_sinks():\n>   assert 1 == 2\nE   assert 1 == 2\n"
 @pytest.fixture(autouse=True)
 def failed(controller: FakeController) -> None:
     """A test fails on two cells, a job crashes on one of them, a third has no machine."""
-    suite = runs.job("hull", outcome="failed", counts=runs.counts(passed=3, failed=1))
+    suite = runs.job(
+        "hull", outcome="failed", reason="tests", counts=runs.counts(passed=3, failed=1)
+    )
     crash = runs.job("demo", outcome="failed", reason="crashed", detail="SIGSEGV")
     output = {"name": "demo.txt", "size_bytes": 5, "digest": "d" * 64}
-    here = runs.cell("cpu", "done", outcome="failed", jobs=[suite, crash], artifacts=[output])
-    there = runs.cell("gpu", "done", outcome="failed", jobs=[suite])
+    bad = {"outcome": "failed", "reason": "tests"}
+    here = runs.cell("cpu", "done", jobs=[suite, crash], artifacts=[output], **bad)
+    there = runs.cell("gpu", "done", jobs=[suite, runs.passed("boot")], **bad)
     lost = runs.cell("tpu", "done", outcome="errored", reason="ssh", detail="refused")
     controller.shown = runs.run(here, there, lost, state="finished", outcome="failed")
     test: dict[str, Any] = {"job": "hull", "nodeid": SINKS, "outcome": "failed"}
@@ -54,6 +57,10 @@ def test_each_failure_has_its_place_its_error_and_the_command_for_its_log(cli: C
         ["tpu"],
         "ssh: refused",
     )
+    assert cli("failures", ID, "--cell", "gpu", "--json") == 0
+    (one,) = json.loads(cli.out)
+    assert one["cells"] == ["gpu"]
+    assert one["log"].endswith("--cell gpu")
 
 
 def test_a_run_without_failures_says_so(cli: Cli, controller: FakeController) -> None:
@@ -87,6 +94,10 @@ def test_logs_of_a_job_a_test_or_all_that_failed(cli: Cli, options: list[str], s
     [
         (["--job", "hul"], f"run {ID} has no job 'hul'; did you mean 'hull'?"),
         (["--job", "hull"], f"run {ID} has no output of job 'hull'; "),
+        (
+            ["--failed", "--job", "boot", "--cell", "gpu"],
+            f"run {ID} has no failure of job 'boot' in cell 'gpu'",
+        ),
         (["--test", "nothing", "--failed"], f"run {ID} has no test 'nothing'; "),
         (["--follow", "--failed"], "--follow prints whole logs"),
     ],
@@ -95,3 +106,30 @@ def test_what_is_not_there_is_named(cli: Cli, options: list[str], said: str) -> 
     assert cli("logs", ID, *options) == 2
     assert cli.out == ""
     assert cli.err.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("log", "shown"),
+    [
+        (b"ssh: caf\xc3\xa9 refused", "ssh: café refused\n"),
+        (b"", "nothing is stored of cell tpu (errored: ssh: refused)\n"),
+    ],
+    ids=["log", "no log"],
+)
+def test_a_cell_that_failed_before_its_jobs_has_its_whole_log(
+    cli: Cli, controller: FakeController, log: bytes, shown: str
+) -> None:
+    controller.log = log
+    assert cli("logs", ID, "--failed", "--cell", "tpu") == 0
+    assert cli.out == f"===== tpu =====\n{shown}"
+
+
+def test_a_failing_job_without_its_output_is_named_with_the_command_that_there_is(
+    cli: Cli, controller: FakeController
+) -> None:
+    lost = runs.job("demo", outcome="errored", reason="lost", detail="it was preempted")
+    controller.shown = runs.run(runs.cell("cpu", "running", jobs=[lost]))
+    assert cli("logs", ID, "--failed") == 0
+    assert "nothing is stored of job demo of cell cpu (errored: lost: it was preempted)" in cli.out
+    assert cli("failures") == 0
+    assert cli.out.splitlines()[-1] == f"    seatrial logs {ID}"

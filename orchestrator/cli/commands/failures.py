@@ -27,8 +27,7 @@ def failures_command(
     session = session_of(context)
     client = session.reader()
     _, found = find_run(client, run)
-    named = {one.id for one in find_cells(found, cell)}
-    failures = [one for one in failures_of(client, found) if named.intersection(one.cells)]
+    failures = failures_of(client, found, find_cells(found, cell))
     if as_json:
         session.print_json([one.as_json() for one in failures])
         return

@@ -16,9 +16,12 @@ _LISTED = 100
 
 
 def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Ids of the newest runs that begin so, each with what a shell may show beside it."""
+    """Ids of the newest runs that begin so, each with what a shell may show beside it.
+
+    None where they cannot be read at once.
+    """
     try:
-        answer = session_of(context).reader().get("/runs", limit=_LISTED)
+        answer = session_of(context).completer().get("/runs", limit=_LISTED)
         runs = read_items(RunSummary, answer)
     except CliError:
         return []  # a shell has no place for a sentence

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from orchestrator.cli.cell_log import CellLog
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import (
     CellOption,
@@ -17,11 +18,11 @@ from orchestrator.cli.commands.options import (
     ReadRunArgument,
     RunArgument,
 )
-from orchestrator.cli.errors import CliError, EmptyHomeError, RefusalError
+from orchestrator.cli.errors import CliError, EmptyHomeError
 from orchestrator.cli.failing_logs import Chosen, chosen_logs
 from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import log_line, one_line
-from orchestrator.cli.session import Session, cell_path, find_cells, find_run, run_path, session_of
+from orchestrator.cli.session import Session, find_cells, find_run, run_path, session_of
 from orchestrator.cli.view.failures import blamed, failures
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.cli.view.live_run import summary
@@ -115,7 +116,10 @@ def logs_command(
         ),
     ] = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Only failing tests, and jobs that failed without.")
+        bool,
+        typer.Option(
+            "--failed", help="Only failing tests, and jobs and cells that failed otherwise."
+        ),
     ] = False,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on until the run is over.")
@@ -143,7 +147,7 @@ def _print_whole(
     for one in cells:
         if one.ingested is not None:
             session.say(f"{one.id} was ingested; its files: seatrial report {run.id} -o DIR")
-    logs = [_Log(client, run, one, prefixed=len(cells) > 1) for one in cells]
+    logs = [CellLog(client, run, one, prefixed=len(cells) > 1) for one in cells]
     printer = _Printer(session)
     while True:
         # Asked for before the logs: what a finished run has written is all there.
@@ -156,37 +160,8 @@ def _print_whole(
         session.wiring.clock.sleep(_FOLLOW_EVERY_S)
 
 
-class _Log:
-    """One cell's log, from where it was left."""
-
-    def __init__(self, client: Client, run: RunAnswer, cell: CellRecord, *, prefixed: bool) -> None:
-        self._client = client
-        self._path = cell_path(run, cell) + "/log"
-        self._prefix = f"[{cell.id}] ".encode() if prefixed else b""
-        self._offset = 0
-        self._torn = b""
-
-    def new(self, *, to_the_end: bool) -> Iterator[bytes]:
-        """Whole lines that were not seen yet; at the end, the torn one as well."""
-        while True:
-            try:
-                data, after = self._client.log_bytes(self._path, after=self._offset)
-            except RefusalError as error:
-                if error.status == 404:
-                    return  # nothing was written yet
-                raise
-            *lines, self._torn = (self._torn + data).split(b"\n")
-            if lines:
-                yield b"".join(self._prefix + line + b"\n" for line in lines)
-            if after <= self._offset or not data:
-                break
-            self._offset = after
-        if to_the_end and self._torn:
-            yield self._prefix + self._torn + b"\n"
-
-
 class _Printer:
-    """Bytes as they are for a pipe; harmless text for a terminal."""
+    """Whole lines as they are for a pipe; as harmless text for a terminal."""
 
     def __init__(self, session: Session) -> None:
         self._is_terminal = session.out.is_terminal

@@ -98,7 +98,12 @@ class FakeController:
             return Answer(200, self.log[after:], "application/octet-stream", ahead)
         if request.path.endswith("/tests"):
             wanted = request.query["outcome"][0]
-            items = [test for test in self.tests if test["outcome"] == wanted]
+            (job,) = request.query.get("job", [None])
+            items = [
+                test
+                for test in self.tests
+                if test["outcome"] == wanted and job in (None, test["job"])
+            ]
             return Answer.of({"items": items, "next": None})
         return Answer.problem(404, f"there is nothing at {request.path}")
 

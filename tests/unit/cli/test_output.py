@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import socket
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from orchestrator.cli import connect, session
+from orchestrator.cli.safe_text import NATURAL
 from tests.unit.cli import in_process, runs
 from tests.unit.cli.fake_controller import Answer, FakeController
 from tests.unit.cli.in_process import Cli
@@ -71,3 +78,52 @@ def test_a_shell_completes_the_ids_of_runs(
     monkeypatch.setenv("COMP_CWORD", "2")
     assert cli() == 0
     assert cli.out.split() == found
+
+
+def completed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]:
+    """Complete the id of a run, in a shell."""
+    monkeypatch.setenv("_SEATRIAL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "seatrial show 01jq")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    return cli(), cli.out.strip(), cli.err
+
+
+@pytest.mark.parametrize("is_embedded", [True, False], ids=["file", "server"])
+def test_completing_starts_no_controller_and_is_silent(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_embedded: bool
+) -> None:
+    started: list[Path] = []
+    monkeypatch.setattr(connect, "_spawn", lambda log: started.append(log) or Mock())
+    monkeypatch.setattr(type(cli.wiring), "is_embedded", is_embedded)
+    cli.wiring.settings.home = tmp_path / "other"
+    for held_by in (None, 7):
+        cli.wiring.held_by = held_by
+        assert completed(cli, monkeypatch) == (0, "", "")
+    assert started == []
+
+
+def test_completing_asks_once(
+    cli: Cli, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller.answers["GET", "/api/v1/runs"] = Answer.problem(503, "busy")
+    assert completed(cli, monkeypatch) == (0, "", "")
+    assert len(controller.sent("GET", "/api/v1/runs")) == 1
+
+
+def test_completing_does_not_wait_for_an_answer(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "AT_ONCE_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        cli.wiring.settings.url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert completed(cli, monkeypatch) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [(None, NATURAL), ("60", 60), ("0", NATURAL), ("wide", NATURAL)]
+)
+def test_the_width_of_a_pipe_is_not_that_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: str | None, width: int
+) -> None:
+    monkeypatch.setattr("os.get_terminal_size", lambda *_: os.terminal_size((40, 20)))
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    assert session._console(io.StringIO()).width == width

@@ -1,0 +1,78 @@
+"""What counts as a failure of a run, beside its failing tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.failing import failures_of
+from orchestrator.cli.responses import read
+from orchestrator.domain.run_answer import RunAnswer
+from tests.unit.cli import runs
+
+TEST = {"job": "hull", "nodeid": "test_hull.py::test_sinks", "outcome": "failed", "message": "no"}
+SINKS = ("hull", TEST["nodeid"], "failed", "no")
+
+
+class StoredTests:
+    """A client that finds the same failing tests in every cell."""
+
+    def __init__(self, *tests: runs.Json) -> None:
+        self.tests = tests
+
+    def get(self, path: str, **params: object) -> runs.Json:
+        return {"items": [one for one in self.tests if one["outcome"] == params["outcome"]]}
+
+
+def hull(outcome: str, reason: str, **given: Any) -> runs.Json:
+    figures = {name: given.pop(name) for name in runs.counts() if name in given}
+    return runs.job("hull", outcome=outcome, reason=reason, counts=runs.counts(**figures), **given)
+
+
+def found(*cells: runs.Json, tests: tuple[runs.Json, ...] = (TEST,)) -> list[tuple[str, ...]]:
+    run = read(RunAnswer, runs.run(*cells))
+    shown = failures_of(StoredTests(*tests), run, run.cells)  # type: ignore[arg-type]
+    return [(one.job, one.test, one.outcome, one.error) for one in shown]
+
+
+@pytest.mark.parametrize(
+    ("job", "more"),
+    [
+        (hull("failed", "tests", detail="1 failed", passed=1, failed=1), []),
+        (
+            hull("timed_out", "timeout", detail="after 600 s", passed=1, failed=1, missing=5),
+            [("hull", "", "timed_out", "after 600 s")],
+        ),
+        (
+            hull("failed", "tests", detail="1 failed, 5 missing", failed=1, missing=5),
+            [("hull", "", "failed", "1 failed, 5 missing")],
+        ),
+        (hull("failed", "tests", failed=1, not_run=2), [("hull", "", "failed", "tests")]),
+        (hull("errored", "lost", failed=1), [("hull", "", "errored", "lost")]),
+        (
+            hull("failed", "tests", detail="3 failed", failed=3),
+            [("hull", "", "failed", "3 failed")],
+        ),
+    ],
+    ids=["explained", "timeout", "missing", "not run", "lost", "tests without a name"],
+)
+def test_a_job_is_left_out_only_where_its_failing_tests_explain_its_outcome(
+    job: runs.Json, more: list[tuple[str, ...]]
+) -> None:
+    cell = runs.cell("cpu", "done", outcome=job["outcome"], reason=job["reason"], jobs=[job])
+    assert found(cell) == [SINKS, *more]
+
+
+@pytest.mark.parametrize(
+    ("reason", "more"),
+    [("tests", []), ("lost", [("", "", "errored", "lost: the machine is gone")])],
+)
+def test_a_cell_is_a_failure_where_its_reason_is_none_of_its_jobs(
+    reason: str, more: list[tuple[str, ...]]
+) -> None:
+    job = hull("failed", "tests", failed=1)
+    outcome = "failed" if reason == "tests" else "errored"
+    detail = "the machine is gone"
+    cell = runs.cell("cpu", "done", outcome=outcome, reason=reason, detail=detail, jobs=[job])
+    assert found(cell) == [SINKS, *more]
