@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import extras
+from orchestrator.application.ports.trends import Watched
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.domain.machine import ConfigError, StaticHostStore
 from runners import ProviderContext, registry
@@ -68,6 +69,12 @@ def account(cloud: str) -> Callable[[], object]:
             lambda: LazyDetector().detect([1.0]),
             extras.MissingExtraError,
         ),
+        (
+            "statistics",
+            "the comparison of benchmarks",
+            lambda: LazyDetector().changes([Watched([1.0])]),
+            extras.MissingExtraError,
+        ),
     ],
 )
 @pytest.mark.usefixtures("core_only")
@@ -84,6 +91,7 @@ def test_what_is_not_installed_is_named_with_its_command(
 @pytest.mark.usefixtures("core_only")
 def test_what_needs_no_extra_works_without_any() -> None:
     assert LazyStatistics().adjusted([]) == ()
+    assert LazyDetector().changes([]) == ()
     assert registry.load("local", ProviderContext(NoHosts()))
 
 
