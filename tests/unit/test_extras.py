@@ -1,4 +1,4 @@
-"""A part of Seatrial that is not installed is named in one sentence, with its command."""
+"""A part of Seatrial that is not installed is named in one sentence, with its extra."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def account(cloud: str) -> Callable[[], object]:
     ],
 )
 @pytest.mark.usefixtures("core_only")
-def test_what_is_not_installed_is_named_with_its_command(
+def test_what_is_not_installed_is_named_with_its_extra(
     extra: str, what: str, use: Callable[[], object], error: type[Exception]
 ) -> None:
     with pytest.raises(error) as raised:
         use()
     said = str(raised.value)
     assert said.startswith(f"{what} needs {ABSENT[extra]}")
-    assert said.endswith(f": pip install 'seatrial[{extra}]'")
+    assert said.endswith(f": install Seatrial with the extra `{extra}` (docs/installation.md)")
 
 
 @pytest.mark.usefixtures("core_only")
