@@ -20,7 +20,7 @@ SUITES := cd payload && OMP_NUM_THREADS=1 ../$(BIN)/python ../tests/contained.py
 # The payload's numbers against their references: a minute of its suites.
 CORE := $(addprefix suites/test_,moe_numeric.py attention_numeric.py custom_kernels_numeric.py gpt2_numeric.py fp8_native_numeric.py train_numeric.py)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
-CLOUDS := payload,aws,gcp
+EXTRAS := payload,aws,gcp
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -133,15 +133,15 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.clouds: $(VENV)/.run
-	$(PIP) --quiet --editable '.[$(CLOUDS)]'
+	$(PIP) --quiet --editable '.[$(EXTRAS)]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(PIP) --quiet --editable '.[$(CLOUDS),postgres,statistics,test,check]'
+	$(PIP) --quiet --editable '.[$(EXTRAS),postgres,statistics,test,check]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.run
-	$(PIP) --quiet --editable '.[$(CLOUDS),docs]'
+	$(PIP) --quiet --editable '.[$(EXTRAS),docs]'
 	touch $@
 
 .PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact format docs vendor clean

@@ -29,7 +29,7 @@ def require(extra: str, what: str) -> None:
     if absent := _absent(extra):
         raise MissingExtraError(
             f"{what} needs {', '.join(absent)}, which this installation of Seatrial does not"
-            f" have: pip install '{_DISTRIBUTION}[{extra}]'"
+            f" have: install Seatrial with the extra `{extra}` (docs/installation.md)"
         )
 
 

@@ -41,7 +41,7 @@ class LazyDetector:
 
     def changes(self, many: Sequence[Watched]) -> Sequence[Sequence[ChangePoint]]:
         """See the protocol."""
-        return _detector().changes(many)
+        return _detector().changes(many) if many else ()
 
 
 _WHAT = "the comparison of benchmarks"

@@ -44,6 +44,7 @@ from orchestrator.dashboard.pages.run import routes as run
 from orchestrator.dashboard.responses import Format, PageMissingError, Pages, pages_of
 from orchestrator.dashboard.session import ForeignFormError, NotAllowedError, SignedOutError
 from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.extras import MissingExtraError
 from orchestrator.store.errors import StoreError
 
 _POLICY = "; ".join(
@@ -106,6 +107,7 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     InvalidDocumentError: (422, "The document cannot be used"),
     NotAllowedError: (403, "The token may not do this"),
     ForeignFormError: (403, "The form is too old, or not of this session"),
+    MissingExtraError: (501, "A part of Seatrial is not installed"),
     StoreError: (503, "The database cannot be reached"),
 }
 _AWAY = "The controller's log says why."
@@ -114,6 +116,7 @@ _NEXT = {
     403: "Sign in with a token that may, or load the page again.",
     404: "The release board leads to everything that there is.",
     500: "Try again; if it comes back, the log of the controller says why.",
+    501: "Install it as the message says, and start the controller again.",
     503: "Nothing was changed; try again in a moment.",
 }
 

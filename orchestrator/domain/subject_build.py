@@ -26,11 +26,18 @@ class SubjectBuild:
 
 
 def build_difference(before: SubjectBuild, after: SubjectBuild) -> str:
-    """How two builds of one name and version differ; empty where nothing is known to differ."""
+    """How two builds of one name and version differ; empty where nothing is known to differ.
+
+    A wheel that was only zipped again does not differ.
+    """
     if (before.name, before.version) != (after.name, after.version) or before.wheel == after.wheel:
         return ""
     if not (before.wheel and after.wheel):
         return "The subject differs: only one of the runs had a wheel of it."
-    if before.contents and before.contents == after.contents:
-        return "The subject is the same: its two wheels hold the same files."
+    if not (before.contents and after.contents):
+        return (
+            "The subject may differ although its version does not: its wheels are different files."
+        )
+    if before.contents == after.contents:
+        return ""
     return "The subject differs although its version does not: its wheels hold different files."

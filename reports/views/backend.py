@@ -159,7 +159,7 @@ def _code(counts: Counts, *, over: bool) -> str:
     return "passed" if counts.passed + counts.xfailed + counts.xpassed else "skipped"
 
 
-TEMPLATE = "backend 1"
+TEMPLATE = "backend 2"
 
 
 def backend_view(evidence: Evidence, _cell_id: str = "") -> BackendReport:

@@ -335,7 +335,7 @@ def _accelerator(cell: CellRecord) -> Hashable:
     return platform.accelerator_type or None
 
 
-TEMPLATE = "compare 1"
+TEMPLATE = "compare 2"
 ENVIRONMENT_SHOWN = 40
 """Things that differ between two environments."""
 

@@ -18,7 +18,7 @@ from reports.views.results import column_heading
 from reports.views.suites import suites_of
 from reports.views.summary import unfinished_run
 
-TEMPLATE = "cost 1"
+TEMPLATE = "cost 2"
 REFUSED_SHOWN = 40
 """Lines of a cell's decision log."""
 NONE_OF_THE_JOBS = ""

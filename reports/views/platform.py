@@ -51,7 +51,7 @@ from reports.views.status_phrases import (
 from reports.views.suites import problems_of, skips_of, suites_of
 from reports.views.summary import cell_row, measured
 
-TEMPLATE = "platform 1"
+TEMPLATE = "platform 2"
 
 
 def platform_view(evidence: Evidence, cell_id: str) -> PlatformReport:

@@ -242,7 +242,7 @@ def _sweeps(
     return tuple(made)
 
 
-TEMPLATE = "results 1"
+TEMPLATE = "results 2"
 
 KINDS = ("use-case", "suite", "demo", "benchmark")
 """In the order of the report."""

@@ -32,7 +32,7 @@ from reports.views.reused import reuse_of
 from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
 from reports.views.suites import rate, suites_of, sum_tallies
 
-TEMPLATE = "summary 1"
+TEMPLATE = "summary 2"
 
 
 def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
@@ -14,6 +15,7 @@ from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import (
     AuthenticationError,
     HostKeyError,
+    ProviderUnavailableError,
     SshAddress,
     UnreachableError,
 )
@@ -106,17 +108,23 @@ FIRST, SECOND = "ssh-ed25519 AAAAfirst", "ssh-ed25519 AAAAsecond"
 class Republishing:
     """A provider whose guests publish a second host key after some looks."""
 
-    def __init__(self, inner, looks: int) -> None:
+    def __init__(self, inner, looks: int, silent: int = 0) -> None:
         self._inner, self._looks = inner, looks
+        self._silent = silent
+        """At which look it does not answer."""
+        self.asked = 0
 
     def __getattr__(self, name):
         return getattr(self._inner, name)
 
     def inspect(self, machine_id):
+        self.asked += 1
         machine = self._inner.inspect(machine_id)
         if machine.endpoint is None:
             return machine
         self._looks -= 1
+        if self._looks + 1 == self._silent:
+            raise ProviderUnavailableError("throttled")
         key = FIRST if self._looks >= 0 else SECOND
         return replace(machine, endpoint=SshAddress("10.0.0.1", "u", host_key=key))
 
@@ -156,13 +164,17 @@ def test_a_host_key_that_no_guest_published_is_never_spoken_to(here):
     assert (here.clock.now() - BEGIN).total_seconds() < 900, "nobody pays for a long wait"
 
 
-@pytest.mark.parametrize(("looks", "outcome"), [(8, Outcome.PASSED), (10_000, Outcome.ERRORED)])
+@pytest.mark.parametrize(
+    ("looks", "silent", "outcome"),
+    [(8, 0, Outcome.PASSED), (8, 2, Outcome.PASSED), (10_000, 0, Outcome.ERRORED)],
+)
 def test_a_host_key_made_anew_after_the_first_contact_is_believed_once_it_is_published(
-    here, looks, outcome
+    here, looks, silent, outcome
 ):
     """The guest agent is some seconds late; until it publishes, nobody is spoken to."""
     here.limits = Limits(max_usd=Decimal(10), infra_retries=0)
     spoken_to: list[str] = []
+    refused_at: list[int] = []
 
     class Anew(FakeWorkspace):
         """Of a guest that has another host key after the first contact."""
@@ -173,11 +185,12 @@ def test_a_host_key_made_anew_after_the_first_contact_is_believed_once_it_is_pub
 
         def _touch(self) -> None:
             if FIRST in spoken_to and self._key == FIRST:
+                refused_at.append(provider.asked)
                 raise HostKeyError("another")
             spoken_to.append(self._key)
             super()._touch()
 
-    provider = Republishing(here.world.provider("fake"), looks)
+    provider = Republishing(here.world.provider("fake"), looks, silent)
     here.world = replace(here.world, open_workspace=Anew, provider=lambda _: provider)
     here.engine._flow = partial(run_cell, here.world)
     [cell] = here.launch()
@@ -188,6 +201,8 @@ def test_a_host_key_made_anew_after_the_first_contact_is_believed_once_it_is_pub
     assert (here.clock.now() - BEGIN).total_seconds() < 900
     assert spoken_to[:1] == [FIRST]
     assert set(spoken_to[1:]) == ({SECOND} if outcome is Outcome.PASSED else set())
+    assert len(refused_at) > 2
+    assert all(after - before <= 1 for before, after in pairwise(refused_at)), "one look per poll"
 
 
 def test_whoever_waits_is_told_why(here):

@@ -1,4 +1,4 @@
-"""A part of Seatrial that is not installed is named in one sentence, with its command."""
+"""A part of Seatrial that is not installed is named in one sentence, with its extra."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import extras
+from orchestrator.application.ports.trends import Watched
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.domain.machine import ConfigError, StaticHostStore
 from runners import ProviderContext, registry
@@ -68,22 +69,29 @@ def account(cloud: str) -> Callable[[], object]:
             lambda: LazyDetector().detect([1.0]),
             extras.MissingExtraError,
         ),
+        (
+            "statistics",
+            "the comparison of benchmarks",
+            lambda: LazyDetector().changes([Watched([1.0])]),
+            extras.MissingExtraError,
+        ),
     ],
 )
 @pytest.mark.usefixtures("core_only")
-def test_what_is_not_installed_is_named_with_its_command(
+def test_what_is_not_installed_is_named_with_its_extra(
     extra: str, what: str, use: Callable[[], object], error: type[Exception]
 ) -> None:
     with pytest.raises(error) as raised:
         use()
     said = str(raised.value)
     assert said.startswith(f"{what} needs {ABSENT[extra]}")
-    assert said.endswith(f": pip install 'seatrial[{extra}]'")
+    assert said.endswith(f": install Seatrial with the extra `{extra}` (docs/installation.md)")
 
 
 @pytest.mark.usefixtures("core_only")
 def test_what_needs_no_extra_works_without_any() -> None:
     assert LazyStatistics().adjusted([]) == ()
+    assert LazyDetector().changes([]) == ()
     assert registry.load("local", ProviderContext(NoHosts()))
 
 

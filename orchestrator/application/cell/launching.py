@@ -433,24 +433,32 @@ def _may_publish_another(
     world: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, said: str
 ) -> bool:
     """Whether a guest that publishes its host keys is still given time to publish the new one."""
-    settles = timedelta(seconds=world.timings.host_key_s)
     is_published = isinstance(shown, SshAddress) and bool(shown.host_key)
-    return is_published and note_no_contact(world, now, said) < settles
+    return is_published and _host_key_settles(world, now, said)
 
 
-def is_host_key_awaited(world: FlowDeps, now: AttemptState, said: str) -> bool:
+def _host_key_settles(world: FlowDeps, now: AttemptState, said: str) -> bool:
+    return note_no_contact(world, now, said) < timedelta(seconds=world.timings.host_key_s)
+
+
+def is_host_key_awaited(
+    world: FlowDeps, now: AttemptState, machine: Machine | None, said: str
+) -> bool:
     """Whether a machine that shows another host key before its job begins is looked at again.
 
     Google's guest agent makes new host keys some seconds after the first were published. The key
     that the guest publishes then, through its provider, is pinned instead of the first.
+
+    Args:
+        world: The ports.
+        now: The attempt.
+        machine: As its provider has it now; None where the provider did not answer.
+        said: How the machine failed to answer.
     """
-    if now.lease is None:
-        return False
-    try:
-        shown = world.provider(now.lease.provider).inspect(now.lease.machine_id).endpoint
-    except ProviderError:
-        return False
-    if not _may_publish_another(world, now, shown, said):
+    if machine is None:
+        return _host_key_settles(world, now, said)
+    shown = machine.endpoint
+    if now.lease is None or not _may_publish_another(world, now, shown, said):
         return False
     if shown is not None:
         world.stores.leases.reached(now.lease.id, _pinned(world, now.lease, shown))

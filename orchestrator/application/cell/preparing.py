@@ -28,7 +28,12 @@ from orchestrator.application.cell.reuse_decision import (
     reuse_on_machine,
     reused_jobs,
 )
-from orchestrator.application.cell.running import note_contact, note_no_contact, record_machine_end
+from orchestrator.application.cell.running import (
+    inspected,
+    note_contact,
+    note_no_contact,
+    record_machine_end,
+)
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.attestation import Attestation, devices_of, mismatch, unexpected
@@ -181,16 +186,18 @@ def _late(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value:
 
 def _trouble(world: FlowDeps, now: AttemptState, error: Exception, *, late: bool) -> Value | NotYet:
     """A machine that cannot be spoken to may be gone; one that is there is given time."""
-    reason = _reason(error)
+    reason, said = _reason(error), str(error)
     if reason in ("ssh", "host_key"):
-        ended = record_machine_end(world, now, str(error), at_once=reason == "host_key")
+        machine = inspected(world, now, at_once=reason == "host_key")
+        ended = record_machine_end(world, now, machine, said)
         if ended is not None:
             return ended
-    if reason == "host_key" and not late and is_host_key_awaited(world, now, str(error)):
+        awaited = reason == "host_key" and not late
+        if awaited and is_host_key_awaited(world, now, machine, said):
+            return NOT_YET
+    if reason == "ssh" and not (_is_given_up(world, now, said) or late):
         return NOT_YET
-    if reason == "ssh" and not (_is_given_up(world, now, str(error)) or late):
-        return NOT_YET
-    return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, str(error))
+    return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, said)
 
 
 def _is_given_up(world: FlowDeps, now: AttemptState, said: str) -> bool:

@@ -35,17 +35,16 @@ from orchestrator.store.evidence import Position
 
 
 def record_machine_end(
-    world: FlowDeps, now: AttemptState, said: str, *, at_once: bool = False
+    world: FlowDeps, now: AttemptState, machine: Machine | None, said: str
 ) -> Value | None:
     """Stop the attempt if the provider says that its machine is ending; None if it does not.
 
     Args:
         world: The ports.
         now: The attempt.
+        machine: As `inspected` has it.
         said: How the machine failed to answer.
-        at_once: Ask the provider however short a while ago it was asked.
     """
-    machine = _inspected(world, now, at_once=at_once)
     if machine is None or machine.state not in (MachineState.TERMINATED, MachineState.STOPPING):
         return None
     if now.lease is not None:
@@ -82,8 +81,16 @@ def _note(world: FlowDeps, now: AttemptState, said: str, *, notice: str) -> None
     world.stores.run_events.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
 
 
-def _inspected(world: FlowDeps, now: AttemptState, *, at_once: bool) -> Machine | None:
-    """Ask the provider, on a slow clock."""
+def inspected(world: FlowDeps, now: AttemptState, *, at_once: bool = False) -> Machine | None:
+    """Ask the provider for the machine, every `inspect_every_s` at most.
+
+    Args:
+        world: The ports.
+        now: The attempt.
+        at_once: Ask however short a while ago the provider was asked.
+
+    Returns: None where the provider was not asked, or did not answer.
+    """
     at, last = world.clock.now(), world.lapses.inspected.get(now.attempt.id)
     recently = last and at - last < timedelta(seconds=world.timings.inspect_every_s)
     if now.lease is None or (recently and not at_once):
@@ -123,7 +130,8 @@ def _watch(world: FlowDeps, now: AttemptState) -> Value | NotYet:
         )
     except HostKeyError as error:
         # the address of a machine that was taken away is given to a stranger
-        ended = record_machine_end(world, now, str(error), at_once=True)
+        machine = inspected(world, now, at_once=True)
+        ended = record_machine_end(world, now, machine, str(error))
         return ended or record_failure(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except MachineError as error:
         return _unheard(world, now, str(error))
@@ -168,7 +176,7 @@ def _first_event(world: FlowDeps, now: AttemptState, have: Position) -> Value | 
 def _unheard(world: FlowDeps, now: AttemptState, said: str) -> Value | NotYet:
     """The machine does not answer: gone, or only cut off?"""
     silent_s = note_no_contact(world, now, said).total_seconds()
-    ended = record_machine_end(world, now, said)
+    ended = record_machine_end(world, now, inspected(world, now), said)
     if ended is not None:
         return ended
     if silent_s >= world.timings.contact_timeout_s:

@@ -99,4 +99,5 @@ TERMS_BY_VERSION: Mapping[int, ExcuseTerms] = {
     2: _SECOND,
     3: replace(_SECOND, explained=True, bound=True),
 }
-"""A stored verdict is replayed by those that it was made with."""
+"""A stored verdict is replayed by those that it was made with; version 3 still changes until it is
+released, as `RULES_BY_VERSION` says."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.adapters.statistics.trends import StepDetector
 from orchestrator.dashboard.pages.benchmarks import listing
+from orchestrator.extras import MissingExtraError
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import levels, measured
 
@@ -131,3 +133,17 @@ def test_the_number_of_questions_does_not_depend_on_the_number_of_benchmarks(
     assert len(many) == len(few) <= 12
     assert len(shown.one(id="benchmarks").one("tbody").all("tr")) == 15
     assert shown.one("a", rel="next")["href"] == "/benchmarks?skip=15"
+
+
+@pytest.mark.parametrize("suffix", ["", ".json"])
+def test_without_the_library_of_trends_the_page_says_what_to_install(
+    pages: PageDesk, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    def absent(*_: object) -> None:
+        raise MissingExtraError("trends need scipy")
+
+    measured(pages, "1", {"a": [1.0]})
+    monkeypatch.setattr(StepDetector, "changes", absent)
+    said = pages.get(f"/benchmarks{suffix}", status=501).text
+    assert "A part of Seatrial is not installed" in said
+    assert "trends need scipy" in said

@@ -16,8 +16,8 @@ OLD = SubjectBuild("lib", "1.0", "aa", "11")
         (SubjectBuild("lib", "1.1", "bb", "22"), ""),
         (SubjectBuild("other", "1.0", "bb", "22"), ""),
         (SubjectBuild("lib", "1.0", "bb", "22"), "hold different files"),
-        (SubjectBuild("lib", "1.0", "bb", ""), "hold different files"),
-        (SubjectBuild("lib", "1.0", "bb", "11"), "hold the same files"),
+        (SubjectBuild("lib", "1.0", "bb", ""), "its wheels are different files"),
+        (SubjectBuild("lib", "1.0", "bb", "11"), ""),
         (SubjectBuild("lib", "1.0"), "only one of the runs had a wheel"),
     ],
 )

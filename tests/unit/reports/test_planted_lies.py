@@ -272,7 +272,7 @@ def test_the_golden_reports_have_no_finding_of_their_own(path):
 
 def test_what_a_person_signed_is_left_to_the_rules_about_statements():
     signed = "All platforms pass.\n\n*Written by A. Person, 2026-01-19.*\n\n"
-    footer = "*Run r-1 · evidence sha256 — (see) · template summary 1*\n"
+    footer = "*Run r-1 · evidence sha256 — (see) · template summary 2*\n"
     text = f"# R\n\n## Conclusion\n\n{signed}"
     ours = lint_documents([ForeignDocument("a.md", text + footer)])
     theirs = lint_documents([ForeignDocument("a.md", text)])
