@@ -41,7 +41,8 @@ def test_the_exit_code_is_the_outcome(
 
 def test_what_run_prints_without_a_terminal(cli: Cli, controller: FakeController) -> None:
     report_of(cli)
-    controller.tests = [{"nodeid": "tests/t.py::a\n[x]", "outcome": "failed", "message": "1 != 2"}]
+    bad = {"job": "moe", "nodeid": "tests/t.py::a\n[x]", "outcome": "failed", "message": "1 != 2"}
+    controller.tests = [bad]
 
     def happen(looks: int) -> None:
         if looks == 2:
