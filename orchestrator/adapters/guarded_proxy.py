@@ -25,7 +25,7 @@ _HEADERS_MOST = 100
 _CONNECT_S = 10.0
 _IDLE_S = 60.0
 _POLL_S = 0.05
-"""How long whoever ends the proxy waits for it at most."""
+"""How often the server looks whether it is to stop: `shutdown` waits for this at most."""
 _PIECE_BYTES = 65536
 _CONNECT = re.compile(
     rb"CONNECT (?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})"

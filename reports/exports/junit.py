@@ -97,7 +97,7 @@ def _suite(evidence: Evidence, group: Group) -> Iterator[str]:
 
 
 def _kinds(groups: Sequence[Group], cells: Sequence[CellRecord]) -> dict[str, str]:
-    """The tests as reports count them, with those that nobody names; other test cases by kind."""
+    """Properties of the root: tests by outcome, as reports count them, and other cases by kind."""
     counts = sum((cell.counts for cell in cells), Counts())
     found = Counter(entry.kind for group in groups for entry in group.entries)
     told = {"tests": counts.collected}

@@ -10,7 +10,7 @@ from tests.adversary.scene import POLICY, Scene
 
 RULE = "job/suite@here"
 ALONE = {"approvals": {"on": []}}
-"""Nobody else has to say yes."""
+"""A policy that asks for no approval."""
 
 
 def _excused(approver: str, expires: str = "", **exception: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tests.e2e.home import ROOT
 
 DOCS = ROOT / "docs"
 HOME = "/home/you"
-"""Stands in pages for the folder of whoever follows them."""
+"""The reader's home folder, as pages write it."""
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _VARIES = (
     (re.compile(r"\b01[0-9a-hjkmnp-tv-z]{10,24}\b"), "RUN"),
@@ -91,7 +91,7 @@ def fits(shown: str, printed: str) -> bool:
 
 
 class Terminal:
-    """A shell that keeps its folder and its variables, as whoever follows a page has it."""
+    """A reader's shell: it keeps its working folder and variables from block to block."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder

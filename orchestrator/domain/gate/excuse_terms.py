@@ -27,11 +27,10 @@ class ExcuseTerms:
     approved: bool
     """What one person alone excused needs an approval, where the policy says nothing of any."""
     explained: bool
-    """Where an approval is asked for, it is said whose does not count, and how to give one; and of
-    a test in quarantine, in which other run it failed."""
+    """Sentences name the approvers who do not count and the command that approves. For a test in
+    quarantine that the evidence lacks, they name the run in which it failed."""
     bound: bool
-    """A waiver excuses what failed when it was asked for, an exception what it names; and nothing
-    else of their rule."""
+    """A waiver excuses only what failed when it was requested; an exception only what it names."""
 
     def age_fault(self, policy: GatePolicy, opened: date, today: date) -> str:
         """Why what was opened on that day does not count today; empty where it does."""

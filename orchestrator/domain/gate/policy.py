@@ -182,9 +182,9 @@ class SkipRule:
     on_other: Literal["fail", "inconclusive", "advisory", "counted"] = "counted"
     """The outcome of another reason; ``counted`` ones count against `max` like the accepted."""
     on_regression: OnTrouble = field(default="fail", metadata=LATER)
-    """What a skip for another reason comes to where the subject lacks what the test imports, or of
-    a test that ran on the baseline: the last green run of the platform, or the runs that the gate
-    passed last."""
+    """The outcome of a skip for another reason where the subject lacks a module that the test
+    imports, or where the test ran on the baseline: the last green run of the platform, or the runs
+    that the gate passed last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,7 @@ def _never(_judged: JudgedJob, _reason: str) -> bool:
 
 
 def _findings(rule: SkipRule, tally: _Tally) -> Iterator[tuple[RuleOutcome, str]]:
-    """What is to be said of the skips, and what it comes to."""
+    """Each finding about the skips: the outcome that it has for the rule, and its words."""
     limited = tally.reasons.total() if rule.on_other == "counted" else tally.limited
     if rule.max is not None and limited > rule.max:
         yield RuleOutcome.VIOLATED, f"{limited} count, and {rule.max} may"
