@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import CliError
+from orchestrator.cli.failing import BAD, TestAnswer
+from orchestrator.cli.responses import read_items
 from orchestrator.cli.safe_text import fit, one_line
 from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord, JobRecord
 
-BAD = ("failed", "error")
 TOLD_PER_JOB = 20
 _MESSAGE_WIDTH = 160
 
@@ -61,21 +62,12 @@ class FailingTests:
         path = f"/runs/{run_id}/cells/{cell.id}/tests"
         try:
             answer = self._client.get(path, job=job.id, outcome=outcome, limit=TOLD_PER_JOB)
+            found = read_items(TestAnswer, answer)
         except CliError:
             return
         self._seen[key] = count
-        for test in _tests(answer.get("items"), cell.id, job.id, outcome):
-            name = (test.cell, test.job, test.nodeid)
+        for test in found:
+            name = (cell.id, test.job, test.nodeid)
             if name not in self._told:
                 self._told.add(name)
-                yield test
-
-
-def _tests(items: object, cell: str, job: str, outcome: str) -> list[BadTest]:
-    if not isinstance(items, list):
-        return []
-    return [
-        BadTest(cell, job, str(item.get("nodeid", "")), outcome, str(item.get("message") or ""))
-        for item in items
-        if isinstance(item, dict)
-    ]
+                yield BadTest(cell.id, test.job, test.nodeid, test.outcome, test.message)
