@@ -11,7 +11,7 @@ from orchestrator.api.security import bearer, secured
 from orchestrator.application.list_machines import inventory_answer, resource_answer
 from orchestrator.application.ssh_access import ssh_access
 from orchestrator.application.terminate_machine import end_machine
-from orchestrator.domain.inventory import InventoryAnswer, ResourceAnswer
+from orchestrator.domain.inventory import InventoryResponse, ResourceResponse
 from orchestrator.domain.person import Scope
 from orchestrator.domain.ssh_access import SshAccess
 
@@ -26,7 +26,7 @@ def list_machines(
     orphans: Annotated[
         bool, Query(description="Only what nobody owns: orphan, expired and idle")
     ] = False,
-) -> InventoryAnswer:
+) -> InventoryResponse:
     """Ask the clouds what they have of this project, and say whose each thing is."""
     return inventory_answer(context, orphans=orphans)
 
@@ -36,7 +36,7 @@ def terminate_machine(
     context: ContextDep,
     provider: str,
     machine_id: Annotated[str, Path(description="As `GET /machines` shows it")],
-) -> ResourceAnswer:
+) -> ResourceResponse:
     """End now what nobody owns. A leased machine goes by cancelling its run."""
     return resource_answer(context, end_machine(context, provider, machine_id))
 
