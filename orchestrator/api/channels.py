@@ -63,7 +63,7 @@ class ChannelRequest(RequestModel):
         return NewChannel(**dict(self))
 
 
-class TestMessageRequest(RequestModel):
+class ChannelTestRequest(RequestModel):
     """How to test a channel."""
 
     git_sha: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")] = ""
@@ -112,7 +112,7 @@ _ROTATE: dict[str, Example] = {
     "week": {"summary": "The old one stands for a week", "value": {"overlap_hours": 168}}
 }
 ChannelBody = Annotated[ChannelRequest, Body(openapi_examples=_NEW)]
-Try = Annotated[TestMessageRequest | None, Body(openapi_examples=_TRY)]
+Try = Annotated[ChannelTestRequest | None, Body(openapi_examples=_TRY)]
 Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]
 
 

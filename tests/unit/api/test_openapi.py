@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from orchestrator.api.app import create_app
-from orchestrator.api.channels import ChannelRequest, RotateRequest, TestMessageRequest
+from orchestrator.api.channels import ChannelRequest, ChannelTestRequest, RotateRequest
 from orchestrator.api.gate_signoff import ApprovalRequest, PayloadReviewRequest, WaiverRequest
 from orchestrator.api.gates import DryRunRequest, EvaluateRequest, PolicyRequest
 from orchestrator.api.history import AliasDecisionRequest, MatchRequest
@@ -122,7 +122,7 @@ BODIES: dict[str, type[BaseModel]] = {
         KnownIssueRequest, LintRequest, PolicyRequest, EvaluateRequest, DryRunRequest,
         WaiverRequest, PayloadReviewRequest, ApprovalRequest, AnnotationsRequest, BisectRequest,
         RetestRequest, ConfirmationRunRequest, QuarantineRequest, ChannelRequest,
-        TestMessageRequest, RotateRequest, ScheduleRequest, TriggerRequest,
+        ChannelTestRequest, RotateRequest, ScheduleRequest, TriggerRequest,
     )
 }  # fmt: skip
 

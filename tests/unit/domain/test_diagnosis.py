@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.domain.test_blame import ABOUT, DRIVER, FAILS, judged, second
 
 from orchestrator.domain.diagnosis import RetestTally, diagnosed_of
 from orchestrator.domain.retests import Retest, RetestKind
 from orchestrator.domain.root_cause import Attribution, RootCause, attribute_failure
+from tests.unit.domain.test_root_cause import ABOUT, DRIVER, FAILS, judged, second
 
 BLAME = Attribution(
     job="moe", nodeid="t.py::a", answer=RootCause.SUBJECT, evidence=("First.", "Second.")

@@ -46,7 +46,7 @@ def diagnosed() -> Evidence:
     why = "Since the last green run r1: device driver 550 -> 570."
     return with_answers(
         story("a10g"),
-        found("suites/test_moe.py::test_routing", RootCause.OURS),
+        found("suites/test_moe.py::test_routing", RootCause.SUBJECT),
         found("", RootCause.IMAGE_OR_DRIVER, why=why, word="failed"),
     )
 
