@@ -86,7 +86,7 @@ def test_who_broke_it_is_found_out_before_the_machine_goes_home(here):
     assert any(
         said.startswith("diagnosing: 1 failing test again, 4 times") for said in notices(here)
     )
-    assert any("test_one: ours" in said for said in notices(here))
+    assert any("test_one: subject" in said for said in notices(here))
 
 
 def test_results_stay_what_they_were(here):
