@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 AT_ONCE_S = 1.0
 """A person who presses TAB waits no longer for an answer."""
+URGENT_S = 20.0
+"""How long a controller may take to order the end of every machine before it is passed over."""
 
 
 def find_run(client: Client, name: str) -> tuple[Json, RunResponse]:
@@ -130,6 +132,10 @@ class Session:
         """A client that reads what is answered at once: it starts nothing and tries once."""
         line = self._reading_line() or self.line()
         return self._client(line, pauses_s=(), timeout_s=AT_ONCE_S)
+
+    def urgent_client(self) -> Client:
+        """A client that tries once and starts nothing: what it asks for has another way."""
+        return self._client(self.line(), pauses_s=(), timeout_s=URGENT_S)
 
     @property
     def has_controller(self) -> bool:

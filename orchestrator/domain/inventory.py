@@ -64,3 +64,29 @@ class InventoryResponse:
     items: tuple[ResourceResponse, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     """Providers that could not be asked, with the reason: nothing is known of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedMachine:
+    """A machine, or a disk or address of one, that the emergency stop found."""
+
+    provider: str
+    id: str
+    kind: str
+    state: MachineState
+    """As the provider showed it before it was told to end it."""
+    run: str
+    """By its tag; empty where it has none."""
+    failure: str
+    """Why the provider did not take the order to end it; empty where it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """What the emergency stop found and ended, in every cloud that has credentials here."""
+
+    items: tuple[StoppedMachine, ...] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Providers that could not be asked, with the reason: nothing is known of these."""
+    asked: tuple[str, ...] = ()
+    """Providers that have credentials here; nothing is known of any other."""

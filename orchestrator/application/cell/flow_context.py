@@ -107,6 +107,8 @@ class Timings:
     first_event_s: float = 90.0
     contact_timeout_s: float = 180.0
     """Without any contact while running."""
+    host_key_look_s: float = 5.0
+    """While another host key is awaited, its provider is asked for it so often at most."""
     inspect_every_s: float = 30.0
     collect_s: float = 60.0
     close_s: float = 60.0

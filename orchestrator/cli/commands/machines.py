@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Client
+from orchestrator.cli.commands.emergency_stop import stop_all
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
 from orchestrator.cli.responses import read
@@ -43,11 +44,24 @@ def machines_command(
     terminate: Annotated[
         bool, typer.Option("--terminate", help="End all that nobody owns, now, after asking.")
     ] = False,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="With --terminate: cancel every run and end every machine of the project,"
+            " whoever owns it; works without a controller and without its database.",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="End it without asking.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List what the clouds have of this project, and whose it is; end what nobody owns."""
     session = session_of(context)
+    if everything and not terminate:
+        raise CliError("--all goes with --terminate; without both, every machine is listed anyway.")
+    if everything:
+        stop_all(session, yes=yes, as_json=as_json)
+        return
     client = session.client()
     only = "true" if orphans or terminate else None
     answer = client.get("/machines", orphans=only)

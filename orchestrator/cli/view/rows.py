@@ -41,10 +41,11 @@ def reported(counts: Counts) -> int:
 def job_left_s(job: JobRecord, now: datetime) -> float | None:
     """What a running suite may still take if its tests go on at their pace; None if unknown.
 
-    Once every test has reported, or would have by now, nobody knows when the job itself ends.
+    Once every test has reported, or would have by now, nobody knows when the job itself ends; nor
+    while nothing is heard of it.
     """
     counts = job.counts
-    if not job.is_running or counts is None or reported(counts) < _ENOUGH_TESTS:
+    if not job.is_running or job.silent_since is not None or reported(counts) < _ENOUGH_TESTS:
         return None
     seconds = since(job.started_at, now)
     if seconds < _ENOUGH_S:
@@ -173,10 +174,14 @@ def reuse_row(job: JobRecord, frame: Frame) -> Text | None:
 
 
 def current_row(job: JobRecord, frame: Frame) -> Text | None:
-    """The running test's name."""
-    if not (job.is_running and job.current):
+    """The running test's name, and for how long nothing was heard of it."""
+    silence = job.silence(frame.now)
+    if not (job.is_running and (job.current or silence)):
         return None
-    return Text("    → " + fit_end(one_line(job.current), frame.width - 6), style="dim")
+    room = frame.width - 6 - (len(silence) + 2 if silence else 0)
+    name = fit_end(one_line(job.current), max(room, 0)) if job.current else ""
+    line = Text("    → " + name, style="dim")
+    return line.append("  " * bool(name) + silence, style="yellow") if silence else line
 
 
 def ends(left: Text, right: Text, width: int) -> Text:

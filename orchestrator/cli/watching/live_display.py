@@ -155,7 +155,9 @@ def _pulse(cell: CellRecord, now: datetime) -> Iterator[str]:
             line += f"{reported(job.counts)} of {job.counts.collected} tests"
         else:
             line += "running"
-        left_s = job_left_s(job, now)
+        left_s, silence = job_left_s(job, now), job.silence(now)
+        if silence:
+            line += f", {silence}" + (f", in {one_line(job.current)}" if job.current else "")
         yield line + (f", ~{elapsed(left_s)} left" if left_s is not None else "")
 
 

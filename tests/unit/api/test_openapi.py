@@ -106,6 +106,7 @@ OPERATIONS = {
     ("get", "/api/v1/costs/prices"): "get_prices",
     ("post", "/api/v1/costs/refresh"): "refresh_costs",
     ("get", "/api/v1/machines"): "list_machines",
+    ("post", "/api/v1/machines/terminate-all"): "terminate_all",
     ("post", "/api/v1/machines/{provider}/{machine_id}/terminate"): "terminate_machine",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/access"): "get_access",
     ("post", "/api/v1/waivers/{waiver_id}/approve"): "approve_one_waiver",
