@@ -327,7 +327,7 @@ class LeaseStore:
             return dict(session.execute(query).all())
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> None:
-        """Keep one line; the same (place, verdict, reason) of an attempt is kept once."""
+        """Keep one line; the same (place, result, reason) of an attempt is kept once."""
         with self._sessions.write() as session:
             add_decision(session, attempt_id, decision)
 
@@ -433,7 +433,7 @@ def add_decision(session: Session, attempt_id: str, decision: PlacementDecision)
         "number": last.scalar_subquery() + 1,
         "at": decision.at,
         "place": short(decision.place),
-        "verdict": decision.verdict,
+        "result": decision.result,
         "reason": short(decision.reason),
         "detail": decision.detail,
     }
@@ -461,7 +461,7 @@ def _decision(row: PlacementDecisionRow, attempt: int) -> PlacementDecision:
     return PlacementDecision(
         at=row.at,
         place=row.place,
-        verdict=row.verdict,
+        result=row.result,
         reason=row.reason,
         detail=row.detail,
         attempt=attempt,

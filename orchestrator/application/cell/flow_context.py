@@ -184,7 +184,7 @@ def record_failure(
     world: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
 ) -> Value:
     """Store why the attempt cannot go on (the first cause stands) and stop it."""
-    world.stores.cells.blame(attempt_id, Cause(outcome, reason, detail))
+    world.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
     return STOP
 
 
