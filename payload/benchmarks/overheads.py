@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +45,7 @@ from torchbridge.backends.tpu import (
     tiled,
     validate_model,
 )
-from torchbridge.backends.xla import load
+from torchbridge.backends.xla import XLA, load
 from torchbridge.bench import Arm, Duel, Equality, close_to, run_duel
 from torchbridge.config import AMDConfig, Config, NVIDIAConfig, TPUConfig, detect_architecture
 from torchbridge.config.vendors import detect_tpu_version
@@ -121,7 +122,7 @@ def degraded(reason: str | None) -> None:
 
 
 def nvidia(device: torch.device) -> Section:
-    """Backend, optimizer, FP8 compiler, memory manager, CUDA's utilities; then attention."""
+    """Backend and optimizer, then the other parts."""
     hardware, reason = nvidia_rules(device)
     degraded(reason)
     here = {"hardware": hardware, "device": device}
@@ -132,6 +133,12 @@ def nvidia(device: torch.device) -> Section:
     for level in LEVELS:
         work = partial(optimizer.optimize, level=level)
         yield Iterated(f"optimizer/{level}", 50, work, evaluating, mlp)
+    yield from nvidia_parts(here)
+
+
+def nvidia_parts(here: dict[str, Any]) -> Section:
+    """FP8 compiler, memory manager, CUDA's utilities; attention."""
+    hardware, device = here["hardware"], here["device"]
     compiler, linear = FP8Compiler(**here), nn.Linear(128, 128).to(device)
     if compiler.supported:
         for name in ("prepare_for_fp8", "get_fp8_stats", "estimate_speedup"):
@@ -168,7 +175,7 @@ def gated(x: Tensor, bias: Tensor) -> Tensor:
 
 
 def amd(device: torch.device) -> Section:
-    """Backend, levels, matrix cores, architectures, HIP; compiled kernels against their sources."""
+    """Backend, levels, matrix cores, architectures; then kernels."""
     hardware = probe(device)
     if hardware.vendor != "amd":
         degraded(f"no ROCm device: an MI300X's rules, the numbers of {device}")
@@ -190,6 +197,11 @@ def amd(device: torch.device) -> Section:
         decide = partial(AMDConfig().on, chip)
         right = lambda told, cores=cores: told.matrix_cores == cores  # noqa: E731
         yield Iterated(f"architecture/{target}", 5, decide, right)
+    yield from amd_kernels(hardware, device)
+
+
+def amd_kernels(hardware: Hardware, device: torch.device) -> Section:
+    """HIP's streams, events and regions; compile times, and kernels against their sources."""
     utilities = HIPUtilities(device, profiling=True)
 
     def pass_through() -> object:
@@ -221,13 +233,23 @@ def amd(device: torch.device) -> Section:
 
 def tpu(_: torch.device) -> Section:
     """Configuration, validation and tiles; the backend; what torch_xla has a part in."""
-    config, model = TPUConfig(version="v5e"), mlp()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said below, in full
         backend = TPUBackend()
     degraded(backend.degraded)
-    written, x = config.to_dict(), torch.randn(8, 128)
-    read = partial(TPUConfig.from_dict, written)
+    yield from tpu_rules()
+    yield from tpu_backend(backend)
+    try:
+        yield from tpu_compiler(load())
+    except XLANotAvailable as error:
+        evidence.check("tpu/xla", "skipped", reason=str(error))
+        print("  xla_compiler, xla_integration, memory_manager: skipped, no torch_xla")
+
+
+def tpu_rules() -> Section:
+    """What no device has a part in."""
+    config, model = TPUConfig(version="v5e"), mlp()
+    read = partial(TPUConfig.from_dict, config.to_dict())
     yield Iterated("configuration/creation", 100, TPUConfig, limit_ms=LIMIT_MS)
     yield Iterated("configuration/round_trip", 100, read, lambda c: c == config)
     detect = partial(detect_tpu_version, "v5litepod-8")
@@ -236,6 +258,10 @@ def tpu(_: torch.device) -> Section:
     yield Iterated("validation/model", 100, validate, lambda found: found.passed)
     tile = partial(tiled, (127, 127), torch.float32)
     yield Iterated("memory_manager/tiles", 100, tile, lambda t: t.tiled_bytes == 128 * 128 * 4)
+
+
+def tpu_backend(backend: TPUBackend) -> Section:
+    """Its overheads, and a prepared model against it unprepared."""
     data = {"x": torch.randn(64, 128), "rest": [torch.ones(3)]}
     move, on = partial(backend.prepare_data, data), lambda moved: moved["x"].device
     yield Iterated("backend/device_info", 100, backend.get_device_info)
@@ -245,24 +271,6 @@ def tpu(_: torch.device) -> Section:
         for level in LEVELS:
             work = partial(backend.prepare_model, level=level)
             yield Iterated(f"optimizer/{name}_{level}", 20, work, evaluating, make)
-    try:
-        xla = load()
-    except XLANotAvailable as error:
-        evidence.check("tpu/xla", "skipped", reason=str(error))
-        print("  xla_compiler, xla_integration, memory_manager: skipped, no torch_xla")
-    else:
-        warm = XLACompiler(config, xla)
-        cold = lambda m: XLACompiler(config, xla).compile_model(m, (x,))  # noqa: E731
-        yield Iterated("xla_compiler/cold", 5, cold, fresh=mlp)
-        yield Iterated("xla_compiler/cached", 100, lambda: warm.compile_model(model, (x,)))
-        yield Iterated("xla_integration/creation", 100, lambda: create_xla_integration(config, xla))
-        manager = TPUMemoryManager(config, xla)
-        try:
-            manager.memory()
-            allocate = partial(manager.allocate_tensor, (128, 128))
-            yield Iterated("memory_manager/allocation", 100, allocate)
-        except TPUMemoryError as error:
-            evidence.check("tpu/memory_manager/allocation", "skipped", reason=str(error))
     plain, image = resnet().to(backend.device).eval(), torch.randn(8, 3, 32, 32)
     image = image.to(backend.device)
     prepared = backend.prepare_model(copy.deepcopy(plain), level="balanced").model
@@ -274,6 +282,24 @@ def tpu(_: torch.device) -> Section:
         device=backend.device,
         floor=0.8,
     )
+
+
+def tpu_compiler(xla: XLA) -> Section:
+    """What torch_xla has a part in."""
+    config, model, x = TPUConfig(), mlp(), torch.randn(8, 128)
+    warm = XLACompiler(config, xla)
+    cold = lambda m: XLACompiler(config, xla).compile_model(m, (x,))  # noqa: E731
+    yield Iterated("xla_compiler/cold", 5, cold, fresh=mlp)
+    yield Iterated("xla_compiler/cached", 100, lambda: warm.compile_model(model, (x,)))
+    yield Iterated("xla_integration/creation", 100, lambda: create_xla_integration(config, xla))
+    manager = TPUMemoryManager(config, xla)
+    try:
+        manager.memory()
+    except TPUMemoryError as error:
+        evidence.check("tpu/memory_manager/allocation", "skipped", reason=str(error))
+        return
+    allocate = partial(manager.allocate_tensor, (128, 128))
+    yield Iterated("memory_manager/allocation", 100, allocate)
 
 
 def same(subject: object, baseline: object) -> Equality:
