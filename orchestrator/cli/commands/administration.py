@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import quote
 
@@ -48,6 +49,18 @@ def serve_command(
         bool, typer.Option("--no-cells", help="Only answer; another controller runs the cells.")
     ] = False,
     local_jobs_as: LocalJobsOption = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-cert",
+            metavar="FILE",
+            help="Certificate with its chain (PEM): the port speaks HTTPS only.",
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option("--tls-key", metavar="FILE", help="Its private key, if in another file."),
+    ] = None,
 ) -> None:
     """Be the controller, in the foreground: REST on a port and on the home's socket."""
     session = session_of(context)
@@ -67,6 +80,8 @@ def serve_command(
             port=port,
             cells=not no_cells,
             local_jobs_as=local_jobs_as,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
         )
     )
     raise typer.Exit(code)
