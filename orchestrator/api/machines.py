@@ -12,7 +12,7 @@ from orchestrator.application.emergency_stop import stop_everything
 from orchestrator.application.list_machines import inventory_answer, resource_answer
 from orchestrator.application.ssh_access import ssh_access
 from orchestrator.application.terminate_machine import end_machine
-from orchestrator.domain.inventory import InventoryAnswer, ResourceAnswer, StopReport
+from orchestrator.domain.inventory import InventoryResponse, ResourceResponse, StopReport
 from orchestrator.domain.person import Scope
 from orchestrator.domain.ssh_access import SshAccess
 
@@ -27,7 +27,7 @@ def list_machines(
     orphans: Annotated[
         bool, Query(description="Only what nobody owns: orphan, expired and idle")
     ] = False,
-) -> InventoryAnswer:
+) -> InventoryResponse:
     """Ask the clouds what they have of this project, and say whose each thing is."""
     return inventory_answer(context, orphans=orphans)
 
@@ -48,7 +48,7 @@ def terminate_machine(
     context: ContextDep,
     provider: str,
     machine_id: Annotated[str, Path(description="As `GET /machines` shows it")],
-) -> ResourceAnswer:
+) -> ResourceResponse:
     """End now what nobody owns. A leased machine goes by cancelling its run."""
     return resource_answer(context, end_machine(context, provider, machine_id))
 

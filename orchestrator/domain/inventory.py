@@ -31,7 +31,7 @@ DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceAnswer:
+class ResourceResponse:
     """One thing that a cloud shows, and what is made of it."""
 
     provider: str
@@ -58,10 +58,10 @@ class ResourceAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class InventoryAnswer:
+class InventoryResponse:
     """Everything that the clouds show of this project."""
 
-    items: tuple[ResourceAnswer, ...] = ()
+    items: tuple[ResourceResponse, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     """Providers that could not be asked, with the reason: nothing is known of these."""
 
