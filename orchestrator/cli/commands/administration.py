@@ -31,6 +31,18 @@ LocalJobsOption = Annotated[
         help="Run jobs of `provider: local` as this account. Default: none run here.",
     ),
 ]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        help="Certificate with its chain (PEM): the port speaks HTTPS only.",
+    ),
+]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE", help="Its private key, if in another file."),
+]
 
 
 def serve_command(
@@ -49,18 +61,8 @@ def serve_command(
         bool, typer.Option("--no-cells", help="Only answer; another controller runs the cells.")
     ] = False,
     local_jobs_as: LocalJobsOption = None,
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-cert",
-            metavar="FILE",
-            help="Certificate with its chain (PEM): the port speaks HTTPS only.",
-        ),
-    ] = None,
-    tls_key: Annotated[
-        Path | None,
-        typer.Option("--tls-key", metavar="FILE", help="Its private key, if in another file."),
-    ] = None,
+    tls_cert: CertificateOption = None,
+    tls_key: KeyOption = None,
 ) -> None:
     """Be the controller, in the foreground: REST on a port and on the home's socket."""
     session = session_of(context)
