@@ -31,6 +31,14 @@ LocalJobsOption = Annotated[
         help="Run jobs of `provider: local` as this account. Default: none run here.",
     ),
 ]
+HostOption = Annotated[
+    str | None,
+    typer.Option("--host", metavar="ADDRESS", help="Address to listen on. Default: this computer."),
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option("--port", metavar="PORT", min=1, max=65535, help="Port to listen on."),
+]
 CertificateOption = Annotated[
     Path | None,
     typer.Option(
@@ -47,16 +55,8 @@ KeyOption = Annotated[
 
 def serve_command(
     context: typer.Context,
-    host: Annotated[
-        str | None,
-        typer.Option(
-            "--host", metavar="ADDRESS", help="Address to listen on. Default: this computer."
-        ),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option("--port", metavar="PORT", min=1, max=65535, help="Port to listen on."),
-    ] = None,
+    host: HostOption = None,
+    port: PortOption = None,
     no_cells: Annotated[
         bool, typer.Option("--no-cells", help="Only answer; another controller runs the cells.")
     ] = False,
