@@ -259,7 +259,6 @@ def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
         "finished_at": run.finished_at,
         "cancel_requested_at": run.cancel_requested_at,
         "rerun_of": run.rerun_of,
-        "event_seq": 0,
     }
 
 

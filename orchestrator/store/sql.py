@@ -8,7 +8,7 @@ every feed item takes it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -46,6 +46,12 @@ def slices(values: Sequence[V]) -> Iterator[Sequence[V]]:
 def is_postgres(session: Session) -> bool:
     """Which of the two databases this is."""
     return session.get_bind().dialect.name == "postgresql"
+
+
+def lock(session: Session, rows: Select[Any]) -> None:
+    """Lock rows that the transaction need not read; who writes to SQLite is alone there."""
+    if is_postgres(session):
+        session.execute(rows.with_for_update(key_share=True))
 
 
 def insert_into(session: Session, table: type[Table]) -> postgresql.Insert | sqlite.Insert:

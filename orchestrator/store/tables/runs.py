@@ -74,7 +74,6 @@ class RunRow(Table):
     finished_at: Mapped[datetime | None]
     cancel_requested_at: Mapped[datetime | None]
     rerun_of: Mapped[str | None]
-    event_seq: Mapped[Long] = mapped_column(default=0)
 
 
 class RunSpecRow(Table):
