@@ -94,6 +94,18 @@ _AT_WORK = [state for state in CellState if state not in (CellState.QUEUED, Cell
 
 
 @dataclass(frozen=True, slots=True)
+class CellStatus:
+    """Everything stored about a cell that decides whether another attempt of it begins."""
+
+    run: Run
+    spec: RunSpec
+    cell: Cell
+    plan: CellPlan
+    last: Attempt | None
+    """The newest one, if any."""
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptState:
     """Everything stored about an attempt that a look begins with."""
 
@@ -136,15 +148,15 @@ class CellStore:
                 found.setdefault(row.run_id, []).append(_cell(row))
         return found
 
-    def lives(self, cell_ids: Sequence[str]) -> dict[str, CellLife]:
-        """By cell id, without unknown ones; with plans, attempts and steps in three statements."""
+    def lives(self, cell_ids: Sequence[str], *, steps: bool = True) -> dict[str, CellLife]:
+        """By cell id, without unknown ones; with plans, attempts and, if asked, steps."""
         mine = CellRow.id.in_(cell_ids)
         plans = select(CellRow, CellPlanRow.plan).join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
         with self._sessions.read() as session:
-            attempts, steps = _attempts(session, mine), _steps(session, mine)
+            attempts, taken = _attempts(session, mine), _steps(session, mine) if steps else {}
             return {
                 row.id: CellLife(
-                    _cell(row), plan, tuple(attempts.get(row.id, ())), tuple(steps.get(row.id, ()))
+                    _cell(row), plan, tuple(attempts.get(row.id, ())), tuple(taken.get(row.id, ()))
                 )
                 for row, plan in session.execute(plans.where(mine).order_by(CellRow.pk))
             }
@@ -248,6 +260,25 @@ class CellStore:
             if found is None:
                 raise UnknownIdError("attempt", attempt_id)
             return _attempt(found[0], found[1])
+
+    def status(self, cell_id: str) -> CellStatus:
+        """The cell with its run and its last attempt: one statement. Raises UnknownIdError."""
+        query = (
+            select(CellRow, RunRow, AttemptRow)
+            .join(RunRow, RunRow.id == CellRow.run_id)
+            .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
+            .where(CellRow.id == cell_id)
+            .order_by(AttemptRow.number.desc())
+            .limit(1)
+        )
+        with self._sessions.read() as session:
+            found = session.execute(query).one_or_none()
+            if found is None:
+                raise UnknownIdError("cell", cell_id)
+            cell, run, last = found
+            spec, plan = self._launched_with(session, cell)
+            attempt = _attempt(last, cell_id) if last is not None else None
+            return CellStatus(run_of(run), spec, _cell(cell), plan, attempt)
 
     def attempt_state(self, attempt_id: str) -> AttemptState:
         """The attempt with its run, cell and machine: one statement. Raises UnknownIdError."""

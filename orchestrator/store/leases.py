@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from sqlalchemy import Select, delete, func, literal, select, update
+from sqlalchemy import Select, case, delete, func, literal, literal_column, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
@@ -19,7 +19,7 @@ from orchestrator.store.benchmark_rollup import mend_cost
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, changed, insert_into, run_row
+from orchestrator.store.sql import changed, insert_into, lock
 from orchestrator.store.tables import (
     AttemptRow,
     AttestationRow,
@@ -27,6 +27,7 @@ from orchestrator.store.tables import (
     LeaseCredentialsRow,
     LeaseRow,
     PlacementDecisionRow,
+    RunRow,
 )
 
 
@@ -69,14 +70,17 @@ class LeaseStore:
         A lease of this id that exists already answers RESERVED.
         """
         with self._sessions.write() as session:
-            attempt_pk = attempt_row(session, lease.attempt_id).pk
-            run_row(session, run_id, lock=True)
-            if session.scalar(select(LeaseRow.pk).where(LeaseRow.id == lease.id)) is not None:
+            lock(session, select(RunRow.id).where(RunRow.id == run_id))
+            query = select(LeaseRow.id, LeaseRow.cost_usd, LeaseRow.reserved_usd)
+            known = session.execute(query.where(LeaseRow.run_id == run_id)).all()
+            if any(one.id == lease.id for one in known):
                 return Reservation.RESERVED
-            refused = _over_budget(session, run_id, lease, max_usd)
+            spent = [(one.cost_usd, one.reserved_usd) for one in known]
+            refused = _over_budget(spent, lease, max_usd)
             if refused is not None:
                 return refused
-            row = _values(lease) | {"attempt": attempt_pk, "run_id": run_id}
+            attempt = select(AttemptRow.pk).where(AttemptRow.id == lease.attempt_id)
+            row = _values(lease) | {"attempt": attempt.scalar_subquery(), "run_id": run_id}
             # The index of exclusive places decides between two who ask at once.
             new = insert_into(session, LeaseRow).values(row | {"exclusive": exclusive})
             taken = changed(session, new.on_conflict_do_nothing())
@@ -139,12 +143,14 @@ class LeaseStore:
 
         Asked once more, it may make the machine late: when that was is noted.
         """
-        with self._changing(lease_id) as (row, attempt_id):
-            if row.state is LeaseState.LAUNCHING:
-                row.facts = {**(row.facts or {}), LeaseFact.ASKED_AT: at.isoformat()}
-            if row.state is LeaseState.RESERVED:
-                row.state, row.launched_at = LeaseState.LAUNCHING, at
-        return lease_of(row, attempt_id)
+        asked: dict[str, str] = {LeaseFact.ASKED_AT: at.isoformat()}
+        again, first = LeaseRow.state == LeaseState.LAUNCHING, LeaseRow.state == LeaseState.RESERVED
+        values = {
+            "facts": case((again, self._with(asked)), else_=LeaseRow.facts),
+            "launched_at": case((first, at), else_=LeaseRow.launched_at),
+            "state": case((first, LeaseState.LAUNCHING), else_=LeaseRow.state),
+        }
+        return self._change(lease_id, values)
 
     def held(
         self,
@@ -156,13 +162,13 @@ class LeaseStore:
         simulated: bool = False,
     ) -> Lease:
         """Keep the machine's id, however late it comes; to HELD unless it is past that."""
-        with self._changing(lease_id) as (row, attempt_id):
-            row.machine_id = row.machine_id or machine_id
-            row.launched_at = row.launched_at or at
-            if row.state in (LeaseState.RESERVED, LeaseState.LAUNCHING):
-                row.state = LeaseState.HELD
-            _note(row, facts, simulated=simulated)
-        return lease_of(row, attempt_id)
+        is_early = LeaseRow.state.in_((LeaseState.RESERVED, LeaseState.LAUNCHING))
+        values = {
+            "machine_id": case((LeaseRow.machine_id == "", machine_id), else_=LeaseRow.machine_id),
+            "launched_at": func.coalesce(LeaseRow.launched_at, at),
+            "state": case((is_early, LeaseState.HELD), else_=LeaseRow.state),
+        }
+        return self._change(lease_id, values | self._noted(facts, simulated=simulated))
 
     def reached(self, lease_id: str, endpoint: Endpoint) -> None:
         """How the machine is reached is known."""
@@ -180,16 +186,28 @@ class LeaseStore:
             if not changed(session, new):
                 _locked(session, lease_id)
 
-    @contextmanager
-    def _changing(self, lease_id: str) -> Iterator[tuple[LeaseRow, str]]:
-        """The locked row and its attempt's id, in a transaction. Raises UnknownIdError."""
+    def _change(self, lease_id: str, values: Mapping[str, object]) -> Lease:
+        """Set the columns, and return the lease. Raises UnknownIdError."""
+        attempt = select(AttemptRow.id).where(AttemptRow.pk == LeaseRow.attempt).scalar_subquery()
+        new = update(LeaseRow).where(LeaseRow.id == lease_id).values(values)
         with self._sessions.write() as session:
-            query = _leases().where(LeaseRow.id == lease_id)
-            locked = query.with_for_update(key_share=True, of=LeaseRow)
-            found = session.execute(locked).one_or_none()
+            found = session.execute(new.returning(LeaseRow, attempt)).one_or_none()
             if found is None:
                 raise UnknownIdError("lease", lease_id)
-            yield found[0], found[1]
+            return lease_of(found[0], found[1])
+
+    def _noted(self, facts: Mapping[str, str], *, simulated: bool) -> dict[str, object]:
+        """The columns of what is noted; none where it says nothing."""
+        values: dict[str, object] = {"facts": self._with(facts)} if facts else {}
+        return values | ({"simulated": True} if simulated else {})
+
+    def _with(self, facts: Mapping[str, str]) -> ColumnElement[dict[str, str]]:
+        """The lease's facts with these."""
+        new = literal(dict(facts), LeaseRow.facts.type)
+        if self._sessions.is_postgres:
+            known = func.coalesce(LeaseRow.facts, literal_column("'{}'::jsonb"))
+            return known.op("||")(new)
+        return func.json_patch(func.coalesce(LeaseRow.facts, literal_column("'{}'")), new)
 
     def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
         """Close it; the place and the money not spent are free again. Its login is erased."""
@@ -222,9 +240,8 @@ class LeaseStore:
 
     def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> Lease:
         """Keep what the provider says the machine is; empty facts change nothing."""
-        with self._changing(lease_id) as (row, attempt_id):
-            _note(row, facts, simulated=simulated)
-        return lease_of(row, attempt_id)
+        values = self._noted(facts, simulated=simulated)
+        return self._change(lease_id, values) if values else self.get(lease_id)
 
     def refused_since(self, provider: str, since: datetime) -> list[Lease]:
         """Leases of any run, gone since then, that the provider refused; newest first."""
@@ -276,11 +293,13 @@ class LeaseStore:
         """Store or replace who produces the results of the lease's attempt."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttestationRow)
-            row = {"lease": _locked(session, lease_id).pk, "document": attestation}
-            statement = insert.values(row).on_conflict_do_update(
+            document = literal(attestation, AttestationRow.document.type)
+            row = select(LeaseRow.pk, document).where(LeaseRow.id == lease_id)
+            statement = insert.from_select(["lease", "document"], row).on_conflict_do_update(
                 index_elements=["lease"], set_={"document": insert.excluded.document}
             )
-            session.execute(statement)
+            if not changed(session, statement):
+                raise UnknownIdError("lease", lease_id)
 
     def attestations(self, run_id: str) -> dict[str, Attestation]:
         """By lease id, in the order the leases were reserved."""
@@ -305,14 +324,19 @@ class LeaseStore:
 
 
 def _over_budget(
-    session: Session, run_id: str, lease: Lease, max_usd: Decimal | None
+    spent: Iterable[tuple[Decimal | None, Decimal]], lease: Lease, max_usd: Decimal | None
 ) -> Reservation | None:
-    """Why the money for the lease is not to be had; None where it is."""
+    """Why the money for the lease is not to be had; None where it is.
+
+    Args:
+        spent: Of each lease of the run, its cost, once that is settled, and what it reserved.
+        lease: The new one.
+        max_usd: The run's limit.
+    """
     if max_usd is None:
         return None
-    query = select(LeaseRow.cost_usd, LeaseRow.reserved_usd).where(LeaseRow.run_id == run_id)
     settled = reserved = Decimal(0)
-    for cost, worst in session.execute(query):
+    for cost, worst in spent:
         settled += cost or 0
         reserved += worst if cost is None else 0
     if settled + lease.reserved_usd > max_usd:
@@ -336,12 +360,6 @@ def _locked(session: Session, lease_id: str) -> LeaseRow:
     if row is None:
         raise UnknownIdError("lease", lease_id)
     return row
-
-
-def _note(row: LeaseRow, facts: Mapping[str, str], *, simulated: bool) -> None:
-    if facts:
-        row.facts = {**(row.facts or {}), **facts}
-    row.simulated = row.simulated or simulated
 
 
 def _values(lease: Lease) -> dict[str, object]:
@@ -390,12 +408,14 @@ def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
 
 def add_decision(session: Session, attempt_id: str, decision: PlacementDecision) -> None:
     """Keep one line; what was said before is not said again."""
-    attempt = attempt_row(session, attempt_id, lock=True)
+    mine = select(AttemptRow.pk).where(AttemptRow.id == attempt_id)
+    lock(session, mine)
+    attempt = mine.scalar_subquery()
     last = select(func.coalesce(func.max(PlacementDecisionRow.number), 0)).where(
-        PlacementDecisionRow.attempt == attempt.pk
+        PlacementDecisionRow.attempt == attempt
     )
     row = {
-        "attempt": attempt.pk,
+        "attempt": attempt,
         "number": last.scalar_subquery() + 1,
         "at": decision.at,
         "place": short(decision.place),
