@@ -29,6 +29,7 @@ from orchestrator.domain.cell import (
     RunSpec,
     Transition,
 )
+from orchestrator.domain.extended import filled
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.ingested import Ingested, StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
@@ -309,17 +310,13 @@ def _lease(attempt: int, lease: Lease, steps: Sequence[Transition], at: datetime
         else ""
     )
     bill = lease_bill(lease, at)
-    return LeaseRecord(
+    return filled(
+        LeaseRecord,
+        lease,
         attempt=attempt,
-        provider=lease.provider,
-        place=lease.place,
-        state=lease.state,
-        machine_id=lease.machine_id,
         address=address,
-        price_usd_per_hour=lease.price_usd_per_hour,
         seconds=machine_seconds(lease, at),
         cost_usd=bill.total_usd,
-        refusal=lease.refusal,
         bill=bill,
         billed_s=billed_seconds(lease, at),
         phase_usd=cost_by_phase(steps, lease, at),
@@ -330,5 +327,4 @@ def _lease(attempt: int, lease: Lease, steps: Sequence[Transition], at: datetime
         zone=facts.get("zone") or offer.zone,
         image_id=facts.get("image_id", ""),
         image_name=facts.get("image_name", ""),
-        simulated=lease.simulated,
     )

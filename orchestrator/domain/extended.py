@@ -1,4 +1,4 @@
-"""A record with something more: the fields of the one that it extends are copied."""
+"""Records that are made of others: fields of the same name are copied."""
 
 from __future__ import annotations
 
@@ -13,3 +13,10 @@ def extended(kind: type[T], record: object, /, **more: object) -> T:
     if not is_dataclass(record) or isinstance(record, type):
         raise TypeError(f"{record!r} is no record")
     return kind(**{one.name: getattr(record, one.name) for one in fields(record)}, **more)
+
+
+def filled(kind: type[T], source: object, /, **more: object) -> T:
+    """Return a `kind` with what `source` has of its fields, and with `more`, which goes first."""
+    names = (one.name for one in fields(kind))  # type: ignore[arg-type]  # a dataclass
+    known = {x: getattr(source, x) for x in names if x not in more and hasattr(source, x)}
+    return kind(**known, **more)

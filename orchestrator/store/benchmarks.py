@@ -11,6 +11,7 @@ from sqlalchemy import Row, Select, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.domain.extended import filled
 from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.interleaving import BASELINE
@@ -129,16 +130,11 @@ def _measured(row: _Row, cells: Cells, probed: Probed) -> Measured:
         version=row.version,
         at=cell.dated_at or row.launched,
         probed=probed.get(metric.attempt, {}),
-        fact=MetricFact(
-            seq=metric.seq,
-            job=metric.job,
-            name=metric.name,
+        fact=filled(
+            MetricFact,
+            metric,
             samples=tuple(float(sample) for sample in metric.samples),
-            unit=metric.unit,
-            direction=metric.direction,
-            params=metric.params,
             arm=metric.arm or "",
-            turn=metric.turn,
             readings=metric.readings or {},
         ),
     )

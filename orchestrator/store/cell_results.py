@@ -16,6 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.extended import filled
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
@@ -264,15 +265,10 @@ def _check(row: CheckResultRow) -> CheckFact:
 
 
 def _metric(row: MetricRow) -> MetricFact:
-    return MetricFact(
-        seq=row.seq,
-        job=row.job,
-        name=row.name,
+    return filled(
+        MetricFact,
+        row,
         samples=tuple(float(sample) for sample in row.samples),
-        unit=row.unit,
-        direction=row.direction,
-        params=row.params,
         arm=row.arm or "",
-        turn=row.turn,
         readings=row.readings or {},
     )

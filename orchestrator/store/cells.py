@@ -24,6 +24,7 @@ from orchestrator.domain.cell import (
     RunState,
     Transition,
 )
+from orchestrator.domain.extended import filled
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.store.benchmark_rollup import write_points, write_rollup
 from orchestrator.store.errors import UnknownIdError
@@ -434,29 +435,11 @@ def _blame(attempt: AttemptRow, cause: Cause) -> None:
 
 
 def _cell(row: CellRow) -> Cell:
-    return Cell(
-        id=row.id,
-        run_id=row.run_id,
-        name=row.name,
-        position=row.position,
-        state=row.state,
-        entered_at=row.entered_at,
-        outcome=row.outcome,
-        reason=row.reason,
-        detail=row.detail,
-    )
+    return filled(Cell, row)
 
 
 def _attempt(row: AttemptRow, cell_id: str) -> Attempt:
     cause = None
     if row.cause_outcome is not None:
         cause = Cause(row.cause_outcome, row.cause_reason, row.cause_detail)
-    return Attempt(
-        id=row.id,
-        cell_id=cell_id,
-        number=row.number,
-        opened_at=row.opened_at,
-        cause=cause,
-        outcome=row.outcome,
-        closed_at=row.closed_at,
-    )
+    return filled(Attempt, row, cell_id=cell_id, cause=cause)

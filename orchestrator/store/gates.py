@@ -11,6 +11,7 @@ from sqlalchemy import Row, Select, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.extended import filled
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.signing_key import PublicKey
@@ -370,16 +371,7 @@ def _put_next(session: Session, policy: StoredPolicy, *, number: int) -> None:
 
 
 def _policy(line: GatePolicyRow, version: PolicyRow) -> StoredPolicy:
-    return StoredPolicy(
-        gate=line.gate,
-        product=version.product,
-        digest=version.digest,
-        text=version.text,
-        document=version.document,
-        first_seen=version.first_seen,
-        since=line.since,
-        by=line.by,
-    )
+    return filled(StoredPolicy, version, gate=line.gate, since=line.since, by=line.by)
 
 
 def _waiver(row: WaiverRow) -> StoredWaiver:
@@ -396,10 +388,4 @@ def _approval(row: ApprovalRow) -> Approval:
 
 
 def _key(row: SigningKeyRow) -> PublicKey:
-    return PublicKey(
-        id=row.id,
-        public=row.public,
-        created_at=row.created_at,
-        not_after=row.not_after,
-        retired_at=row.retired_at,
-    )
+    return filled(PublicKey, row)

@@ -14,12 +14,13 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
+from orchestrator.domain.extended import filled
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.store.benchmark_rollup import mend_cost
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, insert_into, lock
+from orchestrator.store.sql import attempt_row, changed, insert_into, lock
 from orchestrator.store.tables import (
     AttemptRow,
     AttestationRow,
@@ -385,45 +386,29 @@ def _values(lease: Lease) -> dict[str, object]:
 
 def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
     """What a row says."""
-    return Lease(
-        id=row.id,
-        attempt_id=attempt_id,
-        provider=row.provider,
-        place=row.place,
-        state=row.state,
-        reserved_usd=row.reserved_usd,
-        price_usd_per_hour=row.price_usd_per_hour,
-        reserved_at=row.reserved_at,
-        machine_id=row.machine_id,
-        endpoint=row.endpoint,
-        launched_at=row.launched_at,
-        gone_at=row.gone_at,
-        cost_usd=row.cost_usd,
-        refusal=row.refusal,
-        offer=row.offer,
-        facts=row.facts or {},
-        simulated=row.simulated,
-    )
+    return filled(Lease, row, attempt_id=attempt_id, facts=row.facts or {})
 
 
 def add_decision(session: Session, attempt_id: str, decision: PlacementDecision) -> None:
     """Keep one line; what was said before is not said again."""
-    mine = select(AttemptRow.pk).where(AttemptRow.id == attempt_id)
-    lock(session, mine)
-    attempt = mine.scalar_subquery()
+    mine = AttemptRow.id == attempt_id
+    lock(session, select(AttemptRow.pk).where(mine))
     last = select(func.coalesce(func.max(PlacementDecisionRow.number), 0)).where(
-        PlacementDecisionRow.attempt == attempt
+        PlacementDecisionRow.attempt == AttemptRow.pk
     )
-    row = {
-        "attempt": attempt,
-        "number": last.scalar_subquery() + 1,
+    told = {
         "at": decision.at,
         "place": short(decision.place),
         "verdict": decision.verdict,
         "reason": short(decision.reason),
         "detail": decision.detail,
     }
-    session.execute(insert_into(session, PlacementDecisionRow).values(row).on_conflict_do_nothing())
+    columns = PlacementDecisionRow.__table__.columns
+    values = [literal(value, columns[name].type) for name, value in told.items()]
+    line = select(AttemptRow.pk, last.scalar_subquery() + 1, *values).where(mine)
+    new = insert_into(session, PlacementDecisionRow).from_select(["attempt", "number", *told], line)
+    if not changed(session, new.on_conflict_do_nothing()):
+        attempt_row(session, attempt_id)
 
 
 def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecision]]:
@@ -444,11 +429,4 @@ def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecis
 
 
 def _decision(row: PlacementDecisionRow, attempt: int) -> PlacementDecision:
-    return PlacementDecision(
-        at=row.at,
-        place=row.place,
-        verdict=row.verdict,
-        reason=row.reason,
-        detail=row.detail,
-        attempt=attempt,
-    )
+    return filled(PlacementDecision, row, attempt=attempt)

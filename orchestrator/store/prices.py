@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import select
 
+from orchestrator.domain.extended import filled
 from orchestrator.domain.prices import Price
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into
@@ -61,12 +62,4 @@ def _values(price: Price) -> dict[str, object]:
 
 
 def _price(row: PriceRow) -> Price:
-    return Price(
-        provider=row.provider,
-        item=row.item,
-        place=row.place,
-        market=row.market,
-        usd_per_hour=row.usd_per_hour,
-        as_of=row.as_of,
-        source=row.source,
-    )
+    return filled(Price, row)

@@ -13,6 +13,7 @@ from sqlalchemy import Row, ScalarSelect, Select, and_, case, or_, select, tuple
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.domain.extended import filled
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
@@ -170,17 +171,13 @@ def _asked(asked: TestsAsked) -> list[ColumnElement[bool]]:
 
 
 def _line(row: Row[*tuple[Any, ...]]) -> TestLine:
-    return TestLine(
-        test_id=row.test_id,
-        job=row.job,
-        nodeid=row.nodeid,
+    return filled(
+        TestLine,
+        row,
         outcome=TestOutcome(row.counted),
         duration_s=row.duration_us / 1_000_000,
-        reason=row.reason,
-        message=row.message,
         signature=row.signature or "",
         earlier=read_earlier(row.earlier),
-        has_text=row.has_text,
     )
 
 

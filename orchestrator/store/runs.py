@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
+from orchestrator.domain.extended import filled
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.column_types import short
@@ -264,16 +265,4 @@ def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
 
 def run_of(row: RunRow) -> Run:
     """What a row says."""
-    return Run(
-        id=row.id,
-        matrix_name=row.matrix_name,
-        subject_name=row.subject_name,
-        subject_version=row.subject_version,
-        payload_digest=row.payload_digest,
-        created_at=row.created_at,
-        state=row.state,
-        outcome=row.outcome,
-        finished_at=row.finished_at,
-        cancel_requested_at=row.cancel_requested_at,
-        rerun_of=row.rerun_of,
-    )
+    return filled(Run, row)

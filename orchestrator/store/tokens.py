@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import delete, or_, select, update
 
+from orchestrator.domain.extended import filled
 from orchestrator.domain.token import Token
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into
@@ -64,15 +65,7 @@ class TokenStore:
 
 def token_of_row(row: TokenRow) -> Token:
     """What a row says."""
-    return Token(
-        id=row.id,
-        name=row.name,
-        scope=row.scope,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        last_used_at=row.last_used_at,
-        revoked_at=row.revoked_at,
-    )
+    return filled(Token, row)
 
 
 class BrowserSessionStore:
