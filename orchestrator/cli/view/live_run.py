@@ -137,7 +137,6 @@ def _groups(run: RunAnswer, frame: Frame) -> tuple[list[CellRecord], Lines]:
 
 LOG_LINES = 6
 _LOG_MIN = 3
-_HEADER = 3
 _FOOTER = 1
 _SMALL = 16
 """Rows below which the log is left out."""
