@@ -15,7 +15,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.refresh_prices import known_prices, refresh_prices
 from orchestrator.domain.cell import Lease, Run
-from orchestrator.domain.cost_answer import (
+from orchestrator.domain.cost_response import (
     RunCost,
     Spending,
     run_cost_answer,

@@ -35,6 +35,7 @@ from orchestrator.adapters.text_similarity import FuzzyLikeness
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
+from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.archives import PayloadArchives
 from orchestrator.application.ports.blobs import Blobs
@@ -69,6 +70,7 @@ from reports.foreign.linter import lint_documents
 from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
+from runners.fake import MemoryBook
 from runners.shell import open_shell
 from runners.shell.account import account_of
 from runners.workspace import Workspace
@@ -316,12 +318,13 @@ def _leave_it(cell_id: str) -> None:
 
 
 def _providers(
-    database: Database, settings: Settings, local: LocalJobs
+    database: Database | None, settings: Settings, local: LocalJobs
 ) -> Callable[[str], Provider]:
+    """Loads a provider, once. Without a database it knows no static host and no newer price."""
     context = ProviderContext(
-        book=database.stores.static_hosts,
+        book=database.stores.static_hosts if database else MemoryBook(),
         settings={**settings.for_providers(), **local.for_providers()},
-        prices=database.stores.prices,
+        prices=database.stores.prices if database else None,
         now=SystemClock().now,
         templates=asset_dir("templates"),
     )
@@ -331,6 +334,11 @@ def _providers(
         return provider_registry.load(name, context)
 
     return load
+
+
+def emergency_stop(settings: Settings) -> EmergencyStop:
+    """Ends every machine of the project; it opens no database and no file of the home."""
+    return EmergencyStop(_providers(None, settings, AS_OURSELVES), _traits(), settings.project)
 
 
 def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:

@@ -314,7 +314,7 @@ class LeaseStore:
             return dict(session.execute(query).all())
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> None:
-        """Keep one line; the same (place, verdict, reason) of an attempt is kept once."""
+        """Keep one line; the same (place, result, reason) of an attempt is kept once."""
         with self._sessions.write() as session:
             add_decision(session, attempt_id, decision)
 
@@ -399,7 +399,7 @@ def add_decision(session: Session, attempt_id: str, decision: PlacementDecision)
     told = {
         "at": decision.at,
         "place": short(decision.place),
-        "verdict": decision.verdict,
+        "result": decision.result,
         "reason": short(decision.reason),
         "detail": decision.detail,
     }

@@ -123,7 +123,7 @@ def _refuse(database: Database, cell_id: str, at: datetime) -> None:
     """Nobody has such a machine."""
     cells, cause = database.stores.cells, Cause(Outcome.NOT_AVAILABLE, "capacity", "none is left")
     assert cells.admit(cell_id, f"{cell_id}-1", max_parallel=9, at=at)
-    cells.blame(f"{cell_id}-1", cause)
+    cells.record_cause(f"{cell_id}-1", cause)
     cells.enter(cell_id, CellState.RELEASING, at=at + timedelta(seconds=20))
     cells.conclude(cell_id, cause, at=at + timedelta(seconds=21))
 

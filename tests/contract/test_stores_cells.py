@@ -144,7 +144,7 @@ def test_many_who_reach_a_state_at_once_make_one_transition(stores):
 def test_a_requeued_cell_waits_for_its_next_attempt(stores):
     cell_id, _ = create(stores)
     first = attempt(stores, cell_id)
-    stores.cells.blame(first, LOST)
+    stores.cells.record_cause(first, LOST)
     stores.cells.enter(cell_id, CellState.RELEASING, at=NOW)
     for _ in range(2):
         stores.cells.requeue(first, LOST, at=after(5))
@@ -227,8 +227,8 @@ def test_many_who_conclude_at_once_conclude_once(stores):
 def test_the_first_cause_stands(stores):
     cell_id, _ = create(stores)
     first = attempt(stores, cell_id)
-    stores.cells.blame(first, LOST)
-    stores.cells.blame(first, Cause(Outcome.CANCELLED, "cancelled"))
+    stores.cells.record_cause(first, LOST)
+    stores.cells.record_cause(first, Cause(Outcome.CANCELLED, "cancelled"))
     assert stores.cells.attempt(first).cause == LOST
 
 

@@ -211,9 +211,9 @@ def test_every_provider_that_ever_had_a_lease_is_named_once(stores, opened):
 
 
 def decision(
-    place, verdict=PlacementResult.REFUSED, reason="capacity", *, seconds=0.0, detail="none"
+    place, result=PlacementResult.REFUSED, reason="capacity", *, seconds=0.0, detail="none"
 ):
-    return PlacementDecision(after(seconds), place, verdict, reason, detail)
+    return PlacementDecision(after(seconds), place, result, reason, detail)
 
 
 def test_decisions_keep_their_order_and_are_made_once(stores, opened):
@@ -224,7 +224,7 @@ def test_decisions_keep_their_order_and_are_made_once(stores, opened):
     stores.leases.decide(opened[0], decision("c", PlacementResult.CHOSEN, "", seconds=4))
     found = stores.leases.decisions("run-1")
     assert list(found) == ["run-1.p0", "run-1.p1"]
-    assert [(x.place, x.verdict, x.reason) for x in found["run-1.p0"]] == [
+    assert [(x.place, x.result, x.reason) for x in found["run-1.p0"]] == [
         ("b", PlacementResult.SKIPPED, "quota"),
         ("a", PlacementResult.REFUSED, "capacity"),
         ("a", PlacementResult.AGAIN, "throttle"),

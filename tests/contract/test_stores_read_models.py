@@ -93,7 +93,7 @@ def test_a_lease_is_told_with_its_place_its_image_and_the_parts_of_its_bill(told
         "diagnosing": "0.0000",
         "releasing": "0.0111",
     }
-    assert [(x.place, x.verdict, x.attempt) for x in told.decisions] == [
+    assert [(x.place, x.result, x.attempt) for x in told.decisions] == [
         ("elsewhere", PlacementResult.REFUSED, 1),
         (OFFER.name, PlacementResult.CHOSEN, 1),
     ]

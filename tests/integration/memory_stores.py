@@ -188,7 +188,7 @@ class MemoryCells:
         if attempt.closed_at is not None:
             return
         self._close(attempt, outcome, at=at)
-        self.blame(attempt_id, outcome)
+        self.record_cause(attempt_id, outcome)
         self._move(self.get(attempt.cell_id), CellState.QUEUED, at=at, reason=outcome.reason)
 
     def conclude(self, cell_id: str, outcome: Cause, *, at: datetime) -> None:
@@ -201,7 +201,7 @@ class MemoryCells:
         said = replace(cell, outcome=outcome.outcome, reason=outcome.reason, detail=outcome.detail)
         self._move(said, CellState.DONE, at=at, reason=outcome.reason)
 
-    def blame(self, attempt_id: str, cause: Cause) -> None:
+    def record_cause(self, attempt_id: str, cause: Cause) -> None:
         attempt = self.attempt(attempt_id)
         if attempt.cause is None:
             self.tables.attempts[attempt_id] = replace(attempt, cause=cause)
@@ -350,8 +350,8 @@ class MemoryLeases:
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> None:
         lines = self.tables.decisions.setdefault(attempt_id, [])
-        said = {(x.place, x.verdict, x.reason) for x in lines}
-        if (decision.place, decision.verdict, decision.reason) not in said:
+        said = {(x.place, x.result, x.reason) for x in lines}
+        if (decision.place, decision.result, decision.reason) not in said:
             lines.append(decision)
 
     def decisions(self, run_id: str) -> dict[str, list[PlacementDecision]]:

@@ -135,7 +135,7 @@ def test_who_broke_it_stands_beside_the_retests(at):
     stores, attempt = at.database.stores, f"{at.cell_id(run, 'there')}-1"
     assert at.client.get(f"{API}/runs/{run}/cells/there/retests").json() == {
         "items": [],
-        "blame": [],
+        "attributions": [],
     }
     diagnosing(at, run)
     asked = RetestPlan(kind=RetestKind.RERUN, tests={"unit": (NODE,)}, times=2, key="1")
@@ -143,7 +143,7 @@ def test_who_broke_it_stands_beside_the_retests(at):
     key = f"unit::{NODE}"
     outcomes = ({key: "passed"}, {key: "failed"})
     stores.retests.end(retest_session.id, at=at.clock.now(), outcomes=outcomes)
-    [blame] = at.client.get(f"{API}/runs/{run}/cells/there/retests").json()["blame"]
+    [blame] = at.client.get(f"{API}/runs/{run}/cells/there/retests").json()["attributions"]
     assert (blame["nodeid"], blame["answer"]) == (NODE, "flaky")
 
 

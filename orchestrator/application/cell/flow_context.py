@@ -107,6 +107,8 @@ class Timings:
     first_event_s: float = 90.0
     contact_timeout_s: float = 180.0
     """Without any contact while running."""
+    host_key_look_s: float = 5.0
+    """While another host key is awaited, its provider is asked for it so often at most."""
     inspect_every_s: float = 30.0
     collect_s: float = 60.0
     close_s: float = 60.0
@@ -179,7 +181,7 @@ def record_failure(
     world: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
 ) -> Value:
     """Store why the attempt cannot go on (the first cause stands) and stop it."""
-    world.stores.cells.blame(attempt_id, Cause(outcome, reason, detail))
+    world.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
     return STOP
 
 

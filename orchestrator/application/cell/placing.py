@@ -85,9 +85,9 @@ def _reserve(world: FlowDeps, now: AttemptState, provider: Provider) -> Value | 
     candidates = rank_places(places, mine=mine, worn=_worn(world, now), lately=_lately(world, now))
     left = []
     for one in candidates:
-        if one.verdict is not None:
-            decide(world, now, one.place.name, one.verdict, one)
-        if one.verdict is not PlacementResult.SKIPPED:
+        if one.result is not None:
+            decide(world, now, one.place.name, one.result, one)
+        if one.result is not PlacementResult.SKIPPED:
             left.append(one)
     if not left:
         return _refused_everywhere(world, now, mine)

@@ -31,7 +31,7 @@ def bill(machine: str, disk: str = "0", address: str = "0") -> Json:
 
 def decision(seconds: float, verdict: str, place: str, reason: str = "", detail: str = "") -> Json:
     return {
-        "at": at(seconds), "attempt": 1, "place": place, "verdict": verdict, "reason": reason,
+        "at": at(seconds), "attempt": 1, "place": place, "result": verdict, "reason": reason,
         "detail": detail,
     }  # fmt: skip
 
