@@ -29,6 +29,7 @@ from orchestrator.store.sql import (
     lock,
     micro_usd,
     usd_of_micro,
+    values_of,
 )
 from orchestrator.store.tables import (
     AttemptRow,
@@ -106,9 +107,16 @@ class LeaseStore:
                 if use.left_usd < lease.reserved_usd:
                     return Reserved(Reservation.BUDGET_RESERVED, use)
             attempt = select(AttemptRow.pk).where(AttemptRow.id == lease.attempt_id)
-            row = _values(lease) | {"attempt": attempt.scalar_subquery(), "run_id": run_id}
+            row = values_of(
+                LeaseRow,
+                lease,
+                attempt=attempt.scalar_subquery(),
+                run_id=run_id,
+                exclusive=exclusive,
+                facts=dict(lease.facts) or None,
+            )
             # The index of exclusive places decides between two who ask at once.
-            new = insert_into(session, LeaseRow).values(row | {"exclusive": exclusive})
+            new = insert_into(session, LeaseRow).values(row)
             taken = changed(session, new.on_conflict_do_nothing())
             return Reserved(Reservation.RESERVED if taken else Reservation.BUSY)
 
@@ -387,27 +395,6 @@ def _locked(session: Session, lease_id: str) -> LeaseRow:
     if row is None:
         raise UnknownIdError("lease", lease_id)
     return row
-
-
-def _values(lease: Lease) -> dict[str, object]:
-    return {
-        "id": lease.id,
-        "provider": lease.provider,
-        "place": lease.place,
-        "state": lease.state,
-        "reserved_usd": lease.reserved_usd,
-        "price_usd_per_hour": lease.price_usd_per_hour,
-        "reserved_at": lease.reserved_at,
-        "machine_id": lease.machine_id,
-        "endpoint": lease.endpoint,
-        "launched_at": lease.launched_at,
-        "gone_at": lease.gone_at,
-        "cost_usd": lease.cost_usd,
-        "refusal": lease.refusal,
-        "offer": lease.offer,
-        "facts": dict(lease.facts) or None,
-        "simulated": lease.simulated,
-    }
 
 
 def lease_of(row: LeaseRow, attempt_id: str) -> Lease:

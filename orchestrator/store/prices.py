@@ -30,7 +30,7 @@ class PriceStore:
                 newest[thing] = price
         if not newest:
             return
-        rows = [_values(newest[thing]) for thing in sorted(newest)]
+        rows = [values_of(PriceRow, newest[thing]) for thing in sorted(newest)]
         with self._sessions.write() as session:
             insert = insert_into(session, PriceRow)
             new = insert.excluded
@@ -46,20 +46,4 @@ class PriceStore:
         query = select(PriceRow).where(PriceRow.provider == provider)
         ordered = query.order_by(PriceRow.item, PriceRow.place, PriceRow.market)
         with self._sessions.read() as session:
-            return tuple(_price(row) for row in session.scalars(ordered))
-
-
-def _values(price: Price) -> dict[str, object]:
-    return {
-        "provider": price.provider,
-        "item": price.item,
-        "place": price.place,
-        "market": price.market,
-        "usd_per_hour": price.usd_per_hour,
-        "as_of": price.as_of,
-        "source": price.source,
-    }
-
-
-def _price(row: PriceRow) -> Price:
-    return filled(Price, row)
+            return tuple(filled(Price, row) for row in session.scalars(ordered))

@@ -19,7 +19,7 @@ from orchestrator.store.column_types import short
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
 from orchestrator.store.run_events import tell
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, insert_into, run_row
+from orchestrator.store.sql import changed, insert_into, run_row, values_of
 from orchestrator.store.tables import CellPlanRow, CellRow, IdempotencyKeyRow, RunRow, RunSpecRow
 
 
@@ -247,20 +247,7 @@ def _add_cells(session: Session, run: Run, cells: Sequence[tuple[str, CellPlan]]
 
 def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
     """The columns of a new run."""
-    return {
-        "id": run.id,
-        "matrix_name": run.matrix_name,
-        "subject_name": run.subject_name,
-        "subject_version": run.subject_version,
-        "payload_digest": run.payload_digest,
-        "product": spec.manifest.name,
-        "created_at": run.created_at,
-        "state": run.state,
-        "outcome": run.outcome,
-        "finished_at": run.finished_at,
-        "cancel_requested_at": run.cancel_requested_at,
-        "rerun_of": run.rerun_of,
-    }
+    return values_of(RunRow, run, product=spec.manifest.name)
 
 
 def run_of(row: RunRow) -> Run:

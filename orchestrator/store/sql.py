@@ -61,6 +61,12 @@ def insert_into(session: Session, table: type[Table]) -> postgresql.Insert | sql
     return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
 
 
+def values_of(table: type[Table], record: object, **more: object) -> dict[str, object]:
+    """The columns of a table that the record has fields for, and `more`, which goes first."""
+    names = table.__mapper__.column_attrs.keys()
+    return {x: getattr(record, x) for x in names if x not in more and hasattr(record, x)} | more
+
+
 def changed(session: Session, statement: Executable) -> int:
     """Run an INSERT, UPDATE or DELETE; return how many rows it changed."""
     options = {"synchronize_session": False, "preserve_rowcount": True}
