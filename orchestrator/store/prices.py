@@ -9,7 +9,7 @@ from sqlalchemy import select
 from orchestrator.domain.extended import filled
 from orchestrator.domain.prices import Price
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import insert_into
+from orchestrator.store.sql import insert_into, values_of
 from orchestrator.store.tables import PriceRow
 
 _THING = ("provider", "item", "place", "market")
