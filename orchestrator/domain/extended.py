@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,6 +18,14 @@ def extended(kind: type[T], record: object, /, **more: object) -> T:
 
 def filled(kind: type[T], source: object, /, **more: object) -> T:
     """Return a `kind` with what `source` has of its fields, and with `more`, which goes first."""
-    names = (one.name for one in fields(kind))  # type: ignore[arg-type]  # a dataclass
-    known = {x: getattr(source, x) for x in names if x not in more and hasattr(source, x)}
+    known = {
+        name: value
+        for name in _names(kind)  # type: ignore[arg-type]  # a class has a hash
+        if name not in more and (value := getattr(source, name, MISSING)) is not MISSING
+    }
     return kind(**known, **more)
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))

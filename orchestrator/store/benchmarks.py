@@ -11,11 +11,11 @@ from sqlalchemy import Row, Select, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.extended import filled
 from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.interleaving import BASELINE
 from orchestrator.store.benchmark_rollup import unmeasured, unpack, write_points
+from orchestrator.store.cell_results import metric_of
 from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
@@ -132,13 +132,7 @@ def _measured(row: _Row, cells: Cells, probed: Probed) -> Measured:
         version=row.version,
         at=cell.dated_at or row.launched,
         probed=probed.get(metric.attempt, {}),
-        fact=filled(
-            MetricFact,
-            metric,
-            samples=tuple(float(sample) for sample in metric.samples),
-            arm=metric.arm or "",
-            readings=metric.readings or {},
-        ),
+        fact=metric_of(metric),
     )
 
 

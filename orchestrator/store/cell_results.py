@@ -16,7 +16,6 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.extended import filled
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
@@ -120,7 +119,7 @@ def checks_of(session: Session, mine: Mine) -> dict[str, list[CheckFact]]:
 def metrics_of(session: Session, mine: Mine) -> dict[str, list[MetricFact]]:
     """By cell id, in the order they were stated."""
     query = _current(MetricRow, mine).order_by(MetricRow.attempt, MetricRow.seq)
-    return _gathered(session, query, _metric)
+    return _gathered(session, query, metric_of)
 
 
 def notices_of(session: Session, mine: Mine) -> dict[str, list[Notice]]:
@@ -264,11 +263,17 @@ def _check(row: CheckResultRow) -> CheckFact:
     return CheckFact(row.job, row.name, row.outcome, row.value, row.unit, row.tolerance, row.reason)
 
 
-def _metric(row: MetricRow) -> MetricFact:
-    return filled(
-        MetricFact,
-        row,
+def metric_of(row: MetricRow) -> MetricFact:
+    """What a row says."""
+    return MetricFact(
+        seq=row.seq,
+        job=row.job,
+        name=row.name,
         samples=tuple(float(sample) for sample in row.samples),
+        unit=row.unit,
+        direction=row.direction,
+        params=row.params,
         arm=row.arm or "",
+        turn=row.turn,
         readings=row.readings or {},
     )
