@@ -47,7 +47,6 @@ _ARCHITECTURES = {
     "12.0": "Blackwell",
 }
 
-
 _ROWS = (
     CataloguedPlatform(
         platform=Platform(id="local", provider="local"),

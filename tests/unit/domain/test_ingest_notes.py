@@ -12,6 +12,7 @@ from orchestrator.domain.annotation import moment
 from orchestrator.domain.assembly.jobs import artifact_id, module_id, title_of
 from orchestrator.domain.catalogue import PLATFORMS, architecture
 from orchestrator.domain.ingested import StatedMachine
+from orchestrator.domain.instance_devices import INSTANCE_DEVICES
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.problems import InvalidDocumentError
@@ -154,3 +155,7 @@ def test_the_catalogue_agrees_with_itself():
     assert PLATFORMS["aws-mi300x"].architecture == ""
     for name, row in PLATFORMS.items():
         assert row.platform.id == name
+        kind = row.platform.instance_type
+        if isinstance(kind, str):
+            assert INSTANCE_DEVICES[kind].name == row.device
+            assert INSTANCE_DEVICES[kind].compute_capability == row.compute_capability

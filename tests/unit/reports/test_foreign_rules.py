@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.domain.catalogue import PLATFORMS
+from orchestrator.domain.instance_devices import INSTANCE_DEVICES
 from orchestrator.domain.lint_findings import LEVELS, ForeignDocument
 from reports.foreign.linter import ACROSS, EVIDENCE, MOST, RULES, lint_documents
 from reports.foreign.parsing import read
 from reports.foreign.quantities import fractions, only, percents, quantities
-from reports.foreign.rules.hardware import boards_in
+from reports.foreign.rules.hardware import BOARDS, boards_in
 from tests.unit.reports.real_logs import l4_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -173,6 +174,11 @@ def test_findings_are_sorted_and_bounded():
 
 
 def test_what_is_known_of_boards_agrees_with_the_catalogue():
+    for name, device in INSTANCE_DEVICES.items():
+        boards = [board for board in BOARDS if name.startswith(board.instances)]
+        if device.compute_capability and not name.startswith(("p4de", "p5")):
+            assert [board.capability for board in boards] == [device.compute_capability]
+            assert boards_in(device.name.split("-")[0])[:1] == tuple(boards)
     for row in PLATFORMS.values():
         for board in boards_in(row.device):
             assert (board.capability, board.memory_gb) == (row.compute_capability, row.memory_gb)
