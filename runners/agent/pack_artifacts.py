@@ -91,6 +91,22 @@ class Packer:
                 text = f"artifact {path.relative_to(folder)} of {job} is not kept: {problem}"
                 self._context.events.log("warning", text, job)
 
+    def measured(self, job: str, names: Sequence[str]) -> None:
+        """Take the files of figures that a job wrote into its copy of the payload, masked.
+
+        Nothing of the job runs any more, so that no path can change meanwhile.
+        """
+        root = self._context.attempt.payload.resolve()
+        for name in names:
+            path = root / name
+            if not path.is_file():
+                continue  # it is missed where the figures are read
+            inside = path.resolve() == path
+            problem = self._take(path, job, Path(name)) if inside else "it is, or is below, a link"
+            if problem is not None:
+                text = f"{name} of {job} is not kept: {problem}"
+                self._context.events.log("warning", text, job)
+
     def announce(self, jobs: Sequence[str]) -> None:
         """Emit an ``artifact`` event for every file, name by name."""
         outputs = {output_name(job): job for job in jobs}
