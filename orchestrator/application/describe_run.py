@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from orchestrator.application.blame_run import diagnosed_cells
+from orchestrator.application.attribute_failures import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
 from orchestrator.application.judge_jobs import Known, told_jobs
 from orchestrator.application.reused_results import (

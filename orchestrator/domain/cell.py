@@ -298,7 +298,7 @@ class PlacementDecision:
 
     at: datetime
     place: str
-    verdict: PlacementResult
+    result: PlacementResult
     reason: str
     """One word, as of an attempt's cause; empty for CHOSEN."""
     detail: str

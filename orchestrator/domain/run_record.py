@@ -245,7 +245,7 @@ class RunRecord:
     quarantined: tuple[Quarantined, ...] = ()
     """Its failing results whose tests are in quarantine; they are failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
-    """Its failing tests that ran again, and who broke them."""
+    """Its failing tests that ran again, with their root causes."""
     subject: SubjectBuild = field(default_factory=SubjectBuild)
     """Which build of the subject it tested."""
 

@@ -46,7 +46,11 @@ class Packer:
         self._until = None if patience_s is None else time.monotonic() + patience_s
         self._room_bytes = _TOTAL_BYTES
         self._room_files = _FILES
-        self._owners: Dict[str, str] = {}
+        self._owners: Dict[str, str] = {
+            flat_name(job.id, Path(name)): job.id
+            for job in context.plan.jobs
+            for name in job.metrics
+        }
 
     def facts(self, environment: JsonValue, *, details: bool = True) -> None:
         """Keep the ``environment`` event and, where there is one, nvidia-smi's full answer."""

@@ -69,8 +69,13 @@ ENDING: list[dict[str, Any]] = [
     command("./no-such-program", id="absent"),
     command("true", id="gpus", gpus=4_000),
     command("true", id="secret", secrets=["TOKEN"]),
-    command("sh", "-c", "mkdir build; echo 1 > build/f.json; ln -s /etc/hostname out.json",
-            id="measures", metrics=["build/f.json", "out.json", "none.json"]),
+    command(
+        "sh",
+        "-c",
+        "mkdir build; echo 1 > build/f.json; ln -s /etc/hostname out.json",
+        id="measures",
+        metrics=["build/f.json", "out.json", "none.json"],
+    ),
     command("true", id="fine"),
 ]
 """Jobs that end by themselves."""

@@ -16,6 +16,7 @@ from orchestrator.application.ports.engine import Value
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.application.process_locks import Locks
+from orchestrator.domain.budget import Budget
 from orchestrator.domain.cell import (
     Attempt,
     Cause,
@@ -165,6 +166,8 @@ class FlowDeps:
     """What is known of a provider by its name. Raises ConfigError."""
     new_login: Callable[[], Login]
     """Makes fresh keys for a machine."""
+    budgets: tuple[Budget, ...] = ()
+    """Across runs; a run's own is in its matrix."""
     timings: Timings = field(default_factory=Timings)
     lapses: ContactLog = field(default_factory=ContactLog)
     backoff: Backoff = field(default_factory=Backoff)
@@ -183,7 +186,7 @@ def record_failure(
     world: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
 ) -> Value:
     """Store why the attempt cannot go on (the first cause stands) and stop it."""
-    world.stores.cells.blame(attempt_id, Cause(outcome, reason, detail))
+    world.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
     return STOP
 
 

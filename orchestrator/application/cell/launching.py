@@ -250,7 +250,7 @@ def decide(
     world: FlowDeps,
     now: AttemptState,
     place: str,
-    verdict: PlacementResult,
+    result: PlacementResult,
     why: ProviderError | Candidate | str,
 ) -> None:
     """Write one line of why the machine is where it is."""
@@ -261,7 +261,7 @@ def decide(
             reason, detail = why.reason, why.detail
         case _:
             reason, _, detail = why.partition(": ")
-    line = PlacementDecision(world.clock.now(), place, verdict, reason, detail)
+    line = PlacementDecision(world.clock.now(), place, result, reason, detail)
     world.stores.leases.decide(now.attempt.id, line)
 
 

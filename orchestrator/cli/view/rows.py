@@ -11,8 +11,8 @@ from rich.text import Text
 from orchestrator.cli.safe_text import NATURAL, fit, fit_end, one_line, pad
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.run_response import RunResponse
 from orchestrator.domain.units import duration, elapsed, plural
 from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
@@ -54,7 +54,7 @@ def job_left_s(job: JobRecord, now: datetime) -> float | None:
     return left_s if left_s >= _LEAST_LEFT_S else None
 
 
-def run_left_s(run: RunAnswer, now: datetime) -> float | None:
+def run_left_s(run: RunResponse, now: datetime) -> float | None:
     """What the run may still take; None unless all that is left is suites under way."""
     left = [_cell_left_s(cell, now) for cell in run.cells if not cell.is_done]
     known = [seconds for seconds in left if seconds is not None]

@@ -53,10 +53,10 @@ class LogChunkRow(Table):
     body: Mapped[bytes]
 
 
-class EnvironmentRow(Table):
+class EnvironmentReportRow(Table):
     """What an attempt reported of its environment."""
 
-    __tablename__ = "environment"
+    __tablename__ = "environment_report"
 
     attempt: Mapped[KeyAttempt]
     document: Mapped[dict[str, object]] = mapped_column(Json)

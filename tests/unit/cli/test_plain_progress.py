@@ -6,12 +6,12 @@ from datetime import timedelta
 
 from orchestrator.cli.responses import read
 from orchestrator.cli.watching.live_display import PULSE_S, PlainTeller
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 
 
 def tell(teller: PlainTeller, shown: runs.Json, seconds: float) -> list[str]:
-    return teller.tell(read(RunAnswer, shown), runs.LAUNCHED + timedelta(seconds=seconds))
+    return teller.tell(read(RunResponse, shown), runs.LAUNCHED + timedelta(seconds=seconds))
 
 
 def one(state: str, *jobs: runs.Json, **given: object) -> runs.Json:

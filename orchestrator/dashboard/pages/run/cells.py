@@ -298,10 +298,10 @@ def decision_table(record: RunRecord) -> Table:
                 Text(cell.id),
                 Number(line.attempt),
                 Text(line.place),
-                Text(line.verdict),
+                Text(line.result),
                 Text(": ".join(part for part in (line.reason, line.detail) if part)),
             ),
-            tone="warn" if line.verdict is PlacementResult.REFUSED else "",
+            tone="warn" if line.result is PlacementResult.REFUSED else "",
         )
         for cell, line in lines
     ]
