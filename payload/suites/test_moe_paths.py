@@ -15,8 +15,7 @@ from suites.moe_reference import TOLERANCE, relative_error
 from torchbridge import moe
 from torchbridge.hardware import Hardware
 from torchbridge.kernels import Kernel, Request
-from torchbridge.kernels.gpu import triton_missing
-from torchbridge.kernels.matrices import rows_variant
+from torchbridge.kernels.tiles import rows_variant, triton
 from torchbridge.moe import Batch, Path, banks, paths
 from torchbridge.moe.dispatch import by_kernel
 from torchbridge.moe.paths import FEW_ROWS, choose, triton_kernel, why_no_kernel
@@ -229,8 +228,8 @@ class TestChoice:
     )
     def test_the_kernel_is_for_few_rows_without_gradients(self, settings, reason):
         hopper = Request(Hardware.nvidia((9, 0)), **settings)
-        if triton_missing():
-            pytest.skip(triton_missing())
+        if triton is None:
+            pytest.skip("triton not installed")
         objection = triton_kernel().objection(hopper)
         assert objection is None if reason is None else reason in objection
 
