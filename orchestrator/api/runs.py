@@ -27,7 +27,7 @@ from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
 from orchestrator.domain.retests import RetestOptions
-from orchestrator.domain.run_answer import RunAnswer, RunSummary, run_answer, summary_answer
+from orchestrator.domain.run_response import RunResponse, RunSummary, run_answer, summary_answer
 
 KIND = "compare"
 
@@ -218,7 +218,7 @@ def plan(context: ContextDep, body: Launch) -> Plan:
 @writing.post("/runs", status_code=202, responses=_LAUNCHED)
 def launch(
     context: ContextDep, body: Launch, key: KeyHeader, request: Request, response: Response
-) -> RunAnswer:
+) -> RunResponse:
     """Launch a matrix. Everything is checked first; a refusal changes nothing."""
     claim = idempotency_key(key, "POST /runs", body)
     return _answer(context, launch_run(context, body.order(), claim), request, response)
@@ -238,7 +238,7 @@ def list_runs(
 
 
 @reading.get("/runs/{run_id}")
-def show_run(context: ContextDep, run_id: RunId) -> RunAnswer:
+def show_run(context: ContextDep, run_id: RunId) -> RunResponse:
     """Everything about a run but its single tests."""
     return run_answer(describe_run(context.stores, run_id, at=context.clock.now()))
 
@@ -264,7 +264,7 @@ def rerun(
     request: Request,
     response: Response,
     body: Rerun = None,
-) -> RunAnswer:
+) -> RunResponse:
     """Launch a finished run again, or only some of its jobs, as a new run."""
     body = body or RerunRequest()
     claim = idempotency_key(key, f"POST /runs/{run_id}/rerun", body)
@@ -274,7 +274,7 @@ def rerun(
 
 def _answer(
     context: Context, launched: Launched, request: Request, response: Response
-) -> RunAnswer:
+) -> RunResponse:
     run_id = launched.run.id
     response.headers["Location"] = request.app.url_path_for("show_run", run_id=run_id)
     if launched.replayed:

@@ -22,7 +22,7 @@ from orchestrator.domain.schedule import (
     Firing,
     Overlap,
     Schedule,
-    ShownSchedule,
+    ScheduleResponse,
     SubjectKind,
     SubjectSelector,
 )
@@ -155,14 +155,14 @@ writing = APIRouter(tags=["schedules"], route_class=secured(Scope.GATE), depende
 
 
 @reading.get("/schedules")
-def list_schedules(context: ContextDep) -> ListResponse[ShownSchedule]:
+def list_schedules(context: ContextDep) -> ListResponse[ScheduleResponse]:
     """Every schedule with its latest firing."""
     known = schedules.list_schedules(context)
     return ListResponse(items=list(known))
 
 
 @writing.post("/schedules", status_code=201)
-def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> ShownSchedule:
+def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> ScheduleResponse:
     """Add one, once all that can be checked before it fires was; the very same again is one.
 
     It fires while a controller runs that stays: `seatrial serve`.
@@ -172,19 +172,19 @@ def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> S
 
 
 @reading.get("/schedules/{name}")
-def show_schedule(context: ContextDep, name: str) -> ShownSchedule:
+def show_schedule(context: ContextDep, name: str) -> ScheduleResponse:
     """A schedule with its firings, the latest first."""
     return schedules.show_schedule(context, name)
 
 
 @writing.post("/schedules/{name}/pause")
-def pause_schedule(context: ContextDep, name: str) -> ShownSchedule:
+def pause_schedule(context: ContextDep, name: str) -> ScheduleResponse:
     """Let it fire no more; what it began goes on. Doing so again changes nothing."""
     return schedules.pause_schedule(context, name)
 
 
 @writing.post("/schedules/{name}/resume")
-def resume_schedule(context: ContextDep, name: str) -> ShownSchedule:
+def resume_schedule(context: ContextDep, name: str) -> ScheduleResponse:
     """Let it fire again; what was due meanwhile stays undone."""
     return schedules.resume_schedule(context, name)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from orchestrator.application.blame_run import diagnosed_cells
+from orchestrator.application.attribute_failures import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
 from orchestrator.application.judge_jobs import Known, told_jobs
 from orchestrator.application.reused_results import (
@@ -211,7 +211,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
         entered_at=cell.entered_at or at,
         outcome=cell.outcome,
         reason=cell.reason,
-        detail=cell.detail or _unheard(cell, leases),
+        detail=cell.detail or _awaited(cell, leases),
         jobs=jobs,
         attempts=tuple(life.attempts),
         transitions=tuple(life.transitions),
@@ -228,11 +228,37 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
     )
 
 
-def _unheard(cell: Cell, leases: Sequence[Lease]) -> str:
-    """Why a cell that is under way waits for its machine."""
-    if cell.state is CellState.DONE or not leases or not leases[-1].unheard:
+def _awaited(cell: Cell, leases: Sequence[Lease]) -> str:
+    """What a cell that is under way waits for, with the last error of its machine."""
+    if cell.state is CellState.DONE or not leases:
         return ""
-    return f"its machine does not answer: {leases[-1].unheard}"
+    lease = leases[-1]
+    awaited = _machine_step(cell.state, lease)
+    if not awaited:
+        return f"its machine does not answer: {lease.unheard}" if lease.unheard else ""
+    return f"waiting for {awaited}" + (f"; last error: {lease.unheard}" if lease.unheard else "")
+
+
+def _machine_step(state: CellState, lease: Lease) -> str:
+    """What its machine must do next; empty where the state does not wait for a machine."""
+    if state is CellState.PLACING and lease.state in (LeaseState.LAUNCHING, LeaseState.HELD):
+        return f"{lease.provider} to grant a machine in {lease.place}"
+    if state is CellState.PREPARING and lease.awaited:
+        return f"the machine to finish {lease.awaited}"
+    if state is not CellState.BOOTING:
+        return ""
+    if _address(lease):
+        return f"SSH at {_address(lease)}"
+    step = "start" if lease.endpoint is None else "answer"
+    return f"machine {lease.machine_id} to {step}"
+
+
+def _address(lease: Lease) -> str:
+    """How it is reached by SSH, for a person; empty where it is not, or not yet."""
+    endpoint = lease.endpoint
+    if not isinstance(endpoint, SshEndpoint):
+        return ""
+    return f"{endpoint.user}@{endpoint.address}:{endpoint.port}"
 
 
 def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> ReusedFrom:
@@ -298,12 +324,7 @@ def _leases(
 
 
 def _lease(attempt: int, lease: Lease, steps: Sequence[Transition], at: datetime) -> LeaseRecord:
-    endpoint, offer, facts = lease.endpoint, lease.offer or Place(lease.place), lease.facts
-    address = (
-        f"{endpoint.user}@{endpoint.address}:{endpoint.port}"
-        if isinstance(endpoint, SshEndpoint)
-        else ""
-    )
+    offer, facts = lease.offer or Place(lease.place), lease.facts
     bill = lease_bill(lease, at)
     return LeaseRecord(
         attempt=attempt,
@@ -311,7 +332,7 @@ def _lease(attempt: int, lease: Lease, steps: Sequence[Transition], at: datetime
         place=lease.place,
         state=lease.state,
         machine_id=lease.machine_id,
-        address=address,
+        address=_address(lease),
         price_usd_per_hour=lease.price_usd_per_hour,
         seconds=machine_seconds(lease, at),
         cost_usd=bill.total_usd,

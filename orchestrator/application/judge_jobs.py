@@ -120,6 +120,8 @@ def _job(
         duration_s=fact.duration_s if fact else None,
         timeout_s=job.timeout_minutes * 60,
         current=(fact.current or "") if fact else "",
+        silent_since=_silent_since(fact),
+        idle_timeout_s=(fact.idle_timeout_s or 0.0) if fact else 0.0,
         at=_produced_at(fact, attempts),
     )
 
@@ -133,6 +135,12 @@ def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
     if has_finished and fact is not None and job.kind != "suite" and fact.exit_code == 0:
         return cell.state is CellState.DONE
     return has_finished or cell.has_reached(CellState.DIAGNOSING)
+
+
+def _silent_since(fact: JobFact | None) -> datetime | None:
+    if fact is None or not fact.silent_since_ts or fact.finished_ts is not None:
+        return None
+    return datetime.fromtimestamp(fact.silent_since_ts, UTC)
 
 
 def _produced_at(fact: JobFact | None, attempts: Sequence[Attempt]) -> datetime | None:

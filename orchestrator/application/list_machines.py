@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from orchestrator.application.context import Context
 from orchestrator.application.janitor import CloudResource
-from orchestrator.domain.inventory import DOOMED, InventoryAnswer, ResourceAnswer
+from orchestrator.domain.inventory import DOOMED, InventoryResponse, ResourceResponse
 
 
-def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryAnswer:
+def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryResponse:
     """Inventory of all providers; with `orphans`, only resources without an owner."""
     report = context.janitor.survey()
     wanted = [one for one in report.sights if not orphans or one.ownership in DOOMED]
-    return InventoryAnswer(tuple(resource_answer(context, one) for one in wanted), report.unread)
+    return InventoryResponse(tuple(resource_answer(context, one) for one in wanted), report.unread)
 
 
-def resource_answer(context: Context, found: CloudResource) -> ResourceAnswer:
+def resource_answer(context: Context, found: CloudResource) -> ResourceResponse:
     """One resource; run and cell come from its tags, the cell's name from the ledger if known."""
     machine, tags = found.machine, found.machine.tags
     cell = tags.get("seatrial-cell", "")
     if found.lease is not None:
         attempt = context.stores.cells.attempt(found.lease.attempt_id)
         cell = context.stores.cells.get(attempt.cell_id).name
-    return ResourceAnswer(
+    return ResourceResponse(
         provider=found.provider,
         id=machine.id,
         kind=machine.kind,

@@ -14,7 +14,7 @@ from orchestrator.domain.channel import (
     ChannelKind,
     ChannelSecret,
     Delivery,
-    DeliveryAnswer,
+    DeliveryReceipt,
     DeliveryState,
     problems_of,
 )
@@ -73,7 +73,7 @@ def find_channel(context: Context, named: str) -> Channel | None:
     return next(by_id, None) or next((one for one in channels if one.name == named), None)
 
 
-def call_channel(context: Context, channel: Channel, *, git_sha: str = "") -> DeliveryAnswer:
+def call_channel(context: Context, channel: Channel, *, git_sha: str = "") -> DeliveryReceipt:
     """Send a test now, and write down what became of it. One that gets through enables it."""
     now = context.clock.now()
     told = Announcement(

@@ -16,6 +16,7 @@ from orchestrator.bootstrap.startup import uncollected
 if TYPE_CHECKING:
     import httpx
 
+    from orchestrator.application.emergency_stop import EmergencyStop
     from orchestrator.application.ports.archives import PackedPayload
     from orchestrator.application.ports.clock import NewId
     from orchestrator.application.ports.documents import Documents
@@ -116,6 +117,12 @@ class CommandWiring:
         from runners import registry
 
         return registry.account_setup(cloud, self.settings.for_providers(), asset_dir("templates"))
+
+    def emergency_stop(self) -> EmergencyStop:
+        """See the protocol."""
+        from orchestrator.bootstrap.controller_wiring import emergency_stop
+
+        return emergency_stop(self.settings)
 
     def verify(self, bundle: bytes, keys: bytes) -> Verified:
         """See the protocol."""

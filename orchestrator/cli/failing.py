@@ -12,15 +12,15 @@ from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import is_quiet, word
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.run_response import RunResponse
 
 BAD = ("failed", "error")
 _PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class TestAnswer:
+class FailingTest:
     """A test, as `GET /runs/{run}/cells/{cell}/tests` tells it."""
 
     __test__ = False
@@ -59,14 +59,14 @@ class FailureLine:
 
 
 def tests_of(
-    client: Client, run: RunAnswer, cell: CellRecord, *, job: str | None, outcome: str | None
-) -> Iterator[TestAnswer]:
+    client: Client, run: RunResponse, cell: CellRecord, *, job: str | None, outcome: str | None
+) -> Iterator[FailingTest]:
     """The cell's tests, page by page, in the order they were collected."""
     after: int | None = 0
     while after is not None:
         asked = {"job": job, "outcome": outcome, "after": after, "limit": _PAGE}
         page = client.get(f"{cell_path(run, cell)}/tests", **asked)
-        yield from read_items(TestAnswer, page)
+        yield from read_items(FailingTest, page)
         after = read(_Next, page).next
 
 
@@ -76,8 +76,8 @@ class _Next:
 
 
 def failing_tests(
-    client: Client, run: RunAnswer, cell: CellRecord, *, job: str | None = None
-) -> Iterator[TestAnswer]:
+    client: Client, run: RunResponse, cell: CellRecord, *, job: str | None = None
+) -> Iterator[FailingTest]:
     """Those that failed or ended in an error."""
     figures = cell.counts.as_dict()
     for outcome in BAD:
@@ -115,7 +115,7 @@ def _is_explained(job: JobRecord, named: int) -> bool:
     return job.outcome is Outcome.FAILED and job.reason == "tests" and is_complete
 
 
-def failures_of(client: Client, run: RunAnswer, cells: Iterable[CellRecord]) -> list[FailureLine]:
+def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -> list[FailureLine]:
     """Every failure of these cells of a run, in the order of the cells and their jobs."""
     found: dict[tuple[str, str, str, str], FailureLine] = {}
     for cell in cells:
@@ -125,7 +125,7 @@ def failures_of(client: Client, run: RunAnswer, cells: Iterable[CellRecord]) -> 
 
 
 def _of_cell(
-    client: Client, run: RunAnswer, cell: CellRecord
+    client: Client, run: RunResponse, cell: CellRecord
 ) -> Iterator[tuple[str, str, str, str]]:
     """Job, test, outcome and error of each."""
     named: Counter[str] = Counter()
@@ -144,7 +144,7 @@ def output_of(cell: CellRecord, job: str) -> str | None:
     return name if any(artifact.name == name for artifact in cell.artifacts) else None
 
 
-def _with_command(run: RunAnswer, failure: FailureLine) -> FailureLine:
+def _with_command(run: RunResponse, failure: FailureLine) -> FailureLine:
     cell = next(cell for cell in run.cells if cell.id == failure.cells[0])
     is_stored = failure.test or output_of(cell, failure.job)
     words = ["seatrial", "logs", run.id]

@@ -231,7 +231,7 @@ class Order:
     reruns: int = 0
     """How often a failed test is run again on its machine."""
     diagnose: bool = False
-    """Whether it is found out who broke a failed test."""
+    """Whether root causes of failed tests are diagnosed."""
     reuse_hours: float | None = None
     """How old evidence may be that stands for a job in which nothing changed."""
     baseline: BaselineFile | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import httpx
 
+    from orchestrator.application.emergency_stop import EmergencyStop
     from orchestrator.application.ports.archives import PackedPayload
     from orchestrator.application.ports.clock import NewId
     from orchestrator.application.ports.documents import Documents
@@ -157,6 +158,10 @@ class Wiring(Protocol):
 
     def account_setup(self, cloud: str) -> AccountSetup:
         """What sets up and checks the user's account of a cloud. Raises ProviderError."""
+        ...
+
+    def emergency_stop(self) -> EmergencyStop:
+        """What ends every machine of the project without a controller or a database."""
         ...
 
     def verify(self, bundle: bytes, keys: bytes) -> Verified:

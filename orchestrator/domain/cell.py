@@ -152,6 +152,8 @@ class LeaseFact(StrEnum):
     """Since when the provider bills nothing for the machine, as `Machine.ended_at`."""
     UNHEARD = "unheard"
     """The last error of a machine that does not answer; empty once it does."""
+    AWAITED = "awaited"
+    """What a machine that answers is still busy with before its jobs; empty once it is not."""
     REFUSAL_REASON = "refusal"
     REFUSAL_EXTENT = "refusal_extent"
     REFUSAL_CODE = "refusal_code"
@@ -205,6 +207,11 @@ class Lease:
     def unheard(self) -> str:
         """Why the machine cannot be reached now; empty where it answers, or is given back."""
         return "" if self.state is LeaseState.GONE else self.facts.get(LeaseFact.UNHEARD, "")
+
+    @property
+    def awaited(self) -> str:
+        """What the machine is still busy with before its jobs can begin."""
+        return self.facts.get(LeaseFact.AWAITED, "")
 
     @property
     def billed_from(self) -> datetime | None:
@@ -290,7 +297,7 @@ class PlacementDecision:
 
     at: datetime
     place: str
-    verdict: PlacementResult
+    result: PlacementResult
     reason: str
     """One word, as of an attempt's cause; empty for CHOSEN."""
     detail: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.domain.blame import Attribution, RootCause
 from orchestrator.domain.retests import Retest, RetestKind, Tally, key_of, tally_words
+from orchestrator.domain.root_cause import Attribution, RootCause
 
 _TOLD = (RetestKind.RERUN, RetestKind.BASELINE, RetestKind.LAST_GREEN)
 """A search for a revision tells its own steps."""

@@ -107,16 +107,16 @@ class KnownIssue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownIssueAnswer(KnownIssue):
+class KnownIssueResponse(KnownIssue):
     """A known issue on a day."""
 
     is_over: bool
     """It does not apply any more."""
 
 
-def issue_answer(issue: KnownIssue, on: date) -> KnownIssueAnswer:
+def issue_answer(issue: KnownIssue, on: date) -> KnownIssueResponse:
     """The known issue with its state on a day."""
-    return extended(KnownIssueAnswer, issue, is_over=issue.is_expired(on))
+    return extended(KnownIssueResponse, issue, is_over=issue.is_expired(on))
 
 
 class IssueState(StrEnum):

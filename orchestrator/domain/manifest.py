@@ -37,8 +37,8 @@ class Job:
     """The command of any other job; ``{python}`` is the environment's interpreter."""
     timeout_minutes: float = 30.0
     """The whole job's time; reaching it is `timed_out`."""
-    idle_timeout_minutes: float = 10.0
-    """No output and no event for so long is a hang."""
+    idle_timeout_minutes: float | None = None
+    """No output and no event for so long is a hang; 3 by default, more where tests take longer."""
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables; relative paths in ``PYTHONPATH`` mean the payload's folder."""
     gpus: int = 0
@@ -184,7 +184,8 @@ def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
             (*path, "kind"), f"{job.kind} {job.id!r} needs `command`; `pytest` is a suite's"
         )
     for key in ("timeout_minutes", "idle_timeout_minutes"):
-        if getattr(job, key) <= 0:
+        minutes = getattr(job, key)
+        if minutes is not None and minutes <= 0:
             yield Problem((*path, key), "must be more than 0")
     yield from _variable_problems(job.env, (*path, "env"))
     if job.gpus < 0:

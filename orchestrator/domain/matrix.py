@@ -301,6 +301,8 @@ class JobSelection:
     """Or every job whose id matches this pattern."""
     on: tuple[str, ...] | Literal["all"] = "all"
     """Platforms."""
+    idle_timeout_minutes: float | None = None
+    """Instead of what payload.toml says: without output and events for so long, a job hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +359,17 @@ def jobs_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> tuple[str, 
     """Ids of the jobs that the matrix sends to a platform, in the manifest's order."""
     chosen = [s for s in matrix.jobs if s.on == "all" or platform_id in s.on]
     return tuple(job.id for job in manifest.job if any(selects(s, job.id) for s in chosen))
+
+
+def idle_timeouts_of(job_id: str, platform_id: str, matrix: Matrix) -> frozenset[float]:
+    """What the matrix says of a job's idle timeout on a platform, in minutes; valid ones agree."""
+    return frozenset(
+        one.idle_timeout_minutes
+        for one in matrix.jobs
+        if one.idle_timeout_minutes is not None
+        and (one.on == "all" or platform_id in one.on)
+        and selects(one, job_id)
+    )
 
 
 def selects(selection: JobSelection, job_id: str) -> bool:

@@ -19,6 +19,7 @@ from orchestrator.domain.matrix import (
     Matrix,
     Platform,
     Subject,
+    idle_timeouts_of,
     jobs_on,
     selects,
 )
@@ -142,11 +143,24 @@ def _job_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
     for index, platform in enumerate(matrix.platforms):
         if not jobs_on(platform.id, matrix, manifest):
             yield Problem(("platforms", index), f"no job is sent to platform {platform.id!r}")
+    yield from _idle_timeout_problems(matrix, manifest)
+
+
+def _idle_timeout_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
+    for platform in matrix.platforms:
+        for job in jobs_on(platform.id, matrix, manifest):
+            said = sorted(idle_timeouts_of(job, platform.id, matrix))
+            if len(said) > 1:
+                words = " and ".join(f"{minutes:g}" for minutes in said)
+                message = f"job {job!r} has idle_timeout_minutes {words} on {platform.id!r}"
+                yield Problem(("jobs",), f"{message}: say one of them")
 
 
 def _selection_problems(
     selection: JobSelection, path: Path, job_ids: list[str]
 ) -> Iterator[Problem]:
+    if selection.idle_timeout_minutes is not None and selection.idle_timeout_minutes <= 0:
+        yield Problem((*path, "idle_timeout_minutes"), "must be more than 0")
     if (selection.id is None) == (selection.select is None):
         yield Problem(path, "give either `id` or `select`")
     elif not any(selects(selection, job_id) for job_id in job_ids):

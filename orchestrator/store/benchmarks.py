@@ -25,7 +25,7 @@ from orchestrator.store.tables import (
     BenchmarkRow,
     CellBenchmarkSummaryRow,
     CellRow,
-    EnvironmentRow,
+    EnvironmentReportRow,
     IngestRow,
     JobResultRow,
     LeaseRow,
@@ -112,11 +112,13 @@ def _rows(session: Session, job: str, metric: str, runs: Iterable[str]) -> Itera
 
 
 def _probed(session: Session, attempts: Iterable[int]) -> Probed:
-    query = select(EnvironmentRow.attempt, EnvironmentRow.document)
+    query = select(EnvironmentReportRow.attempt, EnvironmentReportRow.document)
     return {
         attempt: document
         for some in slices(sorted(attempts))
-        for attempt, document in session.execute(query.where(EnvironmentRow.attempt.in_(some)))
+        for attempt, document in session.execute(
+            query.where(EnvironmentReportRow.attempt.in_(some))
+        )
     }
 
 
@@ -355,8 +357,8 @@ class BenchmarkStore:
     def environments(self, cells: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """What the agents there told of their environments."""
         query = (
-            select(AttemptRow.cell, EnvironmentRow.document)
-            .join(AttemptRow, AttemptRow.pk == EnvironmentRow.attempt)
+            select(AttemptRow.cell, EnvironmentReportRow.document)
+            .join(AttemptRow, AttemptRow.pk == EnvironmentReportRow.attempt)
             .order_by(AttemptRow.cell, AttemptRow.number)
         )
         with self._sessions.read() as session:

@@ -26,7 +26,7 @@ from orchestrator.store.tables import (
     CellRollupRow,
     CellRow,
     CheckResultRow,
-    EnvironmentRow,
+    EnvironmentReportRow,
     JobResultRow,
     JobRollupRow,
     MetricRow,
@@ -127,8 +127,8 @@ def notices_of(session: Session, mine: Mine) -> dict[str, list[Notice]]:
 def environments_of(session: Session, mine: Mine) -> dict[str, Mapping[str, object]]:
     """By cell id, of the last attempt that reported one."""
     query = (
-        select(CellRow.id, EnvironmentRow.document)
-        .join(AttemptRow, AttemptRow.pk == EnvironmentRow.attempt)
+        select(CellRow.id, EnvironmentReportRow.document)
+        .join(AttemptRow, AttemptRow.pk == EnvironmentReportRow.attempt)
         .join(CellRow, CellRow.pk == AttemptRow.cell)
         .where(mine)
         .order_by(AttemptRow.number)

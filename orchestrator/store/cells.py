@@ -302,7 +302,7 @@ class CellStore:
         with self._sessions.read() as session:
             return _attempts(session, CellRow.id == cell_id).get(cell_id, [])
 
-    def blame(self, attempt_id: str, cause: Cause) -> None:
+    def record_cause(self, attempt_id: str, cause: Cause) -> None:
         """Write what went wrong outside the jobs; the first cause stands."""
         with self._sessions.write() as session:
             attempt = attempt_row(session, attempt_id, lock=True)

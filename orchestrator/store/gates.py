@@ -44,7 +44,7 @@ class StoredWaiver:
     waiver: Waiver
     verdict: str
     """Its id: the one that they named, else the gate's newest; empty if there was none."""
-    seen: str
+    evidence_digest: str
     """That verdict's evidence."""
 
 
@@ -221,7 +221,7 @@ class GateStore(VerdictLines):
                 gate=waiver.waiver.gate,
                 document=replace(waiver.waiver, id=""),
                 verdict=waiver.verdict,
-                seen=waiver.seen,
+                evidence_digest=waiver.evidence_digest,
             )
             session.add(row)
             session.flush()
@@ -384,7 +384,7 @@ def _policy(line: GatePolicyRow, version: PolicyRow) -> StoredPolicy:
 
 def _waiver(row: WaiverRow) -> StoredWaiver:
     known = replace(row.document, id=f"W-{row.pk:04d}")
-    return StoredWaiver(waiver=known, verdict=row.verdict, seen=row.seen)
+    return StoredWaiver(waiver=known, verdict=row.verdict, evidence_digest=row.evidence_digest)
 
 
 def _review(row: PayloadReviewRow) -> PayloadReview:

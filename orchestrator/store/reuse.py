@@ -211,7 +211,7 @@ class ReusableResultStore:
             row = {
                 "cell": cell_pk,
                 "attempt": prepared.attempt,
-                "asked": made.asked,
+                "requested_digest": made.asked,
                 "product": short(made.product),
                 "platform": short(made.platform.get("id", "")),
                 "environment": short(made.environment),
@@ -221,7 +221,7 @@ class ReusableResultStore:
 
     def find(self, asked: str, job: str, *, limit: int) -> list[Proof]:
         """Those of the same asked-for ingredients in cells that are done, newest first."""
-        mine = (ReusableResultRow.asked == asked, ReusableResultRow.job == short(job))
+        mine = (ReusableResultRow.requested_digest == asked, ReusableResultRow.job == short(job))
         return self._read(_proofs().where(*mine).limit(limit))
 
     def newest(self, product: str, platform: str, environment: str, job: str) -> Proof | None:
@@ -254,7 +254,7 @@ class ReusableResultStore:
                         job=short(one.job),
                         source=numbers.get(one.cell),
                         produced_at=one.at,
-                        why=one.why,
+                        reason=one.why,
                         decided_at=at,
                     )
                 )
@@ -277,7 +277,7 @@ class ReusableResultStore:
         with self._sessions.read() as session:
             for asks, row, cell, run in session.execute(query):
                 found.setdefault(asks, {})[row.job] = Reuse(
-                    job=row.job, why=row.why, run=run or "", cell=cell or "", at=row.produced_at
+                    job=row.job, why=row.reason, run=run or "", cell=cell or "", at=row.produced_at
                 )
         return found
 

@@ -12,6 +12,7 @@ from orchestrator.store.cells import CellStore
 from orchestrator.store.controllers import ControllerStore
 from orchestrator.store.cost_aggregates import CostStore
 from orchestrator.store.differences import DifferenceStore
+from orchestrator.store.durations import DurationStore
 from orchestrator.store.evidence import EvidenceStore
 from orchestrator.store.failure_groups import FailureGroupStore
 from orchestrator.store.failures import FailureStore
@@ -80,6 +81,7 @@ class Stores:
     failure_groups: FailureGroupStore
     benchmarks: BenchmarkStore
     differences: DifferenceStore
+    durations: DurationStore
     releases: ReleaseStore
     grids: GridStore
 
@@ -120,6 +122,7 @@ def stores_of(sessions: Sessions) -> Stores:
         failure_groups=FailureGroupStore(sessions),
         benchmarks=BenchmarkStore(sessions),
         differences=DifferenceStore(sessions),
+        durations=DurationStore(sessions),
         releases=ReleaseStore(sessions),
         grids=GridStore(sessions),
     )

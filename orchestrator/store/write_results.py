@@ -33,7 +33,7 @@ from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, is_postgres, slices
 from orchestrator.store.tables import (
     CheckResultRow,
-    EnvironmentRow,
+    EnvironmentReportRow,
     JobResultRow,
     MetricRow,
     NoticeRow,
@@ -144,7 +144,7 @@ def _notice(attempt_pk: int, notice: Notice) -> dict[str, object]:
 
 
 def _write_environment(session: Session, attempt_pk: int, document: Mapping[str, object]) -> None:
-    insert = insert_into(session, EnvironmentRow)
+    insert = insert_into(session, EnvironmentReportRow)
     row = {"attempt": attempt_pk, "document": dict(document)}
     statement = insert.values(row).on_conflict_do_update(
         index_elements=["attempt"], set_={"document": insert.excluded.document}

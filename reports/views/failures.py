@@ -98,7 +98,7 @@ def quarantined_of(record: RunRecord, cell: str = "") -> tuple[QuarantineRow, ..
 
 
 def blame_of(record: RunRecord, cell: str = "") -> tuple[BlameRow, ...]:
-    """Who broke the failing tests of the run, or of one cell, as far as they ran again."""
+    """Root causes of the failing tests of a run, or of one cell, as far as they ran again."""
     return tuple(
         BlameRow(
             cell=one.cell,

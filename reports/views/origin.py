@@ -47,7 +47,7 @@ def provenance_of(cell: CellRecord) -> Provenance:
 def _is_plain(cell: CellRecord) -> bool:
     """On a machine of one's own, which was free at once: nothing is to be explained."""
     own = cell.platform.provider in ("local", "static")
-    return own and all(decision.verdict is PlacementResult.CHOSEN for decision in cell.decisions)
+    return own and all(decision.result is PlacementResult.CHOSEN for decision in cell.decisions)
 
 
 def _not_attested(cell: CellRecord) -> Absent:

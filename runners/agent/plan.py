@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple, TypeVar
 
@@ -86,11 +86,14 @@ class Job:
     command: Optional[Tuple[str, ...]]
     timeout_s: float
     silence_s: float
+    """Without output or a record for so long, it hangs."""
     env: Mapping[str, str]
     path_variables: Tuple[str, ...]
     gpus: int
     secrets: Tuple[str, ...]
     skip: Tuple[str, ...]
+    test_silence_s: Mapping[str, float] = field(default_factory=dict)
+    """By node id, the same of tests that are known to take longer."""
     only: Tuple[str, ...] = ()
     """The tests that are run of those that would be; empty for all."""
     paired: Optional[Pairing] = None
@@ -262,6 +265,7 @@ def _job(raw: Fields, at: str) -> Job:
         command=command,
         timeout_s=timeout_s,
         silence_s=_number(raw, "silence_s", timeout_s, at),
+        test_silence_s=_numbers(raw, "test_silence_s", at),
         env=_variables(raw, "env", at),
         path_variables=_texts(raw, "path_variables", at),
         gpus=int(_number(raw, "gpus", 0, at)),
@@ -344,6 +348,11 @@ def _number(raw: Fields, key: str, usual: Optional[float], at: str) -> float:
         return value if good and isinstance(value, _NUMBER) else None
 
     return _need(raw, key, at, check, "a number that is not negative")
+
+
+def _numbers(raw: Fields, key: str, at: str) -> Mapping[str, float]:
+    table = _table({f"{at}{key}": raw.get(key) or {}}, f"{at}{key}")
+    return {name: _number(table, name, None, f"{at}{key}.") for name in table}
 
 
 def _flag(raw: Fields, key: str, at: str = "", *, default: bool) -> bool:

@@ -254,7 +254,7 @@ def ended(stores, run_id, *outcomes, simulated=False, provider="static"):
         agent = Agent(stores, attempt(stores, cell))
         lease_id = f"{run_id}-{cell}"
         held = lease(lease_id, agent.attempt_id)
-        stores.leases.reserve(held, run_id=run_id, exclusive=False, max_usd=None)
+        stores.leases.reserve(held, run_id=run_id, exclusive=False)
         stores.leases.note(lease_id, {}, simulated=simulated)
         advance(stores, cell, CellState.RUNNING)
         agent.send(agent.manifest("a", "b"), agent.test("a"), agent.test("b"))
@@ -322,18 +322,20 @@ def test_the_newest_finished_run_of_a_product(gates, stores) -> None:
 
 
 def test_waivers_are_numbered_and_kept(gates) -> None:
-    first = gates.add_waiver(StoredWaiver(waiver=WAIVER, verdict="V-0001", seen="f" * 64))
+    first = gates.add_waiver(
+        StoredWaiver(waiver=WAIVER, verdict="V-0001", evidence_digest="f" * 64)
+    )
     other = replace(WAIVER, gate="other")
-    second = gates.add_waiver(StoredWaiver(waiver=other, verdict="", seen=""))
+    second = gates.add_waiver(StoredWaiver(waiver=other, verdict="", evidence_digest=""))
     assert first.waiver == replace(WAIVER, id="W-0001")
-    assert (first.verdict, first.seen) == ("V-0001", "f" * 64)
+    assert (first.verdict, first.evidence_digest) == ("V-0001", "f" * 64)
     assert gates.waivers() == [first, second]
     assert gates.waivers(gate="other") == [second]
 
 
 def test_a_waiver_is_approved_once(gates) -> None:
     asked = replace(WAIVER, author_token="t-1", approver="")
-    kept = gates.add_waiver(StoredWaiver(waiver=asked, verdict="", seen=""))
+    kept = gates.add_waiver(StoredWaiver(waiver=asked, verdict="", evidence_digest=""))
     told = {"approver": "bo", "approver_token": "t-2", "approved_at": after(60)}
     approved = replace(kept, waiver=replace(kept.waiver, **told))
     assert gates.approve_waiver("W-0001", by=Person("bo", "t-2"), at=after(60)) == approved

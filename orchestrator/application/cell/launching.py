@@ -24,7 +24,11 @@ from orchestrator.application.cell.flow_context import (
     tags_of,
 )
 from orchestrator.application.cell.place_selection import Candidate, refusal_facts
-from orchestrator.application.cell.running import note_contact, note_no_contact
+from orchestrator.application.cell.running import (
+    note_contact,
+    note_no_contact,
+    note_provider_trouble,
+)
 from orchestrator.application.janitor import MACHINES
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import (
@@ -246,7 +250,7 @@ def decide(
     world: FlowDeps,
     now: AttemptState,
     place: str,
-    verdict: PlacementResult,
+    result: PlacementResult,
     why: ProviderError | Candidate | str,
 ) -> None:
     """Write one line of why the machine is where it is."""
@@ -257,7 +261,7 @@ def decide(
             reason, detail = why.reason, why.detail
         case _:
             reason, _, detail = why.partition(": ")
-    line = PlacementDecision(world.clock.now(), place, verdict, reason, detail)
+    line = PlacementDecision(world.clock.now(), place, result, reason, detail)
     world.stores.leases.decide(now.attempt.id, line)
 
 
@@ -374,6 +378,7 @@ def poll_boot(world: FlowDeps, attempt_id: str) -> Value | NotYet:
         machine = world.provider(now.lease.provider).inspect(now.lease.machine_id)
     except ProviderError as error:
         world.backoff.trouble(now.lease.id, world.clock.now())
+        note_provider_trouble(world, now, error)
         return (
             record_failure(world, attempt_id, Outcome.ERRORED, "boot", str(error))
             if late

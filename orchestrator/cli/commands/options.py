@@ -10,7 +10,7 @@ import typer
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.responses import read_items
 from orchestrator.cli.session import session_of
-from orchestrator.domain.run_answer import RunSummary
+from orchestrator.domain.run_response import RunSummary
 
 _LISTED = 100
 
@@ -108,8 +108,8 @@ DiagnoseOption = Annotated[
     bool,
     typer.Option(
         "--diagnose",
-        help="Find out who broke a failed test: again with the matrix's baseline, and with the "
-        "packages of the last green run.",
+        help="Find the root cause of a failed test: run it again with the matrix's baseline, and "
+        "with the packages of the last green run.",
     ),
 ]
 ReuseOption = Annotated[

@@ -34,7 +34,7 @@ from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.plan import headroom_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, watch
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _launch_and_wait(
     # From here on an interrupt must not leave a run behind that nobody was told of.
     with Interrupts() as interrupts:
         shown = launch(session.wiring.new_id())
-        run = read(RunAnswer, shown)
+        run = read(RunResponse, shown)
         if waiting.detach:
             _say_detached(session, shown, run.id, as_json=waiting.as_json)
             return DETACHED

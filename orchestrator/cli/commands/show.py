@@ -29,8 +29,8 @@ from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.cell import Run, RunState
-from orchestrator.domain.run_answer import RunAnswer, RunSummary
 from orchestrator.domain.run_record import CellRecord
+from orchestrator.domain.run_response import RunResponse, RunSummary
 from orchestrator.domain.units import usd
 
 _PAGE = 100
@@ -142,7 +142,7 @@ def logs_command(
 
 
 def _print_whole(
-    session: Session, client: Client, run: RunAnswer, cells: list[CellRecord], *, follow: bool
+    session: Session, client: Client, run: RunResponse, cells: list[CellRecord], *, follow: bool
 ) -> None:
     for one in cells:
         if one.ingested is not None:

@@ -53,10 +53,10 @@ class LogChunkRow(Table):
     body: Mapped[bytes]
 
 
-class EnvironmentRow(Table):
+class EnvironmentReportRow(Table):
     """What an attempt reported of its environment."""
 
-    __tablename__ = "environment"
+    __tablename__ = "environment_report"
 
     attempt: Mapped[KeyAttempt]
     document: Mapped[dict[str, object]] = mapped_column(Json)
@@ -142,6 +142,9 @@ class JobResultRow(Table):
     started_ts: Mapped[float | None] = mapped_column(Float(53))
     finished_ts: Mapped[float | None] = mapped_column(Float(53))
     current: Mapped[str | None]
+    silent_since_ts: Mapped[float | None] = mapped_column(Float(53))
+    idle_timeout_s: Mapped[float | None] = mapped_column(Float(53))
+    longest_silence_s: Mapped[float | None] = mapped_column(Float(53))
     exit_code: Mapped[int | None]
     signal: Mapped[int | None]
     cause: Mapped[str | None]

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cli.failing import failures_of
 from orchestrator.cli.responses import read
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 
 TEST = {"job": "hull", "nodeid": "test_hull.py::test_sinks", "outcome": "failed", "message": "no"}
@@ -31,7 +31,7 @@ def hull(outcome: str, reason: str, **given: Any) -> runs.Json:
 
 
 def found(*cells: runs.Json, tests: tuple[runs.Json, ...] = (TEST,)) -> list[tuple[str, ...]]:
-    run = read(RunAnswer, runs.run(*cells))
+    run = read(RunResponse, runs.run(*cells))
     shown = failures_of(StoredTests(*tests), run, run.cells)  # type: ignore[arg-type]
     return [(one.job, one.test, one.outcome, one.error) for one in shown]
 

@@ -111,7 +111,7 @@ def _group_row(group: FailureGroup) -> Row:
 
 
 def diagnosis_table(record: RunRecord, most: int | None = None) -> Table:
-    """Who broke the failing tests that ran again."""
+    """Root causes of the failing tests that ran again."""
     rows = [
         Row(
             (

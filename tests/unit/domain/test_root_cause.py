@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.blame import (
+from orchestrator.domain.retests import Options, RetestKind, RetestOptions, RetestPlan, retests_of
+from orchestrator.domain.root_cause import (
     Attribution,
     AttributionContext,
     ConfirmationResult,
     RootCause,
     attribute_failure,
 )
-from orchestrator.domain.retests import Options, RetestKind, RetestOptions, RetestPlan, retests_of
 from tests.unit.domain.test_retests import A, lived
 
 PACKAGES = (("dep", "1.0", "2.0"),)
@@ -54,7 +54,7 @@ def with_second(*words: str, **more) -> AttributionContext:
 @pytest.mark.parametrize(
     ("told", "about", "answer"),
     [
-        ({RetestKind.BASELINE: ["passed"]}, ABOUT, "ours"),
+        ({RetestKind.BASELINE: ["passed"]}, ABOUT, "subject"),
         ({RetestKind.LAST_GREEN: ["passed"]}, ABOUT, "dependency"),
         ({RetestKind.RERUN: ["failed", "passed"]}, ABOUT, "flaky"),
         ({RetestKind.RERUN: ["error", "passed"]}, ABOUT, "flaky"),
@@ -131,7 +131,7 @@ def test_without_any_retest_nobody_is_blamed():
     st.lists(st.sampled_from(("failed", "passed", "skipped", "absent")), min_size=1, max_size=30)
 )
 def test_nobody_is_blamed_unless_every_retest_agrees(words):
-    """Whatever a test does, `ours` and `dependency` need retests without a single exception."""
+    """Whatever a test does, `subject` and `dependency` need retests without a single exception."""
     told = iter(words * 30)
     seen: dict[RetestKind, Counter] = {kind: Counter() for kind in RetestKind}
 
@@ -142,7 +142,7 @@ def test_nobody_is_blamed_unless_every_retest_agrees(words):
 
     retest_sessions = lived(RetestOptions(diagnose=True), (A,), BOTH, tell)
     [found] = attribute_failure((A,), retests_of(retest_sessions), ABOUT)
-    cure = {RootCause.OURS: RetestKind.BASELINE, RootCause.DEPENDENCY: RetestKind.LAST_GREEN}
+    cure = {RootCause.SUBJECT: RetestKind.BASELINE, RootCause.DEPENDENCY: RetestKind.LAST_GREEN}
     if found.answer in cure:
         assert set(seen[RetestKind.RERUN]) == {"failed"}
         assert set(seen[cure[found.answer]]) == {"passed"}

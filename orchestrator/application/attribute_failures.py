@@ -6,27 +6,27 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from orchestrator.application.diagnosis_inputs import failing_keys, last_time
-from orchestrator.domain.blame import (
-    Attribution,
-    AttributionContext,
-    ConfirmationResult,
-    attribute_failure,
-)
 from orchestrator.domain.cell import Cell, CellState
 from orchestrator.domain.diagnosis import DiagnosedTest, diagnosed_of
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.retests import retests_of, split_key
+from orchestrator.domain.root_cause import (
+    Attribution,
+    AttributionContext,
+    ConfirmationResult,
+    attribute_failure,
+)
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.stores import Stores
 
 logger = logging.getLogger(__name__)
 
 
-def blame_run(stores: Stores, run_id: str) -> Mapping[str, tuple[Attribution, ...]]:
+def attribute_run(stores: Stores, run_id: str) -> Mapping[str, tuple[Attribution, ...]]:
     """The answers for every cell with retests, by the cell's name."""
     cells = {cell.name: cell for cell in stores.cells.of_run(run_id)}
-    return {name: blame_cell(stores, cells[name]) for name in stores.retests.of_run(run_id)}
+    return {name: attribute_cell(stores, cells[name]) for name in stores.retests.of_run(run_id)}
 
 
 def diagnosed_cells(
@@ -42,14 +42,14 @@ def diagnosed_cells(
             found
             for cell in cells
             if cell.name in retests and cell.has_reached(CellState.RELEASING)
-            for found in diagnosed_of(cell.name, blame_cell(stores, cell), retests[cell.name])
+            for found in diagnosed_of(cell.name, attribute_cell(stores, cell), retests[cell.name])
         )
     except DamagedError:
         logger.exception("run %s: its retests cannot be read", run_id)
         return ()
 
 
-def blame_cell(stores: Stores, cell: Cell) -> tuple[Attribution, ...]:
+def attribute_cell(stores: Stores, cell: Cell) -> tuple[Attribution, ...]:
     """The answers for the failing tests of a cell."""
     spec, run = stores.runs.spec(cell.run_id), stores.runs.get(cell.run_id)
     attempts = stores.cells.attempts(cell.id)

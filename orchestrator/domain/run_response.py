@@ -61,7 +61,7 @@ class RunSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunAnswer(RunSummary):
+class RunResponse(RunSummary):
     """A run with everything but its single tests."""
 
     cells: tuple[CellRecord, ...] = ()
@@ -73,7 +73,7 @@ class RunAnswer(RunSummary):
     quarantined: tuple[Quarantined, ...] = ()
     """Its failing results whose tests are in quarantine; they are failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
-    """Its failing tests that ran again, and who broke them; once that is over."""
+    """Its failing tests that ran again, with their root causes; set once that is over."""
     wheel: str = ""
     """sha256 of the subject's wheel; empty where none was given."""
 
@@ -96,11 +96,11 @@ def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
     )
 
 
-def run_answer(record: RunRecord) -> RunAnswer:
+def run_answer(record: RunRecord) -> RunResponse:
     """A run with its cells."""
     summary = summary_answer(record.run, record.counts, record.cost_usd)
     return extended(
-        RunAnswer,
+        RunResponse,
         summary,
         cells=record.cells,
         failure_groups=record.failure_groups,

@@ -28,9 +28,9 @@ Row = tuple[str, str, str]
 
 
 class RootCause(StrEnum):
-    """Who broke a test."""
+    """What broke a test."""
 
-    OURS = "ours"
+    SUBJECT = "subject"
     """The subject."""
     DEPENDENCY = "dependency"
     """A package beside it, which differs from the last green run."""
@@ -45,7 +45,7 @@ class RootCause(StrEnum):
 
 
 _DECIDING = {
-    RootCause.OURS: 1,
+    RootCause.SUBJECT: 1,
     RootCause.DEPENDENCY: -2,
     RootCause.IMAGE_OR_DRIVER: -1,
     RootCause.MACHINE: -1,
@@ -164,7 +164,7 @@ def _answer(case: _Case) -> tuple[RootCause, list[str]]:
         said = f"It failed {_of(case.alone)} run again with nothing changed; "
         return RootCause.UNKNOWN, [f"{said}{SURE} failures in a row are needed to say more."]
     steady = f"It fails every time with nothing changed: {_of(case.alone)} run again."
-    for judge in (_ours, _dependency, _machine, _surroundings):
+    for judge in (_subject, _dependency, _machine, _surroundings):
         found = judge(case)
         if found is not None:
             answer, evidence = found
@@ -187,7 +187,7 @@ def _unsteady(case: _Case) -> tuple[RootCause, list[str]]:
     return RootCause.UNKNOWN, [alone, said]
 
 
-def _ours(case: _Case) -> tuple[RootCause, list[str]] | None:
+def _subject(case: _Case) -> tuple[RootCause, list[str]] | None:
     if not case.baseline.always_passed(SURE) or not case.back_from_baseline.always_failed(BACK):
         return None
     baseline = f"the baseline {case.about.baseline} and nothing else changed"
@@ -195,7 +195,7 @@ def _ours(case: _Case) -> tuple[RootCause, list[str]] | None:
         f"With {baseline} it failed {_of(case.baseline)}.",
         f"With the subject again, afterwards, it failed {_of(case.back_from_baseline)}.",
     ]
-    return _unless_elsewhere(case, RootCause.OURS, evidence)
+    return _unless_elsewhere(case, RootCause.SUBJECT, evidence)
 
 
 def _dependency(case: _Case) -> tuple[RootCause, list[str]] | None:

@@ -13,7 +13,7 @@ from orchestrator.cli.view.failures import SHOWN, blamed
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.watching.live_display import LiveDisplay, PlainDisplay
 from orchestrator.cli.watching.poll_threads import FeedEvent, Notice, WatchedRun, notice_of
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\nnew\u202eline"
@@ -42,7 +42,7 @@ def diagnosed(**given: Any) -> runs.Json:
 
 def text(*found: runs.Json, run: runs.Json | None = None) -> str:
     console = Console(width=120, file=None, force_terminal=False)
-    told = blamed(read(RunAnswer, (run or runs.typical()) | {"diagnosed": list(found)}))
+    told = blamed(read(RunResponse, (run or runs.typical()) | {"diagnosed": list(found)}))
     with console.capture() as captured:
         if told is not None:
             console.print(told)
@@ -51,7 +51,7 @@ def text(*found: runs.Json, run: runs.Json | None = None) -> str:
 
 def test_each_test_has_its_answer_what_was_tried_and_why() -> None:
     lines = [line.strip() for line in text(diagnosed()).splitlines()]
-    assert lines[1] == "who broke it"
+    assert lines[1] == "root cause"
     assert lines[2].split() == ["image", "or", "driver", "moe::test_moe.py::test_routing", "gcp-l4"]
     assert lines[3].startswith("failed 4 of 4 again; failed 4 of 4 with the baseline")
     assert lines[4] == "Since the last green run r1: device driver 550 -> 570."
@@ -99,7 +99,7 @@ def test_what_is_no_json_is_no_notice() -> None:
 
 def watched(*notices: Notice, state: str = "diagnosing") -> WatchedRun:
     shown = runs.run(runs.cell("here", state), runs.cell("there", "running"))
-    return WatchedRun(shown, read(RunAnswer, shown), notices=notices)
+    return WatchedRun(shown, read(RunResponse, shown), notices=notices)
 
 
 FIRST = Notice("here", "diagnosing: 12 failing tests again, 4 times, with nothing changed")
@@ -136,5 +136,5 @@ def test_what_stays_after_the_live_picture_has_the_answers() -> None:
     console = Console(width=120, file=None, force_terminal=False)
     shown = runs.typical() | {"diagnosed": [diagnosed()]}
     with console.capture() as captured:
-        LiveDisplay(console).finish(WatchedRun(shown, read(RunAnswer, shown)), runs.NOW)
-    assert "who broke it" in captured.get()
+        LiveDisplay(console).finish(WatchedRun(shown, read(RunResponse, shown)), runs.NOW)
+    assert "root cause" in captured.get()
