@@ -162,7 +162,7 @@ class TestKept:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_a_run_that_is_ended_ends_its_duel(self, tmp_path, number):
-        with started(ASLEEP, *words(tmp_path, "--only", COPY)) as run:
+        with started(ASLEEP, *words(tmp_path, "--only", TRIED)) as run:
             assert b"waiting\n" in iter(run.stdout.readline, b"")
             children = sleepers(run.pid)
             assert children
@@ -175,7 +175,7 @@ class TestKept:
 
     def test_a_run_that_is_killed_ends_its_duel(self, tmp_path):
         """What only the kernel can tell: the other end of its input is closed."""
-        with started(AT_WORK, *words(tmp_path, "--one", COPY)) as duel:
+        with started(AT_WORK, *words(tmp_path, "--one", TRIED)) as duel:
             assert duel.stdout.readline() == b"at work\n"
             duel.stdin.close()
             try:
