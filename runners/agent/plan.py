@@ -117,6 +117,8 @@ class Job:
     """The tests that are run of those that would be; empty for all."""
     paired: Optional[Pairing] = None
     """Measured in turns with the baseline."""
+    metrics: Tuple[str, ...] = ()
+    """Files below the payload's folder that come home."""
     turns: bool = False
     """It stays resident between its turns; otherwise each turn is a process of its own."""
 
