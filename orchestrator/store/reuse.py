@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from sqlalchemy import Select, exists, select
+from sqlalchemy import Select, exists, literal, select
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.domain.cell import CellState
@@ -16,7 +16,7 @@ from orchestrator.domain.reuse_inputs import Prepared, Reuse
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, cell_row, insert_into
+from orchestrator.store.sql import cell_row, changed, insert_into
 from orchestrator.store.tables import (
     AttemptEnvironmentRow,
     AttemptRow,
@@ -183,11 +183,13 @@ class ReusableResultStore:
         """Store or replace what an attempt was prepared with."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttemptEnvironmentRow)
-            row = {"attempt": attempt_row(session, attempt_id).pk, "document": prepared}
-            statement = insert.values(row).on_conflict_do_update(
+            document = literal(prepared, AttemptEnvironmentRow.document.type)
+            row = select(AttemptRow.pk, document).where(AttemptRow.id == attempt_id)
+            statement = insert.from_select(["attempt", "document"], row).on_conflict_do_update(
                 index_elements=["attempt"], set_={"document": insert.excluded.document}
             )
-            session.execute(statement)
+            if not changed(session, statement):
+                raise UnknownIdError("attempt", attempt_id)
 
     def preparations(self, cell_id: str) -> list[Prepared]:
         """Of its attempts, in their order; those that were not prepared are left out."""
