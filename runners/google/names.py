@@ -90,11 +90,6 @@ def is_zone(location: str) -> bool:
     return _ZONE.fullmatch(location) is not None
 
 
-def is_region(location: str) -> bool:
-    """Whether it is written like ``us-central1``."""
-    return _REGION.fullmatch(location) is not None
-
-
 def known_location(text: str, path: Path) -> str:
     """The zone or region itself. Raises PlatformError where Google Cloud has none of that name."""
     region = region_of(text) if is_zone(text) else text
