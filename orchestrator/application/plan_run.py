@@ -16,7 +16,7 @@ from orchestrator.domain.image import Images
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import NotOfferedError, ProviderError
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.matrix import CellPlan, unfit_jobs
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.plan_text import cautions
 from orchestrator.domain.price_age import (
@@ -26,7 +26,7 @@ from orchestrator.domain.price_age import (
     without_old_prices,
 )
 from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
-from orchestrator.domain.torch_build import TorchBuild, torch_build, torch_warning
+from orchestrator.domain.torch_build import TorchBuild, cuda_warning, torch_build, torch_warning
 
 _UNPRICED = (
     "no price is known at any of {} places, and limits.allow_unknown_price is false: none is rented"
@@ -53,8 +53,10 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     plan = Plan(payload.digest, matrix.limits.max_usd, cells, room)
     warnings = (
         *budget_warnings(uses, plan.known_usd),
+        *unfit_jobs(matrix, payload.manifest),
         age,
         torch_warning(builds),
+        *(cuda_warning(plan, payload.manifest.environment(plan.environment)) for plan in plans),
         *ends,
     )
     return replace(plan, warnings=tuple(filter(None, warnings)))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.wiring import DatabaseState
     from orchestrator.config import Settings
     from orchestrator.domain.cloud_account import AccountSetup
+    from orchestrator.domain.commit import Commit
     from orchestrator.domain.machine import ProviderTraits
     from orchestrator.domain.matrix import Subject
 
@@ -84,6 +85,14 @@ class CommandWiring:
             raise RefusedError(str(error)) from error
         return packed
 
+    def commit(self, source: Path | None) -> Commit:
+        """See the protocol."""
+        from orchestrator.adapters.files.checkout import checkout_of
+        from orchestrator.config import ci_commit
+        from orchestrator.domain.commit import Commit, completed
+
+        return completed(checkout_of(source) if source is not None else Commit(), ci_commit())
+
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
         """See the protocol."""
         from orchestrator.adapters.files.ingest_upload import pack_artifacts
@@ -138,13 +147,21 @@ class CommandWiring:
         port: int | None,
         cells: bool,
         local_jobs_as: str | None,
+        tls_cert: Path | None = None,
+        tls_key: Path | None = None,
     ) -> int:
         """See the protocol."""
         with uncollected():
             from orchestrator.bootstrap.controller_process import ServeOptions, control
 
         options = ServeOptions(
-            until_idle=until_idle, host=host, port=port, cells=cells, local_jobs_as=local_jobs_as
+            until_idle=until_idle,
+            host=host,
+            port=port,
+            cells=cells,
+            local_jobs_as=local_jobs_as,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
         )
         return control(self.settings, options)
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.cron import CronsimCron
+from orchestrator.adapters.dialects.job_metrics import JobMetrics
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
@@ -234,6 +235,7 @@ def _world(settings: Settings, database: Database, local: LocalJobs, controller:
         secret=partial(listed_secret, settings.job_secrets) if local.reached else secret,
         unpack=unpack_bundle,
         self_report=read_self_report,
+        read_metrics=JobMetrics(FileDialects()),
         publish=partial(
             publish_report,
             render=_render,

@@ -8,6 +8,8 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
+from orchestrator.adapters.dialects.job_metrics import JobMetrics
+from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -108,6 +110,7 @@ class FakeWorld:
             secret=lambda name: None,
             unpack=unpack_bundle,
             self_report=read_self_report,
+            read_metrics=JobMetrics(FileDialects()),
             publish=publish,
             identity=Identity("test", "controller"),
             own_python="/usr/bin/python3",

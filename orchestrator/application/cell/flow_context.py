@@ -11,6 +11,7 @@ from pathlib import Path
 from orchestrator.application.ports.archives import UnpackBundle
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
+from orchestrator.application.ports.dialects import ReadMetrics
 from orchestrator.application.ports.engine import Value
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
@@ -156,6 +157,7 @@ class FlowDeps:
     unpack: UnpackBundle
     self_report: Callable[[Iterable[bytes]], str]
     """The line in which a job's output speaks of a failure; empty where none does."""
+    read_metrics: ReadMetrics
     publish: Callable[[Evidence], Path]
     identity: Identity
     own_python: str
