@@ -56,7 +56,7 @@ jobs:
 """
 HERE = "  - {id: here, provider: local}"
 OURS = """
-def test_ours_{n}():
+def test_subject_{n}():
     assert widget.VERSION in ("0.9", "1.0")
 """
 DEPENDENCY = """

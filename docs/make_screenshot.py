@@ -19,19 +19,19 @@ from orchestrator.cli.session import Session, find_run
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.view.rows import reported
 from orchestrator.cli.watching.poll_threads import Tails
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 
 WIDTH, HEIGHT = 100, 24
 FAR_ENOUGH = 0.6
 
 
-def far_enough(run: RunAnswer) -> bool:
+def far_enough(run: RunResponse) -> bool:
     jobs = [job for cell in run.cells for job in cell.jobs if job.is_running and job.current]
     counts = [job.counts for job in jobs if job.counts and job.counts.collected]
     return any(reported(one) >= FAR_ENOUGH * one.collected for one in counts)
 
 
-def svg(run: RunAnswer, tail: LogTail, session: Session) -> str:
+def svg(run: RunResponse, tail: LogTail, session: Session) -> str:
     console = Console(
         record=True, width=WIDTH, height=HEIGHT, file=io.StringIO(), force_terminal=True
     )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from decimal import Decimal
 from ipaddress import IPv4Network
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+
+from orchestrator.domain.commit import Commit
 
 PREFIX = "SEATRIAL_"
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -51,6 +54,10 @@ class Settings(BaseModel):
     """Holds the first token of a fresh database."""
     signing_key_file: Path | None = None
     """Holds the key that verdicts are signed with."""
+    tls_cert: Path | None = None
+    """The certificate of the port, with its chain (PEM): it then speaks HTTPS only."""
+    tls_key: Path | None = None
+    """Its private key, where that is not in the same file."""
     ingress_cidr: str | None = None
     """Who may reach port 22 of rented machines."""
     gcp_project: str | None = None
@@ -65,6 +72,12 @@ class Settings(BaseModel):
     """As the Compute endpoint, for quotas."""
     gcp_account_endpoint: str | None = None
     """As the Compute endpoint, for what `bootstrap` and `doctor` ask of a project."""
+    budget_day_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
+    """What the machines that are rented on one day (UTC) may cost together."""
+    budget_month_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
+    """The same of a month."""
+    budget_project_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
+    """The same of everything that the database knows of."""
     public_hosts: tuple[str, ...] = ()
     """Names, separated by commas, under which a controller is reached from outside."""
     public_url: str | None = None
@@ -88,7 +101,9 @@ class Settings(BaseModel):
     ci: bool = False
     """Nobody is watching: an interrupt cancels."""
 
-    @field_validator("home", "admin_token_file", "signing_key_file", "database_url_file")
+    @field_validator(
+        "home", "admin_token_file", "signing_key_file", "database_url_file", "tls_cert", "tls_key"
+    )
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path else path
@@ -187,6 +202,29 @@ def _database_url(settings: Settings, path: Path) -> str:
     if not url:
         raise ConfigError(f"{name} is empty: {path}")
     return url
+
+
+_SHA = re.compile("[0-9a-f]{7,64}")
+_CI_COMMIT: Mapping[str, tuple[str, ...]] = {
+    "sha": ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT", "BUILDKITE_COMMIT", "CIRCLE_SHA1"),
+    "branch": (
+        *("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME"),
+        *("CI_COMMIT_REF_NAME", "GIT_BRANCH", "BUILDKITE_BRANCH", "CIRCLE_BRANCH"),
+    ),
+    "author": ("CI_COMMIT_AUTHOR", "BUILDKITE_BUILD_AUTHOR", "GITHUB_ACTOR", "CIRCLE_USERNAME"),
+}
+"""Variables of GitHub, GitLab, Jenkins, Buildkite and CircleCI; the first that is set counts."""
+
+
+def ci_commit() -> Commit:
+    """What the CI that this process runs in says of the commit; empty outside of one."""
+    said = {
+        field: next((os.environ[name] for name in names if os.environ.get(name)), "")
+        for field, names in _CI_COMMIT.items()
+    }
+    author = said["author"].partition(" <")[0]
+    sha = said["sha"].lower()
+    return Commit(sha=sha if _SHA.fullmatch(sha) else "", branch=said["branch"], author=author)
 
 
 def secret(name: str) -> str | None:

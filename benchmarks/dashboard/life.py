@@ -22,7 +22,7 @@ from orchestrator.store.tables import (
     AttestationRow,
     CellPlanRow,
     CellRow,
-    EnvironmentRow,
+    EnvironmentReportRow,
     LeaseRow,
     PlacementDecisionRow,
     RunEventRow,
@@ -281,7 +281,7 @@ class Life:
     def _tell_environment(self) -> None:
         self._has_run = True
         told = environment(self.machine, self.revision, self.plan.environment, self.trap)
-        self.sink.add(EnvironmentRow, attempt=self.attempt_pk, document=told)
+        self.sink.add(EnvironmentReportRow, attempt=self.attempt_pk, document=told)
 
     def _lease(self, zone: str) -> Lease:
         self._asked += 1
@@ -320,7 +320,7 @@ class Life:
             told = attestation(self.machine, self.revision, lease.facts, self.trap)
             self.sink.add(AttestationRow, lease=pk, document=told)
 
-    def _decide(self, place: str, verdict: PlacementResult, reason: str, detail: str) -> None:
+    def _decide(self, place: str, result: PlacementResult, reason: str, detail: str) -> None:
         self._decided += 1
         self.sink.add(
             PlacementDecisionRow,
@@ -328,7 +328,7 @@ class Life:
             number=self._decided,
             at=self.at,
             place=place,
-            verdict=verdict,
+            result=result,
             reason=reason,
             detail=detail,
         )

@@ -32,8 +32,6 @@ _TABLES = (
     "attempt_environment",
     "cell_reuse",
     "retest_session",
-    "retest_release",
-    "confirmation_run",
     "test_alias",
     "test_retry",
     "signature_successor",
@@ -41,10 +39,9 @@ _TABLES = (
     "known_issue",
     "notice",
     "metric",
-    "log_chunk",
     "job_result",
     "evidence_chunk",
-    "environment",
+    "environment_report",
     "check_result",
     "job_rollup",
     "cell_rollup",
@@ -94,7 +91,7 @@ _TABLES = (
     "blob",
 )
 """In an order in which they can be dropped."""
-_PACKED = ("evidence_chunk", "log_chunk", "text", "blob_chunk")
+_PACKED = ("evidence_chunk", "text", "blob_chunk")
 """Tables whose `body` is compressed already."""
 
 
@@ -167,7 +164,7 @@ def _access() -> None:
     _table(
         "controller(id)",
         *_needed(NAME, "id"),
-        *_needed(FLOAT, "seen_s"),
+        *_needed(FLOAT, "last_seen_s"),
     )
     _table(
         "payload(digest)",
@@ -272,8 +269,9 @@ def _runs() -> None:
         *_needed(TEXT, "state"),
         *_optional(TEXT, "outcome"),
         *_optional(TIME, "finished_at", "cancel_requested_at"),
-        *_optional(TEXT, "rerun_of"),
-        *_needed(BIG, "event_seq"),
+        *_optional(TEXT, "rerun_of", "confirmation_run_id"),
+        *_needed(TEXT, "commit_sha", "branch", "author"),
+        *_needed(FLAG, "is_dirty"),
     )
     _index("ix_run_unfinished", "run", ["id"], where="state <> 'finished'")
     _table(
@@ -330,6 +328,7 @@ def _runs() -> None:
         *_optional(TEXT, "end_outcome"),
         *_needed(TEXT, "end_reason", "end_detail"),
         *_needed(INTEGER, "tests_seen"),
+        *_optional(TIME, "retests_ended_at"),
         _key("attempt", "cell", "cell.pk"),
         _unique("attempt", "cell", "number"),
         _unique("attempt", "id"),
@@ -413,7 +412,7 @@ def _gates() -> None:
         "waiver(pk)",
         *_needed(INTEGER, "pk"),
         *_needed(NAME, "gate"),
-        *_needed(TEXT, "document", "verdict", "seen"),
+        *_needed(TEXT, "document", "verdict", "evidence_digest"),
     )
     _index("ix_waiver_gate", "waiver", ["gate"])
     _table(
@@ -518,6 +517,7 @@ def _leases() -> None:
     _index("ix_lease_attempt", "lease", ["attempt"])
     _index("ix_lease_open", "lease", ["pk"], where="state <> 'gone'")
     _index("ix_lease_refused", "lease", ["provider", "gone_at"], where="refusal <> ''")
+    _index("ix_lease_reserved_at", "lease", ["reserved_at"])
     _index("ix_lease_run_id", "lease", ["run_id"])
     _index(
         "ux_lease_place",
@@ -531,11 +531,11 @@ def _leases() -> None:
         *_needed(INTEGER, "attempt", "number"),
         *_needed(TIME, "at"),
         *_needed(NAME, "place"),
-        *_needed(TEXT, "verdict"),
+        *_needed(TEXT, "result"),
         *_needed(NAME, "reason"),
         *_needed(TEXT, "detail"),
         _key("placement_decision", "attempt", "attempt.pk"),
-        _unique("placement_decision", "attempt", "place", "verdict", "reason"),
+        _unique("placement_decision", "attempt", "place", "result", "reason"),
     )
     _table(
         "attestation(lease)",
@@ -631,17 +631,16 @@ def _results() -> None:
         _unique("check_result", "attempt", "job", "name"),
     )
     _table(
-        "environment(attempt)",
+        "environment_report(attempt)",
         *_needed(INTEGER, "attempt"),
         *_needed(JSON, "document"),
-        _key("environment", "attempt", "attempt.pk"),
+        _key("environment_report", "attempt", "attempt.pk"),
     )
     _table(
-        "evidence_chunk(attempt, offset)",
+        "evidence_chunk(attempt, stream, offset)",
         *_needed(INTEGER, "attempt"),
+        *_needed(TEXT, "stream"),
         *_needed(BIG, "offset"),
-        *_needed(INTEGER, "length"),
-        *_needed(BIG, "first_seq", "last_seq"),
         *_needed(BYTES, "body"),
         _key("evidence_chunk", "attempt", "attempt.pk"),
     )
@@ -652,6 +651,7 @@ def _results() -> None:
         *_needed(INTEGER, "attempt"),
         *_optional(FLOAT, "started_ts", "finished_ts"),
         *_optional(TEXT, "current"),
+        *_optional(FLOAT, "silent_since_ts", "idle_timeout_s", "longest_silence_s"),
         *_optional(INTEGER, "exit_code", "signal"),
         *_optional(TEXT, "cause", "detail"),
         *_optional(FLOAT, "duration_s"),
@@ -659,14 +659,6 @@ def _results() -> None:
         *_optional(TEXT, "degraded", "unnamed", "test_set"),
         _key("job_result", "attempt", "attempt.pk"),
         _key("job_result", "cell", "cell.pk"),
-    )
-    _table(
-        "log_chunk(attempt, offset)",
-        *_needed(INTEGER, "attempt"),
-        *_needed(BIG, "offset"),
-        *_needed(INTEGER, "length"),
-        *_needed(BYTES, "body"),
-        _key("log_chunk", "attempt", "attempt.pk"),
     )
     _table(
         "metric(attempt, seq)",
@@ -741,18 +733,6 @@ def _history() -> None:
 
 def _retests() -> None:
     _table(
-        "confirmation_run(run_id)",
-        *_needed(NAME, "run_id"),
-        *_needed(TEXT, "second"),
-        _key("confirmation_run", "run_id", "run.id"),
-    )
-    _table(
-        "retest_release(attempt)",
-        *_needed(INTEGER, "attempt"),
-        *_needed(TIME, "at"),
-        _key("retest_release", "attempt", "attempt.pk"),
-    )
-    _table(
         "retest_session(pk)",
         *_needed(INTEGER, "pk"),
         *_needed(NAME, "id"),
@@ -774,7 +754,7 @@ def _reuse() -> None:
         *_needed(NAME, "job"),
         *_optional(INTEGER, "source"),
         *_optional(TIME, "produced_at"),
-        *_needed(TEXT, "why"),
+        *_needed(TEXT, "reason"),
         *_needed(TIME, "decided_at"),
         _key("cell_reuse", "cell", "cell.pk"),
         _key("cell_reuse", "source", "cell.pk"),
@@ -790,7 +770,7 @@ def _reuse() -> None:
         *_needed(INTEGER, "cell"),
         *_needed(NAME, "job"),
         *_needed(INTEGER, "attempt"),
-        *_needed(NAME, "asked", "product", "platform", "environment"),
+        *_needed(NAME, "requested_digest", "product", "platform", "environment"),
         *_needed(TIME, "produced_at"),
         _key("reusable_result", "attempt", "attempt.pk"),
         _key("reusable_result", "cell", "cell.pk"),
@@ -800,7 +780,11 @@ def _reuse() -> None:
         "reusable_result",
         ["product", "platform", "environment", "job", "produced_at"],
     )
-    _index("ix_reusable_result_requested", "reusable_result", ["asked", "job", "produced_at"])
+    _index(
+        "ix_reusable_result_requested",
+        "reusable_result",
+        ["requested_digest", "job", "produced_at"],
+    )
 
 
 def _schedules() -> None:

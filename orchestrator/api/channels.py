@@ -23,16 +23,16 @@ from orchestrator.application.manage_channels import (
 from orchestrator.domain.channel import (
     GITHUB_API,
     Channel,
-    ChannelAnswer,
     ChannelHealth,
     ChannelKind,
+    ChannelResponse,
     Delivery,
-    DeliveryAnswer,
     DeliveryAttempt,
-    NewChannelAnswer,
-    ShownDelivery,
+    DeliveryReceipt,
+    DeliveryResponse,
+    NewChannelResponse,
 )
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extended import extended, filled
 from orchestrator.domain.person import Scope
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
@@ -63,7 +63,7 @@ class ChannelRequest(RequestModel):
         return NewChannel(**dict(self))
 
 
-class TryRequest(RequestModel):
+class ChannelTestRequest(RequestModel):
     """How to test a channel."""
 
     git_sha: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")] = ""
@@ -112,7 +112,7 @@ _ROTATE: dict[str, Example] = {
     "week": {"summary": "The old one stands for a week", "value": {"overlap_hours": 168}}
 }
 ChannelBody = Annotated[ChannelRequest, Body(openapi_examples=_NEW)]
-Try = Annotated[TryRequest | None, Body(openapi_examples=_TRY)]
+Try = Annotated[ChannelTestRequest | None, Body(openapi_examples=_TRY)]
 Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]
 
 
@@ -144,18 +144,18 @@ ChannelDep = Annotated[Channel, Depends(_channel)]
 
 
 @reading.get("/channels")
-def list_channels(context: ContextDep) -> ListResponse[ChannelAnswer]:
+def list_channels(context: ContextDep) -> ListResponse[ChannelResponse]:
     """Every channel, and whether what is sent to it gets through."""
     channels = context.stores.outbox.channels()
     return ListResponse(items=[_tell(context, one, health) for one, health in channels])
 
 
 @writing.post("/channels", status_code=201)
-def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelAnswer:
+def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelResponse:
     """Add a channel. Its signing secret is in this answer and nowhere else."""
     channel, secret = add_channel(context, body.new_channel())
     told = _tell(context, channel, ChannelHealth())
-    return extended(NewChannelAnswer, told, secret=secret)
+    return extended(NewChannelResponse, told, secret=secret)
 
 
 @writing.delete("/channels/{channel}", status_code=204, response_class=Response)
@@ -165,7 +165,7 @@ def remove_channel(context: ContextDep, channel: ChannelDep) -> None:
 
 
 @writing.post("/channels/{channel}/test")
-def send_test(context: ContextDep, channel: ChannelDep, body: Try = None) -> DeliveryAnswer:
+def send_test(context: ContextDep, channel: ChannelDep, body: Try = None) -> DeliveryReceipt:
     """Send a test message now. One that gets through ends the disabling of a channel."""
     return call_channel(context, channel, git_sha=body.git_sha if body else "")
 
@@ -186,15 +186,15 @@ def list_deliveries(
     context: ContextDep,
     channel: ChannelDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> ListResponse[ShownDelivery]:
+) -> ListResponse[DeliveryResponse]:
     """The newest deliveries to a channel, each with its attempts."""
     log = context.stores.outbox.log(channel.id, limit=limit)
     return ListResponse(items=[_delivery(one, attempts) for one, attempts in log])
 
 
-def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> ChannelAnswer:
+def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> ChannelResponse:
     return extended(
-        ChannelAnswer,
+        ChannelResponse,
         health,
         id=channel.id,
         name=channel.name,
@@ -209,18 +209,15 @@ def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> Chann
     )
 
 
-def _delivery(one: Delivery, attempts: list[DeliveryAttempt]) -> ShownDelivery:
+def _delivery(one: Delivery, attempts: list[DeliveryAttempt]) -> DeliveryResponse:
     told = one.news.announcement
-    return ShownDelivery(
-        id=one.id,
-        state=one.state,
-        is_test=one.is_test,
+    return filled(
+        DeliveryResponse,
+        one,
         lineage=told.lineage,
         lineage_state=told.state,
         previous=one.news.previous,
         title=told.title,
-        created_at=one.created_at,
         due_at=one.due_at if one.done_at is None else None,
-        done_at=one.done_at,
         attempts=tuple(attempts),
     )

@@ -12,19 +12,19 @@ from pydantic import TypeAdapter
 
 from orchestrator.api.dependencies import ContextDep, RunId
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.logs import UNTRUSTED, tell_test
+from orchestrator.api.logs import UNTRUSTED, to_test_response
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
-from orchestrator.domain.run_answer import RunAnswer, run_answer
 from orchestrator.domain.run_record import Evidence
+from orchestrator.domain.run_response import RunResponse, run_answer
 
 JSON = "json"
 _SUFFIXES = {"junit": "xml", "ctrf": "json", "csv": "csv", "json": "json", "intoto": "jsonl"}
 _MEDIA = ("application/xml", "application/json", "text/csv", "application/x-ndjson")
 
-_RUN = TypeAdapter(RunAnswer)
+_RUN = TypeAdapter(RunResponse)
 _CHUNK = 65_536
 """Characters."""
 
@@ -83,7 +83,7 @@ def _json(evidence: Evidence, cell: str | None) -> Iterator[str]:
     for number, one in enumerate(shown["cells"]):
         yield f"{',' if number else ''}\n{json.dumps(one['id'])}: ["
         for position, test in enumerate(evidence.tests.get(one["id"], ())):
-            told = json.dumps(tell_test(test).model_dump(mode="json"))
+            told = json.dumps(to_test_response(test).model_dump(mode="json"))
             yield f"{',' if position else ''}\n{told}"
         yield "]"
     yield "}}\n"

@@ -17,15 +17,15 @@ from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.payloads import NewReview, review_payload
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extended import extended, filled
 from orchestrator.domain.gate.payload_review import (
     LONGEST_REVIEW,
     PayloadLevel,
-    ReviewAnswer,
+    PayloadReviewResponse,
     review_answer,
 )
-from orchestrator.domain.gate.signing_key import KeyAnswer, key_answer
-from orchestrator.domain.gate.snapshot import ApprovalAnswer, WaiverAnswer
+from orchestrator.domain.gate.signing_key import KeyResponse, key_answer
+from orchestrator.domain.gate.snapshot import ApprovalResponse, WaiverResponse
 from orchestrator.domain.person import Scope
 from orchestrator.store.gates import StoredWaiver
 
@@ -45,7 +45,7 @@ class WaiverRequest(RequestModel):
     """It is for the evidence of that verdict only."""
 
 
-class ReviewRequest(RequestModel):
+class PayloadReviewRequest(RequestModel):
     """A person's word that they read a payload."""
 
     payload: Filled
@@ -91,7 +91,7 @@ _APPROVE: dict[str, Example] = {
     "newest": {"summary": "The newest verdict", "value": {"gate": "release"}}
 }
 Waive = Annotated[WaiverRequest, Body(openapi_examples=_WAIVE)]
-Review = Annotated[ReviewRequest, Body(openapi_examples=_REVIEW)]
+Review = Annotated[PayloadReviewRequest, Body(openapi_examples=_REVIEW)]
 Approve = Annotated[ApprovalRequest, Body(openapi_examples=_APPROVE)]
 
 
@@ -103,7 +103,7 @@ OfGate = Annotated[str | None, Query(description="Only of this gate")]
 
 
 @reading.get("/waivers")
-def list_waivers(context: ContextDep, gate: OfGate = None) -> ListResponse[WaiverAnswer]:
+def list_waivers(context: ContextDep, gate: OfGate = None) -> ListResponse[WaiverResponse]:
     """Every waiver, those that are over too."""
     at = context.clock.now()
     found = context.stores.gates.waivers(gate=gate)
@@ -111,25 +111,17 @@ def list_waivers(context: ContextDep, gate: OfGate = None) -> ListResponse[Waive
 
 
 @writing.post("/waivers", status_code=201)
-def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverAnswer:
+def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverResponse:
     """Ask to waive one rule of a gate for some days: it counts once somebody else approves it.
 
     It is shown in every verdict that it changes.
     """
-    new = NewWaiver(
-        gate=body.gate,
-        rule=body.rule,
-        reason=body.reason,
-        author=caller,
-        days=body.days,
-        verdict=body.verdict,
-        only_this=body.only_this,
-    )
+    new = filled(NewWaiver, body, author=caller)
     return _waiver(request_waiver(context, new), at=context.clock.now())
 
 
 @writing.post("/waivers/{waiver_id}/approve")
-def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverAnswer:
+def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverResponse:
     """Approve a waiver that somebody else asked for; doing so again changes nothing."""
     approved = approve_waiver(context, waiver_id, by=caller)
     return _waiver(approved, at=context.clock.now())
@@ -141,7 +133,7 @@ def list_payload_reviews(
     payload: Annotated[
         str | None, Query(pattern="^[0-9a-f]{64}$", description="sha256: only of this payload")
     ] = None,
-) -> ListResponse[ReviewAnswer]:
+) -> ListResponse[PayloadReviewResponse]:
     """Who said that they read a payload, and what they hold it for; those that are over too."""
     at = context.clock.now()
     found = context.stores.gates.reviews(None if payload is None else [payload])
@@ -149,7 +141,9 @@ def list_payload_reviews(
 
 
 @writing.post("/payload-reviews", status_code=201)
-def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) -> ReviewAnswer:
+def create_payload_review(
+    context: ContextDep, body: Review, caller: CallerDep
+) -> PayloadReviewResponse:
     """Say that you read a payload. Gates that ask for its level count it from now on."""
     new = NewReview(
         payload=body.payload,
@@ -165,21 +159,21 @@ def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) 
 @reading.get("/approvals")
 def list_approvals(
     context: ContextDep, gate: Annotated[str, Query(description="Of this gate")]
-) -> ListResponse[ApprovalAnswer]:
+) -> ListResponse[ApprovalResponse]:
     """Every approval of a gate's evidence."""
     find_policy(context, gate)
     found = context.stores.gates.approvals(gate)
-    return ListResponse(items=[extended(ApprovalAnswer, one, gate=gate) for one in found])
+    return ListResponse(items=[extended(ApprovalResponse, one, gate=gate) for one in found])
 
 
 @writing.post("/approvals", status_code=201)
-def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalAnswer:
+def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalResponse:
     """Say yes to the evidence of a verdict: the gate's next evaluation of it counts this."""
     return approve(context, body.gate, by=caller, verdict=body.verdict)
 
 
 @reading.get("/keys")
-def list_keys(context: ContextDep) -> ListResponse[KeyAnswer]:
+def list_keys(context: ContextDep) -> ListResponse[KeyResponse]:
     """The public keys that verdicts were and are signed with."""
     at = context.clock.now()
     found = context.stores.gates.signing_keys()
@@ -193,23 +187,23 @@ def get_keyring(context: ContextDep) -> Response:
 
 
 @keeping.post("/keys/rotate", status_code=201)
-def rotate_keys(context: ContextDep) -> KeyAnswer:
+def rotate_keys(context: ContextDep) -> KeyResponse:
     """Sign with a new key from now on; the one before is retired, and still proves its verdicts."""
     return key_answer(rotate_key(context), context.clock.now())
 
 
 @keeping.post("/keys/{key_id}/retire")
-def retire_signing_key(context: ContextDep, key_id: str) -> KeyAnswer:
+def retire_signing_key(context: ContextDep, key_id: str) -> KeyResponse:
     """End a key now; doing so again changes nothing."""
     return key_answer(retire_key(context, key_id), context.clock.now())
 
 
-def _waiver(stored: StoredWaiver, *, at: datetime) -> WaiverAnswer:
+def _waiver(stored: StoredWaiver, *, at: datetime) -> WaiverResponse:
     waiver = stored.waiver
     return extended(
-        WaiverAnswer,
+        WaiverResponse,
         waiver,
         verdict=stored.verdict,
-        seen=stored.seen,
+        evidence_digest=stored.evidence_digest,
         is_expired=at >= waiver.expires,
     )

@@ -31,8 +31,8 @@ from orchestrator.domain.extended import extended
 from orchestrator.domain.gate.gate_records import (
     StoredPolicy,
     StoredVerdict,
-    VerdictAnswer,
     VerdictLine,
+    VerdictResponse,
 )
 from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.person import Scope
@@ -199,7 +199,7 @@ def evaluate(
     key: KeyHeader,
     response: Response,
     body: Evaluate = None,
-) -> VerdictAnswer:
+) -> VerdictResponse:
     """Decide now, sign the verdict and keep it. The same key again is the same verdict."""
     asked = body or EvaluateRequest()
     find_policy(context, name)
@@ -248,7 +248,7 @@ def list_verdicts(
 
 
 @reading.get("/verdicts/{verdict_id}")
-def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictAnswer:
+def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictResponse:
     """A verdict with every rule."""
     stored = find_verdict(context, verdict_id)
     return _answer(stored)
@@ -271,12 +271,12 @@ def get_frozen_evidence(context: ContextDep, verdict_id: VerdictId) -> Response:
 @reading.get("/verdicts/{verdict_id}/replay")
 def replay_verdict(context: ContextDep, verdict_id: VerdictId) -> ReplayResponse:
     """Evaluate it again with the policy, the evidence and the time of then."""
-    return tell_replay(replay(context, verdict_id))
+    return to_replay_response(replay(context, verdict_id))
 
 
-def _answer(stored: StoredVerdict) -> VerdictAnswer:
+def _answer(stored: StoredVerdict) -> VerdictResponse:
     return extended(
-        VerdictAnswer,
+        VerdictResponse,
         stored.verdict,
         id=stored.id,
         runs=stored.runs,
@@ -305,7 +305,7 @@ def _file(context: Context, digest: str, name: str, media: str) -> Response:
     return StreamingResponse(context.blobs.open(digest), media_type=media, headers=headers)
 
 
-def tell_replay(found: Replay) -> ReplayResponse:
+def to_replay_response(found: Replay) -> ReplayResponse:
     """What came of evaluating again."""
     return ReplayResponse.of(
         found.stored,

@@ -22,13 +22,13 @@ from orchestrator.application.test_history import (
     history_of,
     suggest_aliases,
 )
-from orchestrator.domain.alias import Alias, AliasState, KnownTest, KnownTestAnswer, Matching
+from orchestrator.domain.alias import Alias, AliasState, KnownTest, KnownTestResponse, Matching
 from orchestrator.domain.extended import extended
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.identity import resolve
 from orchestrator.domain.person import Person, Scope
 from orchestrator.domain.signature import FailureGroup
-from orchestrator.store.test_histories import TestGo
+from orchestrator.store.test_histories import TestRun
 
 
 class MatchRequest(RequestModel):
@@ -39,7 +39,7 @@ class MatchRequest(RequestModel):
     new_run: Filled
 
 
-class DecisionRequest(RequestModel):
+class AliasDecisionRequest(RequestModel):
     """Nothing: whoever sends it says so."""
 
 
@@ -51,7 +51,7 @@ _MATCH: dict[str, Example] = {
     }
 }
 Match = Annotated[MatchRequest, Body(openapi_examples=_MATCH)]
-Decide = Annotated[DecisionRequest | None, Body(openapi_examples=_NOTHING)]
+Decide = Annotated[AliasDecisionRequest | None, Body(openapi_examples=_NOTHING)]
 
 
 class FailureGroupListResponse(ListResponse[FailureGroup]):
@@ -63,7 +63,7 @@ class FailureGroupListResponse(ListResponse[FailureGroup]):
     """There were more failures than one question looks at; those of the newest runs are here."""
 
 
-class KnownTestPageResponse(ListResponse[KnownTestAnswer]):
+class KnownTestPageResponse(ListResponse[KnownTestResponse]):
     """Tests."""
 
     next: int | None
@@ -94,9 +94,9 @@ class ResultResponse(ResponseModel):
 class HistoryResponse(ResponseModel):
     """A test, and how it went."""
 
-    test: KnownTestAnswer
+    test: KnownTestResponse
     """Under its newest name."""
-    older_names: list[KnownTestAnswer]
+    older_names: list[KnownTestResponse]
     items: list[ResultResponse]
     """The newest first."""
     flaky: FlakyEvidence
@@ -141,7 +141,7 @@ def list_known_tests(
         product=product, job=job, contains=contains, limit=limit, after=after
     )
     aliases = context.stores.aliases.confirmed()
-    items = [tell_known_test(test, aliases) for test in page.items]
+    items = [to_known_test_response(test, aliases) for test in page.items]
     return KnownTestPageResponse(items=items, next=page.next)
 
 
@@ -156,7 +156,7 @@ def get_test_history(
     history = history_of(context.stores, int(test_id), limit=limit) if known else None
     if history is None:
         raise NotFoundError(f"there is no test {test_id!r}; GET /api/v1/tests lists them")
-    return tell_history(history)
+    return to_history_response(history)
 
 
 @reading.get("/aliases")
@@ -207,24 +207,24 @@ def _decide(context: Context, alias_id: str, state: AliasState, by: Person) -> A
     return alias
 
 
-def tell_known_test(test: KnownTest, aliases: Mapping[int, int]) -> KnownTestAnswer:
+def to_known_test_response(test: KnownTest, aliases: Mapping[int, int]) -> KnownTestResponse:
     """A test, whatever ran it."""
     newest = resolve(test.id, aliases)
-    return extended(KnownTestAnswer, test, now=newest if newest != test.id else None)
+    return extended(KnownTestResponse, test, now=newest if newest != test.id else None)
 
 
-def tell_history(history: TestHistory) -> HistoryResponse:
+def to_history_response(history: TestHistory) -> HistoryResponse:
     """A test, and how it went."""
     older = {one.id: history.test.id for one in history.names}
     return HistoryResponse(
-        test=tell_known_test(history.test, {}),
-        older_names=[tell_known_test(one, older) for one in history.names],
+        test=to_known_test_response(history.test, {}),
+        older_names=[to_known_test_response(one, older) for one in history.names],
         items=[_result(one) for one in history.goes],
         flaky=history.flaky,
     )
 
 
-def _result(one: TestGo) -> ResultResponse:
+def _result(one: TestRun) -> ResultResponse:
     return ResultResponse.of(
         one,
         one.go,

@@ -25,8 +25,8 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
 from orchestrator.application.ingest_artifacts import (
     BODY_LIMIT_BYTES,
-    IngestAnswer,
     IngestOrder,
+    IngestResult,
     ingest_artifacts,
 )
 from orchestrator.application.ports.ingest_upload import IntakeError
@@ -194,11 +194,11 @@ def _check_form(request: Request) -> None:
             raise IntakeError(f"{key!r} stands in the query {times} times: say it once")
 
 
-def _told(context: Context, answer: IngestAnswer) -> IngestResponse:
-    return tell_answer(context.stores, answer)
+def _told(context: Context, answer: IngestResult) -> IngestResponse:
+    return to_ingest_response(context.stores, answer)
 
 
-def tell_answer(stores: Stores, answer: IngestAnswer) -> IngestResponse:
+def to_ingest_response(stores: Stores, answer: IngestResult) -> IngestResponse:
     """What a client is told that handed something in."""
     run = find_run(stores, answer.run_id)
     cell = next(one for one in stores.cells.of_run(run.id) if one.name == answer.cell)

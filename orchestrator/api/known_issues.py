@@ -18,7 +18,8 @@ from orchestrator.api.history import (
 from orchestrator.api.models import Filled, ListResponse, RequestModel, Word
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
-from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueAnswer, issue_answer
+from orchestrator.domain.extended import filled
+from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueResponse, issue_answer
 from orchestrator.domain.person import Person, Scope
 
 
@@ -60,16 +61,12 @@ class KnownIssueRequest(RequestModel):
 
     def new_issue(self, author: Person) -> NewIssue:
         """As the operation takes it."""
-        return NewIssue(
-            product=self.product,
-            title=self.title,
-            owner=self.owner,
+        return filled(
+            NewIssue,
+            self,
             author=author,
-            expires=self.expires,
             match=IssueMatch(**dict(self.match)),
             scope=IssueScope(**dict(self.scope)),
-            url=self.url,
-            max_failures=self.max_failures,
         )
 
 
@@ -117,7 +114,7 @@ writing = APIRouter(tags=["known issues"], route_class=secured(Scope.GATE), depe
 @reading.get("/known-issues")
 def list_known_issues(
     context: ContextDep, product: ProductQuery = None
-) -> ListResponse[KnownIssueAnswer]:
+) -> ListResponse[KnownIssueResponse]:
     """Every known issue, those that are over too."""
     today = context.clock.now().date()
     issues = context.stores.known_issues.list(product=product)
@@ -125,7 +122,7 @@ def list_known_issues(
 
 
 @writing.post("/known-issues", status_code=201)
-def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueAnswer:
+def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueResponse:
     """Add one, opened today. The failures that it explains stay failures in every count."""
     issue = add_known_issue(context, body.new_issue(caller))
     return issue_answer(issue, context.clock.now().date())
@@ -134,7 +131,7 @@ def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> K
 @writing.post("/known-issues/{issue_id}/expire")
 def expire_known_issue(
     context: ContextDep, issue_id: str, caller: CallerDep, body: Decide = None
-) -> KnownIssueAnswer:
+) -> KnownIssueResponse:
     """End one now; doing so again changes nothing."""
     issue = end_known_issue(context, issue_id, by=caller.name)
     if issue is None:

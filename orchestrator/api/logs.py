@@ -129,7 +129,7 @@ def list_tests(
     )
     page = list(islice(fitting, limit + 1))
     more = page[limit][0] if len(page) > limit else None
-    return TestPageResponse(items=[tell_test(test) for _, test in page[:limit]], next=more)
+    return TestPageResponse(items=[to_test_response(test) for _, test in page[:limit]], next=more)
 
 
 @router.get(
@@ -163,6 +163,6 @@ def _attachment(name: str, response: Response) -> Response:
     return response
 
 
-def tell_test(test: TestFact) -> TestResponse:
+def to_test_response(test: TestFact) -> TestResponse:
     """One test."""
     return TestResponse.of(test, outcome=test.outcome.word)

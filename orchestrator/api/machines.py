@@ -8,10 +8,11 @@ from fastapi import APIRouter, Path, Query, Response, Security
 
 from orchestrator.api.dependencies import CellDep, ContextDep
 from orchestrator.api.security import bearer, secured
+from orchestrator.application.emergency_stop import stop_everything
 from orchestrator.application.list_machines import inventory_answer, resource_answer
 from orchestrator.application.ssh_access import ssh_access
 from orchestrator.application.terminate_machine import end_machine
-from orchestrator.domain.inventory import InventoryAnswer, ResourceAnswer
+from orchestrator.domain.inventory import InventoryResponse, ResourceResponse, StopReport
 from orchestrator.domain.person import Scope
 from orchestrator.domain.ssh_access import SshAccess
 
@@ -26,9 +27,20 @@ def list_machines(
     orphans: Annotated[
         bool, Query(description="Only what nobody owns: orphan, expired and idle")
     ] = False,
-) -> InventoryAnswer:
+) -> InventoryResponse:
     """Ask the clouds what they have of this project, and say whose each thing is."""
     return inventory_answer(context, orphans=orphans)
+
+
+@writing.post("/machines/terminate-all", status_code=202)
+def terminate_all(context: ContextDep) -> StopReport:
+    """The emergency stop: cancel every run, and end every machine of the project now.
+
+    It goes by the clouds' lists, not by the ledger: machines of other controllers of the project
+    end too. A machine whose launch is under way appears later; send it again until `items` is
+    empty.
+    """
+    return stop_everything(context)
 
 
 @writing.post("/machines/{provider}/{machine_id:path}/terminate", status_code=202)
@@ -36,7 +48,7 @@ def terminate_machine(
     context: ContextDep,
     provider: str,
     machine_id: Annotated[str, Path(description="As `GET /machines` shows it")],
-) -> ResourceAnswer:
+) -> ResourceResponse:
     """End now what nobody owns. A leased machine goes by cancelling its run."""
     return resource_answer(context, end_machine(context, provider, machine_id))
 

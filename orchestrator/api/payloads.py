@@ -64,8 +64,8 @@ async def put_payload_archive(
         known = await run_in_threadpool(_known, context, sha256)
         if known is not None:
             response.status_code = 200
-            return tell_payload(known)
-        return tell_payload(await run_in_threadpool(put_payload, context, sha256, path))
+            return to_payload_response(known)
+        return to_payload_response(await run_in_threadpool(put_payload, context, sha256, path))
 
 
 @reading.get("/payloads/{sha256}")
@@ -74,7 +74,7 @@ def get_payload(context: ContextDep, sha256: Digest) -> PayloadResponse:
     found = _known(context, sha256)
     if found is None:
         raise NotFoundError(f"payload {sha256} was not uploaded")
-    return tell_payload(found)
+    return to_payload_response(found)
 
 
 @reading.head("/payloads/{sha256}", response_class=Response)
@@ -108,7 +108,7 @@ def _known(context: Context, digest: str) -> StoredPayload | None:
     return found if found is not None and context.blobs.has(digest) else None
 
 
-def tell_payload(payload: StoredPayload) -> PayloadResponse:
+def to_payload_response(payload: StoredPayload) -> PayloadResponse:
     """An uploaded payload."""
     return PayloadResponse.of(
         payload, payload.manifest, jobs=[job.id for job in payload.manifest.job]

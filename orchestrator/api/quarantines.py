@@ -22,7 +22,7 @@ from orchestrator.application.quarantine import (
 from orchestrator.domain.person import Scope
 from orchestrator.domain.quarantine import (
     MOST_PASSES,
-    QuarantineAnswer,
+    QuarantineResponse,
     SuggestedQuarantine,
     quarantine_answer,
 )
@@ -69,7 +69,7 @@ NewOne = Annotated[QuarantineRequest, Body(openapi_examples=_EXAMPLES)]
 @reading.get("/quarantines")
 def list_quarantines(
     context: ContextDep, product: ProductQuery = None
-) -> ListResponse[QuarantineAnswer]:
+) -> ListResponse[QuarantineResponse]:
     """Every quarantine, those that are over too."""
     at = context.clock.now()
     found = context.stores.quarantines.list(product=product)
@@ -87,7 +87,7 @@ def list_quarantine_suggestions(
 
 
 @writing.post("/quarantines", status_code=201)
-def create_quarantine(context: ContextDep, body: NewOne, caller: CallerDep) -> QuarantineAnswer:
+def create_quarantine(context: ContextDep, body: NewOne, caller: CallerDep) -> QuarantineResponse:
     """Add one, opened now. The test's failures stay failures in every count."""
     added = add_quarantine(context, NewQuarantine(**dict(body), author=caller))
     return quarantine_answer(added, context.clock.now())
@@ -96,7 +96,7 @@ def create_quarantine(context: ContextDep, body: NewOne, caller: CallerDep) -> Q
 @writing.post("/quarantines/{quarantine_id}/end")
 def end_one_quarantine(
     context: ContextDep, quarantine_id: str, caller: CallerDep, body: Decide = None
-) -> QuarantineAnswer:
+) -> QuarantineResponse:
     """End one now; doing so again changes nothing."""
     ended = end_quarantine(context, quarantine_id, by=caller.name)
     if ended is None:

@@ -12,37 +12,37 @@ from __future__ import annotations
 from orchestrator.api.models import documented
 from orchestrator.application.benchmarks import SeriesPoint
 from orchestrator.application.bisect_gate import BisectRange
-from orchestrator.domain.alias import Alias, FamilyChanges, KnownTest, KnownTestAnswer, Matching
+from orchestrator.domain.alias import Alias, FamilyChanges, KnownTest, KnownTestResponse, Matching
 from orchestrator.domain.attestation import Attestation, Device
-from orchestrator.domain.blame import Attribution
 from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
 from orchestrator.domain.channel import (
-    ChannelAnswer,
     ChannelHealth,
-    DeliveryAnswer,
+    ChannelResponse,
     DeliveryAttempt,
-    NewChannelAnswer,
-    ShownDelivery,
+    DeliveryReceipt,
+    DeliveryResponse,
+    NewChannelResponse,
 )
-from orchestrator.domain.cost_answer import CellCost, ProviderCost, RunCost, RunTotal, Spending
+from orchestrator.domain.commit import Commit
+from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.gate.gate_records import (
     RuleLine,
     StoredPolicy,
-    VerdictAnswer,
     VerdictLine,
+    VerdictResponse,
 )
-from orchestrator.domain.gate.payload_review import PayloadReview, ReviewAnswer
-from orchestrator.domain.gate.signing_key import KeyAnswer, PublicKey
+from orchestrator.domain.gate.payload_review import PayloadReview, PayloadReviewResponse
+from orchestrator.domain.gate.signing_key import KeyResponse, PublicKey
 from orchestrator.domain.gate.snapshot import (
     Approval,
-    ApprovalAnswer,
+    ApprovalResponse,
     Pairs,
     Quarantine,
     Waiver,
-    WaiverAnswer,
+    WaiverResponse,
 )
 from orchestrator.domain.gate.verdict import RuleResult, Verdict
 from orchestrator.domain.identity import NameChanges, Suggestion
@@ -53,13 +53,13 @@ from orchestrator.domain.ingested import (
     Source,
     StatedMachine,
 )
-from orchestrator.domain.inventory import InventoryAnswer, ResourceAnswer
+from orchestrator.domain.inventory import InventoryResponse, ResourceResponse
 from orchestrator.domain.known_issue import (
     IssueMatch,
     IssueScope,
     IssueUse,
     KnownIssue,
-    KnownIssueAnswer,
+    KnownIssueResponse,
 )
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.lint_findings import CheckedAnnotation, DocumentFinding, Doubt
@@ -68,11 +68,18 @@ from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.prices import Price, Refreshed, UncertainPrice
-from orchestrator.domain.quarantine import QuarantineAnswer, Quarantined, SuggestedQuarantine
+from orchestrator.domain.quarantine import Quarantined, QuarantineResponse, SuggestedQuarantine
 from orchestrator.domain.quota import Headroom, Quota, QuotaLevel
-from orchestrator.domain.run_answer import RunAnswer, RunSummary, SubjectName
+from orchestrator.domain.root_cause import Attribution
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, LeaseRecord
-from orchestrator.domain.schedule import Firing, Resolved, Schedule, ShownSchedule, SubjectSelector
+from orchestrator.domain.run_response import RunResponse, RunSummary, SubjectName
+from orchestrator.domain.schedule import (
+    Firing,
+    Resolved,
+    Schedule,
+    ScheduleResponse,
+    SubjectSelector,
+)
 from orchestrator.domain.signature import FailureGroup, Signature
 from orchestrator.domain.ssh_access import SshAccess
 from orchestrator.domain.token import NewToken, Token
@@ -87,32 +94,37 @@ documented(Notice, derived=["at"])
 documented(Pairs, derived=["slowdown"])
 documented(Ingested, derived=["provenance"])
 documented(DiagnosedTest, derived=["tried"])
-documented(JobRecord, derived=["pairs"], without=["ending", "unnamed", "turns", "test_set"])
+documented(JobRecord, derived=["pairs"], without=["unnamed", "turns", "test_set"])
 documented(
     CellRecord,
     derived=["counts", "pass_rate", "cost_usd", "machine", "packages", "fingerprint"],
 )
-documented(SubjectName)
-documented(RunSummary, RunAnswer, derived=["pass_rate"])
+documented(SubjectName, Commit)
+documented(RunSummary, RunResponse, derived=["pass_rate"])
 documented(CellPlan, PlannedCell, Quota, QuotaLevel)
 documented(Place, derived=["usd_per_hour"], without=["options"])
 documented(Headroom, derived=["sentence"])
 documented(Plan, derived=["worst_usd"])
 documented(CellCost, RunCost, ProviderCost, RunTotal, Spending)
 documented(Price, UncertainPrice, Refreshed)
-documented(ResourceAnswer, InventoryAnswer)
+documented(ResourceResponse, InventoryResponse)
 documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding, SubjectSelector)
-documented(StoredPolicy, RuleResult, Verdict, VerdictAnswer, RuleLine, VerdictLine)
-documented(PublicKey, KeyAnswer, PayloadReview, ReviewAnswer, Approval, ApprovalAnswer)
+documented(StoredPolicy, RuleResult, Verdict, VerdictResponse, RuleLine, VerdictLine)
+documented(PublicKey, KeyResponse, PayloadReview, PayloadReviewResponse)
+documented(Approval, ApprovalResponse, Waiver)
 documented(
-    Waiver, WaiverAnswer, QuarantineAnswer, FlakyEvidence, SuggestedQuarantine, KnownIssueAnswer
+    WaiverResponse,
+    QuarantineResponse,
+    FlakyEvidence,
+    SuggestedQuarantine,
+    KnownIssueResponse,
 )
-documented(NewToken, KnownTestAnswer, RunAnnotation, Doubt, CheckedAnnotation)
+documented(NewToken, KnownTestResponse, RunAnnotation, Doubt, CheckedAnnotation)
 documented(SeriesPoint, derived=["environment"], without=["probed"])
 documented(Schedule, derived=["lineage"])
 documented(Resolved, without=["matrix", "known"])
-documented(Firing, ShownSchedule)
-documented(DeliveryAnswer, DeliveryAttempt, ShownDelivery)
-documented(ChannelHealth, ChannelAnswer, NewChannelAnswer, derived=["state"])
+documented(Firing, ScheduleResponse)
+documented(DeliveryReceipt, DeliveryAttempt, DeliveryResponse)
+documented(ChannelHealth, ChannelResponse, NewChannelResponse, derived=["state"])
 documented(Suggestion, NameChanges, Matching)
 documented(FamilyChanges, derived=["summary"])

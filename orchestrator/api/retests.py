@@ -1,4 +1,4 @@
-"""Retests of failed tests, who broke them, and the search for the revision that did."""
+"""Retests of failed tests, the root causes they prove, and bisection."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import Field
 from orchestrator.api.dependencies import CellDep, ContextDep, KeyHeader, RunId, idempotency_key
 from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
+from orchestrator.application.attribute_failures import attribute_cell
 from orchestrator.application.bisect_gate import (
     BisectRange,
     ask_retest,
@@ -21,16 +22,15 @@ from orchestrator.application.bisect_gate import (
     bisect_range,
     dismiss,
 )
-from orchestrator.application.blame_run import blame_cell
 from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import PayloadMissingError
 from orchestrator.application.plan_run import plan_run
-from orchestrator.domain.blame import Attribution
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.person import Scope
 from orchestrator.domain.retests import RetestKind, RetestPlan, RetestSession, RetestSessionState
-from orchestrator.domain.run_answer import RunAnswer, run_answer
+from orchestrator.domain.root_cause import Attribution
+from orchestrator.domain.run_response import RunResponse, run_answer
 
 _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
@@ -62,7 +62,7 @@ class RetestsResponse(ResponseModel):
     """Everything that was tried in the cell's last attempt, and what follows from it."""
 
     items: list[RetestSessionResponse]
-    blame: list[Attribution]
+    attributions: list[Attribution]
 
 
 class ConfirmationRunResponse(ResponseModel):
@@ -140,13 +140,13 @@ writing = APIRouter(tags=["retests"], route_class=secured(Scope.RUN), dependenci
 
 @reading.get("/runs/{run_id}/cells/{cell}/retests")
 def list_retests(context: ContextDep, cell: CellDep) -> RetestsResponse:
-    """How the failed tests went when they ran again, and who broke them."""
+    """The retests of a cell's failed tests, and the root causes that they prove."""
     stores = context.stores
     attempts = stores.cells.attempts(cell.id)
     retest_sessions = stores.retests.of_attempt(attempts[-1].id) if attempts else ()
     return RetestsResponse(
         items=[retest_session_response(retest_session) for retest_session in retest_sessions],
-        blame=list(blame_cell(stores, cell)) if retest_sessions else [],
+        attributions=list(attribute_cell(stores, cell)) if retest_sessions else [],
     )
 
 
@@ -187,7 +187,7 @@ def bisect(
     request: Request,
     response: Response,
     body: Bisect = None,
-) -> RunAnswer:
+) -> RunResponse:
     """Launch the failing jobs again, on a machine that then waits for retests of revisions."""
     body = body or BisectRequest()
     claim = idempotency_key(key, f"POST /runs/{cell.run_id}/cells/{cell.name}/bisect", body)

@@ -23,11 +23,13 @@ from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
 from orchestrator.domain.cell import Run
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
 from orchestrator.domain.retests import RetestOptions
-from orchestrator.domain.run_answer import RunAnswer, RunSummary, run_answer, summary_answer
+from orchestrator.domain.run_response import RunResponse, RunSummary, run_answer, summary_answer
+from orchestrator.store.runs import RunsAsked
 
 KIND = "compare"
 
@@ -117,6 +119,18 @@ class RetestsRequest(RequestModel):
         return RetestOptions(**self.model_dump())
 
 
+class CommitRequest(RequestModel):
+    """The commit that is tested; what is not known is left out."""
+
+    sha: str = Field(default="", pattern="^([0-9a-f]{7,64})?$")
+    """Its name in hex."""
+    branch: str = Field(default="", max_length=250)
+    author: str = Field(default="", max_length=200)
+    """Who wrote it, by name."""
+    is_dirty: bool = False
+    """Files of the checkout were changed since."""
+
+
 class LaunchRequest(RequestModel):
     """A matrix and what it is about."""
 
@@ -137,6 +151,9 @@ class LaunchRequest(RequestModel):
     reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
     """Jobs that passed no longer ago, with nothing changed since, are not run; null runs all."""
 
+    commit: CommitRequest = Field(default_factory=CommitRequest)
+    """Shown with the run, and what runs can be listed by."""
+
     def order(self) -> LaunchOrder:
         """What the client asks for."""
         source: Source = self.matrix
@@ -149,6 +166,7 @@ class LaunchRequest(RequestModel):
             hold_minutes=self.hold_minutes,
             retests=self.retests.wanted if self.retests else None,
             reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours is not None else None,
+            commit=Commit(**self.commit.model_dump()),
         )
 
 
@@ -218,7 +236,7 @@ def plan(context: ContextDep, body: Launch) -> Plan:
 @writing.post("/runs", status_code=202, responses=_LAUNCHED)
 def launch(
     context: ContextDep, body: Launch, key: KeyHeader, request: Request, response: Response
-) -> RunAnswer:
+) -> RunResponse:
     """Launch a matrix. Everything is checked first; a refusal changes nothing."""
     claim = idempotency_key(key, "POST /runs", body)
     return _answer(context, launch_run(context, body.order(), claim), request, response)
@@ -229,16 +247,22 @@ def list_runs(
     context: ContextDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     before: Annotated[str | None, Query(pattern="^[!-~]{1,200}$")] = None,
+    commit: Annotated[str, Query(description="Begins so", pattern="^[0-9a-f]{0,64}$")] = "",
+    branch: Annotated[str, Query(max_length=250)] = "",
+    author: Annotated[str, Query(max_length=200)] = "",
 ) -> PageResponse[RunSummary]:
-    """Runs, newest first."""
+    """Runs, newest first; of a commit, a branch or an author only."""
     at = context.clock.now()
-    listed, cursor = listing.list_runs(context.stores, limit=limit, before=before, at=at)
+    asked = RunsAsked(commit=commit, branch=branch, author=author)
+    listed, cursor = listing.list_runs(
+        context.stores, limit=limit, before=before, at=at, asked=asked
+    )
     items = [summary_answer(one.run, one.counts, one.cost_usd) for one in listed]
     return PageResponse(items=items, next=cursor)
 
 
 @reading.get("/runs/{run_id}")
-def show_run(context: ContextDep, run_id: RunId) -> RunAnswer:
+def show_run(context: ContextDep, run_id: RunId) -> RunResponse:
     """Everything about a run but its single tests."""
     return run_answer(describe_run(context.stores, run_id, at=context.clock.now()))
 
@@ -264,7 +288,7 @@ def rerun(
     request: Request,
     response: Response,
     body: Rerun = None,
-) -> RunAnswer:
+) -> RunResponse:
     """Launch a finished run again, or only some of its jobs, as a new run."""
     body = body or RerunRequest()
     claim = idempotency_key(key, f"POST /runs/{run_id}/rerun", body)
@@ -274,7 +298,7 @@ def rerun(
 
 def _answer(
     context: Context, launched: Launched, request: Request, response: Response
-) -> RunAnswer:
+) -> RunResponse:
     run_id = launched.run.id
     response.headers["Location"] = request.app.url_path_for("show_run", run_id=run_id)
     if launched.replayed:

@@ -16,13 +16,14 @@ from orchestrator.api.runs import MATRIX_TEXT, Matrix
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application import schedules
 from orchestrator.application.launch_run import BUILTIN
+from orchestrator.domain.extended import filled
 from orchestrator.domain.person import Scope
 from orchestrator.domain.schedule import (
     CatchUp,
     Firing,
     Overlap,
     Schedule,
-    ShownSchedule,
+    ScheduleResponse,
     SubjectKind,
     SubjectSelector,
 )
@@ -86,23 +87,15 @@ class ScheduleRequest(RequestModel):
     def schedule(self, at: datetime, caller: str) -> Schedule:
         """As the operation takes it; the caller owns what neither they nor a gate say."""
         matrix = self.matrix if isinstance(self.matrix, str) else json.dumps(self.matrix)
-        return Schedule(
-            name=self.name,
+        return filled(
+            Schedule,
+            self,
             cron=" ".join(self.cron.split()),
-            tz=self.tz,
             owner=self.owner or ("" if self.gate else caller),
             matrix=matrix,
-            matrix_name=self.matrix_name,
-            payload=self.payload,
             subject_digest=self.subject,
             baseline_digest=self.baseline,
             subject=SubjectSelector(**dict(self.select)),
-            last_passed_baseline=self.last_passed_baseline,
-            gate=self.gate,
-            deadline=self.deadline,
-            overlap=self.overlap,
-            catch_up=self.catch_up,
-            catch_up_hours=self.catch_up_hours,
             reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours else None,
             created_at=at,
         )
@@ -155,14 +148,14 @@ writing = APIRouter(tags=["schedules"], route_class=secured(Scope.GATE), depende
 
 
 @reading.get("/schedules")
-def list_schedules(context: ContextDep) -> ListResponse[ShownSchedule]:
+def list_schedules(context: ContextDep) -> ListResponse[ScheduleResponse]:
     """Every schedule with its latest firing."""
     known = schedules.list_schedules(context)
     return ListResponse(items=list(known))
 
 
 @writing.post("/schedules", status_code=201)
-def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> ShownSchedule:
+def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> ScheduleResponse:
     """Add one, once all that can be checked before it fires was; the very same again is one.
 
     It fires while a controller runs that stays: `seatrial serve`.
@@ -172,19 +165,19 @@ def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> S
 
 
 @reading.get("/schedules/{name}")
-def show_schedule(context: ContextDep, name: str) -> ShownSchedule:
+def show_schedule(context: ContextDep, name: str) -> ScheduleResponse:
     """A schedule with its firings, the latest first."""
     return schedules.show_schedule(context, name)
 
 
 @writing.post("/schedules/{name}/pause")
-def pause_schedule(context: ContextDep, name: str) -> ShownSchedule:
+def pause_schedule(context: ContextDep, name: str) -> ScheduleResponse:
     """Let it fire no more; what it began goes on. Doing so again changes nothing."""
     return schedules.pause_schedule(context, name)
 
 
 @writing.post("/schedules/{name}/resume")
-def resume_schedule(context: ContextDep, name: str) -> ShownSchedule:
+def resume_schedule(context: ContextDep, name: str) -> ScheduleResponse:
     """Let it fire again; what was due meanwhile stays undone."""
     return schedules.resume_schedule(context, name)
 

@@ -133,7 +133,7 @@ def dismiss(context: Context, cell: Cell) -> None:
     """Let the cell's machine go; once is enough, and again does no harm."""
     attempts = context.stores.cells.attempts(cell.id)
     if attempts:
-        context.stores.retests.dismiss(attempts[-1].id, at=context.clock.now())
+        context.stores.retests.end_retests(attempts[-1].id, at=context.clock.now())
 
 
 def _waiting(context: Context, cell: Cell) -> str:
@@ -142,6 +142,10 @@ def _waiting(context: Context, cell: Cell) -> str:
     attempts = stores.cells.attempts(cell.id)
     if cell.state is not CellState.DIAGNOSING or not attempts:
         raise NoRetestsError.because(cell.name, cell.state)
-    if order is None or not order.await_minutes or stores.retests.is_dismissed(attempts[-1].id):
+    if (
+        order is None
+        or not order.await_minutes
+        or stores.retests.are_retests_ended(attempts[-1].id)
+    ):
         raise NoRetestsError(f"the machine of cell {cell.name} does not wait for retests")
     return attempts[-1].id

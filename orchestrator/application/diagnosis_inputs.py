@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.application.judge_jobs import judge_jobs
-from orchestrator.domain.blame import Row
 from orchestrator.domain.cell import Cell, RunSpec
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.retests import RetestOptions, key_of
+from orchestrator.domain.root_cause import Row
 from orchestrator.store.stores import Stores
 
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)

@@ -18,7 +18,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Protocol
 
-from orchestrator.application.blame_run import blame_run
+from orchestrator.application.attribute_failures import attribute_run
 from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.context import Context
 from orchestrator.application.end_run import cancel_run
@@ -36,7 +36,6 @@ from orchestrator.application.ports.clock import Cron, CronError
 from orchestrator.application.ports.subjects import SubjectGoneError
 from orchestrator.application.resolve_firing import resolve_firing
 from orchestrator.domain.announcement import Announcement, LineageState
-from orchestrator.domain.blame import Attribution, RootCause
 from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.policy import GatePolicy, retest_options
@@ -44,6 +43,7 @@ from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.root_cause import Attribution, RootCause
 from orchestrator.domain.schedule import (
     CANCELLED,
     ERRORED,
@@ -230,7 +230,7 @@ class Evaluate(Protocol):
 
 
 class RequestConfirmationRun(Protocol):
-    """A small run on another machine, to find out who broke it; None where that cannot help."""
+    """A small run on another machine, to find the root cause; None where that cannot help."""
 
     def __call__(self, context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
         """See `second_machine`."""
@@ -243,7 +243,7 @@ class Operations:
 
     evaluate: Evaluate
     blame: Callable[[Stores, str], Mapping[str, tuple[Attribution, ...]]]
-    """Who broke a run, as far as its own machines could tell."""
+    """Root causes by cell, as far as retests on its own machines prove them."""
     request_confirmation_run: RequestConfirmationRun
     announce: Callable[[Context, Announcement], bool]
 
@@ -364,7 +364,7 @@ def _judge(context: Context, operations: Operations, schedule: Schedule, firing:
 
 
 def _is_unexplained(context: Context, operations: Operations, firing: Firing) -> bool:
-    """Whether its own machines leave open who broke a test."""
+    """Whether the root cause of a failed test is still unknown."""
     found = operations.blame(context.stores, firing.run)
     return any(one.answer is RootCause.UNKNOWN for blames in found.values() for one in blames)
 
@@ -432,7 +432,7 @@ _FOR_GOOD = (
 """Faults that do not pass by themselves."""
 OPERATIONS = Operations(
     evaluate=evaluate_gate,
-    blame=blame_run,
+    blame=attribute_run,
     request_confirmation_run=request_confirmation_run,
     announce=notify_people,
 )

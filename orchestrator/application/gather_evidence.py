@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from orchestrator.application.blame_run import blame_run
+from orchestrator.application.attribute_failures import attribute_run
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
-from orchestrator.domain.blame import Attribution
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.retests import Retest
+from orchestrator.domain.root_cause import Attribution
 from orchestrator.domain.run_record import CellRecord, Evidence
 from orchestrator.domain.signature import Failure
 from orchestrator.domain.versions import canonical_name, version_fits
@@ -32,7 +32,7 @@ class GatheredRun:
     retests: Mapping[str, tuple[Retest, ...]]
     """By cell, how its failed tests went when they were run again."""
     blames: Mapping[str, tuple[Attribution, ...]]
-    """By cell, who broke what."""
+    """Root causes of failed tests, by cell."""
     repeats: tuple[str, ...] = ()
     """Runs that it is a rerun of, the nearest first."""
 
@@ -61,7 +61,7 @@ class GatheredCell:
 
     @property
     def blames(self) -> tuple[Attribution, ...]:
-        """Who broke it."""
+        """Root causes of its failed tests."""
         return self.taken.blames.get(self.cell.id, ())
 
 
@@ -201,7 +201,7 @@ def _take(context: Context, product: str, run: str, at: datetime) -> GatheredRun
         spec,
         {cell: tuple(some) for cell, some in failures.items()},
         stores.retests.of_run(run),
-        blame_run(stores, run),
+        attribute_run(stores, run),
         tuple(_repeated(context, run)),
     )
 

@@ -134,7 +134,7 @@ class IngestOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class IngestAnswer:
+class IngestResult:
     """What became of it."""
 
     run_id: str
@@ -144,7 +144,7 @@ class IngestAnswer:
     """The very same was handed in before."""
 
 
-def ingest_artifacts(context: Context, order: IngestOrder) -> IngestAnswer:
+def ingest_artifacts(context: Context, order: IngestOrder) -> IngestResult:
     """Store what was handed in as a cell, and finish it. The same again answers the same run.
 
     Raises:
@@ -161,7 +161,7 @@ def ingest_artifacts(context: Context, order: IngestOrder) -> IngestAnswer:
         begun = known or _begin(context, order, ordered, tray)
     finish_ingestion(context, begun)
     name = context.stores.cells.get(begun.cell_id).name
-    return IngestAnswer(begun.run_id, name, replayed=known is not None)
+    return IngestResult(begun.run_id, name, replayed=known is not None)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from orchestrator.domain.outcome import Counts
 from orchestrator.domain.reuse_inputs import Reuse, produced_at
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.domain.test_set import TestSet
-from orchestrator.store.cell_results import CellResults
+from orchestrator.store.cell_results import CellResults, Depth
 from orchestrator.store.cells import CellLife
 from orchestrator.store.stores import Stores
 
@@ -31,18 +31,18 @@ class Known:
     results: Mapping[str, CellResults]
 
     @classmethod
-    def of(cls, stores: Stores, cell_ids: Sequence[str], *, whole: bool = True) -> Known:
+    def of(cls, stores: Stores, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE) -> Known:
         """A dozen statements, however many cells there are."""
         decided = stores.reusable_results.decisions(cell_ids)
         lent = {x.cell for reuses in decided.values() for x in reuses.values() if x.is_reused}
         ids = [*cell_ids, *sorted(lent.difference(cell_ids))]
-        lives = stores.cells.lives(ids)
-        return cls(decided, lives, stores.results.of_cells(ids, whole=whole))
+        lives = stores.cells.lives(ids, steps=depth > Depth.JUDGED)
+        return cls(decided, lives, stores.results.of_cells(ids, depth))
 
 
 def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    """The cell's jobs alone, judged as far as they are over."""
-    return told_jobs(Known.of(stores, [cell.id]), cell, spec)
+    """The cell's jobs alone, judged as far as they are over, without their metrics."""
+    return told_jobs(Known.of(stores, [cell.id], Depth.JUDGED), cell, spec)
 
 
 def told_jobs(known: Known, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
@@ -120,6 +120,8 @@ def _job(
         duration_s=fact.duration_s if fact else None,
         timeout_s=job.timeout_minutes * 60,
         current=(fact.current or "") if fact else "",
+        silent_since=_silent_since(fact),
+        idle_timeout_s=(fact.idle_timeout_s or 0.0) if fact else 0.0,
         at=_produced_at(fact, attempts),
     )
 
@@ -127,12 +129,20 @@ def _job(
 def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
     """Whether nothing more can change its outcome.
 
-    A command that ended well is judged with its cell: only then is read what it printed.
+    A command that ended well is judged with its cell: only then is read what it printed, and
+    what any job measured.
     """
     has_finished = fact is not None and fact.finished_ts is not None
-    if has_finished and fact is not None and job.kind != "suite" and fact.exit_code == 0:
+    is_read_later = job.kind != "suite" or bool(job.metrics)
+    if has_finished and fact is not None and is_read_later and fact.exit_code == 0:
         return cell.state is CellState.DONE
     return has_finished or cell.has_reached(CellState.DIAGNOSING)
+
+
+def _silent_since(fact: JobFact | None) -> datetime | None:
+    if fact is None or not fact.silent_since_ts or fact.finished_ts is not None:
+        return None
+    return datetime.fromtimestamp(fact.silent_since_ts, UTC)
 
 
 def _produced_at(fact: JobFact | None, attempts: Sequence[Attempt]) -> datetime | None:

@@ -43,7 +43,7 @@ def deliver(context: Context) -> None:
         channel, delivery = claimed
         receipt = context.gate.courier.send(channel, delivery, now=clock.now())
         outbox.settle(delivery.id, receipt, at=clock.now())
-        if receipt.result is not DeliveryResult.TAKEN:
+        if receipt.result is not DeliveryResult.ACCEPTED:
             failing.add(channel.id)
             logger.warning(
                 "channel %s (%s): %s", channel.name, channel.id, receipt.response_excerpt

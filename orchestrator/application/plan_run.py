@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 
 from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
+from orchestrator.domain.budget import budget_warnings
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.image import Images
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import NotOfferedError, ProviderError
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.matrix import CellPlan, unfit_jobs
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.plan_text import cautions
 from orchestrator.domain.price_age import (
@@ -24,7 +26,7 @@ from orchestrator.domain.price_age import (
     without_old_prices,
 )
 from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
-from orchestrator.domain.torch_build import TorchBuild, torch_build, torch_warning
+from orchestrator.domain.torch_build import TorchBuild, cuda_warning, torch_build, torch_warning
 
 _UNPRICED = (
     "no price is known at any of {} places, and limits.allow_unknown_price is false: none is rented"
@@ -47,8 +49,17 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     age = price_age_warning((p for cell in cells for p in cell.places), context.clock.now())
     builds = [_torch_build(context, cell, payload.manifest) for cell in cells]
     ends = cautions((plan.platform.provider for plan in plans), context.traits)
-    warnings = (age, torch_warning(builds), *ends)
-    return Plan(payload.digest, matrix.limits.max_usd, cells, room, tuple(filter(None, warnings)))
+    uses = context.stores.leases.budget_uses(context.budgets, context.clock.now())
+    plan = Plan(payload.digest, matrix.limits.max_usd, cells, room)
+    warnings = (
+        *budget_warnings(uses, plan.known_usd),
+        *unfit_jobs(matrix, payload.manifest),
+        age,
+        torch_warning(builds),
+        *(cuda_warning(plan, payload.manifest.environment(plan.environment)) for plan in plans),
+        *ends,
+    )
+    return replace(plan, warnings=tuple(filter(None, warnings)))
 
 
 def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -> PlannedCell:

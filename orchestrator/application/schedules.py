@@ -14,7 +14,7 @@ from orchestrator.application.ports.clock import CronError
 from orchestrator.application.resolve_firing import repository_of
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.problems import InvalidDocumentError, Problem
-from orchestrator.domain.schedule import Firing, Schedule, ShownSchedule, SubjectKind, faults
+from orchestrator.domain.schedule import Firing, Schedule, ScheduleResponse, SubjectKind, faults
 
 UPCOMING = 3
 """So many next times are shown."""
@@ -25,7 +25,7 @@ class ScheduleMissingError(LookupError):
     """There is no schedule of this name."""
 
 
-def add_schedule(context: Context, schedule: Schedule) -> ShownSchedule:
+def add_schedule(context: Context, schedule: Schedule) -> ScheduleResponse:
     """Store it, once everything that can be checked now was.
 
     Raises InvalidDocumentError, PayloadMissingError, GateMissingError, ScheduleTakenError.
@@ -42,18 +42,20 @@ def add_schedule(context: Context, schedule: Schedule) -> ShownSchedule:
     return show_schedule(context, schedule.name)
 
 
-def list_schedules(context: Context, *, firings: int = 1) -> list[ShownSchedule]:
+def list_schedules(context: Context, *, firings: int = 1) -> list[ScheduleResponse]:
     """By name, each with its latest so many firings."""
     known = context.stores.schedules.list()
     latest = context.stores.schedules.latest(limit=firings)
-    return [ShownSchedule(one, _upcoming(context, one), latest.get(one.name, ())) for one in known]
+    return [
+        ScheduleResponse(one, _upcoming(context, one), latest.get(one.name, ())) for one in known
+    ]
 
 
-def show_schedule(context: Context, name: str) -> ShownSchedule:
+def show_schedule(context: Context, name: str) -> ScheduleResponse:
     """The schedule with its firings. Raises ScheduleMissingError."""
     schedule = find_schedule(context, name)
     known = context.stores.schedules.firings(name, limit=FIRINGS_SHOWN)
-    return ShownSchedule(schedule, _upcoming(context, schedule), known)
+    return ScheduleResponse(schedule, _upcoming(context, schedule), known)
 
 
 def find_schedule(context: Context, name: str) -> Schedule:
@@ -64,14 +66,14 @@ def find_schedule(context: Context, name: str) -> Schedule:
     return found
 
 
-def pause_schedule(context: Context, name: str) -> ShownSchedule:
+def pause_schedule(context: Context, name: str) -> ScheduleResponse:
     """Let it fire no more; what it began goes on. Raises ScheduleMissingError."""
     find_schedule(context, name)
     context.stores.schedules.pause(name, at=context.clock.now())
     return show_schedule(context, name)
 
 
-def resume_schedule(context: Context, name: str) -> ShownSchedule:
+def resume_schedule(context: Context, name: str) -> ScheduleResponse:
     """Let it fire again; what was due meanwhile stays undone. Raises ScheduleMissingError."""
     schedule = find_schedule(context, name)
     first = _upcoming(context, replace(schedule, paused_at=None))[0]

@@ -12,7 +12,7 @@ from orchestrator.application.reevaluate import VerdictMissingError, find_verdic
 from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.rule_context import rule_fault
-from orchestrator.domain.gate.snapshot import Approval, ApprovalAnswer, Waiver
+from orchestrator.domain.gate.snapshot import Approval, ApprovalResponse, Waiver
 from orchestrator.domain.gate.verdict import RuleResult
 from orchestrator.domain.person import SOCKET, Person, person_key
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
@@ -66,7 +66,7 @@ def request_waiver(context: Context, new: NewWaiver) -> StoredWaiver:
         evidence=seen if new.only_this else "",
         failing=failing,
     )
-    given = StoredWaiver(waiver=waiver, verdict=read.id, seen=seen)
+    given = StoredWaiver(waiver=waiver, verdict=read.id, evidence_digest=seen)
     return context.stores.gates.add_waiver(given)
 
 
@@ -105,7 +105,7 @@ def _own_fault(waiver: Waiver, by: Person) -> str:
     return f"{waiver.author!r} asked for {waiver.id} and cannot approve it: {others}"
 
 
-def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> ApprovalAnswer:
+def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> ApprovalResponse:
     """Say yes to the evidence of a verdict, the gate's newest one by default; once a person.
 
     The answer says where the approval counts for nothing.
@@ -123,7 +123,7 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
     yes = Approval(by=by.name, token=by.token, at=at, evidence=seen)
     given = context.stores.gates.add_approval(gate, yes)
     told = {one.name: getattr(given, one.name) for one in fields(given)}
-    return ApprovalAnswer(**told, gate=gate, remark=idle_remark(read, by.name))
+    return ApprovalResponse(**told, gate=gate, remark=idle_remark(read, by.name))
 
 
 def idle_remark(read: StoredVerdict, by: str) -> str:

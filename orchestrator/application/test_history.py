@@ -18,9 +18,9 @@ from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, state_of
 from orchestrator.domain.signature import BAD, Signature
 from orchestrator.store.failure_groups import Place
-from orchestrator.store.grids import CellGo
+from orchestrator.store.grids import CellResult
 from orchestrator.store.stores import Stores
-from orchestrator.store.test_histories import TestGo
+from orchestrator.store.test_histories import TestRun
 
 
 def suggest_aliases(context: Context, old_run: str, new_run: str) -> Matching:
@@ -122,7 +122,7 @@ class TestHistory:
     """Under its newest name."""
     names: tuple[KnownTest, ...]
     """Its older names, as persons confirmed them."""
-    goes: tuple[TestGo, ...]
+    goes: tuple[TestRun, ...]
     """The newest first."""
     flaky: FlakyEvidence
     """Of these."""
@@ -159,8 +159,8 @@ _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
 class Regression:
     """When a test began to fail in a cell, where it still does."""
 
-    first_bad: CellGo
-    last_good: CellGo | None
+    first_bad: CellResult
+    last_good: CellResult | None
     """None where nothing older is known that passed."""
     failures: int
     """In a row, the newest one being the last."""
@@ -171,14 +171,14 @@ class CellTestHistory:
     """The results of a test in the cells of one name."""
 
     cell: str
-    goes: Sequence[CellGo]
+    goes: Sequence[CellResult]
     """The newest first."""
     counts: Counts
     """Of these."""
     broken: Regression | None
 
     @property
-    def now(self) -> CellGo | None:
+    def now(self) -> CellResult | None:
         """Its newest result; what a live cell has not reported yet is none."""
         return next((go for go in self.goes if not _is_to_come(go)), None)
 
@@ -207,7 +207,7 @@ class TestDetail:
     """Of these results, each name of a cell by itself."""
     signatures: Mapping[str, Signature]
     """Of its failures here."""
-    failure: CellGo | None
+    failure: CellResult | None
     """The newest one anywhere."""
     message: str
     """That one's: all that is stored of what it said."""
@@ -246,28 +246,28 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
     )
 
 
-def _said(stores: Stores, failure: CellGo) -> str:
+def _said(stores: Stores, failure: CellResult) -> str:
     """The traceback, or where none is stored the message."""
     message = stores.grids.said(failure.number, failure.test)
     return stores.failure_groups.traceback(Place(failure.test, failure.number, message)) or message
 
 
-def _is_to_come(go: CellGo) -> bool:
+def _is_to_come(go: CellResult) -> bool:
     return go.is_alive and go.outcome is TestOutcome.MISSING
 
 
-def _go(go: CellGo) -> ResultPoint:
+def _go(go: CellResult) -> ResultPoint:
     return ResultPoint(go.run, go.version, go.cell, go.outcome, go.earlier)
 
 
-def _cells(goes: Iterable[CellGo]) -> list[CellTestHistory]:
-    by_name: dict[str, list[CellGo]] = {}
+def _cells(goes: Iterable[CellResult]) -> list[CellTestHistory]:
+    by_name: dict[str, list[CellResult]] = {}
     for go in goes:
         by_name.setdefault(go.cell, []).append(go)
     return sorted((_story(name, some) for name, some in by_name.items()), key=_rank)
 
 
-def _story(cell: str, goes: Sequence[CellGo]) -> CellTestHistory:
+def _story(cell: str, goes: Sequence[CellResult]) -> CellTestHistory:
     tally: dict[TestOutcome, int] = {}
     for go in goes:
         if not _is_to_come(go):
@@ -282,7 +282,7 @@ def _rank(story: CellTestHistory) -> tuple[int, str]:
     return (2 if now is not None and now.outcome in _GOOD else 1), story.cell
 
 
-def _broken(goes: Sequence[CellGo]) -> Regression | None:
+def _broken(goes: Sequence[CellResult]) -> Regression | None:
     """Skips and what was not reported say nothing of when it broke."""
     judged = [go for go in goes if go.outcome in BAD | _GOOD]
     failing = list(takewhile(lambda go: go.outcome in BAD, judged))
@@ -295,7 +295,7 @@ def _broken(goes: Sequence[CellGo]) -> Regression | None:
 def _issues(
     stores: Stores,
     test: KnownTest,
-    failures: Sequence[CellGo],
+    failures: Sequence[CellResult],
     signatures: Mapping[str, Signature],
     on: date,
 ) -> list[LinkedIssue]:
@@ -318,7 +318,7 @@ def _issues(
     return [LinkedIssue(issue=one, is_expired=one.is_expired(on)) for one in found.values()]
 
 
-def _ran(go: CellGo, job: str, packages: Mapping[str, str]) -> Ran:
+def _ran(go: CellResult, job: str, packages: Mapping[str, str]) -> Ran:
     platform = go.cell.partition(".")[0]
     return Ran(go.cell, platform, go.version, (job,), packages)
 

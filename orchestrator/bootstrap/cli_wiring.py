@@ -16,6 +16,7 @@ from orchestrator.bootstrap.startup import uncollected
 if TYPE_CHECKING:
     import httpx
 
+    from orchestrator.application.emergency_stop import EmergencyStop
     from orchestrator.application.ports.archives import PackedPayload
     from orchestrator.application.ports.clock import NewId
     from orchestrator.application.ports.documents import Documents
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.wiring import DatabaseState
     from orchestrator.config import Settings
     from orchestrator.domain.cloud_account import AccountSetup
+    from orchestrator.domain.commit import Commit
     from orchestrator.domain.machine import ProviderTraits
     from orchestrator.domain.matrix import Subject
 
@@ -83,6 +85,14 @@ class CommandWiring:
             raise RefusedError(str(error)) from error
         return packed
 
+    def commit(self, source: Path | None) -> Commit:
+        """See the protocol."""
+        from orchestrator.adapters.files.checkout import checkout_of
+        from orchestrator.config import ci_commit
+        from orchestrator.domain.commit import Commit, completed
+
+        return completed(checkout_of(source) if source is not None else Commit(), ci_commit())
+
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
         """See the protocol."""
         from orchestrator.adapters.files.ingest_upload import pack_artifacts
@@ -117,6 +127,12 @@ class CommandWiring:
 
         return registry.account_setup(cloud, self.settings.for_providers(), asset_dir("templates"))
 
+    def emergency_stop(self) -> EmergencyStop:
+        """See the protocol."""
+        from orchestrator.bootstrap.controller_wiring import emergency_stop
+
+        return emergency_stop(self.settings)
+
     def verify(self, bundle: bytes, keys: bytes) -> Verified:
         """See the protocol."""
         from orchestrator.adapters.signing.verifier import verify_bundle
@@ -131,13 +147,21 @@ class CommandWiring:
         port: int | None,
         cells: bool,
         local_jobs_as: str | None,
+        tls_cert: Path | None = None,
+        tls_key: Path | None = None,
     ) -> int:
         """See the protocol."""
         with uncollected():
             from orchestrator.bootstrap.controller_process import ServeOptions, control
 
         options = ServeOptions(
-            until_idle=until_idle, host=host, port=port, cells=cells, local_jobs_as=local_jobs_as
+            until_idle=until_idle,
+            host=host,
+            port=port,
+            cells=cells,
+            local_jobs_as=local_jobs_as,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
         )
         return control(self.settings, options)
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.cron import CronsimCron
+from orchestrator.adapters.dialects.job_metrics import JobMetrics
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
@@ -35,6 +36,7 @@ from orchestrator.adapters.text_similarity import FuzzyLikeness
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
+from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.archives import PayloadArchives
 from orchestrator.application.ports.blobs import Blobs
@@ -48,6 +50,7 @@ from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.config import Settings, listed_secret, secret
+from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.machine import (
     ConfigError,
     Endpoint,
@@ -69,6 +72,7 @@ from reports.foreign.linter import lint_documents
 from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
+from runners.fake import MemoryBook
 from runners.shell import open_shell
 from runners.shell.account import account_of
 from runners.workspace import Workspace
@@ -231,6 +235,7 @@ def _world(settings: Settings, database: Database, local: LocalJobs, controller:
         secret=partial(listed_secret, settings.job_secrets) if local.reached else secret,
         unpack=unpack_bundle,
         self_report=read_self_report,
+        read_metrics=JobMetrics(FileDialects()),
         publish=partial(
             publish_report,
             render=_render,
@@ -242,8 +247,18 @@ def _world(settings: Settings, database: Database, local: LocalJobs, controller:
         own_python=sys.executable,
         traits=provider_registry.traits,
         new_login=new_login,
+        budgets=_budgets(settings),
         timings=Timings(contact_timeout_s=settings.contact_timeout_s),
     )
+
+
+def _budgets(settings: Settings) -> tuple[Budget, ...]:
+    limits = {
+        Period.DAY: settings.budget_day_usd,
+        Period.MONTH: settings.budget_month_usd,
+        Period.PROJECT: settings.budget_project_usd,
+    }
+    return tuple(Budget(period, limit) for period, limit in limits.items() if limit is not None)
 
 
 def _context(
@@ -280,6 +295,7 @@ def _context(
         similarity=FuzzyLikeness(),
         gate=gate,
         wake=wake,
+        budgets=world.budgets,
         locks=world.locks,
     )
 
@@ -316,12 +332,13 @@ def _leave_it(cell_id: str) -> None:
 
 
 def _providers(
-    database: Database, settings: Settings, local: LocalJobs
+    database: Database | None, settings: Settings, local: LocalJobs
 ) -> Callable[[str], Provider]:
+    """Loads a provider, once. Without a database it knows no static host and no newer price."""
     context = ProviderContext(
-        book=database.stores.static_hosts,
+        book=database.stores.static_hosts if database else MemoryBook(),
         settings={**settings.for_providers(), **local.for_providers()},
-        prices=database.stores.prices,
+        prices=database.stores.prices if database else None,
         now=SystemClock().now,
         templates=asset_dir("templates"),
     )
@@ -331,6 +348,11 @@ def _providers(
         return provider_registry.load(name, context)
 
     return load
+
+
+def emergency_stop(settings: Settings) -> EmergencyStop:
+    """Ends every machine of the project; it opens no database and no file of the home."""
+    return EmergencyStop(_providers(None, settings, AS_OURSELVES), _traits(), settings.project)
 
 
 def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import RefusalError
 from orchestrator.cli.session import cell_path
-from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord
+from orchestrator.domain.run_response import RunResponse
 
 
 class WholeLines:
@@ -31,7 +31,9 @@ class WholeLines:
 class CellLog:
     """One cell's log, from where it was left."""
 
-    def __init__(self, client: Client, run: RunAnswer, cell: CellRecord, *, prefixed: bool) -> None:
+    def __init__(
+        self, client: Client, run: RunResponse, cell: CellRecord, *, prefixed: bool
+    ) -> None:
         """`prefixed` writes the cell's id before each line."""
         self._client = client
         self._path = cell_path(run, cell) + "/log"

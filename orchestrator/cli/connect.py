@@ -48,7 +48,7 @@ class Line(Protocol):
         ...
 
 
-class UrlLine:
+class RemoteConnection:
     """The controller of ``SEATRIAL_URL``."""
 
     home = None
@@ -68,7 +68,7 @@ class UrlLine:
         """Somebody else's controller cannot be started from here."""
 
 
-class HomeLine:
+class LocalConnection:
     """The controller that holds the home; started in the background where none does."""
 
     def __init__(self, home: Path, clock: WallClock, say: Callable[[str], None]) -> None:
@@ -143,7 +143,7 @@ class HomeLine:
 class ReadingLine:
     """To read: the controller that holds the home; where none does, the files of the home."""
 
-    def __init__(self, controller: HomeLine, wiring: Wiring) -> None:
+    def __init__(self, controller: LocalConnection, wiring: Wiring) -> None:
         self.home = controller.home
         self.where = controller.where
         self._controller = controller

@@ -7,7 +7,7 @@ from orchestrator.cli.errors import DETACHED, NO_VERDICT, WAITED_TOO_LONG
 from orchestrator.cli.session import Session
 from orchestrator.cli.watching.watch import End, Watched
 from orchestrator.domain.outcome import EXIT_CODES, Outcome
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 
 _REPORT_WAIT_S = 10.0
 _REPORT_LOOK_S = 0.1
@@ -44,7 +44,7 @@ def exit_code(outcome: str | None) -> int:
         return NO_VERDICT
 
 
-def _report(session: Session, line: Line, run: RunAnswer) -> str:
+def _report(session: Session, line: Line, run: RunResponse) -> str:
     if line.home is None:
         session.say(f"To have the report here: seatrial report {run.id} -o DIR")
         return f"{line.where}/api/v1/runs/{run.id}/reports/summary.md"

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.session import cell_path
-from orchestrator.cli.view.glyphs import is_quiet, word
-from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.cli.view.glyphs import word
+from orchestrator.domain.failing import failing_jobs, fails_itself, why_job_failed
 from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.run_response import RunResponse
 
 BAD = ("failed", "error")
 _PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class TestAnswer:
+class FailingTest:
     """A test, as `GET /runs/{run}/cells/{cell}/tests` tells it."""
 
     __test__ = False
@@ -59,14 +59,14 @@ class FailureLine:
 
 
 def tests_of(
-    client: Client, run: RunAnswer, cell: CellRecord, *, job: str | None, outcome: str | None
-) -> Iterator[TestAnswer]:
+    client: Client, run: RunResponse, cell: CellRecord, *, job: str | None, outcome: str | None
+) -> Iterator[FailingTest]:
     """The cell's tests, page by page, in the order they were collected."""
     after: int | None = 0
     while after is not None:
         asked = {"job": job, "outcome": outcome, "after": after, "limit": _PAGE}
         page = client.get(f"{cell_path(run, cell)}/tests", **asked)
-        yield from read_items(TestAnswer, page)
+        yield from read_items(FailingTest, page)
         after = read(_Next, page).next
 
 
@@ -76,8 +76,8 @@ class _Next:
 
 
 def failing_tests(
-    client: Client, run: RunAnswer, cell: CellRecord, *, job: str | None = None
-) -> Iterator[TestAnswer]:
+    client: Client, run: RunResponse, cell: CellRecord, *, job: str | None = None
+) -> Iterator[FailingTest]:
     """Those that failed or ended in an error."""
     figures = cell.counts.as_dict()
     for outcome in BAD:
@@ -85,37 +85,12 @@ def failing_tests(
             yield from tests_of(client, run, cell, job=job, outcome=outcome)
 
 
-def failing_jobs(cell: CellRecord, named: Mapping[str, int]) -> list[JobRecord]:
-    """Those whose failing tests do not explain their outcome.
-
-    `named` is how many failing tests of each job have a name.
-    """
-    return [job for job in _not_passed(cell) if not _is_explained(job, named.get(job.id, 0))]
-
-
-def fails_itself(cell: CellRecord) -> bool:
-    """Whether the cell's outcome has a reason that none of its jobs has."""
-    of_jobs = {(job.outcome, job.reason) for job in _not_passed(cell)}
-    is_bad = cell.outcome is not None and not is_quiet(cell.outcome)
-    return is_bad and (cell.outcome, cell.reason) not in of_jobs
-
-
 def why(record: JobRecord | CellRecord) -> str:
     """Its reason and detail in a line; empty where neither is known."""
     return ": ".join(part for part in (word(record.reason), record.detail) if part)
 
 
-def _not_passed(cell: CellRecord) -> list[JobRecord]:
-    return [job for job in cell.jobs if job.outcome is not None and not is_quiet(job.outcome)]
-
-
-def _is_explained(job: JobRecord, named: int) -> bool:
-    counts = job.counts
-    is_complete = not (counts.missing or counts.not_run) and named == counts.failed + counts.error
-    return job.outcome is Outcome.FAILED and job.reason == "tests" and is_complete
-
-
-def failures_of(client: Client, run: RunAnswer, cells: Iterable[CellRecord]) -> list[FailureLine]:
+def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -> list[FailureLine]:
     """Every failure of these cells of a run, in the order of the cells and their jobs."""
     found: dict[tuple[str, str, str, str], FailureLine] = {}
     for cell in cells:
@@ -125,7 +100,7 @@ def failures_of(client: Client, run: RunAnswer, cells: Iterable[CellRecord]) -> 
 
 
 def _of_cell(
-    client: Client, run: RunAnswer, cell: CellRecord
+    client: Client, run: RunResponse, cell: CellRecord
 ) -> Iterator[tuple[str, str, str, str]]:
     """Job, test, outcome and error of each."""
     named: Counter[str] = Counter()
@@ -133,7 +108,7 @@ def _of_cell(
         named[test.job] += 1
         yield test.job, test.nodeid, test.outcome, test.error
     for job in failing_jobs(cell, named):
-        yield job.id, "", str(job.outcome), job.detail or word(job.reason)
+        yield job.id, "", str(job.outcome), why_job_failed(job)
     if fails_itself(cell):
         yield "", "", str(cell.outcome), why(cell)
 
@@ -144,7 +119,7 @@ def output_of(cell: CellRecord, job: str) -> str | None:
     return name if any(artifact.name == name for artifact in cell.artifacts) else None
 
 
-def _with_command(run: RunAnswer, failure: FailureLine) -> FailureLine:
+def _with_command(run: RunResponse, failure: FailureLine) -> FailureLine:
     cell = next(cell for cell in run.cells if cell.id == failure.cells[0])
     is_stored = failure.test or output_of(cell, failure.job)
     words = ["seatrial", "logs", run.id]

@@ -11,19 +11,18 @@ from orchestrator.cli.cell_log import CellLog, WholeLines
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.failing import (
-    TestAnswer,
-    failing_jobs,
+    FailingTest,
     failing_tests,
-    fails_itself,
     output_of,
     tests_of,
     why,
 )
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
+from orchestrator.domain.failing import failing_jobs, fails_itself
 from orchestrator.domain.problems import nearest
-from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.run_response import RunResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class Chosen:
 
 
 def chosen_logs(
-    client: Client, run: RunAnswer, cells: list[CellRecord], chosen: Chosen
+    client: Client, run: RunResponse, cells: list[CellRecord], chosen: Chosen
 ) -> Iterator[bytes]:
     """What tests or jobs said, each under a line that names it. Raises CliError for none."""
     jobs = {one.id for cell in cells for one in cell.jobs}
@@ -67,7 +66,7 @@ def chosen_logs(
         raise CliError(f"run {run.id} has no {chosen}{where}; {whole}")
 
 
-def _of_cell(client: Client, run: RunAnswer, cell: CellRecord, chosen: Chosen) -> Iterator[bytes]:
+def _of_cell(client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen) -> Iterator[bytes]:
     named: Counter[str] = Counter()
     if chosen.test or chosen.failed:
         for test in _tests(client, run, cell, chosen):
@@ -81,7 +80,7 @@ def _of_cell(client: Client, run: RunAnswer, cell: CellRecord, chosen: Chosen) -
 
 
 def _failures(
-    client: Client, run: RunAnswer, cell: CellRecord, job: str | None, named: Mapping[str, int]
+    client: Client, run: RunResponse, cell: CellRecord, job: str | None, named: Mapping[str, int]
 ) -> Iterator[bytes]:
     """What is stored of the failures that are no tests'."""
     for one in failing_jobs(cell, named):
@@ -104,20 +103,20 @@ def _nothing(what: str, cell: CellRecord, record: JobRecord | CellRecord) -> str
 
 
 def _tests(
-    client: Client, run: RunAnswer, cell: CellRecord, chosen: Chosen
-) -> Iterator[TestAnswer]:
+    client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen
+) -> Iterator[FailingTest]:
     if chosen.failed:
         return failing_tests(client, run, cell, job=chosen.job)
     return tests_of(client, run, cell, job=chosen.job, outcome=None)
 
 
-def _text(cell: CellRecord, test: TestAnswer) -> bytes:
+def _text(cell: CellRecord, test: FailingTest) -> bytes:
     said = test.text or test.message or "nothing is stored of it but its outcome"
     title = f"{cell.id} {test.job}: {test.nodeid} {test.outcome}"
     return f"===== {title} =====\n{said.rstrip()}\n".encode(errors="replace")
 
 
-def _output(client: Client, run: RunAnswer, cell: CellRecord, job: str) -> Iterator[bytes]:
+def _output(client: Client, run: RunResponse, cell: CellRecord, job: str) -> Iterator[bytes]:
     """What the job printed: the raw file that comes home with the cell's artifacts."""
     name = output_of(cell, job)
     if name is None:

@@ -22,23 +22,25 @@ if TYPE_CHECKING:
     from orchestrator.cli.client import Client, Json
     from orchestrator.cli.connect import Line, ReadingLine
     from orchestrator.cli.wiring import Settings, Wiring
-    from orchestrator.domain.run_answer import RunAnswer
     from orchestrator.domain.run_record import CellRecord
+    from orchestrator.domain.run_response import RunResponse
 
 # A command that asks no controller, as `--help`, does without the library that would.
 # ruff: noqa: PLC0415
 
 AT_ONCE_S = 1.0
 """A person who presses TAB waits no longer for an answer."""
+URGENT_S = 20.0
+"""How long a controller may take to order the end of every machine before it is passed over."""
 
 
-def find_run(client: Client, name: str) -> tuple[Json, RunAnswer]:
+def find_run(client: Client, name: str) -> tuple[Json, RunResponse]:
     """The run as the controller says it, and as a value. Raises CliError."""
     from orchestrator.cli.responses import read
-    from orchestrator.domain.run_answer import RunAnswer
+    from orchestrator.domain.run_response import RunResponse
 
     shown = client.get(run_path(name))
-    return shown, read(RunAnswer, shown)
+    return shown, read(RunResponse, shown)
 
 
 def run_path(name: str) -> str:
@@ -50,7 +52,7 @@ def run_path(name: str) -> str:
     return f"/runs/{quote(name, safe='')}"
 
 
-def find_cells(run: RunAnswer, name: str | None) -> list[CellRecord]:
+def find_cells(run: RunResponse, name: str | None) -> list[CellRecord]:
     """The named cell, or all of them, in matrix order. Raises CliError."""
     if name is None:
         return list(run.cells)
@@ -61,7 +63,7 @@ def find_cells(run: RunAnswer, name: str | None) -> list[CellRecord]:
     return found
 
 
-def cell_path(run: RunAnswer, cell: CellRecord) -> str:
+def cell_path(run: RunResponse, cell: CellRecord) -> str:
     """The cell's route."""
     return f"/runs/{run.id}/cells/{quote(cell.id, safe='')}"
 
@@ -108,12 +110,12 @@ class Session:
 
     def line(self, say: Callable[[str], None] | None = None) -> Line:
         """The way to the controller that the environment names; `say` tells of its start."""
-        from orchestrator.cli.connect import HomeLine, UrlLine
+        from orchestrator.cli.connect import LocalConnection, RemoteConnection
 
         settings = self.settings
         if settings.url is None:
-            return HomeLine(settings.home, self.wiring.clock, say or self.say)
-        return UrlLine(settings.url, settings.token)
+            return LocalConnection(settings.home, self.wiring.clock, say or self.say)
+        return RemoteConnection(settings.url, settings.token)
 
     def client(self) -> Client:
         """A client of the controller; nothing is sent yet."""
@@ -131,6 +133,10 @@ class Session:
         line = self._reading_line() or self.line()
         return self._client(line, pauses_s=(), timeout_s=AT_ONCE_S)
 
+    def urgent_client(self) -> Client:
+        """A client that tries once and starts nothing: what it asks for has another way."""
+        return self._client(self.line(), pauses_s=(), timeout_s=URGENT_S)
+
     @property
     def has_controller(self) -> bool:
         """Whether there is a controller, so that runs which are not over go on."""
@@ -139,10 +145,10 @@ class Session:
 
     def _reading_line(self) -> ReadingLine | None:
         """The way past a controller; None where the database is no file of the home."""
-        from orchestrator.cli.connect import HomeLine, ReadingLine
+        from orchestrator.cli.connect import LocalConnection, ReadingLine
 
         line = self.line()
-        if isinstance(line, HomeLine) and self.wiring.is_embedded:
+        if isinstance(line, LocalConnection) and self.wiring.is_embedded:
             return ReadingLine(line, self.wiring)
         return None
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import httpx
 
+    from orchestrator.application.emergency_stop import EmergencyStop
     from orchestrator.application.ports.archives import PackedPayload
     from orchestrator.application.ports.clock import NewId
     from orchestrator.application.ports.documents import Documents
     from orchestrator.application.ports.signer import Verified
     from orchestrator.application.ports.wheels import Revisions, SubjectWheel
     from orchestrator.domain.cloud_account import AccountSetup
+    from orchestrator.domain.commit import Commit
     from orchestrator.domain.machine import ProviderTraits
     from orchestrator.domain.matrix import Subject
 
@@ -137,6 +139,14 @@ class Wiring(Protocol):
         """
         ...
 
+    def commit(self, source: Path | None) -> Commit:
+        """What the checkout that a payload comes from, and the CI, say is tested.
+
+        Args:
+            source: The payload's folder, or its archive; None for the built-in one.
+        """
+        ...
+
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
         """Make the archive of a folder of results; a file or an archive stays where it is.
 
@@ -159,6 +169,10 @@ class Wiring(Protocol):
         """What sets up and checks the user's account of a cloud. Raises ProviderError."""
         ...
 
+    def emergency_stop(self) -> EmergencyStop:
+        """What ends every machine of the project without a controller or a database."""
+        ...
+
     def verify(self, bundle: bytes, keys: bytes) -> Verified:
         """Check a signed verdict with a keyring or a public key, and nothing else.
 
@@ -174,13 +188,16 @@ class Wiring(Protocol):
         port: int | None,
         cells: bool,
         local_jobs_as: str | None,
+        tls_cert: Path | None = None,
+        tls_key: Path | None = None,
     ) -> int:
         """Be the controller of the home until told to stop; return the exit code.
 
         `until_idle` first waits for the home to be free; otherwise a held home raises
         RefusedError, with the holder's process id. `host` and `port` None means: socket only
         with `until_idle`, the default address otherwise. `local_jobs_as` names the account that
-        jobs of the provider ``local`` run as; None takes the environment's.
+        jobs of the provider ``local`` run as, `tls_cert` and `tls_key` the files that the port
+        encrypts with; None takes the environment's.
         """
         ...
 

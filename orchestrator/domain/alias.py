@@ -51,7 +51,7 @@ class KnownTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownTestAnswer(KnownTest):
+class KnownTestResponse(KnownTest):
     """A test, with what it is called now."""
 
     now: int | None

@@ -17,7 +17,7 @@ CONFIRMED = 2
 """Times that the two revisions that decide must answer the same."""
 
 
-class RevisionAnswer(StrEnum):
+class RevisionResult(StrEnum):
     """What one revision says."""
 
     GOOD = "good"
@@ -28,7 +28,7 @@ class RevisionAnswer(StrEnum):
     """Both, with nothing changed."""
 
 
-Answers = Mapping[int, Sequence[RevisionAnswer]]
+Answers = Mapping[int, Sequence[RevisionResult]]
 """By the revision's place, from 0, in the order in which they came."""
 
 
@@ -75,15 +75,15 @@ def next_step(places: int, answers: Answers) -> TryRevision | FoundRevisions | I
         )
     if 0 not in answers:
         return TryRevision(0, "check")
-    if RevisionAnswer.GOOD not in answers[0]:
+    if RevisionResult.GOOD not in answers[0]:
         return InconclusiveSearch(_no_ground(answers[0]))
-    if places - 1 in answers and RevisionAnswer.GOOD in answers[places - 1]:
+    if places - 1 in answers and RevisionResult.GOOD in answers[places - 1]:
         return InconclusiveSearch("the last revision passes now: nothing is broken there any more")
     return _search(places, answers)
 
 
-def _no_ground(said: Sequence[RevisionAnswer]) -> str:
-    if RevisionAnswer.BAD in said:
+def _no_ground(said: Sequence[RevisionResult]) -> str:
+    if RevisionResult.BAD in said:
         return "the first revision fails here too: no revision between is to blame"
     return "the first revision could not be tried, so there is nothing to begin from"
 
@@ -91,15 +91,15 @@ def _no_ground(said: Sequence[RevisionAnswer]) -> str:
 def _search(places: int, answers: Answers) -> TryRevision | FoundRevisions | InconclusiveSearch:
     good, bad = _bounds(places, answers)
     between = [
-        place for place in range(good + 1, bad) if RevisionAnswer.SKIP not in answers.get(place, ())
+        place for place in range(good + 1, bad) if RevisionResult.SKIP not in answers.get(place, ())
     ]
     if between:
         middle = (good + bad) / 2
         return TryRevision(min(between, key=lambda place: (abs(place - middle), place)), "halve")
     for place in (good, bad):
         said = answers.get(place, ())
-        if len([answer for answer in said if answer is not RevisionAnswer.SKIP]) < CONFIRMED:
-            if said.count(RevisionAnswer.SKIP) >= CONFIRMED:
+        if len([answer for answer in said if answer is not RevisionResult.SKIP]) < CONFIRMED:
+            if said.count(RevisionResult.SKIP) >= CONFIRMED:
                 return InconclusiveSearch(
                     f"revision {place}, which decides, could not be tried again"
                 )
@@ -109,25 +109,18 @@ def _search(places: int, answers: Answers) -> TryRevision | FoundRevisions | Inc
 
 def _bounds(places: int, answers: Answers) -> tuple[int, int]:
     """The last revision known to pass before the first known to fail, and that one."""
-    bad = min((p for p, said in answers.items() if RevisionAnswer.BAD in said), default=places - 1)
-    good = max(p for p, said in answers.items() if RevisionAnswer.GOOD in said and p < bad)
+    bad = min((p for p, said in answers.items() if RevisionResult.BAD in said), default=places - 1)
+    good = max(p for p, said in answers.items() if RevisionResult.GOOD in said and p < bad)
     return good, bad
 
 
-def _is_torn(said: Sequence[RevisionAnswer]) -> bool:
-    return RevisionAnswer.FLAKY in said or (
-        RevisionAnswer.GOOD in said and RevisionAnswer.BAD in said
+def _is_torn(said: Sequence[RevisionResult]) -> bool:
+    return RevisionResult.FLAKY in said or (
+        RevisionResult.GOOD in said and RevisionResult.BAD in said
     )
 
 
-def strays(answers: Answers) -> tuple[int, ...]:
-    """Revisions that pass though an earlier one fails: more than one change is at work."""
-    bad = [place for place, said in answers.items() if RevisionAnswer.BAD in said]
-    good = (place for place, said in answers.items() if RevisionAnswer.GOOD in said)
-    return tuple(sorted(place for place in good if bad and place > min(bad)))
-
-
-def answer_of(outcomes: Sequence[Mapping[str, str]]) -> RevisionAnswer:
+def answer_of(outcomes: Sequence[Mapping[str, str]]) -> RevisionResult:
     """What a revision says, by the outcomes of its tests each time that they ran.
 
     It is bad when a test fails every time, and good when every test passes every time.
@@ -138,9 +131,9 @@ def answer_of(outcomes: Sequence[Mapping[str, str]]) -> RevisionAnswer:
             words.setdefault(key, []).append(word)
     tallies = [tally_words(each) for each in words.values()]
     if any(found.always_failed(1) for found in tallies):
-        return RevisionAnswer.BAD
+        return RevisionResult.BAD
     if any(found.passed and found.failed for found in tallies):
-        return RevisionAnswer.FLAKY
+        return RevisionResult.FLAKY
     if tallies and all(found.always_passed(1) for found in tallies):
-        return RevisionAnswer.GOOD
-    return RevisionAnswer.SKIP
+        return RevisionResult.GOOD
+    return RevisionResult.SKIP

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.machine import Endpoint, Extent, Place
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix
@@ -152,6 +153,8 @@ class LeaseFact(StrEnum):
     """Since when the provider bills nothing for the machine, as `Machine.ended_at`."""
     UNHEARD = "unheard"
     """The last error of a machine that does not answer; empty once it does."""
+    AWAITED = "awaited"
+    """What a machine that answers is still busy with before its jobs; empty once it is not."""
     REFUSAL_REASON = "refusal"
     REFUSAL_EXTENT = "refusal_extent"
     REFUSAL_CODE = "refusal_code"
@@ -205,6 +208,11 @@ class Lease:
     def unheard(self) -> str:
         """Why the machine cannot be reached now; empty where it answers, or is given back."""
         return "" if self.state is LeaseState.GONE else self.facts.get(LeaseFact.UNHEARD, "")
+
+    @property
+    def awaited(self) -> str:
+        """What the machine is still busy with before its jobs can begin."""
+        return self.facts.get(LeaseFact.AWAITED, "")
 
     @property
     def billed_from(self) -> datetime | None:
@@ -290,7 +298,7 @@ class PlacementDecision:
 
     at: datetime
     place: str
-    verdict: PlacementResult
+    result: PlacementResult
     reason: str
     """One word, as of an attempt's cause; empty for CHOSEN."""
     detail: str
@@ -328,6 +336,8 @@ class Run:
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None
     rerun_of: str | None = None
+    commit: Commit = field(default_factory=Commit)
+    """What was tested, where its repository is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ class ChannelHealth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelAnswer(ChannelHealth):
+class ChannelResponse(ChannelHealth):
     """A channel and how it does, without anything secret."""
 
     id: str
@@ -142,7 +142,7 @@ class ChannelAnswer(ChannelHealth):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewChannelAnswer(ChannelAnswer):
+class NewChannelResponse(ChannelResponse):
     """A channel that was just added."""
 
     secret: str | None
@@ -180,7 +180,7 @@ class Delivery:
 class DeliveryResult(StrEnum):
     """What became of one attempt."""
 
-    TAKEN = "taken"
+    ACCEPTED = "accepted"
     FAILED = "failed"
     """It is tried again."""
     REFUSED = "refused"
@@ -190,7 +190,7 @@ class DeliveryResult(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryAnswer:
+class DeliveryReceipt:
     """What a receiver answered to one attempt."""
 
     result: DeliveryResult
@@ -208,10 +208,10 @@ class DeliveryAttempt:
     delivery: str
     number: int
     at: datetime
-    receipt: DeliveryAnswer
+    receipt: DeliveryReceipt
 
 
-def next_look(delivery: Delivery, receipt: DeliveryAnswer, now: datetime) -> datetime | None:
+def next_look(delivery: Delivery, receipt: DeliveryReceipt, now: datetime) -> datetime | None:
     """When to try again; None gives it up.
 
     The wait grows threefold from five seconds to six hours, and is spread by a fifth so that what
@@ -288,7 +288,7 @@ def is_signed_by(channel: Channel, told: Announcement) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownDelivery:
+class DeliveryResponse:
     """News for a channel, and how it was delivered."""
 
     id: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.domain.blame import Attribution, RootCause
+from orchestrator.domain.extended import filled
 from orchestrator.domain.retests import Retest, RetestKind, Tally, key_of, tally_words
+from orchestrator.domain.root_cause import Attribution, RootCause
 
 _TOLD = (RetestKind.RERUN, RetestKind.BASELINE, RetestKind.LAST_GREEN)
 """A search for a revision tells its own steps."""
@@ -62,15 +63,7 @@ def diagnosed_of(
     """The tests of a cell that ran again at least once."""
     told = [retest for retest in retests if retest.kind in _TOLD]
     found = (
-        DiagnosedTest(
-            cell=cell,
-            job=one.job,
-            nodeid=one.nodeid,
-            answer=one.answer,
-            sentence=one.sentence,
-            evidence=one.evidence,
-            again=_again(key_of(one.job, one.nodeid), told),
-        )
+        filled(DiagnosedTest, one, cell=cell, again=_again(key_of(one.job, one.nodeid), told))
         for one in blames
     )
     return tuple(one for one in found if one.again)

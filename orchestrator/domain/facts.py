@@ -64,6 +64,12 @@ class JobFact:
     finished_ts: float | None = None
     current: str | None = None
     """The test that runs now; empty when none does."""
+    silent_since_ts: float | None = None
+    """Nothing has been heard of it since then, by the machine's clock; 0 where that is over."""
+    idle_timeout_s: float | None = None
+    """Of the last silence: after how long it is ended."""
+    longest_silence_s: float | None = None
+    """Without a sign of life while no test ran; known when it is over."""
     exit_code: int | None = None
     signal: int | None = None
     cause: str | None = None
@@ -321,6 +327,8 @@ def _read_phase(facts: Facts, event: Event) -> None:
             facts,
             JobFact(
                 event.job,
+                silent_since_ts=0.0,
+                longest_silence_s=known_of(data.get("longest_silence_s")),
                 finished_ts=event.ts,
                 exit_code=whole_of(data.get("exit_code")),
                 signal=whole_of(data.get("signal")),
@@ -374,6 +382,15 @@ def _read_log(facts: Facts, event: Event) -> None:
     facts.notices.append(Notice(event.seq, event.ts, event.job or "", level, message))
 
 
+def _read_heartbeat(facts: Facts, event: Event) -> None:
+    """Of a job that is silent, since when; most heartbeats say nothing new."""
+    job, silent_s = text_of(event.data.get("job")), known_of(event.data.get("silent_s"))
+    if job and silent_s is not None:
+        since = max(event.ts - max(silent_s, 0.0), 0.0) if silent_s else 0.0
+        limit_s = known_of(event.data.get("idle_timeout_s"))
+        _add_job(facts, JobFact(job, silent_since_ts=since, idle_timeout_s=limit_s))
+
+
 def _read_environment(facts: Facts, event: Event) -> None:
     facts.environment = event.data
 
@@ -390,6 +407,7 @@ _READERS = {
     "check": _read_check,
     "metric": _read_metric,
     "log": _read_log,
+    "heartbeat": _read_heartbeat,
     "environment": _read_environment,
     "end": _read_end,
 }

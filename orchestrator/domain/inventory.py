@@ -31,7 +31,7 @@ DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceAnswer:
+class ResourceResponse:
     """One thing that a cloud shows, and what is made of it."""
 
     provider: str
@@ -58,9 +58,35 @@ class ResourceAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class InventoryAnswer:
+class InventoryResponse:
     """Everything that the clouds show of this project."""
 
-    items: tuple[ResourceAnswer, ...] = ()
+    items: tuple[ResourceResponse, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     """Providers that could not be asked, with the reason: nothing is known of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedMachine:
+    """A machine, or a disk or address of one, that the emergency stop found."""
+
+    provider: str
+    id: str
+    kind: str
+    state: MachineState
+    """As the provider showed it before it was told to end it."""
+    run: str
+    """By its tag; empty where it has none."""
+    failure: str
+    """Why the provider did not take the order to end it; empty where it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """What the emergency stop found and ended, in every cloud that has credentials here."""
+
+    items: tuple[StoppedMachine, ...] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Providers that could not be asked, with the reason: nothing is known of these."""
+    asked: tuple[str, ...] = ()
+    """Providers that have credentials here; nothing is known of any other."""

@@ -14,6 +14,13 @@ from orchestrator.domain.problems import Problem, nearest
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """What the id of a job, a platform or an environment looks like: it names folders and files."""
 
+OUTPUT = "output"
+"""Of a job's `metrics`: what it prints."""
+_METRICS_FILE = re.compile(r"[A-Za-z0-9._+=@-]{1,60}(?:/[A-Za-z0-9._+=@-]{1,60}){0,3}")
+_METRICS_NAME_CHARS = 99
+
+CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
+"""NVIDIA's compute capability, ``8.9``."""
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 JobKind = Literal["suite", "demo", "benchmark", "use-case"]
@@ -37,16 +44,21 @@ class Job:
     """The command of any other job; ``{python}`` is the environment's interpreter."""
     timeout_minutes: float = 30.0
     """The whole job's time; reaching it is `timed_out`."""
-    idle_timeout_minutes: float = 10.0
-    """No output and no event for so long is a hang."""
+    idle_timeout_minutes: float | None = None
+    """No output and no event for so long is a hang; 3 by default, more where tests take longer."""
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables; relative paths in ``PYTHONPATH`` mean the payload's folder."""
     gpus: int = 0
     """Accelerators that the job cannot do without."""
+    compute_capability: str = ""
+    """The least that an NVIDIA GPU must have, quoted: ``"8.9"``. Where the matrix is known to ask
+    for less, the job is not sent."""
     exclusive: bool = False
     """Nothing else may run on the machine meanwhile."""
     secrets: tuple[str, ...] = ()
     """Names of the matrix's secrets that this job is given."""
+    metrics: tuple[str, ...] = ()
+    """Where its figures are: ``output`` (what it prints), or files that it writes."""
     turns: bool = False
     """A benchmark that stays resident and measures in turns: ``seatrial_events.turns()``."""
 
@@ -184,13 +196,35 @@ def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
             (*path, "kind"), f"{job.kind} {job.id!r} needs `command`; `pytest` is a suite's"
         )
     for key in ("timeout_minutes", "idle_timeout_minutes"):
-        if getattr(job, key) <= 0:
+        minutes = getattr(job, key)
+        if minutes is not None and minutes <= 0:
             yield Problem((*path, key), "must be more than 0")
     yield from _variable_problems(job.env, (*path, "env"))
-    if job.gpus < 0:
-        yield Problem((*path, "gpus"), "must not be negative")
+    yield from _device_problems(job, path)
+    yield from _metrics_problems(job, path)
     if job.turns and job.kind != "benchmark":
         yield Problem((*path, "turns"), f"only a benchmark takes turns, and this is a {job.kind}")
+
+
+def _metrics_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    for index, name in enumerate(job.metrics):
+        is_plain = _METRICS_FILE.fullmatch(name) and ".." not in name.split("/")
+        if not is_plain or len(metrics_artifact(job.id, name)) > _METRICS_NAME_CHARS:
+            message = f"{name!r} must be `output`, or a file below the payload's folder"
+            yield Problem((*path, "metrics", index), message)
+
+
+def metrics_artifact(job: str, name: str) -> str:
+    """Name of the raw file that comes home for an entry of a job's `metrics`."""
+    return f"{job}.txt" if name == OUTPUT else f"{job}.{name.replace('/', '-')}"
+
+
+def _device_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    if job.gpus < 0:
+        yield Problem((*path, "gpus"), "must not be negative")
+    if job.compute_capability and not CAPABILITY.fullmatch(job.compute_capability):
+        message = f'{job.compute_capability!r} is no compute capability such as "8.9"'
+        yield Problem((*path, "compute_capability"), message)
 
 
 def _variable_problems(

@@ -44,7 +44,7 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantineAnswer(Quarantine):
+class QuarantineResponse(Quarantine):
     """A quarantine at a time."""
 
     state: QuarantineState
@@ -70,9 +70,9 @@ def state_of(quarantine: Quarantine, at: datetime) -> QuarantineState:
     return QuarantineState.EXPIRED if at >= quarantine.expires else QuarantineState.ACTIVE
 
 
-def quarantine_answer(quarantine: Quarantine, at: datetime) -> QuarantineAnswer:
+def quarantine_answer(quarantine: Quarantine, at: datetime) -> QuarantineResponse:
     """The quarantine with its state at a time."""
-    return extended(QuarantineAnswer, quarantine, state=state_of(quarantine, at))
+    return extended(QuarantineResponse, quarantine, state=state_of(quarantine, at))
 
 
 def is_about(quarantine: Quarantine, nodeid: str, platform: str) -> bool:

@@ -30,6 +30,7 @@ from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.subject_build import SubjectBuild
 from orchestrator.domain.test_set import TestSet
+from orchestrator.domain.units import duration, elapsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,10 @@ class JobRecord:
     timeout_s: float = 0.0
     current: str = ""
     """The test that runs now."""
+    silent_since: datetime | None = None
+    """Nothing has been heard of it since then; None while it is heard."""
+    idle_timeout_s: float = 0.0
+    """How long it may be silent before it is ended; 0 where it is not known."""
     reused_from: str = ""
     """Run whose evidence stands here, because nothing that it depends on has changed."""
     at: datetime | None = None
@@ -77,6 +82,14 @@ class JobRecord:
     def is_running(self) -> bool:
         """Whether it was started and is not over."""
         return self.outcome is None and self.started_at is not None and self.duration_s is None
+
+    def silence(self, now: datetime) -> str:
+        """``silent for 2m 05s, ended at 3m``; empty while it is heard."""
+        if self.silent_since is None or not self.is_running:
+            return ""
+        silent_s = max((now - self.silent_since).total_seconds(), 0.0)
+        limit = duration(self.idle_timeout_s).removesuffix(" 00s") if self.idle_timeout_s else ""
+        return f"silent for {elapsed(silent_s)}" + (f", ended at {limit}" if limit else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +245,7 @@ class RunRecord:
     quarantined: tuple[Quarantined, ...] = ()
     """Its failing results whose tests are in quarantine; they are failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
-    """Its failing tests that ran again, and who broke them."""
+    """Its failing tests that ran again, with their root causes."""
     subject: SubjectBuild = field(default_factory=SubjectBuild)
     """Which build of the subject it tested."""
 

@@ -132,7 +132,7 @@ class FiringState(StrEnum):
     LAUNCHED = "launched"
     FINISHED = "finished"
     CONFIRMING = "confirming"
-    """A second machine is asked who broke it."""
+    """Failures are repeated on a second machine to find their root cause."""
     EVALUATED = "evaluated"
     NOTIFIED = "notified"
 
@@ -223,7 +223,7 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownSchedule:
+class ScheduleResponse:
     """A schedule, with what it did and what it will do."""
 
     schedule: Schedule

@@ -46,7 +46,7 @@ TERMS = {
     "ok": Term("✓", "ok", "good"),
     "violated": Term("✗", "violated", "bad"),
     "unknown": Term("?", "unknown", "warn"),
-    "ours": Term("✗", "ours", "bad"),
+    "subject": Term("✗", "the subject", "bad"),
     "dependency": Term("◇", "a dependency", "warn"),
     "image_or_driver": Term("◇", "image or driver", "warn"),
     "machine": Term("◇", "the machine", "warn"),

@@ -30,7 +30,7 @@ from orchestrator.store.tables import (
     CellBenchmarkSummaryRow,
     CellRollupRow,
     CellRow,
-    EnvironmentRow,
+    EnvironmentReportRow,
     JobResultRow,
     JobRollupRow,
     LeaseRow,
@@ -264,8 +264,8 @@ def _point(said: Sequence[_Said]) -> dict[str, object] | None:
 def _environment(session: Session, cell_pk: int) -> str:
     """Of the last attempt that told of one."""
     query = (
-        select(EnvironmentRow.document)
-        .join(AttemptRow, AttemptRow.pk == EnvironmentRow.attempt)
+        select(EnvironmentReportRow.document)
+        .join(AttemptRow, AttemptRow.pk == EnvironmentReportRow.attempt)
         .where(AttemptRow.cell == cell_pk)
         .order_by(AttemptRow.number.desc())
         .limit(1)

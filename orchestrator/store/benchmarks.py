@@ -15,6 +15,7 @@ from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.interleaving import BASELINE
 from orchestrator.store.benchmark_rollup import unmeasured, unpack, write_points
+from orchestrator.store.cell_results import metric_of
 from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
@@ -25,7 +26,7 @@ from orchestrator.store.tables import (
     BenchmarkRow,
     CellBenchmarkSummaryRow,
     CellRow,
-    EnvironmentRow,
+    EnvironmentReportRow,
     IngestRow,
     JobResultRow,
     LeaseRow,
@@ -112,11 +113,13 @@ def _rows(session: Session, job: str, metric: str, runs: Iterable[str]) -> Itera
 
 
 def _probed(session: Session, attempts: Iterable[int]) -> Probed:
-    query = select(EnvironmentRow.attempt, EnvironmentRow.document)
+    query = select(EnvironmentReportRow.attempt, EnvironmentReportRow.document)
     return {
         attempt: document
         for some in slices(sorted(attempts))
-        for attempt, document in session.execute(query.where(EnvironmentRow.attempt.in_(some)))
+        for attempt, document in session.execute(
+            query.where(EnvironmentReportRow.attempt.in_(some))
+        )
     }
 
 
@@ -129,18 +132,7 @@ def _measured(row: _Row, cells: Cells, probed: Probed) -> Measured:
         version=row.version,
         at=cell.dated_at or row.launched,
         probed=probed.get(metric.attempt, {}),
-        fact=MetricFact(
-            seq=metric.seq,
-            job=metric.job,
-            name=metric.name,
-            samples=tuple(float(sample) for sample in metric.samples),
-            unit=metric.unit,
-            direction=metric.direction,
-            params=metric.params,
-            arm=metric.arm or "",
-            turn=metric.turn,
-            readings=metric.readings or {},
-        ),
+        fact=metric_of(metric),
     )
 
 
@@ -355,8 +347,8 @@ class BenchmarkStore:
     def environments(self, cells: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """What the agents there told of their environments."""
         query = (
-            select(AttemptRow.cell, EnvironmentRow.document)
-            .join(AttemptRow, AttemptRow.pk == EnvironmentRow.attempt)
+            select(AttemptRow.cell, EnvironmentReportRow.document)
+            .join(AttemptRow, AttemptRow.pk == EnvironmentReportRow.attempt)
             .order_by(AttemptRow.cell, AttemptRow.number)
         )
         with self._sessions.read() as session:

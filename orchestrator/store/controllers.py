@@ -21,16 +21,16 @@ class ControllerStore:
         """Say that it lives now, by the database's clock."""
         with self._sessions.write() as session:
             insert = insert_into(session, ControllerRow)
-            row = {"id": controller_id, "seen_s": database_time_s(session)}
+            row = {"id": controller_id, "last_seen_s": database_time_s(session)}
             statement = insert.values(row).on_conflict_do_update(
-                index_elements=["id"], set_={"seen_s": insert.excluded.seen_s}
+                index_elements=["id"], set_={"last_seen_s": insert.excluded.last_seen_s}
             )
             session.execute(statement)
 
     def dead(self, *, grace_s: float) -> list[str]:
         """Ids that were last heard of longer ago than the grace."""
         with self._sessions.read() as session:
-            long_ago = ControllerRow.seen_s < database_time_s(session) - grace_s
+            long_ago = ControllerRow.last_seen_s < database_time_s(session) - grace_s
             query = select(ControllerRow.id).where(long_ago).order_by(ControllerRow.id)
             return list(session.scalars(query))
 
@@ -41,12 +41,14 @@ class ControllerStore:
         """
         with self._sessions.write() as session:
             now_s = database_time_s(session)
-            dead = (ControllerRow.id == controller_id, ControllerRow.seen_s < now_s - grace_s)
-            return changed(session, update(ControllerRow).where(*dead).values(seen_s=now_s)) == 1
+            dead = (ControllerRow.id == controller_id, ControllerRow.last_seen_s < now_s - grace_s)
+            return (
+                changed(session, update(ControllerRow).where(*dead).values(last_seen_s=now_s)) == 1
+            )
 
     def note(self, controller_ids: Iterable[str]) -> None:
         """Count those that never said anything as dead; the others are left as they are."""
-        rows = [{"id": controller_id, "seen_s": 0.0} for controller_id in controller_ids]
+        rows = [{"id": controller_id, "last_seen_s": 0.0} for controller_id in controller_ids]
         if rows:
             with self._sessions.write() as session:
                 insert = insert_into(session, ControllerRow).values(rows)

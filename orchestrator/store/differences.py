@@ -43,7 +43,7 @@ from orchestrator.store.tables import (
     AttestationRow,
     CellReuseRow,
     CellRow,
-    EnvironmentRow,
+    EnvironmentReportRow,
     LeaseRow,
     TestAliasRow,
     TestCaseRow,
@@ -394,8 +394,8 @@ def _of(cell: int, known: Mapping[int, T], sources: Sources) -> T | None:
 
 def _probed(session: Session, cells: Collection[int]) -> Mapping[int, Mapping[str, object]]:
     query = (
-        select(AttemptRow.cell, EnvironmentRow.document)
-        .join(AttemptRow, AttemptRow.pk == EnvironmentRow.attempt)
+        select(AttemptRow.cell, EnvironmentReportRow.document)
+        .join(AttemptRow, AttemptRow.pk == EnvironmentReportRow.attempt)
         .where(AttemptRow.cell.in_(cells))
         .order_by(AttemptRow.number)
     )

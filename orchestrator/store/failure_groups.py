@@ -20,7 +20,7 @@ from orchestrator.store.sql import slices
 from orchestrator.store.tables import (
     AttemptRow,
     CellRow,
-    EnvironmentRow,
+    EnvironmentReportRow,
     IngestRow,
     JobRollupRow,
     RunRow,
@@ -249,8 +249,8 @@ class FailureGroupStore:
     def packages(self, cells: Collection[int]) -> Mapping[int, Mapping[str, str]]:
         """By cell, the packages that its newest attempt reported."""
         query = (
-            select(AttemptRow.cell, EnvironmentRow.document)
-            .join(EnvironmentRow, EnvironmentRow.attempt == AttemptRow.pk)
+            select(AttemptRow.cell, EnvironmentReportRow.document)
+            .join(EnvironmentReportRow, EnvironmentReportRow.attempt == AttemptRow.pk)
             .order_by(AttemptRow.cell, AttemptRow.number)
         )
         with self._sessions.read() as session:

@@ -81,7 +81,7 @@ class GridMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellGo:
+class CellResult:
     """How a test went in a cell, with what its history shows of it."""
 
     number: int
@@ -220,7 +220,7 @@ class GridStore:
 
     def strips(
         self, tests: Collection[int], *, each: int, cell: str = "", before: str = ""
-    ) -> list[CellGo]:
+    ) -> list[CellResult]:
         """By cell's name so many newest results of these tests, the newest first.
 
         `cell` asks for one name alone; `before` is a run that all of them are older than.
@@ -251,7 +251,7 @@ class GridStore:
         with self._sessions.read() as session:
             return session.scalar(query) or ""
 
-    def last(self, tests: Collection[int]) -> list[CellGo]:
+    def last(self, tests: Collection[int]) -> list[CellResult]:
         """The newest result of each, by the end of its part of the index."""
         newest = (
             select(func.max(TestResultRow.cell))
@@ -340,9 +340,9 @@ def _goes() -> Select[*tuple[Any, ...]]:
     )
 
 
-def _read(session: Session, query: Select[*tuple[Any, ...]]) -> list[CellGo]:
+def _read(session: Session, query: Select[*tuple[Any, ...]]) -> list[CellResult]:
     return [
-        CellGo(
+        CellResult(
             number=pk,
             run=run,
             cell=name,

@@ -16,8 +16,8 @@ from orchestrator.domain.channel import (
     ChannelKind,
     ChannelSecret,
     Delivery,
-    DeliveryAnswer,
     DeliveryAttempt,
+    DeliveryReceipt,
     DeliveryResult,
     DeliveryState,
     commit_of,
@@ -25,6 +25,7 @@ from orchestrator.domain.channel import (
     next_look,
     status_word,
 )
+from orchestrator.domain.extended import filled
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, database_time_s, insert_into
@@ -41,7 +42,7 @@ LEASE_S = 60.0
 
 
 _DONE = {
-    DeliveryResult.TAKEN: DeliveryState.DELIVERED,
+    DeliveryResult.ACCEPTED: DeliveryState.DELIVERED,
     DeliveryResult.FAILED: DeliveryState.FAILED,
     DeliveryResult.REFUSED: DeliveryState.FAILED,
     DeliveryResult.GONE: DeliveryState.DISCARDED,
@@ -92,7 +93,7 @@ class OutboxStore:
             changed(session, mine.values(claimed_until_s=now_s + lease_s))
             return channel, _delivery(row)
 
-    def settle(self, delivery_id: str, receipt: DeliveryAnswer, *, at: datetime) -> None:
+    def settle(self, delivery_id: str, receipt: DeliveryReceipt, *, at: datetime) -> None:
         """Write an attempt down, and what follows of it for the delivery and its channel."""
         with self._sessions.write() as session:
             its = DeliveryRow.id == delivery_id
@@ -177,7 +178,7 @@ class OutboxStore:
                 tried[one.delivery].append(one)
             return [(_delivery(row), list(_logged(row.id, tried[row.pk]))) for row in rows]
 
-    def record_test(self, delivery: Delivery, receipt: DeliveryAnswer, *, at: datetime) -> None:
+    def record_test(self, delivery: Delivery, receipt: DeliveryReceipt, *, at: datetime) -> None:
         """Write down a call that was made to test a channel; one that got through enables it."""
         with self._sessions.write() as session:
             row = DeliveryRow(
@@ -221,7 +222,7 @@ def _due(at: datetime, but_not: Collection[str]) -> Select[DeliveryRow, Channel]
     )
 
 
-def _settle(session: Session, row: DeliveryRow, receipt: DeliveryAnswer, at: datetime) -> None:
+def _settle(session: Session, row: DeliveryRow, receipt: DeliveryReceipt, at: datetime) -> None:
     """Let the attempt be known; a delivery that is done stays as it is."""
     look = next_look(_delivery(row), receipt, at)
     row.attempts += 1
@@ -252,10 +253,10 @@ def _locked(session: Session, channel_id: str) -> ChannelRow | None:
 
 
 def _judge(
-    session: Session, channel: ChannelRow, receipt: DeliveryAnswer, at: datetime, *, was_test: bool
+    session: Session, channel: ChannelRow, receipt: DeliveryReceipt, at: datetime, *, was_test: bool
 ) -> None:
     """What the attempt says of the channel."""
-    if receipt.result is DeliveryResult.TAKEN:
+    if receipt.result is DeliveryResult.ACCEPTED:
         channel.failing_since, channel.last_success_at = None, at
         if was_test:
             channel.disabled_at, channel.disabled_reason = None, ""
@@ -273,17 +274,7 @@ def _judge(
 
 
 def _delivery(row: DeliveryRow) -> Delivery:
-    return Delivery(
-        id=row.id,
-        channel=row.channel,
-        news=row.news,
-        state=row.state,
-        created_at=row.created_at,
-        attempts=row.attempts,
-        due_at=row.due_at,
-        done_at=row.done_at,
-        is_test=row.is_test,
-    )
+    return filled(Delivery, row)
 
 
 def _health(row: ChannelRow, waiting: int) -> ChannelHealth:
@@ -298,7 +289,7 @@ def _health(row: ChannelRow, waiting: int) -> ChannelHealth:
 
 def _logged(delivery_id: str, rows: list[DeliveryAttemptRow]) -> Iterator[DeliveryAttempt]:
     for row in rows:
-        receipt = DeliveryAnswer(
+        receipt = DeliveryReceipt(
             result=row.result,
             response_excerpt=row.response_excerpt,
             status=row.status,

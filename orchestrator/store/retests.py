@@ -20,12 +20,10 @@ from orchestrator.domain.retests import (
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, insert_into, run_row
+from orchestrator.store.sql import attempt_row, run_row
 from orchestrator.store.tables import (
     AttemptRow,
     CellRow,
-    ConfirmationRunRow,
-    RetestReleaseRow,
     RetestSessionRow,
 )
 
@@ -145,32 +143,31 @@ class RetestStore:
                 found.setdefault(name, []).append(row.document)
         return {name: retests for name, each in found.items() if (retests := _latest(each))}
 
-    def dismiss(self, attempt_id: str, *, at: datetime) -> None:
-        """Nobody asks for more retests of the attempt."""
+    def end_retests(self, attempt_id: str, *, at: datetime) -> None:
+        """Accept no further retests of the attempt, so that its machine is returned."""
         with self._sessions.write() as session:
             attempt = attempt_row(session, attempt_id)
-            row = insert_into(session, RetestReleaseRow).values(attempt=attempt.pk, at=at)
-            session.execute(row.on_conflict_do_nothing())
+            attempt.retests_ended_at = attempt.retests_ended_at or at
 
-    def is_dismissed(self, attempt_id: str) -> bool:
-        """Whether nobody asks for more."""
+    def are_retests_ended(self, attempt_id: str) -> bool:
+        """Whether the attempt accepts no further retests."""
         with self._sessions.read() as session:
-            return session.get(RetestReleaseRow, attempt_row(session, attempt_id).pk) is not None
+            return attempt_row(session, attempt_id).retests_ended_at is not None
 
-    def add_confirmation(self, run_id: str, second: str) -> str:
-        """Note the run that repeats this one's failures on another machine; the first stands."""
+    def add_confirmation(self, run_id: str, confirmation_run_id: str) -> str:
+        """Store the run that repeats a run's failures elsewhere, unless there is one already.
+
+        Returns the id of the one that is stored.
+        """
         with self._sessions.write() as session:
-            run_row(session, run_id, lock=True)
-            row = insert_into(session, ConfirmationRunRow).values(run_id=run_id, second=second)
-            session.execute(row.on_conflict_do_nothing())
-            found = session.get(ConfirmationRunRow, run_id)
-            return found.second if found else second
+            run = run_row(session, run_id, lock=True)
+            run.confirmation_run_id = run.confirmation_run_id or confirmation_run_id
+            return run.confirmation_run_id
 
     def confirmation_of(self, run_id: str) -> str | None:
-        """The run that repeats this one's failures on another machine."""
+        """Return the id of the run that repeats a run's failures on another machine."""
         with self._sessions.read() as session:
-            row = session.get(ConfirmationRunRow, run_id)
-            return row.second if row else None
+            return run_row(session, run_id).confirmation_run_id
 
 
 def _locked_cell(session: Session, attempt: AttemptRow) -> CellRow:

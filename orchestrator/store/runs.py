@@ -12,13 +12,15 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
+from orchestrator.domain.commit import Commit
+from orchestrator.domain.extended import filled
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
 from orchestrator.store.run_events import tell
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, insert_into, run_row
+from orchestrator.store.sql import changed, insert_into, run_row, values_of
 from orchestrator.store.tables import CellPlanRow, CellRow, IdempotencyKeyRow, RunRow, RunSpecRow
 
 
@@ -32,6 +34,10 @@ class RunsAsked:
     version: str = ""
     """Its beginning."""
     matrix: str = ""
+    commit: str = ""
+    """Its beginning."""
+    branch: str = ""
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class RunNames:
 
     subjects: Sequence[str] = ()
     matrices: Sequence[str] = ()
+    branches: Sequence[str] = ()
 
 
 class Claim(StrEnum):
@@ -139,11 +146,11 @@ class RunStore:
 
     def names(self) -> RunNames:
         """What runs are of, each name once."""
-        query = select(RunRow.subject_name, RunRow.matrix_name).distinct()
+        query = select(RunRow.subject_name, RunRow.matrix_name, RunRow.branch).distinct()
         with self._sessions.read() as session:
             found = session.execute(query).all()
-        subjects, matrices = {row[0] for row in found}, {row[1] for row in found}
-        return RunNames(tuple(sorted(subjects)), tuple(sorted(matrices)))
+        columns = (sorted({row[at] for row in found if row[at]}) for at in range(3))
+        return RunNames(*map(tuple, columns))
 
     def request_cancel(self, run_id: str, *, at: datetime) -> Run:
         """Write the row that every look reads, once and only of a run that goes on; the run.
@@ -204,6 +211,16 @@ def _asked(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
         yield RunRow.subject_version.startswith(asked.version, autoescape=True)
     if asked.matrix:
         yield RunRow.matrix_name == asked.matrix
+    yield from _of_commit(asked)
+
+
+def _of_commit(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
+    if asked.commit:
+        yield RunRow.commit_sha.startswith(asked.commit, autoescape=True)
+    if asked.branch:
+        yield RunRow.branch == asked.branch
+    if asked.author:
+        yield RunRow.author == asked.author
 
 
 def _claim_again(
@@ -246,35 +263,19 @@ def _add_cells(session: Session, run: Run, cells: Sequence[tuple[str, CellPlan]]
 
 def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
     """The columns of a new run."""
-    return {
-        "id": run.id,
-        "matrix_name": run.matrix_name,
-        "subject_name": run.subject_name,
-        "subject_version": run.subject_version,
-        "payload_digest": run.payload_digest,
-        "product": spec.manifest.name,
-        "created_at": run.created_at,
-        "state": run.state,
-        "outcome": run.outcome,
-        "finished_at": run.finished_at,
-        "cancel_requested_at": run.cancel_requested_at,
-        "rerun_of": run.rerun_of,
-        "event_seq": 0,
-    }
+    commit = run.commit
+    return values_of(
+        RunRow,
+        run,
+        product=spec.manifest.name,
+        commit_sha=commit.sha,
+        branch=commit.branch,
+        author=commit.author,
+        is_dirty=commit.is_dirty,
+    )
 
 
 def run_of(row: RunRow) -> Run:
     """What a row says."""
-    return Run(
-        id=row.id,
-        matrix_name=row.matrix_name,
-        subject_name=row.subject_name,
-        subject_version=row.subject_version,
-        payload_digest=row.payload_digest,
-        created_at=row.created_at,
-        state=row.state,
-        outcome=row.outcome,
-        finished_at=row.finished_at,
-        cancel_requested_at=row.cancel_requested_at,
-        rerun_of=row.rerun_of,
-    )
+    commit = Commit(sha=row.commit_sha, branch=row.branch, author=row.author, is_dirty=row.is_dirty)
+    return filled(Run, row, commit=commit)

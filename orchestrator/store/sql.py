@@ -8,10 +8,12 @@ every feed item takes it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from decimal import Decimal
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     CursorResult,
     Float,
     Select,
@@ -48,9 +50,21 @@ def is_postgres(session: Session) -> bool:
     return session.get_bind().dialect.name == "postgresql"
 
 
+def lock(session: Session, rows: Select[Any]) -> None:
+    """Lock rows that the transaction need not read; who writes to SQLite is alone there."""
+    if is_postgres(session):
+        session.execute(rows.with_for_update(key_share=True))
+
+
 def insert_into(session: Session, table: type[Table]) -> postgresql.Insert | sqlite.Insert:
     """An INSERT that can say what to do ON CONFLICT."""
     return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
+
+
+def values_of(table: type[Table], record: object, **more: object) -> dict[str, object]:
+    """The columns of a table that the record has fields for, and `more`, which goes first."""
+    names = table.__mapper__.column_attrs.keys()
+    return {x: getattr(record, x) for x in names if x not in more and hasattr(record, x)} | more
 
 
 def changed(session: Session, statement: Executable) -> int:
@@ -65,6 +79,19 @@ def database_time_s(session: Session) -> ColumnElement[float]:
     if is_postgres(session):
         return cast(func.extract("epoch", func.clock_timestamp()), Float(53))
     return (func.julianday("now") - 2440587.5) * 86400.0
+
+
+_MICRO = 1_000_000
+
+
+def micro_usd(amount: object) -> ColumnElement[int]:
+    """Money in whole millionths, to be added up exactly although SQLite keeps it as text."""
+    return cast(func.round(cast(amount, Float(53)) * _MICRO), BigInteger)
+
+
+def usd_of_micro(micro: float | None) -> Decimal:
+    """The US dollars of a sum of `micro_usd`."""
+    return Decimal(round(micro or 0)) / _MICRO
 
 
 def cell_row(session: Session, cell_id: str, *, lock: bool = False) -> CellRow:

@@ -31,7 +31,7 @@ class TestPage:
 
 
 @dataclass(frozen=True, slots=True)
-class TestGo:
+class TestRun:
     """One result in the history of a test."""
 
     __test__ = False
@@ -95,7 +95,7 @@ class TestStore:
         with self._sessions.read() as session:
             return list(_read(session, query))
 
-    def history(self, test_ids: Collection[int], *, limit: int) -> list[TestGo]:
+    def history(self, test_ids: Collection[int], *, limit: int) -> list[TestRun]:
         """Their newest results, the newest first."""
         query = (
             select(
@@ -144,10 +144,10 @@ class _Result:
         return outcome if is_known else TestOutcome.MISSING
 
 
-def _go(row: _Result, cells: Cells) -> TestGo:
+def _go(row: _Result, cells: Cells) -> TestRun:
     result, cell = row.result, cells[row.result.cell]
     earlier = read_earlier(row.earlier)
-    return TestGo(
+    return TestRun(
         go=ResultPoint(row.run_id, row.version, cell.platform, row.outcome, earlier),
         at=cell.dated_at or row.launched,
         cell=cell.name,

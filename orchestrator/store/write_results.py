@@ -33,7 +33,7 @@ from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, is_postgres, slices
 from orchestrator.store.tables import (
     CheckResultRow,
-    EnvironmentRow,
+    EnvironmentReportRow,
     JobResultRow,
     MetricRow,
     NoticeRow,
@@ -53,8 +53,7 @@ def write_facts(session: Session, cell_pk: int, attempt_pk: int, facts: Facts) -
     if facts.checks:
         write_checks(session, attempt_pk, facts.checks.values())
     if facts.metrics:
-        rows = [_metric(attempt_pk, fact) for fact in facts.metrics]
-        session.execute(insert_into(session, MetricRow).on_conflict_do_nothing(), rows)
+        write_metrics(session, attempt_pk, facts.metrics)
     if facts.notices:
         notices = [_notice(attempt_pk, notice) for notice in facts.notices]
         session.execute(insert_into(session, NoticeRow).on_conflict_do_nothing(), notices)
@@ -112,6 +111,12 @@ def write_checks(session: Session, attempt_pk: int, checks: Iterable[CheckFact])
     session.execute(statement, list(rows.values()))
 
 
+def write_metrics(session: Session, attempt_pk: int, metrics: Iterable[MetricFact]) -> None:
+    """Add by number what is not there yet, within the caller's transaction."""
+    rows = [_metric(attempt_pk, fact) for fact in metrics]
+    session.execute(insert_into(session, MetricRow).on_conflict_do_nothing(), rows)
+
+
 def _rank(outcome: SQLColumnExpression[str]) -> ColumnElement[int]:
     return case(dict(CHECK_RANKS), value=outcome, else_=len(CHECK_RANKS))
 
@@ -144,7 +149,7 @@ def _notice(attempt_pk: int, notice: Notice) -> dict[str, object]:
 
 
 def _write_environment(session: Session, attempt_pk: int, document: Mapping[str, object]) -> None:
-    insert = insert_into(session, EnvironmentRow)
+    insert = insert_into(session, EnvironmentReportRow)
     row = {"attempt": attempt_pk, "document": dict(document)}
     statement = insert.values(row).on_conflict_do_update(
         index_elements=["attempt"], set_={"document": insert.excluded.document}

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torchbridge import numbers
@@ -246,6 +247,32 @@ def _call(model: nn.Module, setting: Setting, gradients: bool) -> Callable[[], N
             model.zero_grad(set_to_none=True)
 
     return call
+
+
+class AttentionOperators(TorchDispatchMode):
+    """The `names` of the attention operators that are run within, as the dispatcher sees them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.name().removeprefix("aten::").split(".")[0]
+        if "attention" in name:
+            self.names.add(name.strip("_"))
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Every module in evaluation mode, and back in its own afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 @contextlib.contextmanager

@@ -182,7 +182,7 @@ class CellPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Lonely:
+class UnmatchedCell:
     """A cell that only one of the runs has."""
 
     cell: str
@@ -200,8 +200,8 @@ class CompareReport(ReportModel):
     subject_difference: str
     """How the subjects' wheels differ although their versions do not; empty where they do not."""
     pairs: tuple[CellPair, ...]
-    base_only: tuple[Lonely, ...]
-    head_only: tuple[Lonely, ...]
+    base_only: tuple[UnmatchedCell, ...]
+    head_only: tuple[UnmatchedCell, ...]
     totals: tuple[tuple[str, int], ...]
     """By category. Derived: tests of all pairs."""
     unchanged: int

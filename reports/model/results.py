@@ -64,7 +64,7 @@ class QuarantineRow:
 
 @dataclass(frozen=True, slots=True)
 class BlameRow:
-    """A failing test that ran again, and who broke it."""
+    """A failing test that ran again, with its root cause."""
 
     cell: str
     job: str

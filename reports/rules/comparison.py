@@ -10,7 +10,14 @@ from decimal import Decimal
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
-from reports.model.comparison import CellPair, Changes, CompareReport, Lonely, MetricDelta, Side
+from reports.model.comparison import (
+    CellPair,
+    Changes,
+    CompareReport,
+    MetricDelta,
+    Side,
+    UnmatchedCell,
+)
 from reports.model.metrics import MetricFigure
 from reports.model.values import Absent, Tally
 from reports.rules.blocks import Said, close, differs
@@ -163,7 +170,7 @@ def compare_evidence(report: CompareReport, evidence: Evidence) -> Iterator[Said
                 yield from differs("recount", f"{pair.head_cell}: {name}", said[name], found)
 
 
-def _side(side: Side, alone: Iterable[Lonely], told: Evidence) -> Iterator[Said]:
+def _side(side: Side, alone: Iterable[UnmatchedCell], told: Evidence) -> Iterator[Said]:
     yield from differs("comparison", "the run", side.run_id, told.record.run.id)
     wheel = "" if isinstance(side.wheel_sha256, Absent) else side.wheel_sha256
     yield from differs("comparison", "the subject's wheel", wheel, told.record.subject.wheel)

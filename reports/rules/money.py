@@ -175,8 +175,8 @@ def cost_evidence(report: CostReport, evidence: Evidence) -> Iterator[Said]:
         busy = 0.0 if isinstance(cell.busy_s, Absent) else cell.busy_s
         if not close(busy, math.fsum(ran)):
             yield "error", "reported", f"{cell.cell}: jobs ran for {busy} s, recomputed {sum(ran)}"
-        verdicts = [decision.verdict.value for decision in told.decisions]
-        found = verdicts.count("refused") + verdicts.count("skipped")
+        results = [decision.result.value for decision in told.decisions]
+        found = results.count("refused") + results.count("skipped")
         said = len(cell.refused) + cell.refused_hidden
         yield from differs("reported", f"{cell.cell}: refused places", said, found)
 

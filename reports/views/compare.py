@@ -24,9 +24,9 @@ from reports.model.comparison import (
     CompareReport,
     EnvironmentChange,
     JobChange,
-    Lonely,
     MetricDelta,
     Side,
+    UnmatchedCell,
 )
 from reports.model.metrics import MetricFigure, Params
 from reports.model.values import Absent, Claim, Status
@@ -404,9 +404,11 @@ def _side(record: RunRecord) -> Side:
     )
 
 
-def _lonely(record: RunRecord, matched: set[str]) -> tuple[Lonely, ...]:
+def _lonely(record: RunRecord, matched: set[str]) -> tuple[UnmatchedCell, ...]:
     return tuple(
-        Lonely(cell.id, column_heading(cell, record), cell_status(cell), cell.counts.collected)
+        UnmatchedCell(
+            cell.id, column_heading(cell, record), cell_status(cell), cell.counts.collected
+        )
         for cell in record.cells
         if cell.id not in matched
     )

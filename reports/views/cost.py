@@ -57,7 +57,7 @@ def _cell(cell: CellRecord, record: RunRecord) -> CellCost:
     ran = [job.duration_s for job in cell.jobs if job.duration_s is not None]
     busy = sum(ran) if ran else Absent("no job reported its duration")
     refused = [
-        d for d in cell.decisions if d.verdict in (PlacementResult.REFUSED, PlacementResult.SKIPPED)
+        d for d in cell.decisions if d.result in (PlacementResult.REFUSED, PlacementResult.SKIPPED)
     ]
     shown = refused[:REFUSED_SHOWN]
     return CellCost(

@@ -9,6 +9,7 @@ from datetime import datetime
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.cell import PlacementResult
+from orchestrator.domain.extended import filled
 from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
@@ -47,7 +48,7 @@ def provenance_of(cell: CellRecord) -> Provenance:
 def _is_plain(cell: CellRecord) -> bool:
     """On a machine of one's own, which was free at once: nothing is to be explained."""
     own = cell.platform.provider in ("local", "static")
-    return own and all(decision.verdict is PlacementResult.CHOSEN for decision in cell.decisions)
+    return own and all(decision.result is PlacementResult.CHOSEN for decision in cell.decisions)
 
 
 def _not_attested(cell: CellRecord) -> Absent:
@@ -118,19 +119,15 @@ def _kind(source: Source) -> str:
 
 def _line(source: Source) -> SourceLine:
     said = [_NOT_SAID if n is None else n for n in (source.named, source.announced, source.summed)]
-    return SourceLine(
-        name=source.name,
-        size_bytes=source.size_bytes,
+    return filled(
+        SourceLine,
+        source,
         sha256=source.digest,
         state=source.state.value,
-        dialect=source.dialect,
         provenance=_kind(source) if source.provenance else "",
-        jobs=source.jobs,
         named=said[0],
         announced=said[1],
         summed=said[2],
-        stamps=source.stamps,
-        remarks=source.remarks,
     )
 
 

@@ -8,15 +8,18 @@ import signal
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Optional
+from typing import Dict, Optional, Tuple
 
 from . import processes
 from .events import EventWriter
 from .failures import DiskFull, Stopped
 from .layout import Attempt
+from .masking import JsonValue
 from .preemption_notices import Notices
 
 _FULL_BELOW_BYTES = 1024 * 1024
+_SILENT_S = 20.0
+"""A silence is told once it lasts so long."""
 
 
 class Heartbeat:
@@ -39,6 +42,7 @@ class Heartbeat:
         self._deadline = time.monotonic() + left_s
         self._next_beat = time.monotonic()
         self._signalled: Optional[int] = None
+        self._told_silence = False
 
     def heed_signals(self) -> None:
         """Take SIGTERM for a request to stop, and do not mind a terminal that goes away.
@@ -49,8 +53,20 @@ class Heartbeat:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, lambda *_: None)
 
-    def beat(self, job: Optional[str] = None, test: Optional[str] = None) -> None:
-        """Sync the events when that is due, and say that the agent lives when that is."""
+    def beat(
+        self,
+        job: Optional[str] = None,
+        test: Optional[str] = None,
+        silence: Optional[Tuple[float, float]] = None,
+    ) -> None:
+        """Sync the events when that is due, and say that the agent lives when that is.
+
+        Args:
+            job: What runs.
+            test: The test that runs.
+            silence: For how long nothing was heard of it, and when it is ended for that, in
+                seconds. Told where it is long, and once when it is over.
+        """
         self._hear()
         self._events.sync()
         now = time.monotonic()
@@ -60,7 +76,20 @@ class Heartbeat:
         processes.reap()
         free = free_bytes(self._attempt.folder)
         load = round(os.getloadavg()[0], 2)
-        data = {"job": job, "test": test, "disk_free_bytes": free, "load": load}
+        data: Dict[str, JsonValue] = {
+            "job": job,
+            "test": test,
+            "disk_free_bytes": free,
+            "load": load,
+        }
+        if silence is not None:
+            silent_s, limit_s = silence
+            is_silent = silent_s >= _SILENT_S
+            if is_silent:
+                data["silent_s"], data["idle_timeout_s"] = round(silent_s, 1), limit_s
+            elif self._told_silence:
+                data["silent_s"] = 0.0
+            self._told_silence = is_silent
         self._events.emit("heartbeat", None, data)
 
     @property

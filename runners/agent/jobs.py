@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import job_env, processes
 from .arms import Arm, ArmReport, Fresh, Resident
@@ -49,6 +49,7 @@ class JobRun:
         self._baseline = baseline
         self._began_at = time.monotonic()
         self._announced = False
+        self._watches: List[Watch] = []
 
     def run(self, *, done: Sequence[str] = ()) -> JobExit:
         """Run the job.
@@ -105,6 +106,10 @@ class JobRun:
             suite = self._job.pytest is not None
             verdict = self._suite(job_context, done) if suite else self._command(job_context)
             job_context.checks.drain()
+            if self._job.metrics:
+                from .pack_artifacts import Packer  # noqa: PLC0415 - few jobs need it here
+
+                Packer(self._context).measured(self._job.id, self._job.metrics)
             return verdict
 
     def _paired(self, context: AttemptContext, runner: JobRunner) -> JobExit:
@@ -191,7 +196,7 @@ class JobRun:
         share: float = 1.0,
         own: Optional[Callable[[int], Set[int]]] = None,
     ) -> Watch:
-        return Watch(
+        watch = Watch(
             job_context.context,
             job_context.job,
             job_context.output,
@@ -200,6 +205,8 @@ class JobRun:
             running=running,
             own=own,
         )
+        self._watches.append(watch)
+        return watch
 
     def _process(self, watch: Watch, argv: Sequence[str], env: Mapping[str, str]) -> Ended:
         try:
@@ -234,6 +241,9 @@ class JobRun:
             "detail": verdict.detail,
             "duration_s": round(time.monotonic() - self._began_at, 3),
             "restarts": verdict.restarts,
+            "longest_silence_s": round(
+                max((w.longest_silence_s for w in self._watches), default=0.0), 1
+            ),
         }
         self._context.events.emit("phase", self._job.id, data)
 

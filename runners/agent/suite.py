@@ -193,7 +193,8 @@ class Suite:
     def _hung(self, verdict: JobExit, test: Optional[str]) -> Step:
         if test is None:
             return Step(replace(verdict, detail=f"{verdict.detail}, outside any test"))
-        text = f"{verdict.detail}; it was ended\n\n{self._last_words()}"
+        fix = f"Fix: where that is usual, set idle_timeout_minutes of job {self._job.id}"
+        text = f"{verdict.detail}; it was ended. {fix}\n\n{self._last_words()}"
         self._records.lost(test, cause="hung", number=verdict.signal, text=text)
         return Step(verdict, again=True)
 

@@ -9,7 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Mapping, Optional, Sequence, Set
+from typing import Callable, Mapping, Optional, Sequence, Set, Tuple
 
 from . import bounded_process, processes
 from .attempt_context import AttemptContext
@@ -70,6 +70,8 @@ class Watch:
         self._own = own or (lambda pid: processes.of_job(pid, context.attempt.folder))
         self._child: Optional[subprocess.Popen[bytes]] = None
         self._heard_at = 0.0
+        self.longest_silence_s = 0.0
+        """The longest time without a sign of life while no test ran."""
         self._polled_at = 0.0
         self._cleared: Set[int] = set()
         self._oom_kills = oom_kills()
@@ -93,7 +95,7 @@ class Watch:
                 ended = self.look(_LOOK_S)
                 if ended is not None:
                     return ended
-                self._context.heartbeat.beat(self._job.id, self._running())
+                self._context.heartbeat.beat(self._job.id, self._running(), self.silence())
         finally:
             self.clear_away()
 
@@ -137,10 +139,19 @@ class Watch:
         assert child is not None
         if self._listen(wait_s) or at_rest:
             self._heard_at = time.monotonic()
+        elif self._running() is None:
+            silent_s, _ = self.silence()
+            self.longest_silence_s = max(self.longest_silence_s, silent_s)
         if child.poll() is not None:
             return self._natural(child.returncode)
         reason = self._why_end()
         return self._end(child, *reason) if reason is not None else None
+
+    def silence(self) -> Tuple[float, float]:
+        """How long nothing was heard, and after how long it is ended for that, in seconds."""
+        test = self._running()
+        limit_s = self._job.test_silence_s.get(test or "", self._job.silence_s)
+        return time.monotonic() - self._heard_at, limit_s
 
     def clear_away(self) -> None:
         """Leave nothing of the process behind; harmless where none was begun."""
@@ -165,8 +176,9 @@ class Watch:
             return "stopped", ending.detail
         if now >= self._deadline:
             return "timeout", f"not done after {self._job.timeout_s:g} s{self._during()}"
-        if now - self._heard_at >= self._job.silence_s:
-            return "hung", f"nothing heard for {self._job.silence_s:g} s{self._during()}"
+        silent_s, limit_s = self.silence()
+        if silent_s >= limit_s:
+            return "hung", f"nothing heard for {limit_s:g} s{self._during()}"
         return None
 
     def _during(self) -> str:

@@ -17,28 +17,28 @@ from runners.aws.sdk import Account, Answer
 from runners.ttl_cache import TtlCache
 
 AMAZON = "amazon"
-_DEEP_LEARNING = "/aws/service/deeplearning/ami/{architecture}/oss-nvidia-driver-gpu-pytorch-"
-_LATEST = "/latest/ami-id"
-# Torch and its system, the newest first. A line that AWS has given up is no longer found.
-_LINES = (
-    "2.13-ubuntu-26.04",
-    "2.9-ubuntu-24.04",
-    "2.8-ubuntu-24.04",
-    "2.7-ubuntu-22.04",
-    "2.6-ubuntu-22.04",
+_PARAMETER = (
+    "/aws/service/deeplearning/ami/{architecture}/oss-nvidia-driver-gpu-pytorch-{torch}-"
+    "ubuntu-{ubuntu}/latest/ami-id"
 )
-_ARM_LINES = ("2.11-ubuntu-24.04", "2.10-ubuntu-24.04")
+# Torch and its Ubuntu. First those that are patched and have Python 3.12, the newest first; the
+# older ones are patched no longer, and for Python 3.14 of the last but two few wheels exist. A
+# line that AWS has given up is no longer found.
+# docs.aws.amazon.com/dlami/latest/devguide/appendix-ami-release-notes.html, of 2026-10.
+_LINES = (
+    ("2.12", "24.04"),
+    ("2.11", "24.04"),
+    ("2.10", "24.04"),
+    ("2.9", "24.04"),
+    ("2.8", "24.04"),
+    ("2.13", "26.04"),
+    ("2.7", "22.04"),
+    ("2.6", "22.04"),
+)
 # For accounts that may not read parameters. The two architectures order the words differently.
 _NAMES = {
-    "x86_64": (
-        "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.9 (Ubuntu 24.04) *",
-        "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.8 (Ubuntu 24.04) *",
-        "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) *",
-    ),
-    "arm64": (
-        "Deep Learning ARM64 AMI OSS Nvidia Driver GPU PyTorch 2.11 (Ubuntu 24.04) *",
-        "Deep Learning ARM64 AMI OSS Nvidia Driver GPU PyTorch 2.10 (Ubuntu 24.04) *",
-    ),
+    "x86_64": "Deep Learning OSS Nvidia Driver AMI GPU PyTorch {torch} (Ubuntu {ubuntu}) *",
+    "arm64": "Deep Learning ARM64 AMI OSS Nvidia Driver GPU PyTorch {torch} (Ubuntu {ubuntu}) *",
 }
 _NOT_THERE = frozenset(
     {
@@ -139,14 +139,16 @@ def _candidates(config: PlatformConfig, architecture: str) -> Iterator[tuple[str
         yield from ((kind, value) for value in asked.get(kind, ()))
     if not asked.keys() & {"ami", "name", "ssm"}:
         yield from (("ssm", value) for value in default_parameters(architecture))
-        yield from (("name", value) for value in _NAMES[architecture])
+        name = _NAMES[architecture]
+        yield from (("name", name.format(torch=torch, ubuntu=ubuntu)) for torch, ubuntu in _LINES)
 
 
 def default_parameters(architecture: str) -> tuple[str, ...]:
-    """Names of the parameters that hold the usual images, the newest first."""
-    start = _DEEP_LEARNING.format(architecture=architecture)
-    lines = _ARM_LINES if architecture == "arm64" else _LINES
-    return tuple(f"{start}{line}{_LATEST}" for line in lines)
+    """Names of the parameters that hold the usual images, in the order in which they are tried."""
+    return tuple(
+        _PARAMETER.format(architecture=architecture, torch=torch, ubuntu=ubuntu)
+        for torch, ubuntu in _LINES
+    )
 
 
 def _image(found: Answer, config: PlatformConfig) -> Image:

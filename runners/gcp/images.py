@@ -19,11 +19,11 @@ from runners.ttl_cache import TtlCache
 DEFAULT_PROJECT = "deeplearning-platform-release"
 DEFAULT_FAMILIES = (
     "pytorch-2-9-cu129-ubuntu-2404-nvidia-580",
+    "pytorch-2-9-cu129-ubuntu-2204-nvidia-580",
     "pytorch-2-7-cu128-ubuntu-2204-nvidia-570",
-    "common-cu129-ubuntu-2404-nvidia-580",
-    "common-cu128-ubuntu-2204-nvidia-570",
 )
-"""For NVIDIA GPUs, newest first; families disappear as they age."""
+"""With NVIDIA's driver and torch, the first that is not deprecated. Families of driver 570 are
+deprecated since 2026-04-13; images without torch (``common-*``) are none of them."""
 _KEYS = frozenset({"family", "name", "project", "user"})
 _DRIVER_INSIDE = re.compile(r"-nvidia-\d+")
 _UNUSABLE = frozenset({"OBSOLETE", "DELETED"})

@@ -36,6 +36,7 @@ PROVIDER = "gcp"
 DISK, ADDRESS = "disk-gb", "address"
 HOURS_PER_MONTH = Decimal(730)
 MARKETS = ("on-demand", "spot")
+_HUNDRED_THOUSANDTH = Decimal("0.00001")
 _TABLE = Path(__file__).with_name("prices.toml")
 
 
@@ -56,10 +57,10 @@ def table() -> Table:
     as_of = datetime.combine(said["as_of"], time(), UTC)
     zones = {region: tuple(f"{region}-{z}" for z in ends) for region, ends in said["zones"].items()}
     machines = [
-        Price(PROVIDER, item, region, market, Decimal(usd), as_of, "table")
+        Price(PROVIDER, name, region, market, _g2(shape, parts), as_of, "table")
         for market in MARKETS
-        for item, regions in said.get(market, {}).items()
-        for region, usd in regions.items()
+        for region, parts in said["g2"][market].items()
+        for name, shape in KNOWN.items()
     ]
     per_hour = {
         DISK: Decimal(said["disk_gb_month"]) / HOURS_PER_MONTH,
@@ -71,6 +72,12 @@ def table() -> Table:
         for region in zones
     ]
     return Table(as_of, zones, (*machines, *others))
+
+
+def _g2(shape: MachineShape, parts: Mapping[str, str]) -> Decimal:
+    """A G2 machine by its parts: every one has 4 GiB a core."""
+    cores = Decimal(parts["cores_12"]) * shape.cpus / 12
+    return (cores + Decimal(parts["l4"]) * shape.count).quantize(_HUNDRED_THOUSANDTH)
 
 
 class KnownPrices:

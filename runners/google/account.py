@@ -9,6 +9,7 @@ from functools import cached_property
 import google.auth
 from google.auth import exceptions as auth
 from google.auth.credentials import Credentials
+from google.oauth2 import credentials as user
 
 from orchestrator.domain.machine import ConfigError, CredentialsError, Extent, Login
 from runners.google.names import DEFAULT_USER
@@ -85,4 +86,13 @@ class Account:
             if isinstance(error, auth.TransportError | auth.GoogleAuthError):
                 raise told from error
             raise CredentialsError(str(told), extent=Extent.PROJECT) from error
+        billed = self._named or project
+        if (
+            isinstance(credentials, user.Credentials)
+            and not credentials.quota_project_id
+            and billed
+        ):
+            # Without one the APIs of Cloud TPU, Cloud Quotas and Cloud Billing refuse a person. A
+            # service account has one of its own, and may lack the permission to name another.
+            credentials = credentials.with_quota_project(billed)
         return credentials, project

@@ -45,7 +45,7 @@ def compute_skus(clients: Clients) -> list[billing_v1.Sku]:
     """Everything that Compute Engine sells. Raises ProviderError."""
     request = billing_v1.ListSkusRequest(parent=_COMPUTE, page_size=_PAGE)
     return listed(
-        "reading Google's price catalogue",
+        "reading Google's price catalogue from the Cloud Billing API",
         lambda: list(clients.catalogue.list_skus(request, retry=None, timeout=READ_TIMEOUT_S)),
     )
 

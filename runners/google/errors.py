@@ -40,7 +40,8 @@ _STRANGER = ErrorRule(
 _NO_ROLE = ErrorRule(
     CredentialsError,
     Extent.PROJECT,
-    "give the account roles/compute.instanceAdmin.v1 and roles/compute.securityAdmin",
+    "give the account the permission that Google names: `seatrial doctor gcp` prints the command "
+    "(roles/compute.instanceAdmin.v1 and roles/compute.securityAdmin have those for machines)",
 )
 _NO_API = ErrorRule(
     ConfigError,

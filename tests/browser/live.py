@@ -109,7 +109,7 @@ def _begin(database: Database, cell_id: str, run_id: str, at: datetime, *, until
         reserved_at=at,
         offer=Place(zone, price_usd_per_hour=price, zone="us-east-1a", market="spot"),
     )
-    stores.leases.reserve(lease, run_id=run_id, exclusive=False, max_usd=None)
+    stores.leases.reserve(lease, run_id=run_id, exclusive=False)
     stores.leases.launching(lease.id, at=at + timedelta(seconds=2))
     stores.leases.held(lease.id, f"us-east-1a/{cell_id[-8:]}", at=at + timedelta(seconds=4))
     for number, state in enumerate(_UNTIL_RUNNING, 1):
@@ -123,7 +123,7 @@ def _refuse(database: Database, cell_id: str, at: datetime) -> None:
     """Nobody has such a machine."""
     cells, cause = database.stores.cells, Cause(Outcome.NOT_AVAILABLE, "capacity", "none is left")
     assert cells.admit(cell_id, f"{cell_id}-1", max_parallel=9, at=at)
-    cells.blame(f"{cell_id}-1", cause)
+    cells.record_cause(f"{cell_id}-1", cause)
     cells.enter(cell_id, CellState.RELEASING, at=at + timedelta(seconds=20))
     cells.conclude(cell_id, cause, at=at + timedelta(seconds=21))
 

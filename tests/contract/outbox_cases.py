@@ -14,7 +14,7 @@ from orchestrator.domain.channel import (
     ChannelKind,
     ChannelSecret,
     Delivery,
-    DeliveryAnswer,
+    DeliveryReceipt,
     DeliveryResult,
 )
 from orchestrator.store.stores import Stores
@@ -65,9 +65,9 @@ def channel(number: int = 1, kind: ChannelKind = ChannelKind.WEBHOOK, **more: ob
     )
 
 
-def receipt(result: str, **more: object) -> DeliveryAnswer:
+def receipt(result: str, **more: object) -> DeliveryReceipt:
     return replace(
-        DeliveryAnswer(result=DeliveryResult(result), response_excerpt="HTTP 500", status=500),
+        DeliveryReceipt(result=DeliveryResult(result), response_excerpt="HTTP 500", status=500),
         **more,
     )
 
@@ -92,5 +92,5 @@ def sent(stores: Stores, *, at: datetime = LAST) -> list[str]:
     said = []
     while (delivery := claimed(stores, at=at)) is not None:
         said.append(delivery.news.announcement.key)
-        stores.outbox.settle(delivery.id, receipt("taken"), at=at)
+        stores.outbox.settle(delivery.id, receipt("accepted"), at=at)
     return said

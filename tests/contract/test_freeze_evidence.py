@@ -303,8 +303,10 @@ def test_what_people_said_to_this_evidence_is_in_it_and_not_in_its_digest(contex
     digest = evidence_digest(before)
     for evidence in ("", digest, "0" * 64):
         waiver = replace(WAIVER, evidence=evidence)
-        stores.gates.add_waiver(StoredWaiver(waiver=waiver, verdict="", seen=""))
-    stores.gates.add_waiver(StoredWaiver(waiver=replace(WAIVER, gate="o"), verdict="", seen=""))
+        stores.gates.add_waiver(StoredWaiver(waiver=waiver, verdict="", evidence_digest=""))
+    stores.gates.add_waiver(
+        StoredWaiver(waiver=replace(WAIVER, gate="o"), verdict="", evidence_digest="")
+    )
     stores.gates.add_approval("release", Approval(by="bo", at=NOW, evidence=digest))
     stores.gates.add_approval("release", Approval(by="bo", at=NOW, evidence="0" * 64))
     after_ = frozen(context, "run-1")

@@ -45,7 +45,7 @@ def test_a_renewed_image_of_ec2_is_another_one(monkeypatch: pytest.MonkeyPatch) 
         first = AwsProvider(context())
         place = first.places(as_platform(PLATFORM))[0]
         before = first.image(as_platform(PLATFORM), place)
-        cloud.images.deregister("oss-nvidia-driver-gpu-pytorch-2.13-ubuntu-26.04")
+        cloud.images.deregister("oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04")
         after = AwsProvider(context()).image(as_platform(PLATFORM), place)
         assert before.id != after.id
         assert [call.name for call in cloud.calls if call.name == "RunInstances"] == []

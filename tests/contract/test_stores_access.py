@@ -117,7 +117,7 @@ def test_a_silent_controller_is_dead_and_claimed_by_one(database, stores):
 def silent(database, name):
     """It was last heard of a minute ago, by the database's clock."""
     with database.sessions.write() as session:
-        ago = update(ControllerRow).values(seen_s=ControllerRow.seen_s - 60)
+        ago = update(ControllerRow).values(last_seen_s=ControllerRow.last_seen_s - 60)
         session.execute(ago.where(ControllerRow.id == name))
 
 

@@ -79,7 +79,7 @@ def test_news_knows_what_it_was_before(stores: Stores, put) -> None:
     changes = []
     while (delivery := claimed(stores)) is not None:
         changes.append((delivery.news.change, delivery.news.headline))
-        stores.outbox.settle(delivery.id, receipt("taken"), at=NOW)
+        stores.outbox.settle(delivery.id, receipt("accepted"), at=NOW)
     assert changes == [
         ("first", "nightly late"),
         ("recovered", "nightly pass (recovered; it was no verdict by the deadline)"),
@@ -141,7 +141,7 @@ def test_channels_take_the_lines_that_they_name(stores: Stores, put) -> None:
     got: dict[str, list[str]] = {}
     while (found := stores.outbox.claim(at=LAST)) is not None:
         got.setdefault(found[0].id, []).append(found[1].news.announcement.key)
-        stores.outbox.settle(found[1].id, receipt("taken"), at=NOW)
+        stores.outbox.settle(found[1].id, receipt("accepted"), at=NOW)
     assert got == {"c-1": ["a"], "c-2": ["a", "b"]}
 
 

@@ -19,6 +19,7 @@ from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, 
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import Person
+from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.store import gates as gates_of_database
 from orchestrator.store import reuse
 from orchestrator.store.database import open_database
@@ -254,7 +255,7 @@ def ended(stores, run_id, *outcomes, simulated=False, provider="static"):
         agent = Agent(stores, attempt(stores, cell))
         lease_id = f"{run_id}-{cell}"
         held = lease(lease_id, agent.attempt_id)
-        stores.leases.reserve(held, run_id=run_id, exclusive=False, max_usd=None)
+        stores.leases.reserve(held, run_id=run_id, exclusive=False)
         stores.leases.note(lease_id, {}, simulated=simulated)
         advance(stores, cell, CellState.RUNNING)
         agent.send(agent.manifest("a", "b"), agent.test("a"), agent.test("b"))
@@ -295,6 +296,20 @@ def test_a_streak_ends_at_the_first_run_that_is_not_green(gates, stores) -> None
     assert gates.green_streak("proof", "p0", before_run="run-1") == 0
 
 
+def test_a_run_that_reuses_evidence_is_no_other_green_run(gates, stores) -> None:
+    [source] = ended(stores, "run-1", GREEN)
+    ended(stores, "run-2", GREEN)
+    [again] = ended(stores, "run-3", GREEN)
+    reused = Reuse(job="unit", why="", run="run-1", cell=source, at=NOW)
+    stores.reusable_results.decide(again, [reused], at=NOW)
+    assert gates.green_streak("proof", "p0", before_run="run-4") == 2
+    last = gates.last_green("proof", "p0")
+    assert (last.run_id, last.streak) == ("run-3", 2)
+    [whole] = ended(stores, "run-4", GREEN)
+    stores.reusable_results.decide(whole, [Reuse(job="unit", why="payload changed")], at=NOW)
+    assert gates.green_streak("proof", "p0", before_run="run-5") == 3
+
+
 def test_a_streak_is_counted_over_pages(gates, stores, monkeypatch) -> None:
     monkeypatch.setattr(reuse, "_AT_ONCE", 3)
     for number in range(7):
@@ -322,18 +337,20 @@ def test_the_newest_finished_run_of_a_product(gates, stores) -> None:
 
 
 def test_waivers_are_numbered_and_kept(gates) -> None:
-    first = gates.add_waiver(StoredWaiver(waiver=WAIVER, verdict="V-0001", seen="f" * 64))
+    first = gates.add_waiver(
+        StoredWaiver(waiver=WAIVER, verdict="V-0001", evidence_digest="f" * 64)
+    )
     other = replace(WAIVER, gate="other")
-    second = gates.add_waiver(StoredWaiver(waiver=other, verdict="", seen=""))
+    second = gates.add_waiver(StoredWaiver(waiver=other, verdict="", evidence_digest=""))
     assert first.waiver == replace(WAIVER, id="W-0001")
-    assert (first.verdict, first.seen) == ("V-0001", "f" * 64)
+    assert (first.verdict, first.evidence_digest) == ("V-0001", "f" * 64)
     assert gates.waivers() == [first, second]
     assert gates.waivers(gate="other") == [second]
 
 
 def test_a_waiver_is_approved_once(gates) -> None:
     asked = replace(WAIVER, author_token="t-1", approver="")
-    kept = gates.add_waiver(StoredWaiver(waiver=asked, verdict="", seen=""))
+    kept = gates.add_waiver(StoredWaiver(waiver=asked, verdict="", evidence_digest=""))
     told = {"approver": "bo", "approver_token": "t-2", "approved_at": after(60)}
     approved = replace(kept, waiver=replace(kept.waiver, **told))
     assert gates.approve_waiver("W-0001", by=Person("bo", "t-2"), at=after(60)) == approved

@@ -75,7 +75,7 @@ def test_news_of_one_line_come_in_order_and_hold_up_no_other(stores: Stores, put
     second = claimed(stores, at=NOW)
     assert second is not None
     assert second.news.announcement.key == "other"
-    stores.outbox.settle(second.id, receipt("taken"), at=NOW)
+    stores.outbox.settle(second.id, receipt("accepted"), at=NOW)
     assert claimed(stores, at=NOW) is None
     assert sent(stores, at=after(60)) == ["k-1", "k-2"]
 
@@ -119,7 +119,7 @@ def test_who_is_gone_is_told_nothing_more_until_a_test_gets_through(stores: Stor
     test = replace(gone, id="test-1", is_test=True)
     stores.outbox.record_test(test, receipt("failed"), at=after(6))
     assert stores.outbox.channels()[0][1].state == "disabled"
-    stores.outbox.record_test(replace(test, id="test-2"), receipt("taken"), at=after(7))
+    stores.outbox.record_test(replace(test, id="test-2"), receipt("accepted"), at=after(7))
     assert stores.outbox.channels()[0][1].state == "ok"
     assert put("fail", "k-4")
     assert sent(stores) == ["k-4"]
@@ -139,7 +139,7 @@ def test_a_late_answer_changes_nothing_that_is_done(stores: Stores, put) -> None
     put("fail", "k")
     delivery = claimed(stores)
     assert delivery is not None
-    stores.outbox.settle(delivery.id, receipt("taken"), at=NOW)
+    stores.outbox.settle(delivery.id, receipt("accepted"), at=NOW)
     stores.outbox.settle(delivery.id, receipt("failed"), at=after(1))
     stores.outbox.settle("unknown", receipt("failed"), at=after(1))
     [(known, attempts)] = stores.outbox.log("c-1", limit=9)
@@ -177,7 +177,7 @@ def test_a_channel_is_forgotten_with_all_that_is_its(stores: Stores, put) -> Non
     assert not stores.outbox.remove("c-1")
     assert stores.outbox.channel("c-1") is None
     assert stores.outbox.log("c-1", limit=9) == []
-    stores.outbox.settle(delivery.id, receipt("taken"), at=NOW)
+    stores.outbox.settle(delivery.id, receipt("accepted"), at=NOW)
     assert [one.id for one, _ in stores.outbox.channels()] == ["c-2"]
 
 

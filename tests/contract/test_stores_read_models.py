@@ -40,7 +40,7 @@ def a_lease(lease_id, of, **changes):
 
 
 def reserve(stores, one):
-    stores.leases.reserve(one, run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.reserve(one, run_id="run-1", exclusive=False)
     stores.leases.launching(one.id, at=after(0))
 
 
@@ -93,7 +93,7 @@ def test_a_lease_is_told_with_its_place_its_image_and_the_parts_of_its_bill(told
         "diagnosing": "0.0000",
         "releasing": "0.0111",
     }
-    assert [(x.place, x.verdict, x.attempt) for x in told.decisions] == [
+    assert [(x.place, x.result, x.attempt) for x in told.decisions] == [
         ("elsewhere", PlacementResult.REFUSED, 1),
         (OFFER.name, PlacementResult.CHOSEN, 1),
     ]
@@ -122,7 +122,7 @@ def test_a_cell_is_simulated_when_any_of_its_machines_was(stores):
     run_of_aws(stores)
     one, two = attempt(stores, "run-2.p0"), attempt(stores, "run-2.p1")
     for lease_id, of in (("s1", one), ("s2", one), ("r1", two)):
-        stores.leases.reserve(a_lease(lease_id, of), run_id="run-2", exclusive=False, max_usd=None)
+        stores.leases.reserve(a_lease(lease_id, of), run_id="run-2", exclusive=False)
     stores.leases.note("s1", {"zone": "z"}, simulated=True)
     cells = describe_run(stores, "run-2", at=NOW).cells
     assert [cell.simulated for cell in cells] == [True, False]
@@ -204,8 +204,8 @@ def test_a_run_is_told_while_a_machine_is_found_for_it(stores, monkeypatch):
     cell_id, _ = create(stores)
     lives = stores.cells.lives
 
-    def found_meanwhile(cell_ids):
-        known = lives(cell_ids)
+    def found_meanwhile(cell_ids, **asked):
+        known = lives(cell_ids, **asked)
         reserve(stores, a_lease("l1", attempt(stores, cell_id)))
         return known
 

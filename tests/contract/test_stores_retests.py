@@ -35,7 +35,7 @@ def tried(stores):
 def test_nothing_was_tried(stores, tried):
     assert stores.retests.of_attempt(tried) == ()
     assert stores.retests.of_run("run-1") == {}
-    assert not stores.retests.is_dismissed(tried)
+    assert not stores.retests.are_retests_ended(tried)
     assert stores.retests.confirmation_of("run-1") is None
 
 
@@ -124,9 +124,9 @@ def test_each_time_is_a_retest_of_the_run(stores, tried):
 
 
 def test_nobody_asks_any_more(stores, tried):
-    stores.retests.dismiss(tried, at=NOW)
-    stores.retests.dismiss(tried, at=after(1))
-    assert stores.retests.is_dismissed(tried)
+    stores.retests.end_retests(tried, at=NOW)
+    stores.retests.end_retests(tried, at=after(1))
+    assert stores.retests.are_retests_ended(tried)
 
 
 def test_the_first_second_machine_stands(stores, tried):

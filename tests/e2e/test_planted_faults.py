@@ -63,7 +63,7 @@ def test_a_subject_a_package_and_flaky_tests_are_told_apart(tmp_path):
     score = Score()
     mixed_round(tmp_path, score, each=1, number=0)
     assert score.wrong() == 0, score.tell()
-    assert score.blamed["ours"] == {"ours": 1}
+    assert score.blamed["subject"] == {"subject": 1}
     assert score.blamed["dependency"] == {"dependency": 1}
 
 
@@ -85,9 +85,9 @@ def test_a_payload_is_tried_against_the_one_before_it(tmp_path):
         found = home.get(f"/runs/{red['id']}/cells/here/retests")
         shown = " ".join(home.seatrial("show", red["id"]).split())
         report = (home.path / "runs" / red["id"] / "report" / "SUMMARY.md").read_text()
-    answers = {one["nodeid"].rpartition("::")[2]: one for one in found["blame"]}
+    answers = {one["nodeid"].rpartition("::")[2]: one for one in found["attributions"]}
     assert {name: one["answer"] for name, one in answers.items()} == {
-        "test_add": "ours",
+        "test_add": "subject",
         "test_new": "unknown",
         "test_more": "unknown",
     }, found

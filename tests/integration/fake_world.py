@@ -8,6 +8,8 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
+from orchestrator.adapters.dialects.job_metrics import JobMetrics
+from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -17,6 +19,7 @@ from orchestrator.adapters.keys import new_login
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.describe_run import describe_run
+from orchestrator.domain.budget import Budget
 from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.machine import FakeEndpoint
 from orchestrator.domain.manifest import Job, Manifest, StoredPayload
@@ -72,6 +75,7 @@ class FakeWorld:
     limits: Limits = field(default_factory=lambda: Limits(max_usd=Decimal(10)))
     retests: RetestOptions | None = None
     baseline: Baseline | None = None
+    budgets: tuple[Budget, ...] = ()
     provider: str = "fake"
     """How its platform calls it: a gate looks past what is simulated."""
     database: Database = field(init=False)
@@ -106,11 +110,13 @@ class FakeWorld:
             secret=lambda name: None,
             unpack=unpack_bundle,
             self_report=read_self_report,
+            read_metrics=JobMetrics(FileDialects()),
             publish=publish,
             identity=Identity("test", "controller"),
             own_python="/usr/bin/python3",
             traits=registry.traits,
             new_login=new_login,
+            budgets=self.budgets,
             timings=Timings(never_made_after_s=5),
         )
 

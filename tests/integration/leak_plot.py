@@ -47,7 +47,7 @@ WRITES = {
             "decide",
         ]
     ),
-    "cells": frozenset(["admit", "enter", "requeue", "conclude", "blame"]),
+    "cells": frozenset(["admit", "enter", "requeue", "conclude", "record_cause"]),
     "orphans": frozenset(["see"]),
 }
 """Store calls before and after which a controller may die."""

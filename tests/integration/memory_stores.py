@@ -11,6 +11,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.budget import Budget, BudgetUse
 from orchestrator.domain.cell import (
     Attempt,
     Cause,
@@ -29,9 +30,9 @@ from orchestrator.domain.facts import Facts
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.cells import AttemptState, CellLife
+from orchestrator.store.cells import AttemptState, CellLife, CellStatus
 from orchestrator.store.evidence import Position
-from orchestrator.store.leases import Reservation
+from orchestrator.store.leases import Reservation, Reserved
 from orchestrator.store.stores import Stores
 from tests.integration.absent_stores import NoQuarantines, NoResults, NoReusableResults
 
@@ -110,7 +111,7 @@ class MemoryCells:
     def of_run(self, run_id: str) -> list[Cell]:
         return [cell for cell in self.tables.cells.values() if cell.run_id == run_id]
 
-    def lives(self, cell_ids: Sequence[str]) -> dict[str, CellLife]:
+    def lives(self, cell_ids: Sequence[str], *, steps: bool = True) -> dict[str, CellLife]:
         return {
             cell_id: CellLife(
                 self.get(cell_id),
@@ -149,6 +150,17 @@ class MemoryCells:
             held[-1] if held else None,
         )
 
+    def status(self, cell_id: str) -> CellStatus:
+        tables = self.tables
+        cell, attempts = tables.cells[cell_id], self.attempts(cell_id)
+        return CellStatus(
+            tables.runs[cell.run_id],
+            tables.specs[cell.run_id],
+            cell,
+            tables.plans[cell_id],
+            attempts[-1] if attempts else None,
+        )
+
     def attempts(self, cell_id: str) -> list[Attempt]:
         return [one for one in self.tables.attempts.values() if one.cell_id == cell_id]
 
@@ -177,7 +189,7 @@ class MemoryCells:
         if attempt.closed_at is not None:
             return
         self._close(attempt, outcome, at=at)
-        self.blame(attempt_id, outcome)
+        self.record_cause(attempt_id, outcome)
         self._move(self.get(attempt.cell_id), CellState.QUEUED, at=at, reason=outcome.reason)
 
     def conclude(self, cell_id: str, outcome: Cause, *, at: datetime) -> None:
@@ -190,7 +202,7 @@ class MemoryCells:
         said = replace(cell, outcome=outcome.outcome, reason=outcome.reason, detail=outcome.detail)
         self._move(said, CellState.DONE, at=at, reason=outcome.reason)
 
-    def blame(self, attempt_id: str, cause: Cause) -> None:
+    def record_cause(self, attempt_id: str, cause: Cause) -> None:
         attempt = self.attempt(attempt_id)
         if attempt.cause is None:
             self.tables.attempts[attempt_id] = replace(attempt, cause=cause)
@@ -213,24 +225,26 @@ class MemoryLeases:
     tables: Tables
 
     def reserve(
-        self, lease: Lease, *, run_id: str, exclusive: bool, max_usd: Decimal | None
-    ) -> Reservation:
+        self, lease: Lease, *, run_id: str, exclusive: bool, budgets: Iterable[Budget] = ()
+    ) -> Reserved:
         if lease.id in self.tables.leases:
-            return Reservation.RESERVED
+            return Reserved(Reservation.RESERVED)
         mine = self._of_run(run_id)
         settled = sum((x.cost_usd or Decimal(0) for x in mine), Decimal(0))
         reserved = sum((x.reserved_usd for x in mine if x.cost_usd is None), Decimal(0))
-        if max_usd is not None and settled + lease.reserved_usd > max_usd:
-            return Reservation.OVER_BUDGET
-        if max_usd is not None and settled + reserved + lease.reserved_usd > max_usd:
-            return Reservation.BUDGET_RESERVED
+        for budget in budgets:
+            use = BudgetUse(budget, settled, reserved)
+            if settled + lease.reserved_usd > budget.limit_usd:
+                return Reserved(Reservation.OVER_BUDGET, use)
+            if use.left_usd < lease.reserved_usd:
+                return Reserved(Reservation.BUDGET_RESERVED, use)
         held = (self.tables.leases[x] for x in self.tables.exclusive)
         if exclusive and any((x.provider, x.place) == (lease.provider, lease.place) for x in held):
-            return Reservation.BUSY
+            return Reserved(Reservation.BUSY)
         self.tables.leases[lease.id] = lease
         if exclusive:
             self.tables.exclusive.add(lease.id)
-        return Reservation.RESERVED
+        return Reserved(Reservation.RESERVED)
 
     def get(self, lease_id: str) -> Lease:
         return self.tables.leases[lease_id]
@@ -339,8 +353,8 @@ class MemoryLeases:
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> None:
         lines = self.tables.decisions.setdefault(attempt_id, [])
-        said = {(x.place, x.verdict, x.reason) for x in lines}
-        if (decision.place, decision.verdict, decision.reason) not in said:
+        said = {(x.place, x.result, x.reason) for x in lines}
+        if (decision.place, decision.result, decision.reason) not in said:
             lines.append(decision)
 
     def decisions(self, run_id: str) -> dict[str, list[PlacementDecision]]:

@@ -16,9 +16,9 @@ from orchestrator.application.ports.subjects import SubjectGoneError, SubjectUnr
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.application.schedules import add_schedule
 from orchestrator.domain.announcement import Announcement
-from orchestrator.domain.blame import Attribution, RootCause
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.root_cause import Attribution, RootCause
 from orchestrator.domain.schedule import Firing, Schedule, SubjectKind, SubjectSelector
 from orchestrator.store.stores import Stores
 from tests.integration.api_context import MATRIX, Desk, sha256
@@ -137,7 +137,7 @@ class Bench:
         return SimpleNamespace(id=f"V-{number}", verdict=said, runs=tuple(runs))
 
     def blame(self, stores: Stores, run_id: str) -> dict[str, tuple[Attribution, ...]]:
-        answer = RootCause.UNKNOWN if self.unknown else RootCause.OURS
+        answer = RootCause.UNKNOWN if self.unknown else RootCause.SUBJECT
         return {"here": (Attribution(job="unit", nodeid="a::b", answer=answer, evidence=()),)}
 
     def ask(self, context: Context, run_id: str, *, max_usd: Decimal) -> str | None:

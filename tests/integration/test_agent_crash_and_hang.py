@@ -50,6 +50,7 @@ FILES = {
     "exits/test_it.py": (
         "import pytest\ndef test_one(): pytest.exit('enough')\ndef test_two(): pass\n"
     ),
+    "patient/test_it.py": "import time\ndef test_slow(): time.sleep(8)\ndef test_quick(): pass\n",
     "family.py": FAMILY,
     "left.py": LEFT,
 }
@@ -68,6 +69,13 @@ ENDING: list[dict[str, Any]] = [
     command("./no-such-program", id="absent"),
     command("true", id="gpus", gpus=4_000),
     command("true", id="secret", secrets=["TOKEN"]),
+    command(
+        "sh",
+        "-c",
+        "mkdir build; echo 1 > build/f.json; ln -s /etc/hostname out.json",
+        id="measures",
+        metrics=["build/f.json", "out.json", "none.json"],
+    ),
     command("true", id="fine"),
 ]
 """Jobs that end by themselves."""
@@ -80,6 +88,8 @@ ENDED: list[dict[str, Any]] = [
             silence_s=2, id="silent"),
     command("sh", "-c", "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.3; done",
             silence_s=2, id="talks"),
+    {"id": "patient", "pytest": ["patient"], "silence_s": 6,
+     "test_silence_s": {"patient/test_it.py::test_slow": 60}},
 ]  # fmt: skip
 """Jobs that the agent waits for, and mostly ends."""
 
@@ -108,6 +118,22 @@ def ran(tmp_path_factory: pytest.TempPathFactory, lean: str) -> Evidence:
             machine.start(attempt)
         first, second = (machine.wait(attempt, timeout_s=280) for attempt in attempts)
         return Evidence([*first.events, *second.events], first.log + second.log)
+
+
+def test_a_test_that_is_known_to_take_long_may_be_silent_for_longer(ran: Evidence) -> None:
+    assert set(ran.outcomes("patient").values()) == {"passed"}
+    assert (
+        ran.finished("talks")["longest_silence_s"]
+        < 2
+        <= ran.finished("silent")["longest_silence_s"]
+    )
+
+
+def test_files_of_figures_come_home_and_links_do_not(ran: Evidence) -> None:
+    names = {one["name"] for one in ran.of("artifact", "measures")}
+    assert names == {"measures.txt", "measures.build-f.json"}
+    [warning] = [one["message"] for one in ran.of("log", "measures")]
+    assert warning == "out.json of measures is not kept: it is, or is below, a link"
 
 
 def crash_in(ran: Evidence, job: str) -> dict[str, Any]:

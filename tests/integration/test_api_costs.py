@@ -8,11 +8,15 @@ from decimal import Decimal
 
 import pytest
 
+from orchestrator.api.app import create_app
+from orchestrator.cli.responses import read
+from orchestrator.domain.budget import Budget, Period
+from orchestrator.domain.cost_response import Spending
 from orchestrator.domain.machine import Place
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quota import QuotaLevel
 from tests.integration.api_clouds import OFFER, Clouds, clouds
-from tests.integration.api_context import MATRIX, Desk
+from tests.integration.api_context import MATRIX, Desk, archive, sha256
 
 COSTS = "/api/v1/costs"
 
@@ -71,6 +75,25 @@ def test_a_runs_bill_adds_up_in_every_direction(here: Clouds) -> None:
     assert (machine["market"], machine["instance_type"]) == ("spot", "g5.xlarge")
     assert (machine["seconds"], machine["billed_s"]) == (1000.0, 1000)
     assert bill["platforms"][1]["machines"][0]["billed_s"] == 60
+
+
+def test_a_plan_and_the_costs_tell_what_budgets_across_runs_have_left(here: Clouds) -> None:
+    _, cost = finished(here)
+    day = Budget(Period.DAY, 2 * cost)
+    context = replace(here.desk.context, budgets=(day, Budget(Period.MONTH, Decimal(100))))
+    here.provider.offered = (OFFER,)
+    client = here.desk.speak(create_app(context, guard=None))
+    plan = client.post("/api/v1/plan", json={"matrix": MATRIX}).json()
+    told = read(Spending, client.get(COSTS).json())
+    metrics = client.get("/metrics").text
+    assert plan["warnings"][0].startswith(
+        f"the day's budget, SEATRIAL_BUDGET_DAY_USD of ${2 * cost:.2f}: ${cost:.2f} spent, "
+        "$0.00 reserved; one attempt of every cell may cost $"
+    )
+    assert [use.warn_percent for use in told.budgets] == [50, 0]
+    assert told.budgets[0].settled_usd == cost
+    assert f'seatrial_budget_used_usd{{period="day"}} {float(cost)}' in metrics
+    assert 'seatrial_budget_limit_usd{period="month"} 100.0' in metrics
 
 
 def test_the_bill_of_a_run_under_way_is_not_settled(here: Clouds) -> None:
@@ -215,6 +238,41 @@ def test_a_plan_reckons_with_no_price_older_than_ninety_days(
     cell = plan["cells"][0]
     assert (cell["worst_usd"] is not None) is worst
     assert ("older than 90 days" in cell["note"]) is not worst
+
+
+NEEDY = """\
+schema = 1
+name = "proof"
+version = "1.10"
+[env.image]
+pip = ["torch~=2.9.0"]
+[[job]]
+id = "any"
+kind = "demo"
+command = ["{python}", "demo.py"]
+[[job]]
+id = "fp8"
+kind = "demo"
+command = ["{python}", "demo.py"]
+compute_capability = "8.9"
+"""
+A10G = """accelerator: {vendor: nvidia, name: A10G, compute_capability: "8.6"}"""
+TPU = "accelerator: {vendor: google, name: TPU v5e}"
+
+
+def test_a_plan_says_what_cannot_run_on_a_platform_or_is_not_meant_for_it(empty: Clouds) -> None:
+    data = archive(NEEDY)
+    empty.client.put(f"/api/v1/payloads/{sha256(data)}", content=data).raise_for_status()
+    matrix = MATRIX.replace("{id: here, provider: fake}", f"{{id: here, provider: fake, {A10G}}}")
+    matrix = matrix.replace("provider: fake, locations", f"provider: fake, {TPU}, locations")
+    body = {"matrix": matrix, "payload": sha256(data)}
+    plan = empty.client.post("/api/v1/plan", json=body).json()
+    assert [cell["cell"]["jobs"] for cell in plan["cells"]] == [["any"], ["any", "fp8"]]
+    unfit, cuda = plan["warnings"]
+    assert unfit == (
+        "job fp8 is not sent to here: it needs compute capability 8.9, and the platform has 8.6"
+    )
+    assert cuda.startswith("there: torch~=2.9.0 of the environment 'image' is PyPI's build")
 
 
 def test_a_plan_says_when_platforms_would_run_different_builds_of_torch(empty: Clouds) -> None:

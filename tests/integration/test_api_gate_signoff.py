@@ -104,7 +104,7 @@ def test_a_waiver_lets_a_rule_go_until_it_expires(api: Desk) -> None:
     assert first["decision"] == "FAIL"
     waiver = waive(api)
     assert (waiver["id"], waiver["verdict"]) == ("W-0001", "V-0001")
-    assert (waiver["seen"], waiver["evidence"]) == (first["evidence_digest"], "")
+    assert (waiver["evidence_digest"], waiver["evidence"]) == (first["evidence_digest"], "")
     after = check(api, "after", runs=[run])
     assert after["decision"] == "PASS_WITH_EXCEPTIONS"
     (rule,) = [rule for rule in after["rules"] if rule["outcome"] == "waived"]
@@ -133,7 +133,7 @@ def test_a_waiver_is_for_the_verdict_that_was_read_though_another_came(api: Desk
     seen = check(api, "before", runs=[run])
     newer = check(api, "newer", runs=[ran(api, "key-2", FAILS)])
     waiver = waive(api, only_this=True, verdict=seen["id"])
-    assert waiver["evidence"] == waiver["seen"] == seen["evidence_digest"]
+    assert waiver["evidence"] == waiver["evidence_digest"] == seen["evidence_digest"]
     assert waiver["verdict"] == seen["id"]
     assert check(api, "same", runs=[run])["decision"] == "PASS_WITH_EXCEPTIONS"
     assert check(api, "next", runs=newer["runs"])["decision"] == "FAIL"

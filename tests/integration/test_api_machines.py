@@ -9,6 +9,7 @@ from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import Machine, MachineState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.ssh_access import SshAccess
+from orchestrator.store.errors import StoreUnusableError
 from tests.integration.api_clouds import LOGIN, Clouds, clouds
 from tests.integration.api_context import Desk
 
@@ -203,3 +204,32 @@ def test_a_run_that_passed_keeps_nothing(here: Clouds) -> None:
         here.desk.begin(run, cell)
     here.desk.finish(run, "here", "there", outcome=Outcome.PASSED)
     assert shown(here, run) == [None, None]
+
+
+def test_the_emergency_stop_cancels_every_run_and_ends_every_machine(here: Clouds) -> None:
+    run = str(here.desk.launch()["id"])
+    here.desk.begin(run, "here")
+    here.lease(run, "here", "lease-1")
+    here.rent("lease-1")
+    here.rent("others", **{"seatrial-controller": "another"})
+    answer = here.client.post(f"{MACHINES}/terminate-all")
+    assert answer.status_code == 202
+    items = answer.json()["items"]
+    assert {(one["id"], one["failure"]) for one in items} == {
+        ("fake-lease-1", ""),
+        ("fake-others", ""),
+    }
+    assert here.client.get(f"/api/v1/runs/{run}").json()["cancel_requested_at"] is not None
+    assert here.client.post(f"{MACHINES}/terminate-all").json()["items"] == []
+
+
+def test_the_emergency_stop_ends_machines_where_the_database_does_not_answer(
+    here: Clouds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> tuple[str, ...]:
+        raise StoreUnusableError("the disk is full")
+
+    here.rent("mine")
+    monkeypatch.setattr(here.desk.context.stores.runs, "unfinished", broken)
+    items = here.client.post(f"{MACHINES}/terminate-all").json()["items"]
+    assert [one["failure"] for one in items] == [""]

@@ -63,7 +63,7 @@ def lease(at: Desk, agent: Agent, place: str = "north") -> None:
         reserved_at=now,
     )
     run_id = at.database.stores.cells.get(agent.attempt_id[:-2]).run_id
-    leases.reserve(row, run_id=run_id, exclusive=False, max_usd=None)
+    leases.reserve(row, run_id=run_id, exclusive=False)
     leases.held(name, f"machine-{name}", at=now)
 
 
@@ -135,7 +135,7 @@ def test_who_broke_it_stands_beside_the_retests(at):
     stores, attempt = at.database.stores, f"{at.cell_id(run, 'there')}-1"
     assert at.client.get(f"{API}/runs/{run}/cells/there/retests").json() == {
         "items": [],
-        "blame": [],
+        "attributions": [],
     }
     diagnosing(at, run)
     asked = RetestPlan(kind=RetestKind.RERUN, tests={"unit": (NODE,)}, times=2, key="1")
@@ -143,7 +143,7 @@ def test_who_broke_it_stands_beside_the_retests(at):
     key = f"unit::{NODE}"
     outcomes = ({key: "passed"}, {key: "failed"})
     stores.retests.end(retest_session.id, at=at.clock.now(), outcomes=outcomes)
-    [blame] = at.client.get(f"{API}/runs/{run}/cells/there/retests").json()["blame"]
+    [blame] = at.client.get(f"{API}/runs/{run}/cells/there/retests").json()["attributions"]
     assert (blame["nodeid"], blame["answer"]) == (NODE, "flaky")
 
 

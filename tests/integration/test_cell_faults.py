@@ -108,7 +108,7 @@ def test_a_stored_cause_stops_the_attempt_though_its_step_was_never_recorded(her
         here.engine.run(cell)
     attempt = here.record().cells[0].attempts[0]
     cause = Cause(Outcome.ERRORED, "boot", "it did not boot")
-    here.database.stores.cells.blame(attempt.id, cause)
+    here.database.stores.cells.record_cause(attempt.id, cause)
     here.engine.run(cell)
     check_invariants(here)
     states = [str(step.to_state) for step in here.record().cells[0].transitions]
@@ -174,10 +174,10 @@ class Unreadable:
         self._results = results
         self.broken = False
 
-    def of_cells(self, cells, **asked):
+    def of_cells(self, cells, depth):
         if self.broken:
             raise ValueError("a bug")
-        return self._results.of_cells(cells, **asked)
+        return self._results.of_cells(cells, depth)
 
     def __getattr__(self, name: str):
         return getattr(self._results, name)

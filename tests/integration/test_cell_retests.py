@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.adapters.engine.memory import Journal, SimulatedCrashError
-from orchestrator.application.blame_run import blame_run
+from orchestrator.application.attribute_failures import attribute_run
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.matrix import Baseline, Limits
 from orchestrator.domain.outcome import Counts, Outcome
@@ -81,12 +81,12 @@ def test_who_broke_it_is_found_out_before_the_machine_goes_home(here):
         ("baseline", 4, "ended"),
         ("rerun", 2, "ended"),
     ]
-    [found] = blame_run(here.database.stores, "run")["cloudy"]
-    assert (found.nodeid, found.answer) == ("one.py::test_one", "ours")
+    [found] = attribute_run(here.database.stores, "run")["cloudy"]
+    assert (found.nodeid, found.answer) == ("one.py::test_one", "subject")
     assert any(
         said.startswith("diagnosing: 1 failing test again, 4 times") for said in notices(here)
     )
-    assert any("test_one: ours" in said for said in notices(here))
+    assert any("test_one: subject" in said for said in notices(here))
 
 
 def test_results_stay_what_they_were(here):
@@ -143,7 +143,7 @@ def test_a_flaky_test_needs_one_session(here):
     words = iter(["failed", "passed", "failed", "passed", "passed"])
     here.word = lambda job, plan: next(words) if job == "one" else "passed"
     finish(here)
-    [found] = blame_run(here.database.stores, "run")["cloudy"]
+    [found] = attribute_run(here.database.stores, "run")["cloudy"]
     assert found.answer == "flaky"
     assert len(retest_sessions(here)) == 1
 
@@ -152,7 +152,7 @@ def test_a_baseline_that_cannot_be_had_is_told_and_passed_over(here):
     here.refused.add("steps==0.9")
     finish(here)
     assert [s.trouble for s in retest_sessions(here)] == ["", "no index has steps==0.9"]
-    [found] = blame_run(here.database.stores, "run")["cloudy"]
+    [found] = attribute_run(here.database.stores, "run")["cloudy"]
     assert found.answer == "unknown"
 
 
@@ -216,7 +216,7 @@ def test_a_machine_waits_for_retests_that_are_asked_for(here):
             assert store.ask("run-0-1", ask, at=world.clock.now()).number == 1
             assert store.ask("run-0-1", ask, at=world.clock.now()).number == 1
         elif found[0].state is RetestSessionState.ENDED:
-            store.dismiss("run-0-1", at=world.clock.now())
+            store.end_retests("run-0-1", at=world.clock.now())
 
     here.on_tick.append(act)
     finish(here)
@@ -239,8 +239,8 @@ def test_a_crash_at_every_step_changes_nothing(here, when):
 
 
 def check_diagnosed(here: RetestWorld) -> None:
-    [found] = blame_run(here.database.stores, "run")["cloudy"]
-    assert found.answer == "ours"
+    [found] = attribute_run(here.database.stores, "run")["cloudy"]
+    assert found.answer == "subject"
     assert [s.number for s in retest_sessions(here)] == [1, 2, 3]
     assert len(here.plans) == 4, "no agent was started twice"
     assert here.cloud.made == 1

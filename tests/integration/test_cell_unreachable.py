@@ -213,7 +213,8 @@ def test_whoever_waits_is_told_why(here):
 
     here.on_tick.append(look)
     shut(here, UnreachableError(SAID), since=CellState.BOOTING, rented=False)
-    assert (CellState.BOOTING, f"its machine does not answer: {SAID}") in told
+    waiting = [detail for state, detail in told if state is CellState.BOOTING]
+    assert f"waiting for machine fake-run-0-1-1 to answer; last error: {SAID}" in waiting
     feed = [str(item.data) for item in here.database.stores.run_events.after("run", 0)]
     assert sum(SAID in data for data in feed) == 1
 

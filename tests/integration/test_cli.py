@@ -99,7 +99,7 @@ def test_show_tells_who_broke_it(cli: Cli, controller: FakeController) -> None:
         "cell": "gcp-l4",
         "job": "moe",
         "nodeid": "tests/t.py::a",
-        "answer": "ours",
+        "answer": "subject",
         "sentence": "With the baseline torchbridge 0.4.5 it failed 0 of 4 times.",
         "evidence": [],
         "again": [
@@ -115,7 +115,10 @@ def test_show_tells_who_broke_it(cli: Cli, controller: FakeController) -> None:
     controller.shown |= {"diagnosed": [one]}
     assert cli("show", ID) == 0
     said = " ".join(cli.out.split())
-    assert "who broke it ours moe::tests/t.py::a gcp-l4 failed 4 of 4 again; passed 4 of 4" in said
+    assert (
+        "root cause the subject moe::tests/t.py::a gcp-l4 failed 4 of 4 again; passed 4 of 4"
+        in said
+    )
     assert cli("show", ID, "--json") == 0
     assert json.loads(cli.out)["diagnosed"] == [one]
 

@@ -69,7 +69,7 @@ def states(controller: FakeController, *then: str) -> None:
 
 
 def retest_sessions(controller: FakeController, *rows: dict[str, object]) -> None:
-    controller.answers["GET", TRIALS] = Answer.of({"items": rows, "blame": []})
+    controller.answers["GET", TRIALS] = Answer.of({"items": rows, "attributions": []})
 
 
 def test_a_search_whose_machine_leaves_says_so_and_what_to_do(

@@ -98,10 +98,10 @@ def test_channels_and_what_was_sent_are_listed(cli: Cli, controller: FakeControl
 def test_a_test_that_does_not_get_through_is_a_failure(
     cli: Cli, controller: FakeController
 ) -> None:
-    said = {"result": "taken", "response_excerpt": "HTTP 204", "status": 204, "seconds": 0.1}
+    said = {"result": "accepted", "response_excerpt": "HTTP 204", "status": 204, "seconds": 0.1}
     controller.answers["POST", f"{API}/room/test"] = Answer.of(said)
     assert cli("channel", "test", "room", "--commit", "a" * 40) == 0
-    assert cli.out == "taken: HTTP 204\n"
+    assert cli.out == "accepted: HTTP 204\n"
     (request,) = controller.sent("POST", f"{API}/room/test")
     assert request.json == {"git_sha": "a" * 40}
     failed = said | {"result": "failed", "response_excerpt": "HTTP 404\x1b[2J"}

@@ -81,7 +81,7 @@ def gate(controller: FakeController) -> FakeController:
 BLAME = {
     "job": "moe",
     "nodeid": "test_moe.py::test_\x1b[31mrouting",
-    "answer": "ours",
+    "answer": "subject",
     "evidence": "With the baseline torchbridge 0.4.5 it failed 0 of 4 times.",
 }
 
@@ -100,7 +100,7 @@ def test_a_verdict_names_who_broke_what_stands_in_the_way(
     assert cli(*(policy if word == "POLICY" else word for word in words)) in (0, 1)
     shown = cli.out
     said = " ".join(shown.split())
-    assert "who broke it ours test_moe.py::test_routing With the baseline" in said
+    assert "root cause the subject test_moe.py::test_routing With the baseline" in said
     assert said.count("test_routing") == 1, "what only informs is not in the way"
     assert "job/moe@gcp-l4" in said
     assert "\x1b" not in shown
@@ -330,7 +330,7 @@ WAIVER: dict[str, object] = {
     "author": "al",
     "approver": "",
     "at": "2026-01-01T00:00:00Z",
-    "seen": "c" * 64,
+    "evidence_digest": "c" * 64,
     "expires": "2026-02-01T00:00:00Z",
     "verdict": "V-0003",
     "is_expired": False,

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.assets import asset_dir
-from orchestrator.domain.cost_answer import run_cost_answer
+from orchestrator.domain.cost_response import run_cost_answer
 from orchestrator.domain.matrix import Limits
 from reports.registry import render
 from runners.fake import Fault

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.application.blame_run import blame_run
-from orchestrator.domain.blame import Attribution
+from orchestrator.application.attribute_failures import attribute_run
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.retests import SURE, RetestOptions
+from orchestrator.domain.root_cause import Attribution
 from tests.integration.retest_world import RetestWorld, subject_version
 
 ONE = "one::one.py::test_one"
@@ -49,7 +49,7 @@ def a_red_run_after_a_green_one(here: RetestWorld, *, second: str = "failed") ->
     here.retests = RetestOptions(reruns=SURE, tests=(ONE,))
     finish(here, "run-3")
     here.database.stores.retests.add_confirmation("run-2", "run-3")
-    [found] = blame_run(here.database.stores, "run-2")["cloudy"]
+    [found] = attribute_run(here.database.stores, "run-2")["cloudy"]
     return found
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_said_while_no_second_machine_has_answered(here):
     here.environment, here.word = machine("570.86"), lambda job, plan: "failed"
     here.retests = RetestOptions(diagnose=True)
     finish(here, "run-2")
-    answers = {one.answer for one in blame_run(here.database.stores, "run-2")["cloudy"]}
+    answers = {one.answer for one in attribute_run(here.database.stores, "run-2")["cloudy"]}
     assert answers == {"unknown"}
 
 
@@ -91,7 +91,7 @@ def test_a_package_that_differs_is_tried_before_the_driver_is_blamed(here):
     here.retests = RetestOptions(reruns=SURE, tests=(ONE,))
     finish(here, "run-3")
     here.database.stores.retests.add_confirmation("run-2", "run-3")
-    [found] = blame_run(here.database.stores, "run-2")["cloudy"]
+    [found] = attribute_run(here.database.stores, "run-2")["cloudy"]
     assert found.answer == "image_or_driver", found
     assert "With the packages of the last green run run-1 it failed 4 of 4 times." in found.evidence
 
@@ -105,8 +105,8 @@ def test_the_baseline_that_passes_says_it_is_ours_whatever_the_driver(here):
     )
     here.retests = RetestOptions(diagnose=True)
     finish(here, "run-2")
-    [found] = blame_run(here.database.stores, "run-2")["cloudy"]
-    assert found.answer == "ours"
+    [found] = attribute_run(here.database.stores, "run-2")["cloudy"]
+    assert found.answer == "subject"
     [shown] = here.record("run-2").diagnosed
     assert shown.tried == "failed 6 of 6 again; passed 4 of 4 with the baseline steps 0.9"
     assert shown.sentence.startswith("With the baseline steps 0.9 and nothing else changed")

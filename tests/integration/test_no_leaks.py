@@ -38,7 +38,9 @@ POINTS = (
 )
 """Where a controller may die."""
 RARE = {
-    f"{write}, {when}" for write in ("reopen", "requeue", "blame") for when in ("before", "stored")
+    f"{write}, {when}"
+    for write in ("reopen", "requeue", "record_cause")
+    for when in ("before", "stored")
 }
 EVERYTHING = (
     {f"launch: {answer}" for answer in Answer}

@@ -119,7 +119,7 @@ def test_a_receiver_can_prove_who_told_it(context: Context, hook: Receiver) -> N
     assert hook.received[0].headers["user-agent"].startswith("seatrial/")
     with pytest.raises(WebhookVerificationError):
         hook.received[0].verified("whsec_b3RoZXI=")
-    assert log(context, channel) == [("delivered", ["taken"])] * 2
+    assert log(context, channel) == [("delivered", ["accepted"])] * 2
     deliver(context)
     assert len(hook.received) == 2
 
@@ -133,7 +133,7 @@ def test_it_is_tried_again_with_the_same_id(context: Context, hook: Receiver) ->
         deliver(context)
         assert len(hook.received) == sent, seconds
     assert len({one.headers["webhook-id"] for one in hook.received}) == 1
-    assert log(context, channel) == [("delivered", ["failed", "failed", "taken"])]
+    assert log(context, channel) == [("delivered", ["failed", "failed", "accepted"])]
     [(_, tried)] = context.stores.outbox.log(channel.id, limit=1)
     assert [one.receipt.response_excerpt for one in tried] == [
         "HTTP 500: \ufffd[31mdown",
@@ -155,7 +155,7 @@ def test_410_disables_until_a_test_gets_through(context: Context, hook: Receiver
     assert len(hook.received) == 1
     [(_, health)] = context.stores.outbox.channels()
     assert (health.state, health.disabled_reason) == ("disabled", "HTTP 410")
-    assert call_channel(context, channel).result is DeliveryResult.TAKEN
+    assert call_channel(context, channel).result is DeliveryResult.ACCEPTED
     assert hook.received[-1].json["type"] == "test"
     tell(context, "fail", "k-3")
     deliver(context)
@@ -236,7 +236,7 @@ def test_commits_get_their_statuses(context: Context, hook: Receiver, tmp_path: 
     tell(context, "fail", "k-9", git_sha="d" * 40)
     deliver(context)
     assert log(context, channel)[0] == ("failed", ["refused"])
-    assert call_channel(context, channel).result is DeliveryResult.TAKEN
+    assert call_channel(context, channel).result is DeliveryResult.ACCEPTED
     assert (hook.received[-1].method, hook.received[-1].path) == ("GET", "/api/v3/repos/acme/lib")
     call_channel(context, channel, git_sha=SHA)
     assert hook.received[-1].json["context"] == "seatrial/test"
@@ -295,7 +295,7 @@ def test_clocks_that_differ_send_once(context: Context, database: Database, hook
     deliver(fast)
     assert seen == [None, None]
     assert [one.json["data"]["state"] for one in hook.received] == ["fail", "pass"]
-    assert log(context, channel) == [("delivered", ["taken"])] * 2
+    assert log(context, channel) == [("delivered", ["accepted"])] * 2
 
 
 KILLED = """

@@ -169,6 +169,20 @@ def test_a_region_without_its_default_network_is_passed_over(
 # the image
 
 
+def test_the_usual_image_is_one_that_is_patched_and_has_python_3_12(
+    aws: AwsProvider, cloud: AwsCloud
+) -> None:
+    assert "PyTorch 2.12 (Ubuntu 24.04)" in running(aws, cloud).facts["image_name"]
+
+
+def test_a_line_of_a_python_without_wheels_comes_after_all_of_ubuntu_24(
+    aws: AwsProvider, cloud: AwsCloud
+) -> None:
+    for torch in ("2.12", "2.11", "2.10", "2.9"):
+        cloud.images.drop_parameter(f"oss-nvidia-driver-gpu-pytorch-{torch}-ubuntu-24.04")
+    assert "PyTorch 2.8 (Ubuntu 24.04)" in running(aws, cloud).facts["image_name"]
+
+
 def test_lines_that_are_gone_are_passed_over(aws: AwsProvider, cloud: AwsCloud) -> None:
     line = "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-pytorch-{}/latest/ami-id"
     listed = (line.format("2.6-ubuntu-22.04"), line.format("2.8-ubuntu-24.04"))
@@ -190,7 +204,7 @@ def test_without_leave_to_read_parameters_the_usual_image_is_found_by_name(
 ) -> None:
     cloud.faults.always("GetParameter", aws_fault("AccessDeniedException"))
     machine = running(aws, cloud)
-    assert "PyTorch 2.9 (Ubuntu 24.04) 20260317" in machine.facts["image_name"]
+    assert "PyTorch 2.12 (Ubuntu 24.04) 20261009" in machine.facts["image_name"]
 
 
 def test_leave_that_is_missing_for_a_named_parameter_is_said(

@@ -12,11 +12,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import QuotaStatus, headroom
 from runners.gcp import GcpProvider
 from tests.integration.gcp_lab import PLATFORM, ZONE, Clock, ask, provider_of
 from tests.lab.compute_cloud import ComputeCloud
+from tests.lab.google.billing_cloud import BillingCloud
+from tests.lab.google.codes import gce_fault
 from tests.platforms import as_platform
 
 
@@ -63,8 +66,8 @@ def test_prices_are_of_the_dated_table(provider: GcpProvider) -> None:
     assert (place.minimum_s, place.priced) == (60, "table 2026-11-21")
     assert (place.region, place.zone, place.market) == ("us-central1", ZONE, "on-demand")
     spot = places["us-central1-a/g2-standard-4/spot"]
-    assert spot.price_usd_per_hour == Decimal("0.2818")
-    assert places["us-west1-a/g2-standard-4/spot"].price_usd_per_hour is None  # not known
+    assert spot.price_usd_per_hour == Decimal("0.28184")
+    assert places["us-west1-a/g2-standard-4/spot"].price_usd_per_hour == Decimal("0.28184")
     private = provider.places(as_platform({**PLATFORM, "connect": "private"}))
     assert {each.address_usd_per_hour for each in private} == {Decimal(0)}
 
@@ -78,7 +81,7 @@ def test_a_refreshed_price_takes_the_place_of_the_tables(cloud: ComputeCloud, cl
     spot = places["us-west1-a/g2-standard-4/spot"]
     assert spot.price_usd_per_hour == Decimal("0.3")
     assert spot.priced == f"pricing API {at:%Y-%m-%d}"
-    assert places["us-west1-a/g2-standard-4/on-demand"].price_usd_per_hour == Decimal("0.7068")
+    assert places["us-west1-a/g2-standard-4/on-demand"].price_usd_per_hour == Decimal("0.70683")
     assert fresh in provider.known_prices()
 
 
@@ -215,6 +218,25 @@ def test_prices_are_read_from_the_catalogue(cloud: ComputeCloud, clock: Clock) -
     assert found["g2-standard-4", "us-central1", "spot"].usd_per_hour == Decimal("0.354")
     assert found["g2-standard-8", "us-central1", "on-demand"].usd_per_hour == Decimal("0.856")
     assert four.source == "pricing API"
+
+
+def test_a_refused_catalogue_names_the_api_that_is_to_be_enabled(
+    cloud: ComputeCloud, clock: Clock
+) -> None:
+    told = (
+        "Cloud Billing API has not been used in project 123456789012 before or it is disabled. "
+        "Enable it by visiting https://console.developers.google.com/apis/api/"
+        "cloudbilling.googleapis.com/overview?project=123456789012 then retry."
+    )
+    with BillingCloud(clock=clock) as billing:
+        provider = provider_of(cloud, clock, gcp_billing_endpoint=billing.endpoint_url)
+        billing.faults.always("services.skus.list", gce_fault("accessNotConfigured", message=told))
+        with pytest.raises(ConfigError) as caught:
+            tuple(provider.read_prices())
+        provider.close()
+    assert "the Cloud Billing API: Google answered" in str(caught.value)
+    assert "cloudbilling.googleapis.com" in str(caught.value)
+    assert "Compute" not in str(caught.value)
 
 
 def test_google_is_never_asked_for_prices_beside_an_emulated_cloud(provider: GcpProvider) -> None:

@@ -28,7 +28,8 @@ from tests.lab.google.images import Image
 from tests.platforms import as_platform
 
 FAMILY = "pytorch-2-9-cu129-ubuntu-2404-nvidia-580"
-NEXT = "pytorch-2-7-cu128-ubuntu-2204-nvidia-570"
+NEXT = "pytorch-2-9-cu129-ubuntu-2204-nvidia-580"
+DEPRECATED = "pytorch-2-7-cu128-ubuntu-2204-nvidia-570"
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_the_cheapest_is_first_and_what_has_no_price_is_last(provider: GcpProvid
     known = [total for total in totals if total is not None]
     assert known == sorted(known)
     assert totals[len(known) :] == [None] * (len(totals) - len(known))
-    assert found[0].name == "us-central1-a/g2-standard-4/spot"
+    assert found[0].name == "asia-northeast3-a/g2-standard-4/spot"
     assert len({place.region for place in found}) == 18
 
 
@@ -216,6 +217,18 @@ def test_the_first_family_that_can_still_be_had_is_taken(
 ) -> None:
     cloud.images.withdraw(FAMILY)
     assert booted_from(provider, clock) == f"{NEXT}-v20260626"
+
+
+def test_no_image_without_torch_is_rented_for_want_of_one_with_it(
+    provider: GcpProvider, cloud: ComputeCloud, clock: Clock
+) -> None:
+    for family in (FAMILY, NEXT):
+        cloud.images.withdraw(family)
+    assert booted_from(provider, clock) == f"{DEPRECATED}-v20260626"
+    cloud.images.withdraw(DEPRECATED)
+    clock.ahead += timedelta(hours=1)
+    with pytest.raises(ConfigError, match=f"{DEPRECATED} \\(not found\\); name one"):
+        booted_from(provider, clock, token="t-2")
 
 
 def test_a_deprecated_image_is_taken_only_if_nothing_newer_is_listed(

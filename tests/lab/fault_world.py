@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from orchestrator.adapters.dialects.job_metrics import JobMetrics
+from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -168,6 +170,7 @@ class FaultWorld:
             secret=lambda name: None,
             unpack=unpack_bundle,
             self_report=read_self_report,
+            read_metrics=JobMetrics(FileDialects()),
             publish=lambda evidence: self.folder,
             identity=Identity(PROJECT, CONTROLLER),
             own_python="/usr/bin/python3",

@@ -55,7 +55,7 @@ def test_a_machine_without_an_index_gets_what_it_lacks(site, tmp_path):
     setup = '[setup]\npip = ["pytest>=8"]\n'
     jobs = lab.suite("alone", "test_alone.py")
     payload = lab.a_payload(tmp_path / "payload", jobs, {"test_alone.py": ALONE}, setup)
-    newest, second = "2.13-ubuntu-26.04", "2.9-ubuntu-24.04"
+    newest, second = "2.12-ubuntu-24.04", "2.11-ubuntu-24.04"
     line = "oss-nvidia-driver-gpu-pytorch-"
     site.aws.images.drop_parameter(line + newest)
     ami = site.aws.images.id_of(f"{line}2.7-ubuntu-22.04", "us-east-1")
@@ -68,7 +68,7 @@ def test_a_machine_without_an_index_gets_what_it_lacks(site, tmp_path):
     assert [cell["counts"]["passed"] for cell in shown["cells"]] == [8, 8]
     usual, chosen = (cell["attestation"]["facts"] for cell in told["cells"])
     assert usual["image_id"] == site.aws.images.id_of(line + second, "us-east-1")
-    assert "PyTorch 2.9 (Ubuntu 24.04)" in usual["image_name"]
+    assert "PyTorch 2.11 (Ubuntu 24.04)" in usual["image_name"]
     assert chosen["image_id"] == ami
     asked = [c.details["Name"] for c in site.aws.calls if c.name == "GetParameter"]
     assert [name.split("pytorch-")[1].split("/")[0] for name in asked[:2]] == [newest, second]

@@ -15,6 +15,7 @@ from orchestrator.adapters.dialects.demo_output import DemoHeadings, DemoMarks
 from orchestrator.adapters.dialects.device_results import DeviceResults
 from orchestrator.adapters.dialects.json_report import PytestJsonReport
 from orchestrator.adapters.dialects.junit import JUnitXml
+from orchestrator.adapters.dialects.metric_json import MetricJson
 from orchestrator.adapters.dialects.metric_lines import MetricLines
 from orchestrator.adapters.dialects.nvidia_smi import NvidiaSmi
 from orchestrator.adapters.dialects.pytest_benchmark import PytestBenchmark
@@ -30,6 +31,7 @@ BUILT_IN: tuple[Callable[[], Dialect], ...] = (
     DemoMarks,
     DeviceResults,
     JUnitXml,
+    MetricJson,
     MetricLines,
     NvidiaSmi,
     PytestBenchmark,

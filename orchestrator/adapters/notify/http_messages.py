@@ -28,7 +28,7 @@ from orchestrator.domain.channel import (
     Channel,
     ChannelKind,
     Delivery,
-    DeliveryAnswer,
+    DeliveryReceipt,
     DeliveryResult,
     commit_of,
     status_word,
@@ -145,7 +145,7 @@ class HttpSender:
     """The folder of files that a channel may name."""
     wire: GuardedHttp = field(default_factory=GuardedHttp)
 
-    def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryAnswer:
+    def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryReceipt:
         """Try once; whatever goes wrong is a receipt."""
         begun = time.monotonic()
         receipt = self._tried(channel, delivery, now)
@@ -155,16 +155,16 @@ class HttpSender:
         """Make a secret to sign with."""
         return new_secret()
 
-    def _tried(self, channel: Channel, delivery: Delivery, now: datetime) -> DeliveryAnswer:
+    def _tried(self, channel: Channel, delivery: Delivery, now: datetime) -> DeliveryReceipt:
         try:
             request = self._request(channel, delivery, now)
             answer = self.wire.send(request, allow_private=channel.allow_private)
         except (TokenMissingError, GuardedHttpError) as error:
-            return DeliveryAnswer(result=DeliveryResult.FAILED, response_excerpt=str(error)[:300])
+            return DeliveryReceipt(result=DeliveryResult.FAILED, response_excerpt=str(error)[:300])
         except Exception as error:
             logger.exception("delivery %s to channel %s failed", delivery.id, channel.id)
             said = f"the controller failed ({type(error).__name__}); its log says more"
-            return DeliveryAnswer(result=DeliveryResult.FAILED, response_excerpt=said)
+            return DeliveryReceipt(result=DeliveryResult.FAILED, response_excerpt=said)
         refused = GITHUB_REFUSES if channel.kind is ChannelKind.GITHUB else frozenset[int]()
         return delivery_answer(answer, now=now, refused=refused)
 
@@ -201,22 +201,22 @@ _GONE = 410
 
 def delivery_answer(
     answer: Answer, *, now: datetime, refused: frozenset[int] = frozenset()
-) -> DeliveryAnswer:
+) -> DeliveryReceipt:
     """What an answer means; those of the statuses `refused` would be answered so again."""
     status = answer.status
     excerpt = one_line(answer.body.decode("utf-8", "replace"), _SAID_LIMIT)
     said = f"HTTP {status}" + (f": {excerpt}" if excerpt else "")
     if 200 <= status < 300:
-        return DeliveryAnswer(
-            result=DeliveryResult.TAKEN, response_excerpt=f"HTTP {status}", status=status
+        return DeliveryReceipt(
+            result=DeliveryResult.ACCEPTED, response_excerpt=f"HTTP {status}", status=status
         )
     if status == _GONE:
-        return DeliveryAnswer(result=DeliveryResult.GONE, response_excerpt=said, status=status)
+        return DeliveryReceipt(result=DeliveryResult.GONE, response_excerpt=said, status=status)
     if status in refused:
-        return DeliveryAnswer(result=DeliveryResult.REFUSED, response_excerpt=said, status=status)
+        return DeliveryReceipt(result=DeliveryResult.REFUSED, response_excerpt=said, status=status)
     if 300 <= status < 400:
         said = f"HTTP {status}: redirects are not followed; change the channel's URL"
-    return DeliveryAnswer(
+    return DeliveryReceipt(
         result=DeliveryResult.FAILED,
         response_excerpt=said,
         status=status,

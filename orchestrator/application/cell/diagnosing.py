@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from orchestrator.application.blame_run import baseline_name, blame_cell
+from orchestrator.application.attribute_failures import attribute_cell, baseline_name
 from orchestrator.application.cell.environment import EnvironmentRefusedError
 from orchestrator.application.cell.flow_context import (
     GO,
@@ -121,7 +121,7 @@ def _next(
         stores.retests.ask(now.attempt.id, replace(ask, key=key), at=at)
         _tell(world, now, _title(ask))
         return NOT_YET
-    if order.await_minutes and not stores.retests.is_dismissed(now.attempt.id):
+    if order.await_minutes and not stores.retests.are_retests_ended(now.attempt.id):
         if len(own) == len(retest_sessions) and world.lapses.is_news(now.attempt.id, "waits"):
             _tell(world, now, "its machine waits for retests that somebody asks for")
         return NOT_YET
@@ -259,7 +259,7 @@ def _conclude(world: FlowDeps, now: AttemptState, retest_sessions: Sequence[Rete
     """Tell people what came of it."""
     if not retest_sessions:
         return
-    answers = blame_cell(world.stores, now.cell)
+    answers = attribute_cell(world.stores, now.cell)
     for found in answers[:_TOLD]:
         name = key_of(found.job, found.nodeid) if found.nodeid else found.job
         _tell(world, now, f"{name}: {found.answer}. {found.sentence}")

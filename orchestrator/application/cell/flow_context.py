@@ -11,10 +11,12 @@ from pathlib import Path
 from orchestrator.application.ports.archives import UnpackBundle
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
+from orchestrator.application.ports.dialects import ReadMetrics
 from orchestrator.application.ports.engine import Value
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.application.process_locks import Locks
+from orchestrator.domain.budget import Budget
 from orchestrator.domain.cell import (
     Attempt,
     Cause,
@@ -107,6 +109,8 @@ class Timings:
     first_event_s: float = 90.0
     contact_timeout_s: float = 180.0
     """Without any contact while running."""
+    host_key_look_s: float = 5.0
+    """While another host key is awaited, its provider is asked for it so often at most."""
     inspect_every_s: float = 30.0
     collect_s: float = 60.0
     close_s: float = 60.0
@@ -153,6 +157,7 @@ class FlowDeps:
     unpack: UnpackBundle
     self_report: Callable[[Iterable[bytes]], str]
     """The line in which a job's output speaks of a failure; empty where none does."""
+    read_metrics: ReadMetrics
     publish: Callable[[Evidence], Path]
     identity: Identity
     own_python: str
@@ -161,6 +166,8 @@ class FlowDeps:
     """What is known of a provider by its name. Raises ConfigError."""
     new_login: Callable[[], Login]
     """Makes fresh keys for a machine."""
+    budgets: tuple[Budget, ...] = ()
+    """Across runs; a run's own is in its matrix."""
     timings: Timings = field(default_factory=Timings)
     lapses: ContactLog = field(default_factory=ContactLog)
     backoff: Backoff = field(default_factory=Backoff)
@@ -179,7 +186,7 @@ def record_failure(
     world: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
 ) -> Value:
     """Store why the attempt cannot go on (the first cause stands) and stop it."""
-    world.stores.cells.blame(attempt_id, Cause(outcome, reason, detail))
+    world.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
     return STOP
 
 

@@ -24,7 +24,11 @@ from orchestrator.application.cell.flow_context import (
     tags_of,
 )
 from orchestrator.application.cell.place_selection import Candidate, refusal_facts
-from orchestrator.application.cell.running import note_contact, note_no_contact
+from orchestrator.application.cell.running import (
+    note_contact,
+    note_no_contact,
+    note_provider_trouble,
+)
 from orchestrator.application.janitor import MACHINES
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import (
@@ -94,16 +98,17 @@ def launch(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider)
     except ProviderError as error:
         return _refused(world, now, lease, error, asked_before=asked_before)
     world.backoff.forget(lease.id)
-    lease = hold(world, lease, machine)
-    if machine.state is MachineState.REQUESTED:
-        return NOT_YET
-    return _granted(world, now, lease, machine)
+    is_granted = machine.state is not MachineState.REQUESTED
+    lease = hold(world, lease, machine, is_granted=is_granted)
+    return _chosen(world, now, lease) if is_granted else NOT_YET
 
 
-def hold(world: FlowDeps, lease: Lease, machine: Machine) -> Lease:
+def hold(world: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = False) -> Lease:
     """The machine's id is known; the provider may not show it everywhere yet."""
     at = world.clock.now()
     facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
+    if is_granted:
+        facts[LeaseFact.GRANTED_AT] = at.isoformat()
     return world.stores.leases.held(
         lease.id, machine.id, at=at, facts=facts, simulated=machine.simulated
     )
@@ -246,7 +251,7 @@ def decide(
     world: FlowDeps,
     now: AttemptState,
     place: str,
-    verdict: PlacementResult,
+    result: PlacementResult,
     why: ProviderError | Candidate | str,
 ) -> None:
     """Write one line of why the machine is where it is."""
@@ -257,7 +262,7 @@ def decide(
             reason, detail = why.reason, why.detail
         case _:
             reason, _, detail = why.partition(": ")
-    line = PlacementDecision(world.clock.now(), place, verdict, reason, detail)
+    line = PlacementDecision(world.clock.now(), place, result, reason, detail)
     world.stores.leases.decide(now.attempt.id, line)
 
 
@@ -332,7 +337,12 @@ def _withdraw(
 def _granted(world: FlowDeps, now: AttemptState, lease: Lease, machine: Machine) -> Value:
     at = world.clock.now()
     facts = {**lease.facts, **machine.facts, LeaseFact.GRANTED_AT: at.isoformat()}
-    world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
+    return _chosen(
+        world, now, world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
+    )
+
+
+def _chosen(world: FlowDeps, now: AttemptState, lease: Lease) -> Value:
     decide(world, now, lease.place, PlacementResult.CHOSEN, f": {_price(lease)}")
     enter(world, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
     return GO
@@ -374,6 +384,7 @@ def poll_boot(world: FlowDeps, attempt_id: str) -> Value | NotYet:
         machine = world.provider(now.lease.provider).inspect(now.lease.machine_id)
     except ProviderError as error:
         world.backoff.trouble(now.lease.id, world.clock.now())
+        note_provider_trouble(world, now, error)
         return (
             record_failure(world, attempt_id, Outcome.ERRORED, "boot", str(error))
             if late

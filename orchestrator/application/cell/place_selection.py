@@ -17,7 +17,7 @@ class Candidate:
     """A place, and what is to be done about it."""
 
     place: Place
-    verdict: PlacementResult | None = None
+    result: PlacementResult | None = None
     """None: try it in its turn; LAST: after all those; SKIPPED: not at all."""
     reason: str = ""
     detail: str = ""
@@ -56,7 +56,7 @@ def rank_places(
         if place.name not in tried
     ]
     order = {None: 0, PlacementResult.LAST: 1, PlacementResult.SKIPPED: 2}
-    return sorted(weighed, key=lambda one: order[one.verdict])
+    return sorted(weighed, key=lambda one: order[one.result])
 
 
 def _weighed(

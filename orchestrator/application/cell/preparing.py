@@ -22,6 +22,7 @@ from orchestrator.application.cell.flow_context import (
     record_failure,
     workspace_of,
 )
+from orchestrator.application.cell.idle_timeouts import IdleTimeout, idle_timeouts
 from orchestrator.application.cell.launching import is_host_key_awaited
 from orchestrator.application.cell.reuse_decision import (
     note_prepared,
@@ -46,7 +47,7 @@ from orchestrator.domain.machine import (
     ShellError,
     SshEndpoint,
 )
-from orchestrator.domain.manifest import Job
+from orchestrator.domain.manifest import OUTPUT, Job
 from orchestrator.domain.matrix import device_kind
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.cells import AttemptState
@@ -65,6 +66,7 @@ def agent_plan(
     *,
     finals: Mapping[str, Sequence[str]],
     finished: Collection[str],
+    idle: Mapping[str, IdleTimeout],
     notice: str,
     baseline: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
@@ -75,6 +77,7 @@ def agent_plan(
         environment: What it runs in.
         finals: By job, the tests that an earlier attempt finished; they are not run again.
         finished: The jobs that an earlier attempt finished.
+        idle: By job, how long it may be silent.
         notice: How the machine hears that it will be taken away; empty where it does not.
         baseline: The other arm of benchmarks, where they are paired.
     """
@@ -100,7 +103,7 @@ def agent_plan(
             "heartbeat_s": 5,
         },
         "jobs": [
-            _job(job, finals.get(job.id, ())) | _turns(now, job, baseline)
+            _job(job, finals.get(job.id, ()), idle[job.id]) | _turns(now, job, baseline)
             for job in manifest.job
             if job.id in now.plan.jobs and job.id not in finished
         ],
@@ -143,19 +146,21 @@ def _turns(now: AttemptState, job: Job, baseline: Mapping[str, object] | None) -
     return {"paired": pairing, "turns": job.turns}
 
 
-def _job(job: Job, finals: Sequence[str]) -> dict[str, object]:
+def _job(job: Job, finals: Sequence[str], idle: IdleTimeout) -> dict[str, object]:
     return {
         "id": job.id,
         "kind": job.kind,
         "pytest": list(job.pytest) or None,
         "command": list(job.command) or None,
         "timeout_s": job.timeout_minutes * 60,
-        "silence_s": job.idle_timeout_minutes * 60,
+        "silence_s": idle.seconds,
+        "test_silence_s": dict(idle.tests),
         "env": dict(job.env),
         "path_variables": ["PYTHONPATH"],
         "gpus": job.gpus,
         "secrets": list(job.secrets),
         "skip": list(finals),
+        "metrics": [name for name in job.metrics if name != OUTPUT],
     }
 
 
@@ -188,7 +193,8 @@ def _trouble(world: FlowDeps, now: AttemptState, error: Exception, *, late: bool
     """A machine that cannot be spoken to may be gone; one that is there is given time."""
     reason, said = _reason(error), str(error)
     if reason in ("ssh", "host_key"):
-        machine = inspected(world, now, at_once=reason == "host_key")
+        every_s = world.timings.host_key_look_s if reason == "host_key" else None
+        machine = inspected(world, now, every_s=every_s)
         ended = record_machine_end(world, now, machine, said)
         if ended is not None:
             return ended
@@ -241,12 +247,14 @@ def _prepare(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value 
         return STOP
     if environment.wheels_digest is not None:
         workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
-    finished = _finished_jobs(world, now)
+    is_first = now.attempt.number == 1  # of its cell: nothing has run before
+    finished = reused_jobs(world, now) | (set() if is_first else _finished_jobs(world, now))
     plan = agent_plan(
         now,
         environment,
-        finals=world.stores.results.final_tests(now.cell.id),
+        finals={} if is_first else world.stores.results.final_tests(now.cell.id),
         finished=finished,
+        idle=idle_timeouts(world.stores, now),
         notice=world.traits(now.plan.platform.provider).notice,
         baseline=ship_baseline(world, now, workspace, environment.interpreter, finished=finished),
     )
@@ -263,8 +271,7 @@ def candidates_of(world: FlowDeps, now: AttemptState) -> list[str]:
 def _finished_jobs(world: FlowDeps, now: AttemptState) -> set[str]:
     facts = world.stores.results.jobs(now.cell.id)
     cut_short = ("stopped", "disk_full")
-    ran = {j for j, f in facts.items() if f.finished_ts is not None and f.cause not in cut_short}
-    return ran | reused_jobs(world, now.cell.id)
+    return {j for j, f in facts.items() if f.finished_ts is not None and f.cause not in cut_short}
 
 
 def secrets_of(world: FlowDeps, now: AttemptState) -> Mapping[str, str]:
@@ -307,7 +314,7 @@ def await_machine(world: FlowDeps, now: AttemptState, workspace: Workspace) -> b
     counted = _counted(world, now, now.lease)
     if not counted:
         return True
-    waiting = False
+    waiting: list[str] = []
     for check, state, detail in _checks(workspace.ready()):
         if check not in counted:
             continue
@@ -318,8 +325,20 @@ def await_machine(world: FlowDeps, now: AttemptState, workspace: Workspace) -> b
             if overdue(world, now.cell, patience):
                 message = f"{check} is not done after {patience:g} s: {detail}"
                 raise NotReadyError(_REASONS[check], message)
-            waiting = True
+            waiting.append(f"{check} ({detail})" if detail else check)
+    _tell_awaited(world, now, now.lease, ", ".join(waiting))
     return not waiting
+
+
+def _tell_awaited(world: FlowDeps, now: AttemptState, lease: Lease, awaited: str) -> None:
+    """Tell people what the machine is busy with, once each."""
+    if lease.awaited == awaited:
+        return
+    facts: dict[str, str] = {LeaseFact.AWAITED: awaited}
+    world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
+    if awaited:
+        said = {"cell": now.cell.name, "notice": f"waiting for {awaited}", "shown": "detail"}
+        world.stores.run_events.add(now.run.id, "cell", said)
 
 
 def _counted(world: FlowDeps, now: AttemptState, lease: Lease) -> set[str]:
@@ -363,6 +382,7 @@ def attest(world: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> 
         LeaseFact.ASKED_AT,
         LeaseFact.SEEN_AT,
         LeaseFact.UNHEARD,
+        LeaseFact.AWAITED,
     )
     facts = {k: v for k, v in lease.facts.items() if k not in ours}
     row = Attestation(facts, devices, "", lease.simulated, wrong)

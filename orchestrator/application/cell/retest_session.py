@@ -8,6 +8,7 @@ from dataclasses import replace
 from orchestrator.application.cell.baseline import with_baseline
 from orchestrator.application.cell.environment import EnvironmentRefusedError, prepare_environment
 from orchestrator.application.cell.flow_context import FlowDeps
+from orchestrator.application.cell.idle_timeouts import idle_timeouts
 from orchestrator.application.cell.preparing import agent_plan, candidates_of, secrets_of
 from orchestrator.application.diagnosis_inputs import last_time
 from orchestrator.application.ports.workspaces import Workspace
@@ -60,6 +61,7 @@ def start_session(
         environment,
         finals={},
         finished=(),
+        idle=idle_timeouts(world.stores, changed),
         notice=world.traits(now.plan.platform.provider).notice,
     )
     workspace.start(

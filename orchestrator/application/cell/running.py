@@ -67,6 +67,12 @@ def note_no_contact(world: FlowDeps, now: AttemptState, said: str) -> timedelta:
     return at - since
 
 
+def note_provider_trouble(world: FlowDeps, now: AttemptState, error: ProviderError) -> None:
+    """Tell people that the provider did not say how the machine is."""
+    said = f"{now.lease.provider if now.lease else 'its provider'}: {error}"
+    _note(world, now, said, notice=said)
+
+
 def note_contact(world: FlowDeps, now: AttemptState) -> None:
     """The machine answers, again or at last."""
     world.lapses.since.pop(now.attempt.id, None)
@@ -81,19 +87,21 @@ def _note(world: FlowDeps, now: AttemptState, said: str, *, notice: str) -> None
     world.stores.run_events.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
 
 
-def inspected(world: FlowDeps, now: AttemptState, *, at_once: bool = False) -> Machine | None:
-    """Ask the provider for the machine, every `inspect_every_s` at most.
+def inspected(
+    world: FlowDeps, now: AttemptState, *, every_s: float | None = None
+) -> Machine | None:
+    """Ask the provider for the machine, unless that was done a short while ago.
 
     Args:
         world: The ports.
         now: The attempt.
-        at_once: Ask however short a while ago the provider was asked.
+        every_s: So often at most; every `inspect_every_s` by default, 0 to ask now.
 
     Returns: None where the provider was not asked, or did not answer.
     """
     at, last = world.clock.now(), world.lapses.inspected.get(now.attempt.id)
-    recently = last and at - last < timedelta(seconds=world.timings.inspect_every_s)
-    if now.lease is None or (recently and not at_once):
+    pause = timedelta(seconds=world.timings.inspect_every_s if every_s is None else every_s)
+    if now.lease is None or (last and at - last < pause):
         return None
     world.lapses.inspected[now.attempt.id] = at
     try:
@@ -130,7 +138,7 @@ def _watch(world: FlowDeps, now: AttemptState) -> Value | NotYet:
         )
     except HostKeyError as error:
         # the address of a machine that was taken away is given to a stranger
-        machine = inspected(world, now, at_once=True)
+        machine = inspected(world, now, every_s=0)
         ended = record_machine_end(world, now, machine, str(error))
         return ended or record_failure(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except MachineError as error:

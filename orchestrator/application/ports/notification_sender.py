@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from orchestrator.domain.channel import Channel, Delivery, DeliveryAnswer
+from orchestrator.domain.channel import Channel, Delivery, DeliveryReceipt
 
 
 class Courier(Protocol):
     """Brings messages to the outside."""
 
-    def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryAnswer:
+    def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryReceipt:
         """Try once, bounded in time; whatever goes wrong is a receipt.
 
         Sending twice is allowed: the delivery's id tells the receiver.

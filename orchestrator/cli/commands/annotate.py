@@ -16,7 +16,7 @@ from orchestrator.cli.responses import read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.domain.lint_findings import CheckedAnnotation
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from orchestrator.domain.units import plural
 
 _LARGEST_BYTES = 1 << 19
@@ -71,7 +71,7 @@ def annotate_command(
     _tell(session, found, read_items(CheckedAnnotation, answer))
 
 
-def _from_file(session: Session, file: Path, run: RunAnswer) -> list[Json]:
+def _from_file(session: Session, file: Path, run: RunResponse) -> list[Json]:
     try:
         if file.stat().st_size > _LARGEST_BYTES:
             raise CliError(f"{file} is larger than {_LARGEST_BYTES} bytes")
@@ -85,7 +85,7 @@ def _from_file(session: Session, file: Path, run: RunAnswer) -> list[Json]:
     return [asdict(one) for one in read]
 
 
-def _tell(session: Session, run: RunAnswer, kept: Sequence[CheckedAnnotation]) -> None:
+def _tell(session: Session, run: RunResponse, kept: Sequence[CheckedAnnotation]) -> None:
     for one in kept:
         name = one_line(one.title or one.text)[:60]
         for doubt in one.doubts:

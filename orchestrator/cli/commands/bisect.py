@@ -21,13 +21,13 @@ from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.domain.bisect import (
     FoundRevisions,
     InconclusiveSearch,
-    RevisionAnswer,
+    RevisionResult,
     TryRevision,
     answer_of,
     next_step,
 )
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 
 _POLL_S = 0.5
 _CONFLICT = 409
@@ -63,7 +63,7 @@ class _Search:
     times: int
     path: str = ""
     """Of the cell whose machine waits."""
-    answers: dict[int, list[RevisionAnswer]] = field(default_factory=dict)
+    answers: dict[int, list[RevisionResult]] = field(default_factory=dict)
     steps: list[Json] = field(default_factory=list)
 
     def walk(self) -> FoundRevisions | InconclusiveSearch:
@@ -75,15 +75,15 @@ class _Search:
             answer = self._try(step)
             self.answers.setdefault(step.place, []).append(answer)
 
-    def _try(self, step: TryRevision) -> RevisionAnswer:
+    def _try(self, step: TryRevision) -> RevisionResult:
         revision = self.range[step.place]
         shown = f"{revision.commit[:12]} {revision.title}"
         try:
             wheel = self.revisions.wheel(revision.commit)
         except WheelsError as error:
             self.session.say(f"  {shown}: skipped, it cannot be built: {error}")
-            self._note(revision, step, RevisionAnswer.SKIP, str(error))
-            return RevisionAnswer.SKIP
+            self._note(revision, step, RevisionResult.SKIP, str(error))
+            return RevisionResult.SKIP
         retest_session = self._sit(step, revision, wheel)
         trouble = str(retest_session.get("trouble") or "")
         answer = answer_of(_outcomes(retest_session))
@@ -130,7 +130,7 @@ class _Search:
         )
 
     def _note(
-        self, revision: Revision, step: TryRevision, answer: RevisionAnswer, trouble: str
+        self, revision: Revision, step: TryRevision, answer: RevisionResult, trouble: str
     ) -> None:
         row: Json = {"commit": revision.commit, "why": step.why, "answer": answer.value}
         self.steps.append({**row, **({"trouble": trouble} if trouble else {})})
@@ -177,7 +177,7 @@ def bisect_command(
     _tell(session, search, result, str(begun["id"]), as_json=as_json)
 
 
-def _cell(run: RunAnswer, name: str | None) -> str:
+def _cell(run: RunResponse, name: str | None) -> str:
     failing = [cell.id for cell in run.cells if cell.outcome == "failed"]
     if name is not None:
         return name
@@ -209,7 +209,7 @@ def _searched(search: _Search, run_id: str, cell: str) -> FoundRevisions | Incon
             return InconclusiveSearch(
                 f"run {run_id} did not fail: its last revision passes on this machine now"
             )
-        search.answers[len(search.range) - 1] = [RevisionAnswer.BAD]
+        search.answers[len(search.range) - 1] = [RevisionResult.BAD]
         return search.walk()
     except _MachineLeftError as error:
         return InconclusiveSearch(str(error))
@@ -244,7 +244,7 @@ def _tell(
     as_json: bool,
 ) -> None:
     tried = len(
-        {str(step["commit"]) for step in search.steps if step["answer"] != RevisionAnswer.SKIP}
+        {str(step["commit"]) for step in search.steps if step["answer"] != RevisionResult.SKIP}
     )
     told: Json = {"run": run_id, "revisions": len(search.range) - 1, "tried": tried}
     told["steps"] = list(search.steps)

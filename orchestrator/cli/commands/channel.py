@@ -15,7 +15,7 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout
-from orchestrator.domain.channel import ChannelAnswer, ShownDelivery
+from orchestrator.domain.channel import ChannelResponse, DeliveryResponse
 
 channel_app = typer.Typer(
     help="Channels: where people are told that a gate's state has changed.", no_args_is_help=True
@@ -104,7 +104,7 @@ def notify_list(context: typer.Context, as_json: JsonOption = False) -> None:
     answer = session.reader().get("/channels")
     nothing = "No channel yet: `seatrial channel add` makes one."
     print_list(
-        session, answer, ChannelAnswer, _CHANNELS, _channel_row, nothing=nothing, as_json=as_json
+        session, answer, ChannelResponse, _CHANNELS, _channel_row, nothing=nothing, as_json=as_json
     )
 
 
@@ -126,7 +126,7 @@ def notify_test(
         session.print_json(answer)
     else:
         session.print(one_line(f"{answer.get('result')}: {answer.get('response_excerpt')}"))
-    if answer.get("result") != "taken":
+    if answer.get("result") != "accepted":
         raise typer.Exit(FAILED)
 
 
@@ -143,7 +143,7 @@ def notify_log(
     answer = session.reader().get(path, limit=limit)
     nothing = "Nothing was sent to it yet."
     print_list(
-        session, answer, ShownDelivery, _LOG, _delivery_row, nothing=nothing, as_json=as_json
+        session, answer, DeliveryResponse, _LOG, _delivery_row, nothing=nothing, as_json=as_json
     )
 
 
@@ -182,7 +182,7 @@ def notify_remove(context: typer.Context, channel: ChannelArgument) -> None:
     session.say(f"Channel {one_line(channel)} is forgotten.")
 
 
-def _channel_row(one: ChannelAnswer) -> dict[str, Text]:
+def _channel_row(one: ChannelResponse) -> dict[str, Text]:
     state = f"{one.state}: {one.disabled_reason}" if one.disabled_reason else one.state
     lineages = " ".join(one.lineages) or "all"
     return row_of(
@@ -190,7 +190,7 @@ def _channel_row(one: ChannelAnswer) -> dict[str, Text]:
     )
 
 
-def _delivery_row(one: ShownDelivery) -> dict[str, Text]:
+def _delivery_row(one: DeliveryResponse) -> dict[str, Text]:
     answer = one.attempts[-1].receipt.response_excerpt if one.attempts else "–"
     return row_of(
         _LOG,

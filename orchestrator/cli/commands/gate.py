@@ -39,8 +39,8 @@ from orchestrator.cli.view.gates import print_verdict
 from orchestrator.cli.view.glyphs import style_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout
-from orchestrator.domain.gate.gate_records import StoredPolicy, VerdictAnswer, VerdictLine
-from orchestrator.domain.gate.signing_key import KeyAnswer
+from orchestrator.domain.gate.gate_records import StoredPolicy, VerdictLine, VerdictResponse
+from orchestrator.domain.gate.signing_key import KeyResponse
 from orchestrator.domain.gate.verdict import Verdict
 from orchestrator.domain.units import plural
 
@@ -58,7 +58,7 @@ def keys_list(context: typer.Context, as_json: JsonOption = False) -> None:
     session = session_of(context)
     answer = session.reader().get("/keys")
     nothing = "No key yet: the first verdict makes one."
-    print_list(session, answer, KeyAnswer, _KEYS, _key_row, nothing=nothing, as_json=as_json)
+    print_list(session, answer, KeyResponse, _KEYS, _key_row, nothing=nothing, as_json=as_json)
 
 
 @keys_app.command("rotate")
@@ -106,7 +106,7 @@ def keys_retire(
         session.say(f"Key {one_line(key)} signs nothing any more.")
 
 
-def _key_row(key: KeyAnswer) -> dict[str, Text]:
+def _key_row(key: KeyResponse) -> dict[str, Text]:
     days = (
         f"{at:%Y-%m-%d}" if at else "–" for at in (key.created_at, key.not_after, key.retired_at)
     )
@@ -175,7 +175,7 @@ def gate_check(
     # Somebody may give the gate another policy while this waits.
     body: Json = {"runs": runs, "lineage": lineage, "policy_digest": stored.digest}
     answer = client.post(path, body, key=session.wiring.new_id())
-    verdict = read(VerdictAnswer, answer)
+    verdict = read(VerdictResponse, answer)
     _show(session, answer, verdict, name=verdict.id, as_json=as_json)
     if output is not None:
         write_file(output, client.text(f"/verdicts/{verdict.id}/statement"))
@@ -221,7 +221,7 @@ def gate_explain(
     session = session_of(context)
     client = session.reader()
     shown = _find(client, verdict)
-    found = read(VerdictAnswer, shown)
+    found = read(VerdictResponse, shown)
     if not replay:
         _show(session, shown, found, name=found.id, as_json=as_json, every=True)
         return

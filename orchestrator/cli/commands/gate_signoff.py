@@ -18,8 +18,8 @@ from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout
 from orchestrator.domain.gate.exceptions import as_words
-from orchestrator.domain.gate.payload_review import ReviewAnswer
-from orchestrator.domain.gate.snapshot import WaiverAnswer
+from orchestrator.domain.gate.payload_review import PayloadReviewResponse
+from orchestrator.domain.gate.snapshot import WaiverResponse
 
 _REVIEWS = Layout(
     titles=("id", "payload", "level", "by", "expires", "state", "note"),
@@ -65,11 +65,17 @@ def reviews_command(
     answer = session.reader().get("/payload-reviews", payload=payload)
     nothing = "Nobody has said that they read a payload."
     print_list(
-        session, answer, ReviewAnswer, _REVIEWS, _review_row, nothing=nothing, as_json=as_json
+        session,
+        answer,
+        PayloadReviewResponse,
+        _REVIEWS,
+        _review_row,
+        nothing=nothing,
+        as_json=as_json,
     )
 
 
-def _review_row(one: ReviewAnswer) -> dict[str, Text]:
+def _review_row(one: PayloadReviewResponse) -> dict[str, Text]:
     until = f"{one.expires:%Y-%m-%d}"
     return row_of(_REVIEWS, one.id, one.payload[:12], one.level, one.by, until, one.state, one.note)
 
@@ -131,7 +137,9 @@ def waivers_command(
     """List the waivers, those that are over too."""
     session = session_of(context)
     answer = session.reader().get("/waivers", gate=gate)
-    print_list(session, answer, WaiverAnswer, _WAIVERS, _row, nothing="No waiver.", as_json=as_json)
+    print_list(
+        session, answer, WaiverResponse, _WAIVERS, _row, nothing="No waiver.", as_json=as_json
+    )
 
 
 def approve_command(
@@ -168,7 +176,7 @@ def approve_command(
 def _approve_waiver(
     session: Session, client: Client, gate: str, waiver: str, *, as_json: bool
 ) -> None:
-    known = read_items(WaiverAnswer, client.get("/waivers", gate=gate))
+    known = read_items(WaiverResponse, client.get("/waivers", gate=gate))
     if waiver not in [one.id for one in known]:
         raise CliError(
             f"{waiver} is no waiver of the gate {gate}.", f"`seatrial gate waivers --gate {gate}`"
@@ -188,7 +196,7 @@ def _say_failing(session: Session, waiver: Json) -> None:
     session.say(one_line(f"{waiver.get('id')} excuses {told}; what else fails is not excused."))
 
 
-def _row(one: WaiverAnswer) -> dict[str, Text]:
+def _row(one: WaiverResponse) -> dict[str, Text]:
     state = "active" if one.approved_at else "needs approval"
     state = "expired" if one.is_expired else state
     until = f"{one.expires:%Y-%m-%dT%H:%M}"

@@ -18,7 +18,7 @@ from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.alias import Alias, Matching
-from orchestrator.domain.known_issue import KnownIssueAnswer
+from orchestrator.domain.known_issue import KnownIssueResponse
 
 known_issue_app = typer.Typer(
     help="Known issues: owned, dated exceptions for failures. They change no count.",
@@ -111,7 +111,7 @@ def known_issue_list(
     answer = session.reader().get("/known-issues", product=product)
     nothing = "No known issue yet: `seatrial known-issue add` writes one down."
     print_list(
-        session, answer, KnownIssueAnswer, _ISSUES, _issue_row, nothing=nothing, as_json=as_json
+        session, answer, KnownIssueResponse, _ISSUES, _issue_row, nothing=nothing, as_json=as_json
     )
 
 
@@ -198,7 +198,7 @@ def _print_aliases(session: Session, aliases: Sequence[Alias]) -> None:
         session.say("No alias: `seatrial alias suggest OLD NEW` compares two runs.")
 
 
-def _issue_row(issue: KnownIssueAnswer) -> dict[str, Text]:
+def _issue_row(issue: KnownIssueResponse) -> dict[str, Text]:
     state = "applies"
     if issue.is_over:
         state = "ended" if issue.ended_at else "expired"

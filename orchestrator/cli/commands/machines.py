@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Client
+from orchestrator.cli.commands.emergency_stop import stop_all
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
 from orchestrator.cli.responses import read
@@ -22,8 +23,8 @@ from orchestrator.cli.view.costs import (
     spending,
 )
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.domain.cost_answer import RunCost, Spending
-from orchestrator.domain.inventory import InventoryAnswer, ResourceAnswer
+from orchestrator.domain.cost_response import RunCost, Spending
+from orchestrator.domain.inventory import InventoryResponse, ResourceResponse
 from orchestrator.domain.units import plural
 
 _MACHINES = Layout(
@@ -43,15 +44,28 @@ def machines_command(
     terminate: Annotated[
         bool, typer.Option("--terminate", help="End all that nobody owns, now, after asking.")
     ] = False,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="With --terminate: cancel every run and end every machine of the project,"
+            " whoever owns it; works without a controller and without its database.",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="End it without asking.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List what the clouds have of this project, and whose it is; end what nobody owns."""
     session = session_of(context)
+    if everything and not terminate:
+        raise CliError("--all goes with --terminate; without both, every machine is listed anyway.")
+    if everything:
+        stop_all(session, yes=yes, as_json=as_json)
+        return
     client = session.client()
     only = "true" if orphans or terminate else None
     answer = client.get("/machines", orphans=only)
-    survey = read(InventoryAnswer, answer)
+    survey = read(InventoryResponse, answer)
     ended: list[str] = []
     if terminate:
         ended = _terminate(session, client, survey, yes=yes)
@@ -124,7 +138,7 @@ def _prices(session: Session, client: Client, *, as_json: bool) -> None:
 
 
 def _terminate(
-    session: Session, client: Client, survey: InventoryAnswer, *, yes: bool
+    session: Session, client: Client, survey: InventoryResponse, *, yes: bool
 ) -> list[str]:
     """End everything that was found; answer what was ended. Raises CliError."""
     if not survey.items:
@@ -153,11 +167,11 @@ def _terminate(
     return ended
 
 
-def _path(sight: ResourceAnswer) -> str:
+def _path(sight: ResourceResponse) -> str:
     return f"/machines/{quote(sight.provider, safe='')}/{quote(sight.id, safe='/')}/terminate"
 
 
-def _list(session: Session, survey: InventoryAnswer, *, orphans: bool) -> None:
+def _list(session: Session, survey: InventoryResponse, *, orphans: bool) -> None:
     if survey.items:
         session.out.print(fitting(session.out, _MACHINES, [_row(sight) for sight in survey.items]))
         return
@@ -165,14 +179,14 @@ def _list(session: Session, survey: InventoryAnswer, *, orphans: bool) -> None:
     session.say(f"Nothing {what} is there, as far as the clouds were asked.")
 
 
-def _complain(session: Session, survey: InventoryAnswer) -> None:
+def _complain(session: Session, survey: InventoryResponse) -> None:
     """Nothing is known of a provider that could not be asked: then this is not the whole list."""
     lines = [f"{one_line(n)} could not be asked: {one_line(w)}" for n, w in survey.unread.items()]
     if lines:
         raise CliError(*lines, code=NO_VERDICT)
 
 
-def _row(sight: ResourceAnswer) -> dict[str, Text]:
+def _row(sight: ResourceResponse) -> dict[str, Text]:
     style = "bold red" if sight.ownership in _LOUD else ""
     simulated = " SIMULATED" if sight.simulated else ""
     texts = (

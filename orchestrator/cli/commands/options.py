@@ -10,7 +10,7 @@ import typer
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.responses import read_items
 from orchestrator.cli.session import session_of
-from orchestrator.domain.run_answer import RunSummary
+from orchestrator.domain.run_response import RunSummary
 
 _LISTED = 100
 
@@ -108,8 +108,8 @@ DiagnoseOption = Annotated[
     bool,
     typer.Option(
         "--diagnose",
-        help="Find out who broke a failed test: again with the matrix's baseline, and with the "
-        "packages of the last green run.",
+        help="Find the root cause of a failed test: run it again with the matrix's baseline, and "
+        "with the packages of the last green run.",
     ),
 ]
 ReuseOption = Annotated[
@@ -126,4 +126,19 @@ ReuseOption = Annotated[
 ]
 YesOption = Annotated[
     bool, typer.Option("-y", "--yes", help="Rent what the plan says without asking.")
+]
+
+CommitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--commit",
+        metavar="SHA",
+        help="The commit that is tested. Default: the payload's checkout, then the CI's variables.",
+    ),
+]
+BranchOption = Annotated[
+    str | None, typer.Option("--branch", metavar="NAME", help="Its branch; as `--commit`.")
+]
+AuthorOption = Annotated[
+    str | None, typer.Option("--author", metavar="NAME", help="Who wrote it; as `--commit`.")
 ]

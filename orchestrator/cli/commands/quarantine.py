@@ -15,7 +15,7 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout
-from orchestrator.domain.quarantine import QuarantineAnswer, SuggestedQuarantine
+from orchestrator.domain.quarantine import QuarantineResponse, SuggestedQuarantine
 
 quarantine_app = typer.Typer(
     help="Flaky tests in quarantine: owned, dated, ending by themselves. They change no count.",
@@ -82,7 +82,7 @@ def quarantine_list(
     session = session_of(context)
     answer = session.reader().get("/quarantines", product=product)
     nothing = "No test is in quarantine: `seatrial quarantine add` puts one there."
-    print_list(session, answer, QuarantineAnswer, _LISTED, _row, nothing=nothing, as_json=as_json)
+    print_list(session, answer, QuarantineResponse, _LISTED, _row, nothing=nothing, as_json=as_json)
 
 
 @quarantine_app.command("end")
@@ -121,7 +121,7 @@ def quarantine_suggest(
     )
 
 
-def _row(one: QuarantineAnswer) -> dict[str, Text]:
+def _row(one: QuarantineResponse) -> dict[str, Text]:
     state: str = one.state
     if one.ended_at is not None:
         state = f"ended {one.ended_at:%Y-%m-%d}: {one.ended_by}".removesuffix(": ")

@@ -14,8 +14,8 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import CellOption, ReadRunArgument
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.session import Session, cell_path, find_cells, find_run, session_of
-from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord
+from orchestrator.domain.run_response import RunResponse
 
 RUN_WIDE = "summary"
 PER_CELL = frozenset({"platform"})
@@ -63,7 +63,7 @@ def report_command(
 
 def _documents(
     client: Client,
-    run: RunAnswer,
+    run: RunResponse,
     kind: str | None,
     cells: list[CellRecord],
     *,
@@ -78,7 +78,7 @@ def _documents(
 
 def _rendered(
     client: Client,
-    run: RunAnswer,
+    run: RunResponse,
     kind: str,
     form: Format,
     *,
@@ -101,7 +101,7 @@ class _Tree:
     def __init__(
         self,
         client: Client,
-        run: RunAnswer,
+        run: RunResponse,
         folder: Path,
         form: Format,
     ) -> None:

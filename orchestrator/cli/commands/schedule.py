@@ -29,7 +29,7 @@ from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.schedule import (
     Firing,
     Resolved,
-    ShownSchedule,
+    ScheduleResponse,
     SubjectKind,
     SubjectSelector,
 )
@@ -126,7 +126,7 @@ def schedule_add(
     what = _uploaded(session, client, matrix, selector)
     when |= {"gate": store_policy(session, client, gate).gate if gate else ""}
     answer = client.post("/schedules", {**when, **what}, document=f"schedule {name}")
-    _tell_added(session, read(ShownSchedule, answer))
+    _tell_added(session, read(ScheduleResponse, answer))
     if as_json:
         session.print_json(answer)
 
@@ -138,7 +138,13 @@ def schedule_list(context: typer.Context, as_json: JsonOption = False) -> None:
     answer = session.reader().get("/schedules")
     nothing = "No schedule yet: `seatrial schedule add` makes one."
     print_list(
-        session, answer, ShownSchedule, _SCHEDULES, _schedule_row, nothing=nothing, as_json=as_json
+        session,
+        answer,
+        ScheduleResponse,
+        _SCHEDULES,
+        _schedule_row,
+        nothing=nothing,
+        as_json=as_json,
     )
 
 
@@ -150,7 +156,7 @@ def schedule_show(context: typer.Context, name: NameArgument, as_json: JsonOptio
     if as_json:
         session.print_json(answer)
         return
-    found = read(ShownSchedule, answer)
+    found = read(ScheduleResponse, answer)
     for line in _about(found):
         session.print(line)
     if found.firings:
@@ -231,20 +237,20 @@ def _change(context: typer.Context, name: str, verb: str, said: str, as_json: bo
     if as_json:
         session.print_json(answer)
     session.say(said)
-    _tell_times(session, read(ShownSchedule, answer))
+    _tell_times(session, read(ScheduleResponse, answer))
 
 
 def _path(name: str) -> str:
     return f"/schedules/{quote(name, safe='')}"
 
 
-def _tell_added(session: Session, shown: ShownSchedule) -> None:
+def _tell_added(session: Session, shown: ScheduleResponse) -> None:
     session.say(f"Schedule {one_line(shown.schedule.name)} is kept.")
     _tell_times(session, shown)
     _tell_who_fires(session)
 
 
-def _tell_times(session: Session, shown: ShownSchedule) -> None:
+def _tell_times(session: Session, shown: ScheduleResponse) -> None:
     for at in shown.upcoming:
         session.say(f"  fires {at:%a %Y-%m-%d %H:%M} UTC")
 
@@ -262,7 +268,7 @@ def _tell_who_fires(session: Session) -> None:
         )
 
 
-def _schedule_row(shown: ShownSchedule) -> dict[str, Text]:
+def _schedule_row(shown: ScheduleResponse) -> dict[str, Text]:
     schedule = shown.schedule
     last = shown.firings[0] if shown.firings else None
     following = "paused" if schedule.paused_at else _time(shown.upcoming)
@@ -294,7 +300,7 @@ def _firing_row(firing: Firing) -> dict[str, Text]:
     return {title: Text(one_line(text)) for title, text in said.items()}
 
 
-def _about(shown: ShownSchedule) -> list[str]:
+def _about(shown: ScheduleResponse) -> list[str]:
     schedule = shown.schedule
     following = ", ".join(f"{at:%Y-%m-%d %H:%M} UTC" for at in shown.upcoming)
     subject = [value for value in astuple(schedule.subject) if value]

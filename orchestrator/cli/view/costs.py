@@ -15,7 +15,7 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import sign_of, word
 from orchestrator.cli.view.provenance import SIMULATED
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.domain.cost_answer import CellCost, ProviderCost, RunCost, RunTotal, Spending
+from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.money import Bill
 from orchestrator.domain.prices import Price, Refreshed
 from orchestrator.domain.units import cents_of_cents, duration, plural, price, usd
@@ -73,6 +73,9 @@ def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
     if costs.simulated_usd:
         amount = usd(costs.simulated_usd)
         yield Text(f"SIMULATED machines are {amount} of it: nobody was charged", style="bold red")
+    for use in costs.budgets:
+        percent = f" ({use.warn_percent} % or more)" if use.warn_percent else ""
+        yield Text(f"{use}{percent}", style="yellow" if use.warn_percent else "")
     if costs.providers:
         yield fitting(console, _PROVIDERS, [_provider(row) for row in costs.providers])
     if costs.runs:

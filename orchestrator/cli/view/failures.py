@@ -13,14 +13,14 @@ from orchestrator.cli.view.glyphs import style_of, word
 from orchestrator.domain.diagnosis import DiagnosedTest
 from orchestrator.domain.known_issue import IssueState, IssueUse
 from orchestrator.domain.quarantine import Quarantined, QuarantineState
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.units import plural
 
 """Tests that a window has room for."""
 
 
-def blamed(run: RunAnswer) -> Group | None:
+def blamed(run: RunResponse) -> Group | None:
     """The answer for each failing test that ran again; None where none did."""
     if not run.diagnosed:
         return None
@@ -29,7 +29,7 @@ def blamed(run: RunAnswer) -> Group | None:
     table.add_column(overflow="fold", ratio=1)
     for one in run.diagnosed[:SHOWN]:
         table.add_row(_answer(one), _test(one, many=len(run.cells) > 1))
-    parts: list[Text | Table] = [Text("\nwho broke it", style="bold"), table]
+    parts: list[Text | Table] = [Text("\nroot cause", style="bold"), table]
     hidden = len(run.diagnosed) - SHOWN
     if hidden > 0:
         parts.append(Text(f"  and {plural(hidden, 'more test')}; --json has them all", "dim"))
@@ -54,7 +54,7 @@ SHOWN = 20
 """Signatures that a window has room for."""
 
 
-def failures(run: RunAnswer) -> Group | None:
+def failures(run: RunResponse) -> Group | None:
     """The failure groups of a run, and known issues that need a person; None without either."""
     notes = [text for use in run.known_issues if (text := _note(use)) is not None]
     notes += [_confined(one) for one in run.quarantined]
@@ -70,7 +70,7 @@ def failures(run: RunAnswer) -> Group | None:
     return Group(*parts, *notes)
 
 
-def _table(run: RunAnswer) -> Table:
+def _table(run: RunResponse) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, justify="right")
     table.add_column(overflow="fold", ratio=1)

@@ -121,11 +121,11 @@ def _shortened(found: re.Match[str]) -> str:
 
 
 def _print_blame(session: Session, rules: Sequence[RuleResult]) -> None:
-    """Who broke the tests that stand in the way, where they ran again."""
+    """Print the root causes of blocking failures, as far as the tests ran again."""
     rows = [(rule, row) for rule in sorted(rules, key=_rank) for row in _blamed(rule)]
     if not rows:
         return
-    session.out.print(Text("\nwho broke it", style="dim"))
+    session.out.print(Text("\nroot cause", style="dim"))
     table = Table(box=None, pad_edge=False, show_header=False, show_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", ratio=1)

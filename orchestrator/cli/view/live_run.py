@@ -25,14 +25,14 @@ from orchestrator.cli.view.rows import (
     simulated_row,
     since,
 )
-from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.run_response import RunResponse
 from orchestrator.domain.units import elapsed, plural, usd
 
 Lines = list[Text]
 
 
-def cell_lines(run: RunAnswer, frame: Frame, height: int) -> Lines:
+def cell_lines(run: RunResponse, frame: Frame, height: int) -> Lines:
     """Return at most `height` lines: the fullest telling that fits, cut only as a last resort."""
     lines: Lines = []
     for telling in _TELLINGS:
@@ -43,7 +43,7 @@ def cell_lines(run: RunAnswer, frame: Frame, height: int) -> Lines:
     return [*lines[: max(height - 1, 0)], Text(f"… and {plural(hidden, 'more line')}")][:height]
 
 
-def _spaced(run: RunAnswer, frame: Frame) -> Lines:
+def _spaced(run: RunResponse, frame: Frame) -> Lines:
     """Every cell with all its jobs, and air between them."""
     lines: Lines = []
     for cell in run.cells:
@@ -53,12 +53,12 @@ def _spaced(run: RunAnswer, frame: Frame) -> Lines:
     return lines
 
 
-def whole(run: RunAnswer, frame: Frame) -> Lines:
+def whole(run: RunResponse, frame: Frame) -> Lines:
     """Every cell with all its jobs."""
     return [line for cell in run.cells for line in _cell(cell, frame, cell.jobs)]
 
 
-def _open_jobs(run: RunAnswer, frame: Frame) -> Lines:
+def _open_jobs(run: RunResponse, frame: Frame) -> Lines:
     """Cells that passed tell nothing of their jobs."""
     return [
         line
@@ -67,25 +67,25 @@ def _open_jobs(run: RunAnswer, frame: Frame) -> Lines:
     ]
 
 
-def _current_jobs(run: RunAnswer, frame: Frame) -> Lines:
+def _current_jobs(run: RunResponse, frame: Frame) -> Lines:
     """Of a running cell the running job, of a finished one the jobs that went wrong."""
     return [line for cell in run.cells for line in _cell(cell, frame, _telling_jobs(cell))]
 
 
-def _grouped(run: RunAnswer, frame: Frame) -> Lines:
+def _grouped(run: RunResponse, frame: Frame) -> Lines:
     """What passed and what waits becomes one line each; the rest as before."""
     active, groups = _groups(run, frame)
     return [line for c in active for line in _cell(c, frame, _telling_jobs(c))] + groups
 
 
-def _one_line_each(run: RunAnswer, frame: Frame) -> Lines:
+def _one_line_each(run: RunResponse, frame: Frame) -> Lines:
     """A line for each cell that is under way, then for each that went wrong."""
     active, groups = _groups(run, frame)
     ordered = sorted(active, key=lambda cell: cell.is_done)
     return groups + [cell_row(cell, frame) for cell in ordered]
 
 
-_TELLINGS: tuple[Callable[[RunAnswer, Frame], Lines], ...] = (
+_TELLINGS: tuple[Callable[[RunResponse, Frame], Lines], ...] = (
     _spaced,
     whole,
     _open_jobs,
@@ -116,7 +116,7 @@ def _is_settled(cell: CellRecord) -> bool:
     return cell.is_done and is_quiet(cell.outcome)
 
 
-def _groups(run: RunAnswer, frame: Frame) -> tuple[list[CellRecord], Lines]:
+def _groups(run: RunResponse, frame: Frame) -> tuple[list[CellRecord], Lines]:
     """The cells worth a line of their own, and a line for the others of each kind."""
     settled = [cell for cell in run.cells if _is_settled(cell)]
     queued = [cell for cell in run.cells if cell.state == "queued" and not cell.attempt]
@@ -137,7 +137,6 @@ def _groups(run: RunAnswer, frame: Frame) -> tuple[list[CellRecord], Lines]:
 
 LOG_LINES = 6
 _LOG_MIN = 3
-_HEADER = 3
 _FOOTER = 1
 _SMALL = 16
 """Rows below which the log is left out."""
@@ -153,7 +152,7 @@ class LogTail:
 
 
 def picture(
-    run: RunAnswer,
+    run: RunResponse,
     tail: LogTail,
     *,
     now: datetime,
@@ -184,23 +183,27 @@ def picture(
     return _joined(lines[:height])
 
 
-def summary(run: RunAnswer, *, now: datetime, width: int) -> Text:
+def summary(run: RunResponse, *, now: datetime, width: int) -> Text:
     """What stays on the terminal, and what `show` prints: every cell and every job."""
     frame = Frame.of(run.cells, now, width, run_id=run.id)
     return _joined([*header(run, frame), Text(), *whole(run, frame)])
 
 
-def header(run: RunAnswer, frame: Frame) -> list[Text]:
-    """Two lines: what is being validated, and how far it is."""
+def header(run: RunResponse, frame: Frame) -> list[Text]:
+    """What is being validated, of which commit, and how far it is."""
     sign = sign_of(run.outcome, active=True)
     name = Text().append(f"{sign.glyph} ", sign.style)
     name.append(one_line(run.matrix) or "run", style="bold")
     name.append(f"  {one_line(str(run.subject))}")
     first = ends(name, Text(f"run {one_line(run.id)}", style="dim"), frame.width)
-    return [first, ends(_progress(run), _times(run, frame.now), frame.width)]
+    second = ends(_progress(run), _times(run, frame.now), frame.width)
+    if not run.commit:
+        return [first, second]
+    commit = Text(fit(f"  {one_line(str(run.commit))}", frame.width), style="dim")
+    return [first, commit, second]
 
 
-def _progress(run: RunAnswer) -> Text:
+def _progress(run: RunResponse) -> Text:
     done = sum(cell.is_done for cell in run.cells)
     if run.is_finished:
         sign = sign_of(run.outcome, active=False)
@@ -213,7 +216,7 @@ def _progress(run: RunAnswer) -> Text:
     return line.append("   ").append_text(counts) if counts.plain else line
 
 
-def _times(run: RunAnswer, now: datetime) -> Text:
+def _times(run: RunResponse, now: datetime) -> Text:
     if run.created_at is None:
         return Text()
     parts = [elapsed(since(run.created_at, run.finished_at or now))]

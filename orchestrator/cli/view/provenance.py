@@ -13,8 +13,8 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import PlacementDecision
 from orchestrator.domain.ingested import Ingested, Source
-from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord, LeaseRecord
+from orchestrator.domain.run_response import RunResponse
 from orchestrator.domain.units import cents_of_cents, duration, plural, price
 
 _REMARKS = 1
@@ -60,7 +60,7 @@ _STYLES = {"chosen": "green", "refused": "yellow", "skipped": "dim", "last": "di
 _LOUD = "bold red"
 
 
-def provenance(run: RunAnswer) -> Group | None:
+def provenance(run: RunResponse) -> Group | None:
     """A block for each cell that has or wanted a rented machine; None where none has."""
     blocks = [_block(cell) for cell in run.cells if is_worth_telling(cell)]
     return Group(*(part for block in blocks for part in block)) if blocks else None
@@ -71,7 +71,7 @@ def is_worth_telling(cell: CellRecord) -> bool:
     if cell.ingested is not None:
         return True
     rented = any(lease.price_usd_per_hour or lease.market for lease in cell.leases)
-    asked = any(decision.verdict != "chosen" for decision in cell.decisions)
+    asked = any(decision.result != "chosen" for decision in cell.decisions)
     refused = any(lease.refusal for lease in cell.leases)
     return rented or asked or refused or cell.simulated
 
@@ -166,8 +166,8 @@ def _decisions(decisions: tuple[PlacementDecision, ...]) -> Table:
     many = len({decision.attempt for decision in decisions}) > 1
     for decision in decisions:
         when = f"  {decision.at:%H:%M:%S}" + (f" #{decision.attempt}" if many else "")
-        verdict = Text(one_line(decision.verdict), style=_STYLES.get(decision.verdict, ""))
-        table.add_row(when, verdict, _why(decision))
+        result = Text(one_line(decision.result), style=_STYLES.get(decision.result, ""))
+        table.add_row(when, result, _why(decision))
     return table
 
 

@@ -11,8 +11,8 @@ from rich.text import Text
 from orchestrator.cli.safe_text import NATURAL, fit, fit_end, one_line, pad
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.run_response import RunResponse
 from orchestrator.domain.units import duration, elapsed, plural
 from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
@@ -41,10 +41,11 @@ def reported(counts: Counts) -> int:
 def job_left_s(job: JobRecord, now: datetime) -> float | None:
     """What a running suite may still take if its tests go on at their pace; None if unknown.
 
-    Once every test has reported, or would have by now, nobody knows when the job itself ends.
+    Once every test has reported, or would have by now, nobody knows when the job itself ends; nor
+    while nothing is heard of it.
     """
     counts = job.counts
-    if not job.is_running or counts is None or reported(counts) < _ENOUGH_TESTS:
+    if not job.is_running or job.silent_since is not None or reported(counts) < _ENOUGH_TESTS:
         return None
     seconds = since(job.started_at, now)
     if seconds < _ENOUGH_S:
@@ -53,7 +54,7 @@ def job_left_s(job: JobRecord, now: datetime) -> float | None:
     return left_s if left_s >= _LEAST_LEFT_S else None
 
 
-def run_left_s(run: RunAnswer, now: datetime) -> float | None:
+def run_left_s(run: RunResponse, now: datetime) -> float | None:
     """What the run may still take; None unless all that is left is suites under way."""
     left = [_cell_left_s(cell, now) for cell in run.cells if not cell.is_done]
     known = [seconds for seconds in left if seconds is not None]
@@ -70,7 +71,6 @@ def _cell_left_s(cell: CellRecord, now: datetime) -> float | None:
 _NAME_MIN, _NAME_MAX = 8, 28
 _STATE_WIDTH = 13
 _BAR_MIN, _BAR_MAX = 8, 32
-_TIME_WIDTH = 8
 _NOTICES = 2
 
 
@@ -173,10 +173,14 @@ def reuse_row(job: JobRecord, frame: Frame) -> Text | None:
 
 
 def current_row(job: JobRecord, frame: Frame) -> Text | None:
-    """The running test's name."""
-    if not (job.is_running and job.current):
+    """The running test's name, and for how long nothing was heard of it."""
+    silence = job.silence(frame.now)
+    if not (job.is_running and (job.current or silence)):
         return None
-    return Text("    → " + fit_end(one_line(job.current), frame.width - 6), style="dim")
+    room = frame.width - 6 - (len(silence) + 2 if silence else 0)
+    name = fit_end(one_line(job.current), max(room, 0)) if job.current else ""
+    line = Text("    → " + name, style="dim")
+    return line.append("  " * bool(name) + silence, style="yellow") if silence else line
 
 
 def ends(left: Text, right: Text, width: int) -> Text:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.failing import BAD, TestAnswer
+from orchestrator.cli.failing import BAD, FailingTest
 from orchestrator.cli.responses import read_items
 from orchestrator.cli.safe_text import fit, one_line
-from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.run_response import RunResponse
 
 TOLD_PER_JOB = 20
 _MESSAGE_WIDTH = 160
@@ -41,7 +41,7 @@ class FailingTests:
         self._seen: dict[tuple[str, str, str], int] = {}
         self._told: set[tuple[str, str, str]] = set()
 
-    def fresh(self, run: RunAnswer) -> list[BadTest]:
+    def fresh(self, run: RunResponse) -> list[BadTest]:
         """Those that are new, at most `TOLD_PER_JOB` of each job and outcome.
 
         What cannot be fetched now is found at a later look.
@@ -62,7 +62,7 @@ class FailingTests:
         path = f"/runs/{run_id}/cells/{cell.id}/tests"
         try:
             answer = self._client.get(path, job=job.id, outcome=outcome, limit=TOLD_PER_JOB)
-            found = read_items(TestAnswer, answer)
+            found = read_items(FailingTest, answer)
         except CliError:
             return
         self._seen[key] = count

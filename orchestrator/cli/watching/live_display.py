@@ -21,8 +21,8 @@ from orchestrator.cli.view.rows import job_left_s, job_seconds, reported, since
 from orchestrator.cli.watching.failing_tests import BadTest
 from orchestrator.cli.watching.poll_threads import WatchedRun
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_answer import RunAnswer
 from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.run_response import RunResponse
 from orchestrator.domain.units import duration, elapsed
 from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
@@ -39,7 +39,7 @@ class PlainTeller:
     _told_at: datetime | None = None
     _cancelling: bool = False
 
-    def tell(self, run: RunAnswer, now: datetime) -> list[str]:
+    def tell(self, run: RunResponse, now: datetime) -> list[str]:
         """Lines for what is new since the last call, each with the time since the launch.
 
         Of a run that was over before the first call, each line has the time of its event.
@@ -56,7 +56,7 @@ class PlainTeller:
             self._told_at = now
         return [f"{elapsed(since(run.created_at, at)):>8}  {line}" for at, line in news]
 
-    def _news(self, run: RunAnswer, now: datetime) -> Iterator[tuple[datetime, str]]:
+    def _news(self, run: RunResponse, now: datetime) -> Iterator[tuple[datetime, str]]:
         """What is new, with the time of each event."""
         if run.cancel_requested_at is not None and not self._cancelling:
             self._cancelling = True
@@ -84,7 +84,7 @@ def _figures(counts: Counts | None) -> str:
     return f" ({words})" if words else ""
 
 
-def _kept(cell: CellRecord, before: CellRecord | None, run: RunAnswer) -> Iterator[str]:
+def _kept(cell: CellRecord, before: CellRecord | None, run: RunResponse) -> Iterator[str]:
     """That a machine waits for a person."""
     if cell.kept_until is None or (before is not None and before.kept_until is not None):
         return
@@ -155,7 +155,9 @@ def _pulse(cell: CellRecord, now: datetime) -> Iterator[str]:
             line += f"{reported(job.counts)} of {job.counts.collected} tests"
         else:
             line += "running"
-        left_s = job_left_s(job, now)
+        left_s, silence = job_left_s(job, now), job.silence(now)
+        if silence:
+            line += f", {silence}" + (f", in {one_line(job.current)}" if job.current else "")
         yield line + (f", ~{elapsed(left_s)} left" if left_s is not None else "")
 
 

@@ -15,7 +15,7 @@ from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
 from orchestrator.cli.watching.failing_tests import BadTest, FailingTests
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 
 _LOOKS_AT_ONCE = 8
 """Parts fetched in one go: a long log is caught up with little by little."""
@@ -33,7 +33,7 @@ class Tails:
         self._lines: deque[str] = deque(maxlen=LOG_LINES * 2)
         self._torn = ""
 
-    def look(self, run: RunAnswer) -> LogTail:
+    def look(self, run: RunResponse) -> LogTail:
         """Fetch what is new and return the tail. Raises UnreachableError."""
         cell = _chosen(run, self._cell)
         if cell != self._cell:
@@ -66,7 +66,7 @@ class Tails:
                 self._lines.append(safe)
 
 
-def _chosen(run: RunAnswer, present: str) -> str:
+def _chosen(run: RunResponse, present: str) -> str:
     """The cell whose log is shown: the present one as long as it runs, else the first that does."""
     running = [cell.id for cell in run.cells if cell.state in ("running", "preparing")]
     if present in running or not running:
@@ -145,7 +145,7 @@ class WatchedRun:
 
     shown: Json
     """As the controller said it."""
-    run: RunAnswer
+    run: RunResponse
     tail: LogTail = LogTail()
     bad: tuple[BadTest, ...] = ()
     """Every failing test that was found so far."""
@@ -163,7 +163,7 @@ class Follower:
 
     def __init__(self, feed: Client, looks: Client, first: Json, wake: threading.Event) -> None:
         """Each client is used by one thread only."""
-        run = read(RunAnswer, first)
+        run = read(RunResponse, first)
         self.watched = WatchedRun(first, run)
         self.fault: CliError | None = None
         """What no further look can mend."""
@@ -257,7 +257,7 @@ class Follower:
         watched = self.watched
         if changed or time.monotonic() - self._looked_at > LOOK_AT_LEAST_EVERY_S:
             shown = self._looks.get(self._path)
-            run = read(RunAnswer, shown)
+            run = read(RunResponse, shown)
             watched = replace(
                 watched, shown=shown, run=run, bad=(*watched.bad, *self._failing.fresh(run))
             )

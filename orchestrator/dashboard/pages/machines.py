@@ -13,6 +13,7 @@ from fastapi import APIRouter, Path, Response
 
 from orchestrator.application.cell.flow_context import billed_minutes_of
 from orchestrator.application.cost_summary import is_real
+from orchestrator.application.emergency_stop import stop_everything
 from orchestrator.application.janitor import ORPHAN_GRACE, CloudResource, LastLook
 from orchestrator.application.terminate_machine import (
     MachineInUseError,
@@ -277,6 +278,18 @@ def show_machines(asked: AskedDep) -> Response:
     return _answer(asked)
 
 
+@router.post(urls.MACHINES + "/terminate-all")
+def terminate_all(asked: AskedDep, _viewer: Annotated[Viewer, needs(Scope.ADMIN)]) -> Response:
+    """The emergency stop: every run is cancelled, every machine of the project terminated."""
+    report = stop_everything(asked.context)
+    failures = [f"{one.provider} {one.id}: {one.failure}" for one in report.items if one.failure]
+    failures += [f"{name} could not be asked: {why}" for name, why in report.unread.items()]
+    if failures:
+        said = "Something may still be billed. " + "; ".join(failures)
+        return _answer(asked, refused=said, status=502)
+    return asked.go(urls.MACHINES)
+
+
 @router.post(urls.MACHINES + "/{provider}/{machine:path}/terminate")
 def terminate(
     asked: AskedDep,
@@ -310,6 +323,7 @@ def _answer(asked: Asked, *, refused: str = "", status: int = 200) -> Response:
         "is_looked_at": bool(looks),
         "said": _said(asked, now, has_orphans=bool(orphans)),
         "refused": refused,
+        "project": asked.context.janitor.project,
     }
     page = Page(
         template="machines.html.j2",

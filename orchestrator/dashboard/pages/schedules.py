@@ -37,7 +37,7 @@ from orchestrator.domain.schedule import (
     Firing,
     Overlap,
     Schedule,
-    ShownSchedule,
+    ScheduleResponse,
     SubjectSelector,
 )
 from orchestrator.domain.units import plural
@@ -259,7 +259,7 @@ def _done(asked: Asked, name: str, work: Callable[[], object]) -> Response:
     return asked.go(urls.schedule_url(name))
 
 
-def _page(asked: Asked, shown: ShownSchedule) -> Page:
+def _page(asked: Asked, shown: ScheduleResponse) -> Page:
     schedule = shown.schedule
     table = Table(
         id="firings",
@@ -292,7 +292,7 @@ def _page(asked: Asked, shown: ShownSchedule) -> Page:
     )
 
 
-def _kept(asked: Asked, shown: ShownSchedule) -> Mapping[str, object]:
+def _kept(asked: Asked, shown: ScheduleResponse) -> Mapping[str, object]:
     """How often people had their verdict in time."""
     late = [one for one in shown.firings if deadline_of(one, asked.now) == "deadline_missed"]
     return {
@@ -303,7 +303,7 @@ def _kept(asked: Asked, shown: ShownSchedule) -> Mapping[str, object]:
     }
 
 
-def _told(shown: ShownSchedule) -> Mapping[str, object]:
+def _told(shown: ScheduleResponse) -> Mapping[str, object]:
     schedule = shown.schedule
     return {
         "name": schedule.name,
@@ -462,7 +462,7 @@ def _is_late(asked: Asked, firing: Firing) -> bool:
     return deadline_of(firing, asked.now) == "deadline_missed" or firing.outcome == "missed"
 
 
-def _row(asked: Asked, shown: ShownSchedule) -> Row:
+def _row(asked: Asked, shown: ScheduleResponse) -> Row:
     schedule, last = shown.schedule, next(iter(shown.firings), None)
     href = urls.schedule_url(schedule.name)
     cells: list[Cell] = [

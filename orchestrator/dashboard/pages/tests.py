@@ -33,7 +33,7 @@ from orchestrator.domain.quarantine import is_flaky
 from orchestrator.domain.signature import BAD
 from orchestrator.domain.units import duration
 from orchestrator.domain.vocabulary import term
-from orchestrator.store.grids import CellGo
+from orchestrator.store.grids import CellResult
 
 
 def name_cell(test: KnownTest, *beside: str) -> Text:
@@ -146,7 +146,7 @@ def _query(**asked: str) -> str:
     return urls.with_query("", **asked).removeprefix("?")
 
 
-def _cell_url(go: CellGo) -> str:
+def _cell_url(go: CellResult) -> str:
     return f"{urls.cell_url(go.run, go.cell)}#test-{go.test}"
 
 
@@ -181,7 +181,7 @@ def _turn(one: CellTestHistory) -> Cell:
     return Several((Text(f"{good.version} → {bad.version}", link, note=f"{note}; compare"),))
 
 
-def history_table(story: TestDetail, goes: Sequence[CellGo], *, more: str) -> Table:
+def history_table(story: TestDetail, goes: Sequence[CellResult], *, more: str) -> Table:
     """Result by result."""
     nodeids = {one.id: one.nodeid for one in (story.test, *story.names)}
     return Table(
@@ -203,7 +203,7 @@ def history_table(story: TestDetail, goes: Sequence[CellGo], *, more: str) -> Ta
     )
 
 
-def _result(story: TestDetail, go: CellGo, nodeids: dict[int, str]) -> Iterator[Cell]:
+def _result(story: TestDetail, go: CellResult, nodeids: dict[int, str]) -> Iterator[Cell]:
     yield Moment(go.at)
     word = "running" if go.is_alive and go.outcome is TestOutcome.MISSING else go.outcome.word
     tries = ", ".join(one.word for one in go.earlier)
@@ -356,7 +356,7 @@ def show_test(asked: AskedDep, test_id: int, cell: str = "", before: str = "") -
     )
 
 
-def _history(asked: Asked, story: TestDetail, cell: str, before: str) -> Sequence[CellGo]:
+def _history(asked: Asked, story: TestDetail, cell: str, before: str) -> Sequence[CellResult]:
     """Results, the newest first; more than a page has where there are more."""
     if not before and not cell:
         goes = (go for one in story.cells for go in one.goes)
@@ -365,7 +365,7 @@ def _history(asked: Asked, story: TestDetail, cell: str, before: str) -> Sequenc
     return asked.context.stores.grids.strips(tests, each=HISTORY + 1, cell=cell, before=before)
 
 
-def _page(goes: Sequence[CellGo]) -> tuple[Sequence[CellGo], str]:
+def _page(goes: Sequence[CellResult]) -> tuple[Sequence[CellResult], str]:
     """A page ends with the last result of a run, which the next page begins after."""
     if len(goes) <= HISTORY:
         return goes, ""
@@ -374,7 +374,7 @@ def _page(goes: Sequence[CellGo]) -> tuple[Sequence[CellGo], str]:
     return shown, shown[-1].run
 
 
-def _found(asked: Asked, test: KnownTest, last: CellGo | None) -> Row:
+def _found(asked: Asked, test: KnownTest, last: CellResult | None) -> Row:
     if last is None:
         nothing = Text("–")
         return Row((name_cell(test), Badge(""), nothing, nothing, Moment(None), _number(test)))

@@ -53,7 +53,7 @@ class StoredVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictAnswer(Verdict):
+class VerdictResponse(Verdict):
     """A stored verdict, which never changes, and where its bytes are."""
 
     id: str

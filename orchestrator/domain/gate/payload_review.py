@@ -38,7 +38,7 @@ class PayloadReview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewAnswer(PayloadReview):
+class PayloadReviewResponse(PayloadReview):
     """A review at a time, among all that are known of its payload."""
 
     state: ReviewState
@@ -72,9 +72,9 @@ def review_state(
 
 def review_answer(
     review: PayloadReview, reviews: Iterable[PayloadReview], now: datetime
-) -> ReviewAnswer:
+) -> PayloadReviewResponse:
     """The review with its state now, given all reviews of its payload."""
-    return extended(ReviewAnswer, review, state=review_state(review, reviews, now))
+    return extended(PayloadReviewResponse, review, state=review_state(review, reviews, now))
 
 
 def review_in_force(

@@ -372,7 +372,7 @@ class GateSpec:
     exception_max_age: str = field(default=LONGEST_EXCEPTION_TEXT, metadata=LATER)
     """The longest that a known issue, an exception, a waiver or a quarantine counts."""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
-    """Who broke it."""
+    """How root causes of failures are diagnosed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,14 +31,14 @@ class PublicKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyAnswer(PublicKey):
+class KeyResponse(PublicKey):
     """A key at a time."""
 
     is_over: bool
     """It signs nothing any more, and still proves what it signed before."""
 
 
-def key_answer(key: PublicKey, at: datetime) -> KeyAnswer:
+def key_answer(key: PublicKey, at: datetime) -> KeyResponse:
     """The key with its state at a time."""
     is_over = key.ends_at is not None and at >= key.ends_at
-    return extended(KeyAnswer, key, is_over=is_over)
+    return extended(KeyResponse, key, is_over=is_over)

@@ -173,7 +173,7 @@ class CellEvidence:
     baseline_collected: int | None = None
     """Tests that the last green run of this platform collected."""
     blame: tuple[Mapping[str, str], ...] = ()
-    """Who broke it, per failing test: ``nodeid, answer, evidence`` (domain/blame.py)."""
+    """Root cause of each failing test: ``nodeid, answer, evidence`` (domain/root_cause.py)."""
     jobs_gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
     """By job that the baseline had tests of and this cell does not have: these tests."""
     jobs_failed: Mapping[str, str] = field(default_factory=dict, metadata=LATER)
@@ -255,7 +255,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalAnswer(Approval):
+class ApprovalResponse(Approval):
     """An approval, with the gate whose evidence it is about."""
 
     gate: str
@@ -264,13 +264,13 @@ class ApprovalAnswer(Approval):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaiverAnswer(Waiver):
+class WaiverResponse(Waiver):
     """A waiver at a time, with the verdict that its author had read."""
 
     verdict: str
     """Id of the one that they named, else of the gate's newest; empty if there was none."""
-    seen: str
-    """The evidence of that verdict."""
+    evidence_digest: str
+    """Of the evidence of that verdict."""
     is_expired: bool
 
 

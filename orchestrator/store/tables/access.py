@@ -56,7 +56,7 @@ class ControllerRow(Table):
     __tablename__ = "controller"
 
     id: Mapped[Id]
-    seen_s: Mapped[float] = mapped_column(Float(53))
+    last_seen_s: Mapped[float] = mapped_column(Float(53))
     """Seconds since the epoch by the database's clock."""
 
 

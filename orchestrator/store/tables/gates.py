@@ -88,7 +88,8 @@ class WaiverRow(Table):
     gate: Mapped[str] = mapped_column(Name, index=True)
     document: Mapped[Waiver] = mapped_column(Document(Waiver))
     verdict: Mapped[str]
-    seen: Mapped[str]
+    evidence_digest: Mapped[str]
+    """Of the evidence of the verdict that it was requested for."""
 
 
 class PayloadReviewRow(Table):

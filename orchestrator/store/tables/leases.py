@@ -64,7 +64,7 @@ class LeaseRow(Table):
     state: Mapped[LeaseState] = mapped_column(OneOf(LeaseState))
     reserved_usd: Mapped[Decimal]
     price_usd_per_hour: Mapped[Decimal | None]
-    reserved_at: Mapped[datetime]
+    reserved_at: Mapped[datetime] = mapped_column(index=True)
     machine_id: Mapped[str]
     endpoint: Mapped[Endpoint | None] = mapped_column(Document(Endpoint))  # type: ignore[arg-type]
     launched_at: Mapped[datetime | None]
@@ -98,14 +98,14 @@ class PlacementDecisionRow(Table):
     """A line of why a cell's machine is where it is."""
 
     __tablename__ = "placement_decision"
-    __table_args__ = (UniqueConstraint("attempt", "place", "verdict", "reason"),)
+    __table_args__ = (UniqueConstraint("attempt", "place", "result", "reason"),)
 
     attempt: Mapped[KeyAttempt]
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     """Within its attempt, from 1."""
     at: Mapped[datetime]
     place: Mapped[str] = mapped_column(Name)
-    verdict: Mapped[PlacementResult] = mapped_column(OneOf(PlacementResult))
+    result: Mapped[PlacementResult] = mapped_column(OneOf(PlacementResult))
     reason: Mapped[str] = mapped_column(Name)
     detail: Mapped[str]
 

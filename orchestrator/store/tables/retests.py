@@ -13,7 +13,6 @@ from orchestrator.store.column_types import Document, Name
 from orchestrator.store.tables.shared_columns import (
     KeyAttempt,
     KeyCell,
-    KeyRun,
     OfAttempt,
     OfRun,
     Pk,
@@ -36,7 +35,7 @@ class ReusableResultRow(Table):
 
     __tablename__ = "reusable_result"
     __table_args__ = (
-        Index("ix_reusable_result_requested", "asked", "job", "produced_at"),
+        Index("ix_reusable_result_requested", "requested_digest", "job", "produced_at"),
         Index(
             "ix_reusable_result_platform",
             "product",
@@ -51,7 +50,7 @@ class ReusableResultRow(Table):
     job: Mapped[str] = mapped_column(Name, primary_key=True)
     attempt: Mapped[OfAttempt]
     """Whose preparation it depends on."""
-    asked: Mapped[str] = mapped_column(Name)
+    requested_digest: Mapped[str] = mapped_column(Name)
     product: Mapped[str] = mapped_column(Name)
     platform: Mapped[str] = mapped_column(Name)
     environment: Mapped[str] = mapped_column(Name)
@@ -68,7 +67,7 @@ class CellReuseRow(Table):
     source: Mapped[int | None] = mapped_column(ForeignKey("cell.pk"))
     """Whose evidence stands for it; NULL where it is run."""
     produced_at: Mapped[datetime | None]
-    why: Mapped[str]
+    reason: Mapped[str]
     decided_at: Mapped[datetime]
 
 
@@ -84,21 +83,3 @@ class RetestSessionRow(Table):
     run_id: Mapped[OfRun] = mapped_column(index=True)
     key: Mapped[str]
     document: Mapped[RetestSession] = mapped_column(Document(RetestSession))
-
-
-class RetestReleaseRow(Table):
-    """Nobody asks for more retests of an attempt."""
-
-    __tablename__ = "retest_release"
-
-    attempt: Mapped[KeyAttempt]
-    at: Mapped[datetime]
-
-
-class ConfirmationRunRow(Table):
-    """The run that repeats another one's failures on another machine."""
-
-    __tablename__ = "confirmation_run"
-
-    run_id: Mapped[KeyRun]
-    second: Mapped[str]

@@ -74,7 +74,12 @@ class RunRow(Table):
     finished_at: Mapped[datetime | None]
     cancel_requested_at: Mapped[datetime | None]
     rerun_of: Mapped[str | None]
-    event_seq: Mapped[Long] = mapped_column(default=0)
+    commit_sha: Mapped[str] = mapped_column(default="")
+    branch: Mapped[str] = mapped_column(default="")
+    author: Mapped[str] = mapped_column(default="")
+    is_dirty: Mapped[bool] = mapped_column(default=False)
+    confirmation_run_id: Mapped[str | None]
+    """The run that repeats its failures on another machine."""
 
 
 class RunSpecRow(Table):
@@ -181,8 +186,10 @@ class AttemptRow(Table):
     log_bytes: Mapped[Long] = mapped_column(default=0)
     last_event_at: Mapped[datetime | None]
     end_outcome: Mapped[str | None]
-    """None before the agent's last word."""
+    """None before the agent reported its end."""
     end_reason: Mapped[str] = mapped_column(default="")
     end_detail: Mapped[str] = mapped_column(default="")
     tests_seen: Mapped[int] = mapped_column(default=0)
     """Counts mentions of tests, so that they keep the order in which they were collected."""
+    retests_ended_at: Mapped[datetime | None]
+    """When it stopped accepting retests."""

@@ -13,7 +13,6 @@ helps: see `torchbridge.passes`.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import time
@@ -24,16 +23,17 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from torchbridge.passes import (
     TOLERANCE,
+    AttentionOperators,
     Pass,
     PassResult,
     Result,
     Setting,
     difference,
+    evaluating,
     for_speed,
     relative_error,
     tolerance,
@@ -149,7 +149,7 @@ def compile_model(model: nn.Module, setting: Setting) -> Result:
         why = "no sample inputs to compile with" if setting.compile_backend else "turned off"
         return model, PassResult("compile", False, reason=why)
     compiled = _compiled(model, setting)
-    with undisturbed(model, setting), _evaluating(model), torch.no_grad():
+    with undisturbed(model, setting), evaluating(model), torch.no_grad():
         expected = model(*setting.sample_inputs)
         graphs, start = _graphs(), time.perf_counter()
         try:
@@ -231,19 +231,6 @@ def _dtypes(model: nn.Module) -> str:
     return _tally(str(p.dtype).removeprefix("torch.") for p in model.parameters())
 
 
-class _Operators(TorchDispatchMode):
-    """Writes down the attention operators that are run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if "attention" in function.__name__:
-            self.names.add(function.__name__.split(".")[0].lstrip("_"))
-        return function(*args, **(kwargs or {}))
-
-
 def _attention_operators(modules: list[nn.MultiheadAttention]) -> str:
     """What each module computes itself with, seen on two tokens, gradients not forbidden."""
     return _tally(f"module(s) by {_attention_operator(module)}" for module in modules)
@@ -255,7 +242,7 @@ def _attention_operator(module: nn.MultiheadAttention) -> str:
     inputs = [weight.new_zeros(2, 2, width) for width in widths]
     if len(set(widths)) == 1:
         inputs = inputs[:1] * 3  # self-attention: the fused path wants the very same tensor
-    with torch.enable_grad(), _Operators() as operators:
+    with torch.enable_grad(), AttentionOperators() as operators:
         module(*inputs)
     return " and ".join(sorted(operators.names)) or "explicit softmax"
 
@@ -334,22 +321,10 @@ def _cast(data: Any, old: torch.dtype, new: torch.dtype) -> Any:
 @torch.no_grad()
 def _float16_error(model: nn.Module, setting: Setting) -> float:
     """What float16 would do to the outputs on the sample inputs."""
-    with _evaluating(model):
+    with evaluating(model):
         expected = model(*setting.sample_inputs)
         trial, _ = _narrowed(copy.deepcopy(model), torch.float16)
         return relative_error(trial(*setting.sample_inputs), expected)
-
-
-@contextlib.contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Every module in evaluation mode, and back in its own afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _title(setting: Setting) -> str:

@@ -474,7 +474,7 @@ def _real_file(file: str) -> str:
     return os.path.join(_real(os.path.dirname(file)), os.path.basename(file))
 
 
-class Survey(NamedTuple):
+class InventoryReport(NamedTuple):
     """What a process of pytest has to have loaded."""
 
     tools: Tuple[Installed, ...]
@@ -508,14 +508,14 @@ class Survey(NamedTuple):
         return None
 
 
-_SURVEY: List[Survey] = []
+_SURVEY: List[InventoryReport] = []
 
 
-def survey() -> Survey:
+def survey() -> InventoryReport:
     """Read what is installed, once: before anything of the payload could be imported."""
     if not _SURVEY:
         subject = GIVEN.get("SEATRIAL_SUBJECT", "")
-        _SURVEY.append(Survey(tuple(_tools()), Installed(subject) if subject else None))
+        _SURVEY.append(InventoryReport(tuple(_tools()), Installed(subject) if subject else None))
     return _SURVEY[0]
 
 

@@ -22,7 +22,9 @@ def desk(pages: PageDesk, here: Clouds) -> PageDesk:
     context = pages.api.context
     traits = {"fake": context.traits["fake"]}
     janitor = replace(context.janitor, provider=lambda _: here.provider, traits=traits)
-    pages.api.context = replace(context, janitor=janitor, traits=traits)
+    pages.api.context = replace(
+        context, janitor=janitor, traits=traits, provider=lambda _: here.provider
+    )
     return pages.as_viewer("admin")
 
 
@@ -135,6 +137,25 @@ def test_a_machine_at_work_stays_and_why_is_said(desk: PageDesk, here: Clouds) -
     here.cloud.fail_verb("terminate", times=1)
     orphan = here.rent("nobodys")
     desk.post(urls.end_machine_url("fake", orphan), status=502)
+
+
+def test_the_emergency_stop_ends_everything_for_who_administers(
+    desk: PageDesk, here: Clouds
+) -> None:
+    run = str(desk.api.launch()["id"])
+    here.rent("one", **{"seatrial-controller": "another"})
+    runner = desk.as_viewer("run")
+    assert "Emergency stop" not in runner.page(urls.MACHINES).text
+    runner.post(f"{urls.MACHINES}/terminate-all", status=403)
+    assert here.cloud.terminates == 0
+    assert "Terminate everything of seatrial" in desk.page(urls.MACHINES).text
+    desk.post(f"{urls.MACHINES}/terminate-all")
+    assert here.cloud.terminates == 1
+    assert desk.api.database.stores.runs.get(run).cancel_requested_at is not None
+    here.rent("two")
+    here.cloud.fail_verb("terminate", times=1)
+    answer = desk.post(f"{urls.MACHINES}/terminate-all", status=502)
+    assert "may still be billed" in answer.text
 
 
 def test_what_went_last_is_told(desk: PageDesk, here: Clouds) -> None:

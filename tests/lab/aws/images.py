@@ -63,6 +63,9 @@ LINES: tuple[Line, ...] = (
         root_device="/dev/xvda",
         user="ec2-user",
     ),
+    _torch("2.10", "ubuntu-24.04", _day(2026, 10, 9)),
+    _torch("2.11", "ubuntu-24.04", _day(2026, 10, 9)),
+    _torch("2.12", "ubuntu-24.04", _day(2026, 10, 9)),
     _torch("2.13", "ubuntu-26.04", _day(2026, 10, 28)),
     Line(
         "base-oss-nvidia-driver-gpu-ubuntu-22.04",

@@ -38,11 +38,21 @@ class Image:
 def _public() -> list[Image]:
     families = (
         "pytorch-2-9-cu129-ubuntu-2404-nvidia-580",
+        "pytorch-2-9-cu129-ubuntu-2204-nvidia-580",
         "common-cu129-ubuntu-2404-nvidia-580",
         "pytorch-2-7-cu128-ubuntu-2204-nvidia-570",
         "common-cu128-ubuntu-2204-nvidia-570",
     )
-    images = [Image(DLVM_PROJECT, f"{family}-v20260626", family) for family in families]
+    images = [
+        Image(
+            DLVM_PROJECT,
+            f"{family}-v20260626",
+            family,
+            # Google's notice of 2026-04-13; an image that is deprecated can still be booted.
+            state="DEPRECATED" if family.endswith("-570") else "",
+        )
+        for family in families
+    ]
     ubuntu = "ubuntu-2404-noble-amd64-v20261105"
     return [*images, Image("ubuntu-os-cloud", ubuntu, "ubuntu-2404-lts-amd64", 10)]
 

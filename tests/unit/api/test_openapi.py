@@ -12,10 +12,10 @@ import pytest
 from pydantic import BaseModel
 
 from orchestrator.api.app import create_app
-from orchestrator.api.channels import ChannelRequest, RotateRequest, TryRequest
-from orchestrator.api.gate_signoff import ApprovalRequest, ReviewRequest, WaiverRequest
+from orchestrator.api.channels import ChannelRequest, ChannelTestRequest, RotateRequest
+from orchestrator.api.gate_signoff import ApprovalRequest, PayloadReviewRequest, WaiverRequest
 from orchestrator.api.gates import DryRunRequest, EvaluateRequest, PolicyRequest
-from orchestrator.api.history import DecisionRequest, MatchRequest
+from orchestrator.api.history import AliasDecisionRequest, MatchRequest
 from orchestrator.api.known_issues import KnownIssueRequest
 from orchestrator.api.linting import LintRequest
 from orchestrator.api.quarantines import QuarantineRequest
@@ -106,6 +106,7 @@ OPERATIONS = {
     ("get", "/api/v1/costs/prices"): "get_prices",
     ("post", "/api/v1/costs/refresh"): "refresh_costs",
     ("get", "/api/v1/machines"): "list_machines",
+    ("post", "/api/v1/machines/terminate-all"): "terminate_all",
     ("post", "/api/v1/machines/{provider}/{machine_id}/terminate"): "terminate_machine",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/access"): "get_access",
     ("post", "/api/v1/waivers/{waiver_id}/approve"): "approve_one_waiver",
@@ -118,11 +119,11 @@ OPEN = {"get_health", "get_readiness"}
 BODIES: dict[str, type[BaseModel]] = {
     body.__name__: body
     for body in (
-        LaunchRequest, RerunRequest, TokenRequest, MatchRequest, DecisionRequest,
+        LaunchRequest, RerunRequest, TokenRequest, MatchRequest, AliasDecisionRequest,
         KnownIssueRequest, LintRequest, PolicyRequest, EvaluateRequest, DryRunRequest,
-        WaiverRequest, ReviewRequest, ApprovalRequest, AnnotationsRequest, BisectRequest,
-        RetestRequest, ConfirmationRunRequest, QuarantineRequest, ChannelRequest, TryRequest,
-        RotateRequest, ScheduleRequest, TriggerRequest,
+        WaiverRequest, PayloadReviewRequest, ApprovalRequest, AnnotationsRequest, BisectRequest,
+        RetestRequest, ConfirmationRunRequest, QuarantineRequest, ChannelRequest,
+        ChannelTestRequest, RotateRequest, ScheduleRequest, TriggerRequest,
     )
 }  # fmt: skip
 

@@ -16,7 +16,6 @@ from orchestrator.domain.cell import Attempt, Cause, CellState, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.run_answer import RunAnswer, run_answer
 from orchestrator.domain.run_record import (
     ArtifactRecord,
     CellRecord,
@@ -24,6 +23,7 @@ from orchestrator.domain.run_record import (
     LeaseRecord,
     RunRecord,
 )
+from orchestrator.domain.run_response import RunResponse, run_answer
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 LEASE = LeaseRecord(
@@ -61,7 +61,7 @@ RUN = Run("run-1", "nightly", "lib", "1.10", "d" * 64, AT)
 
 
 def shown(*cells: CellRecord, run: Run = RUN) -> dict:
-    return json.loads(TypeAdapter(RunAnswer).dump_json(run_answer(RunRecord(run, cells, AT))))
+    return json.loads(TypeAdapter(RunResponse).dump_json(run_answer(RunRecord(run, cells, AT))))
 
 
 def test_a_run_has_the_keys_that_were_promised() -> None:
@@ -149,9 +149,9 @@ def test_a_job_keeps_its_checks_and_samples() -> None:
 
 def test_what_only_judging_needs_of_a_job_is_not_answered() -> None:
     job = shown(CELL)["cells"][0]["jobs"][0]
-    assert not job.keys() & {"ending", "unnamed", "turns", "test_set"}
+    assert not job.keys() & {"unnamed", "turns", "test_set"}
 
 
 def test_a_client_reads_the_record_that_was_answered() -> None:
     run = run_answer(RunRecord(RUN, (CELL,), AT))
-    assert read(RunAnswer, shown(CELL)) == run
+    assert read(RunResponse, shown(CELL)) == run

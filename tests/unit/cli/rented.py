@@ -31,7 +31,7 @@ def bill(machine: str, disk: str = "0", address: str = "0") -> Json:
 
 def decision(seconds: float, verdict: str, place: str, reason: str = "", detail: str = "") -> Json:
     return {
-        "at": at(seconds), "attempt": 1, "place": place, "verdict": verdict, "reason": reason,
+        "at": at(seconds), "attempt": 1, "place": place, "result": verdict, "reason": reason,
         "detail": detail,
     }  # fmt: skip
 
@@ -136,6 +136,10 @@ def spent() -> Json:
     return {
         "since": at(0), "until": at(9), "bill": bill("1.2345"), "simulated_usd": "0.5",
         "providers": [fake], "runs": [total],
+        "budgets": [{
+            "budget": {"period": "day", "limit_usd": "20"},
+            "settled_usd": "15.5", "reserved_usd": "1",
+        }],
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cli.cell_log import WholeLines
 from orchestrator.cli.failing_logs import Chosen, chosen_logs
 from orchestrator.cli.responses import read
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 
 
@@ -39,7 +39,7 @@ class CutArtifacts:
 def test_the_output_of_a_job_is_printed_in_whole_lines() -> None:
     output = {"name": "hull.txt", "size_bytes": 9, "digest": "d" * 64}
     cell = runs.cell("cpu", "done", jobs=[runs.passed("hull")], artifacts=[output])
-    run = read(RunAnswer, runs.run(cell))
+    run = read(RunResponse, runs.run(cell))
     client = CutArtifacts()
     pieces = chosen_logs(client, run, list(run.cells), Chosen(job="hull"))  # type: ignore[arg-type]
     shown = [piece.decode() for piece in pieces]

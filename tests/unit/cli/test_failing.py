@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cli.failing import failures_of
 from orchestrator.cli.responses import read
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 
 TEST = {"job": "hull", "nodeid": "test_hull.py::test_sinks", "outcome": "failed", "message": "no"}
@@ -31,7 +31,7 @@ def hull(outcome: str, reason: str, **given: Any) -> runs.Json:
 
 
 def found(*cells: runs.Json, tests: tuple[runs.Json, ...] = (TEST,)) -> list[tuple[str, ...]]:
-    run = read(RunAnswer, runs.run(*cells))
+    run = read(RunResponse, runs.run(*cells))
     shown = failures_of(StoredTests(*tests), run, run.cells)  # type: ignore[arg-type]
     return [(one.job, one.test, one.outcome, one.error) for one in shown]
 
@@ -76,3 +76,10 @@ def test_a_cell_is_a_failure_where_its_reason_is_none_of_its_jobs(
     detail = "the machine is gone"
     cell = runs.cell("cpu", "done", outcome=outcome, reason=reason, detail=detail, jobs=[job])
     assert found(cell) == [SINKS, *more]
+
+
+def test_a_crash_after_failing_tests_is_a_failure_of_its_own() -> None:
+    ending = {"outcome": "failed", "reason": "crashed", "detail": "killed by SIGSEGV"}
+    job = hull("failed", "tests", detail="1 failed", passed=3, failed=1, ending=ending)
+    cell = runs.cell("cpu", "done", outcome="failed", reason="tests", jobs=[job])
+    assert found(cell) == [SINKS, ("hull", "", "failed", "killed by SIGSEGV")]

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from orchestrator.cli.responses import read
 from orchestrator.cli.view.failures import SHOWN, failures
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 
 Json = dict[str, Any]
@@ -36,7 +36,7 @@ def use(state: str, **given: Any) -> Json:
 
 def text(**given: Any) -> str:
     console = Console(width=140, record=True, file=None, force_terminal=False)
-    told = failures(read(RunAnswer, runs.typical() | given))
+    told = failures(read(RunResponse, runs.typical() | given))
     if told is None:
         return ""
     with console.capture() as captured:

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 from orchestrator.cli.responses import read
 from orchestrator.cli.watching.live_display import PULSE_S, PlainTeller
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 
 
 def tell(teller: PlainTeller, shown: runs.Json, seconds: float) -> list[str]:
-    return teller.tell(read(RunAnswer, shown), runs.LAUNCHED + timedelta(seconds=seconds))
+    return teller.tell(read(RunResponse, shown), runs.LAUNCHED + timedelta(seconds=seconds))
 
 
 def one(state: str, *jobs: runs.Json, **given: object) -> runs.Json:
@@ -96,3 +96,15 @@ def test_hostile_names_stay_on_their_line() -> None:
     evil = "x\n\x1b[31m\x07y"
     lines = tell(teller, one("done", outcome="errored", reason="lost", detail=evil), 1)
     assert lines == ["      1s  local-cpu: errored: lost: x↵\N{REPLACEMENT CHARACTER}y"]
+
+
+def test_a_pulse_of_a_silent_job_says_when_it_is_ended_and_guesses_no_end() -> None:
+    teller = PlainTeller()
+    going = runs.going("moe", started_at=runs.at(0), current="test_a.py::test_b")
+    silent = going | {"silent_since": runs.at(31), "idle_timeout_s": 180.0}
+    tell(teller, one("running", silent), 35)
+    [line] = tell(teller, one("running", silent), 156)
+    assert line == (
+        "  2m 36s  local-cpu moe: 31 of 48 tests, silent for 2m 05s, ended at 3m, "
+        "in test_a.py::test_b"
+    )

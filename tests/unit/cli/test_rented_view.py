@@ -15,9 +15,9 @@ from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.plan import headroom_table, plan_table, shortages
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.watching.live_display import PlainTeller
-from orchestrator.domain.cost_answer import RunCost, Spending
+from orchestrator.domain.cost_response import RunCost, Spending
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import rented, runs
 from tests.unit.cli.fake_controller import plan
 from tests.unit.cli.golden import assert_golden
@@ -37,7 +37,7 @@ def drawn(show: Show, width: int) -> str:
 
 
 def told(*cells: runs.Json, width: int = 80) -> str:
-    found = provenance(read(RunAnswer, runs.run(*cells)))
+    found = provenance(read(RunResponse, runs.run(*cells)))
     return drawn(lambda _: [found] if found is not None else [], width)
 
 
@@ -87,7 +87,7 @@ def test_every_refusal_is_told_in_full_with_its_place() -> None:
 
 
 def test_a_simulated_machine_is_called_one_everywhere() -> None:
-    run = read(RunAnswer, runs.run(rented.simulated()))
+    run = read(RunResponse, runs.run(rented.simulated()))
     assert "SIMULATED: no gate accepts this" in told(rented.simulated())
     picture = drawn(lambda _: [summary(run, now=runs.NOW, width=60)], 60)
     assert "SIMULATED: no gate accepts this" in picture
@@ -131,6 +131,8 @@ def test_a_bill_fits_every_window(width: int) -> None:
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "$1.2345" in text
     assert "nobody was charged" in flat(text)
+    told = "the day's budget, SEATRIAL_BUDGET_DAY_USD of $20.00: $15.50 spent, $1.00 reserved"
+    assert f"{told} (80 % or more)" in flat(text)
 
 
 def test_a_hostile_bill_stays_text() -> None:
@@ -187,7 +189,7 @@ def test_places_without_a_price_are_not_called_cheap() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_kept_machine_is_shown_with_the_way_to_it(width: int) -> None:
-    run = read(RunAnswer, runs.run(rented.kept()))
+    run = read(RunResponse, runs.run(rented.kept()))
     text = drawn(lambda _: [summary(run, now=runs.NOW, width=width)], width)
     assert "its machine is kept until 12:30:00 UTC" in text
     assert f"seatrial ssh {runs.RUN_ID} aws-a10g" in text
@@ -196,7 +198,7 @@ def test_a_kept_machine_is_shown_with_the_way_to_it(width: int) -> None:
 
 def test_a_kept_machine_is_told_once() -> None:
     teller = PlainTeller()
-    run = read(RunAnswer, runs.run(rented.kept()))
+    run = read(RunResponse, runs.run(rented.kept()))
     said = [line for _ in range(3) for line in teller.tell(run, runs.NOW) if "kept until" in line]
     assert len(said) == 1
     assert f"`seatrial ssh {runs.RUN_ID} aws-a10g`" in said[0]

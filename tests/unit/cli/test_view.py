@@ -18,7 +18,7 @@ from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.view.live_run import LogTail, picture, summary
 from orchestrator.cli.view.rows import bar, job_left_s, run_left_s
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_answer import RunAnswer
+from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 from tests.unit.cli.golden import assert_golden
 
@@ -42,7 +42,9 @@ def drawn(image: Text, width: int, height: int = 100) -> str:
 
 
 def shown(run: runs.Json, width: int, height: int, tail: LogTail = TAIL) -> str:
-    image = picture(read(RunAnswer, run), tail, now=runs.NOW, width=width, height=height, note=NOTE)
+    image = picture(
+        read(RunResponse, run), tail, now=runs.NOW, width=width, height=height, note=NOTE
+    )
     return drawn(image, width, height)
 
 
@@ -118,7 +120,7 @@ def test_what_stays_is_the_one_that_was_looked_at() -> None:
         outcome="failed",
         finished_at=runs.at(90),
     )
-    image = summary(read(RunAnswer, over), now=runs.NOW, width=80)
+    image = summary(read(RunResponse, over), now=runs.NOW, width=80)
     assert_golden("finished.txt", drawn(image, 80))
 
 
@@ -174,7 +176,7 @@ def test_a_bar_is_as_wide_as_asked_and_hides_no_failure(figures: list[int], widt
 
 def test_the_time_left_follows_the_pace_of_the_tests() -> None:
     run = read(
-        RunAnswer,
+        RunResponse,
         runs.run(runs.cell("c", "running", jobs=[runs.going("moe", started_at=runs.at(38))])),
     )
     job = run.cells[0].jobs[0]
@@ -195,11 +197,11 @@ def test_the_time_left_follows_the_pace_of_the_tests() -> None:
     ],
 )
 def test_no_time_is_promised_without_a_reason(jobs: list[runs.Json]) -> None:
-    run = read(RunAnswer, runs.run(runs.cell("c", "running", jobs=jobs)))
+    run = read(RunResponse, runs.run(runs.cell("c", "running", jobs=jobs)))
     assert run_left_s(run, runs.NOW) is None
 
 
 def test_a_clock_that_is_behind_shows_no_negative_time() -> None:
     early = runs.LAUNCHED - timedelta(hours=1)
-    image = picture(read(RunAnswer, runs.typical()), TAIL, now=early, width=80, height=24)
+    image = picture(read(RunResponse, runs.typical()), TAIL, now=early, width=80, height=24)
     assert "-" not in drawn(image, 80).splitlines()[1]

@@ -12,21 +12,20 @@ from hypothesis import strategies as st
 from orchestrator.domain.bisect import (
     FoundRevisions,
     InconclusiveSearch,
-    RevisionAnswer,
+    RevisionResult,
     TryRevision,
     answer_of,
     next_step,
-    strays,
 )
 
-Tell = Callable[[int], RevisionAnswer]
+Tell = Callable[[int], RevisionResult]
 
 
 def walked(
     places: int, tell: Tell
 ) -> tuple[FoundRevisions | InconclusiveSearch, list[TryRevision]]:
     """Search to the end; the last revision is known to fail."""
-    answers = {places - 1: [RevisionAnswer.BAD]}
+    answers = {places - 1: [RevisionResult.BAD]}
     tries: list[TryRevision] = []
     while isinstance(step := next_step(places, answers), TryRevision):
         tries.append(step)
@@ -36,7 +35,7 @@ def walked(
 
 
 def breaks_at(place: int) -> Tell:
-    return lambda asked: RevisionAnswer.BAD if asked >= place else RevisionAnswer.GOOD
+    return lambda asked: RevisionResult.BAD if asked >= place else RevisionResult.GOOD
 
 
 @given(st.data(), st.integers(2, 300))
@@ -54,8 +53,8 @@ def test_with_revisions_that_do_not_build_the_range_still_holds_the_commit(data,
     inner = st.integers(1, places - 2) if places > 2 else st.nothing()
     skipped = data.draw(st.sets(inner)) if places > 2 else set()
 
-    def tell(asked: int) -> RevisionAnswer:
-        return RevisionAnswer.SKIP if asked in skipped else breaks_at(broken)(asked)
+    def tell(asked: int) -> RevisionResult:
+        return RevisionResult.SKIP if asked in skipped else breaks_at(broken)(asked)
 
     found, tries = walked(places, tell)
     assert isinstance(found, FoundRevisions)
@@ -74,9 +73,9 @@ def test_both_that_decide_are_asked_twice():
 def test_an_answer_that_cannot_be_repeated_decides_nothing():
     asked: list[int] = []
 
-    def tell(place: int) -> RevisionAnswer:
+    def tell(place: int) -> RevisionResult:
         asked.append(place)
-        return RevisionAnswer.SKIP if asked.count(place) > 1 else breaks_at(5)(place)
+        return RevisionResult.SKIP if asked.count(place) > 1 else breaks_at(5)(place)
 
     found, tries = walked(9, tell)
     assert isinstance(found, InconclusiveSearch)
@@ -85,7 +84,7 @@ def test_an_answer_that_cannot_be_repeated_decides_nothing():
 
 
 def test_a_revision_that_answers_both_ways_ends_it():
-    told = iter([RevisionAnswer.GOOD, RevisionAnswer.BAD, RevisionAnswer.GOOD, RevisionAnswer.GOOD])
+    told = iter([RevisionResult.GOOD, RevisionResult.BAD, RevisionResult.GOOD, RevisionResult.GOOD])
     found, _ = walked(3, lambda place: next(told))
     assert isinstance(found, InconclusiveSearch)
     assert "flaky" in found.reason
@@ -94,9 +93,9 @@ def test_a_revision_that_answers_both_ways_ends_it():
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (RevisionAnswer.BAD, "fails here too"),
-        (RevisionAnswer.SKIP, "could not be tried"),
-        (RevisionAnswer.FLAKY, "flaky"),
+        (RevisionResult.BAD, "fails here too"),
+        (RevisionResult.SKIP, "could not be tried"),
+        (RevisionResult.FLAKY, "flaky"),
     ],
 )
 def test_a_first_revision_that_does_not_pass_is_no_ground_to_begin_from(answer, said):
@@ -107,27 +106,20 @@ def test_a_first_revision_that_does_not_pass_is_no_ground_to_begin_from(answer, 
 
 
 def test_a_last_revision_that_passes_now():
-    found = next_step(3, {0: [RevisionAnswer.GOOD], 2: [RevisionAnswer.GOOD]})
+    found = next_step(3, {0: [RevisionResult.GOOD], 2: [RevisionResult.GOOD]})
     assert isinstance(found, InconclusiveSearch)
-
-
-def test_strays_tell_of_more_than_one_change():
-    assert strays(
-        {0: [RevisionAnswer.GOOD], 3: [RevisionAnswer.BAD], 5: [RevisionAnswer.GOOD]}
-    ) == (5,)
-    assert strays({0: [RevisionAnswer.GOOD], 3: [RevisionAnswer.BAD]}) == ()
 
 
 @pytest.mark.parametrize(
     ("times", "answer"),
     [
-        ([{"a": "passed"}, {"a": "passed"}], RevisionAnswer.GOOD),
-        ([{"a": "failed"}, {"a": "error"}], RevisionAnswer.BAD),
-        ([{"a": "failed", "b": "passed"}] * 2, RevisionAnswer.BAD),
-        ([{"a": "passed"}, {"a": "failed"}], RevisionAnswer.FLAKY),
-        ([{"a": "absent"}] * 2, RevisionAnswer.SKIP),
-        ([{"a": "passed", "b": "skipped"}] * 2, RevisionAnswer.SKIP),
-        ([], RevisionAnswer.SKIP),
+        ([{"a": "passed"}, {"a": "passed"}], RevisionResult.GOOD),
+        ([{"a": "failed"}, {"a": "error"}], RevisionResult.BAD),
+        ([{"a": "failed", "b": "passed"}] * 2, RevisionResult.BAD),
+        ([{"a": "passed"}, {"a": "failed"}], RevisionResult.FLAKY),
+        ([{"a": "absent"}] * 2, RevisionResult.SKIP),
+        ([{"a": "passed", "b": "skipped"}] * 2, RevisionResult.SKIP),
+        ([], RevisionResult.SKIP),
     ],
 )
 def test_what_a_revision_says(times, answer):

@@ -15,7 +15,7 @@ from orchestrator.domain.channel import (
     ChannelKind,
     ChannelSecret,
     Delivery,
-    DeliveryAnswer,
+    DeliveryReceipt,
     DeliveryResult,
     DeliveryState,
     next_look,
@@ -24,7 +24,7 @@ from orchestrator.domain.channel import (
 from orchestrator.domain.gate.verdict import Decision
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
-FAILED = DeliveryAnswer(result=DeliveryResult.FAILED, response_excerpt="no answer")
+FAILED = DeliveryReceipt(result=DeliveryResult.FAILED, response_excerpt="no answer")
 
 
 def channel(target: str, kind: str = "webhook", **more: object) -> Channel:
@@ -43,7 +43,7 @@ def delivery(number: int, attempts: int, *, age_s: float = 0) -> Delivery:
     )  # fmt: skip
 
 
-def wait_s(one: Delivery, receipt: DeliveryAnswer = FAILED) -> float:
+def wait_s(one: Delivery, receipt: DeliveryReceipt = FAILED) -> float:
     look = next_look(one, receipt, NOW)
     assert look is not None
     return (look - NOW).total_seconds()
@@ -123,8 +123,8 @@ def test_a_receivers_wish_counts_where_it_is_longer() -> None:
 
 
 def test_what_is_not_tried_again() -> None:
-    for result in ("taken", "refused", "gone"):
-        receipt = DeliveryAnswer(result=DeliveryResult(result), response_excerpt="")
+    for result in ("accepted", "refused", "gone"):
+        receipt = DeliveryReceipt(result=DeliveryResult(result), response_excerpt="")
         assert next_look(delivery(1, 0), receipt, NOW) is None
     old = delivery(1, 3, age_s=GIVE_UP_AFTER.total_seconds())
     assert next_look(old, FAILED, NOW) is None

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.blame import Attribution, RootCause, attribute_failure
 from orchestrator.domain.diagnosis import RetestTally, diagnosed_of
 from orchestrator.domain.retests import Retest, RetestKind
-from tests.unit.domain.test_blame import ABOUT, DRIVER, FAILS, judged, second
+from orchestrator.domain.root_cause import Attribution, RootCause, attribute_failure
+from tests.unit.domain.test_root_cause import ABOUT, DRIVER, FAILS, judged, second
 
 BLAME = Attribution(
-    job="moe", nodeid="t.py::a", answer=RootCause.OURS, evidence=("First.", "Second.")
+    job="moe", nodeid="t.py::a", answer=RootCause.SUBJECT, evidence=("First.", "Second.")
 )
 
 
@@ -49,7 +49,7 @@ def test_retests_with_the_same_thing_changed_are_told_together():
     ]
     [found] = diagnosed_of("gcp-l4", [BLAME], retests)
     assert found.tried == "failed 2 of 2 again; passed 1 of 1 with the baseline w 1"
-    assert (found.cell, found.answer, found.sentence) == ("gcp-l4", "ours", "Second.")
+    assert (found.cell, found.answer, found.sentence) == ("gcp-l4", "subject", "Second.")
 
 
 def test_a_test_that_did_not_run_again_is_not_told():
@@ -65,7 +65,7 @@ NO_PACKAGES = replace(ABOUT, packages=(), surroundings=DRIVER)
 @pytest.mark.parametrize(
     ("told", "about", "answer", "begins"),
     [
-        (PASSES, ABOUT, "ours", "With the baseline widget 1.0 and nothing else"),
+        (PASSES, ABOUT, "subject", "With the baseline widget 1.0 and nothing else"),
         (GREEN, ABOUT, "dependency", "What differs: dep 1.0 -> 2.0."),
         (FAILS, replace(ABOUT, second=second(*["passed"] * 5)), "machine",
          "On another machine of the platform, blue:22"),

@@ -64,7 +64,7 @@ def test_benchmarks_and_blame_go_with_their_jobs() -> None:
         return Pairs(job=name, subject=(1.0,), baseline=(1.0,), **one)
 
     def blame(name: str) -> dict[str, str]:
-        return {"job": name, "nodeid": "t.py::a", "answer": "ours", "evidence": "x"}
+        return {"job": name, "nodeid": "t.py::a", "answer": "subject", "evidence": "x"}
 
     earlier = replace(RED, pairs=(pairs("moe"), pairs("fp8")), blame=(blame("moe"), blame("fp8")))
     later = replace(GREEN, pairs=(pairs("moe"),))

@@ -266,16 +266,18 @@ def test_a_quarantined_test_that_failed_in_another_run_alone_is_not_said_to_fail
 
 
 def test_who_broke_it_stands_in_the_verdict():
-    blamed = ({"job": "moe", "nodeid": "t.py::a", "answer": "ours", "evidence": "Four of four."},)
+    blamed = (
+        {"job": "moe", "nodeid": "t.py::a", "answer": "subject", "evidence": "Four of four."},
+    )
     verdict = judge(policy(), snapshot(cell("gcp-l4", job("moe", failed()), blame=blamed)))
     found = result(verdict, "job/moe@gcp-l4")
-    assert "; who broke it: ours (1). See" in found.sentence
+    assert "; root cause: subject (1). See" in found.sentence
     assert found.inputs["blame"] == [dict(blamed[0])]
 
 
 def test_a_command_that_was_diagnosed_is_blamed_by_its_job():
     """It has no tests: an empty node id is the job itself, and no other one."""
-    blamed = ({"job": "demo", "nodeid": "", "answer": "ours", "evidence": "Four of four."},)
+    blamed = ({"job": "demo", "nodeid": "", "answer": "subject", "evidence": "Four of four."},)
     red = job("demo", kind="demo", outcome=Outcome.FAILED)
     evidence = snapshot(cell("gcp-l4", red, job("moe", failed()), blame=blamed))
     verdict = judge(policy(), evidence)

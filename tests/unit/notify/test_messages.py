@@ -192,7 +192,7 @@ def test_a_github_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "result", "retry_after_s"),
     [
-        (200, {}, "taken", None), (204, {}, "taken", None), (410, {}, "gone", None),
+        (200, {}, "accepted", None), (204, {}, "accepted", None), (410, {}, "gone", None),
         (301, {"location": "http://169.254.169.254/"}, "failed", None),
         (404, {}, "failed", None), (500, {}, "failed", None), (422, {}, "refused", None),
         (429, {"retry-after": "120"}, "failed", 120.0),

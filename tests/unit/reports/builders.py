@@ -266,10 +266,10 @@ def lease(**changes: object) -> LeaseRecord:
 
 
 def decision(
-    seconds: float, verdict: PlacementResult, place: str, reason: str = "", detail: str = ""
+    seconds: float, result: PlacementResult, place: str, reason: str = "", detail: str = ""
 ) -> PlacementDecision:
     """A line of the first attempt's log."""
-    return PlacementDecision(at(seconds), place, verdict, reason, detail, attempt=1)
+    return PlacementDecision(at(seconds), place, result, reason, detail, attempt=1)
 
 
 def attestation(*devices: Mapping[str, object], simulated: bool = False) -> Attestation:

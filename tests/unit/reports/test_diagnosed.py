@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.blame import RootCause
 from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
 from orchestrator.domain.retests import RetestKind
+from orchestrator.domain.root_cause import RootCause
 from orchestrator.domain.run_record import Evidence
 from reports.registry import render
 from tests.unit.reports.stories import release, story
@@ -46,7 +46,7 @@ def diagnosed() -> Evidence:
     why = "Since the last green run r1: device driver 550 -> 570."
     return with_answers(
         story("a10g"),
-        found("suites/test_moe.py::test_routing", RootCause.OURS),
+        found("suites/test_moe.py::test_routing", RootCause.SUBJECT),
         found("", RootCause.IMAGE_OR_DRIVER, why=why, word="failed"),
     )
 
@@ -61,7 +61,7 @@ def test_the_section_is_the_one_that_was_read(kind, templates, golden, update_go
 def test_nothing_else_changes(kind, templates):
     with_it = render(kind, diagnosed(), format="md", templates=templates).splitlines()
     without = render(kind, story("a10g"), format="md", templates=templates).splitlines()
-    begin = with_it.index("### Who broke it")
+    begin = with_it.index("### Root cause")
     end = next(n for n, line in enumerate(with_it) if line.startswith("Failing tests ran again"))
     kept = [line for line in (*with_it[:begin], *with_it[end + 1 :]) if line]
     assert kept == [line for line in without if line]
@@ -71,6 +71,6 @@ def test_each_cells_report_has_its_own(templates):
     other = found("suites/test_moe.py::test_other", RootCause.FLAKY, cell="gcp-l4")
     told = with_answers(release(), *diagnosed().record.diagnosed, other)
     model = json.loads(render("summary", told, format="json", templates=templates))
-    assert [row["answer"] for row in model["blame"]] == ["ours", "image_or_driver", "flaky"]
+    assert [row["answer"] for row in model["blame"]] == ["subject", "image_or_driver", "flaky"]
     assert model["blame"][0]["again"][0]["outcomes"] == ["failed"] * 6
     assert "failed 6 of 6 again; passed 4 of 4 with the baseline" in model["blame"][0]["tried"]

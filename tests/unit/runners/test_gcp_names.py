@@ -29,7 +29,7 @@ from runners.gcp.instance import (
     parse_id,
     request_id,
 )
-from runners.gcp.offers import KnownPrices, prices_from, table
+from runners.gcp.offers import MARKETS, KnownPrices, prices_from, table
 from runners.gcp.platform_config import KNOWN, check_platform, parse_platform, types_with
 from runners.google.firewall import rule_name
 from runners.google.names import REGIONS, label
@@ -155,8 +155,11 @@ def test_the_shipped_table_is_believed_and_complete() -> None:
         assert {p.place for p in prices if p.item == item} == regions
     four = {(p.place, p.market): p.usd_per_hour for p in prices if p.item == "g2-standard-4"}
     assert four["us-central1", "on-demand"] == Decimal("0.70683")
-    assert four["us-central1", "spot"] == Decimal("0.2818")
-    assert four["me-central2", "on-demand"] == Decimal("1.1309")
+    assert four["us-central1", "spot"] == Decimal("0.28184")
+    assert four["me-central2", "on-demand"] == Decimal("1.13093")
+    for name in KNOWN:
+        priced = {(p.place, p.market) for p in prices if p.item == name}
+        assert priced == {(region, market) for region in regions for market in MARKETS}
     assert sum(len(zones) for zones in table().zones.values()) == 44
 
 

@@ -139,7 +139,7 @@ def last_try(asked: Asked, channel_id: str) -> Try | None:
         return None
     last: DeliveryAttempt = tests[0][-1]
     return Try(
-        channel.name, last.receipt.result is DeliveryResult.TAKEN, last.receipt.response_excerpt
+        channel.name, last.receipt.result is DeliveryResult.ACCEPTED, last.receipt.response_excerpt
     )
 
 

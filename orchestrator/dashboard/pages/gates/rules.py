@@ -471,11 +471,11 @@ _PERFORMANCE = (
     Column("p_adjusted", "Adjusted p"),
 )
 _ANSWERS = {
-    "ours": "the subject",
+    "subject": "the subject",
     "dependency": "a dependency",
     "image_or_driver": "the image or the driver",
     "machine": "this machine",
-    "flaky": "nobody: it is flaky",
+    "flaky": "flaky test",
     "unknown": "unknown",
 }
 Found = Mapping[str, object]

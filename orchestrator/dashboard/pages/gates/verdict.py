@@ -1,4 +1,4 @@
-"""A verdict: what was decided, on what it hangs, who broke it, and how anybody can check it."""
+"""A verdict: what was decided, on what it hangs, root causes, and how anybody can check it."""
 
 from __future__ import annotations
 

@@ -298,10 +298,10 @@ def decision_table(record: RunRecord) -> Table:
                 Text(cell.id),
                 Number(line.attempt),
                 Text(line.place),
-                Text(line.verdict),
+                Text(line.result),
                 Text(": ".join(part for part in (line.reason, line.detail) if part)),
             ),
-            tone="warn" if line.verdict is PlacementResult.REFUSED else "",
+            tone="warn" if line.result is PlacementResult.REFUSED else "",
         )
         for cell, line in lines
     ]
@@ -406,7 +406,7 @@ def _row(run: Run, cell: CellRecord, job: JobRecord, now: datetime) -> Row:
             Text(cell.id, urls.cell_url(run.id, cell.id)),
             Several(_outcomes(job)),
             _results(cell, job, href),
-            _job_reason(job),
+            _job_reason(job, now),
             Span(_seconds(job, run, now)),
         ),
         tone=_tone(job),
@@ -439,10 +439,11 @@ def _counts(cell: CellRecord, job: JobRecord) -> Counts:
     return job.counts if is_over else replace(job.counts, missing=0)
 
 
-def _job_reason(job: JobRecord) -> Text:
-    """The reason and its details; of what runs, which test it is at."""
+def _job_reason(job: JobRecord, now: datetime) -> Text:
+    """The reason and its details; of what runs, which test it is at and whether it is silent."""
     if job.outcome is None:
-        return Text(_progress(job), note=job.current)
+        said = "; ".join(part for part in (_progress(job), job.silence(now)) if part)
+        return Text(said, note=job.current)
     if job.reused_from:
         note = f"evidence of {job.at:%Y-%m-%d %H:%M} UTC" if job.at else ""
         said = f"reused from {job.reused_from}"

@@ -192,7 +192,7 @@ def _rest(judged: JudgedJob, *, is_end_told: bool = False) -> Iterator[str]:
     answers = Counter(row["answer"] for row in _blame(judged))
     if answers:
         told = (f"{answer.replace('_', ' ')} ({n})" for answer, n in sorted(answers.items()))
-        yield "who broke it: " + ", ".join(told)
+        yield "root cause: " + ", ".join(told)
 
 
 def _why(ending: Cause) -> str:

@@ -1,0 +1,215 @@
+"""The bill of a run, and what the runs of some days cost, as REST answers them to its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from orchestrator.domain.budget import BudgetUse
+from orchestrator.domain.cell import CellState, Lease, LeaseState, Run, RunState
+from orchestrator.domain.money import PHASES, Bill, lease_bill, machine_seconds
+from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.run_record import CellRecord, LeaseRecord, RunRecord
+
+_NOTHING = Decimal(0)
+FAKE = "fake"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellCost:
+    """The bill of one cell."""
+
+    cell: str
+    platform: str
+    provider: str
+    simulated: bool
+    """Emulated machines: nobody was charged."""
+    seconds: float
+    """How long its machines were held, together."""
+    bill: Bill
+    machines: tuple[LeaseRecord, ...]
+    """Those that it was given; refusals cost nothing."""
+    phases: Mapping[CellState, Decimal]
+    """US dollars by state; together the total."""
+    jobs: Mapping[str, Decimal]
+    """US dollars by job."""
+    overhead_usd: Decimal
+    """Spent on none of the jobs: booting, installing, giving back. With the jobs, the total."""
+    validated_tests: int
+    """Tests that passed or failed."""
+    usd_per_validated_test: Decimal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCost:
+    """The bill of one run."""
+
+    run: str
+    state: RunState
+    outcome: Outcome | None
+    as_of: datetime
+    settled: bool
+    """Every machine is gone: the figures are final."""
+    simulated: bool
+    """Some of its machines were emulated: nobody was charged for these."""
+    max_usd: Decimal | None
+    """The matrix's limit."""
+    bill: Bill
+    platforms: tuple[CellCost, ...]
+    phases: Mapping[CellState, Decimal]
+    """US dollars by state; together the total."""
+    jobs: Mapping[str, Decimal]
+    """US dollars by job, of all cells."""
+    overhead_usd: Decimal
+    validated_tests: int
+    usd_per_validated_test: Decimal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderCost:
+    """What one provider's machines cost."""
+
+    provider: str
+    machines: int
+    seconds: float
+    bill: Bill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTotal:
+    """What one run cost."""
+
+    run: str
+    matrix: str
+    created_at: datetime
+    outcome: Outcome | None
+    total_usd: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What was spent on runs that were launched within a span of time."""
+
+    since: datetime
+    until: datetime
+    bill: Bill
+    simulated_usd: Decimal
+    """The part of it that emulated machines would have cost: nobody was charged."""
+    providers: tuple[ProviderCost, ...] = ()
+    runs: tuple[RunTotal, ...] = ()
+    """Newest first."""
+    budgets: tuple[BudgetUse, ...] = ()
+    """Across runs, of the periods that `until` is in."""
+
+
+def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
+    """The bill of a run, with the limit of its matrix in US dollars."""
+    leases = [lease for cell in record.cells for lease in cell.leases]
+    run = record.run
+    return RunCost(
+        run=run.id,
+        state=run.state,
+        outcome=run.outcome,
+        as_of=record.as_of,
+        settled=all(lease.state == LeaseState.GONE for lease in leases),
+        simulated=any(cell.simulated for cell in record.cells),
+        max_usd=max_usd,
+        bill=sum((lease.bill for lease in leases), Bill()),
+        platforms=tuple(_cell(cell) for cell in record.cells),
+        phases=_phases(leases),
+        jobs=_by_job(cell.job_costs.by_job for cell in record.cells),
+        overhead_usd=sum((cell.job_costs.overhead_usd for cell in record.cells), _NOTHING),
+        validated_tests=_validated(record.counts),
+        usd_per_validated_test=record.usd_per_validated_test,
+    )
+
+
+def _cell(cell: CellRecord) -> CellCost:
+    costs = cell.job_costs
+    return CellCost(
+        cell=cell.id,
+        platform=cell.platform.id,
+        provider=cell.platform.provider,
+        simulated=cell.simulated,
+        seconds=sum(lease.seconds for lease in cell.leases),
+        bill=sum((lease.bill for lease in cell.leases), Bill()),
+        machines=tuple(lease for lease in cell.leases if lease.machine_id),
+        phases=_phases(cell.leases),
+        jobs=costs.by_job,
+        overhead_usd=costs.overhead_usd,
+        validated_tests=_validated(cell.counts),
+        usd_per_validated_test=cell.usd_per_validated_test,
+    )
+
+
+def spending_answer(
+    runs: Iterable[tuple[Run, list[Lease]]],
+    *,
+    since: datetime,
+    until: datetime,
+    budgets: Iterable[BudgetUse],
+) -> Spending:
+    """What several runs, each with its leases, cost; open leases are billed to `until`."""
+    totals: list[RunTotal] = []
+    by_provider: dict[str, list[tuple[Lease, Bill]]] = {}
+    for run, leases in runs:
+        total = Bill()
+        for lease in leases:
+            bill = lease_bill(lease, until)
+            total += bill
+            by_provider.setdefault(lease.provider, []).append((lease, bill))
+        totals.append(_run_total(run, total))
+    every = [pair for pairs in by_provider.values() for pair in pairs]
+    emulated = [bill for lease, bill in every if lease.simulated or lease.provider == FAKE]
+    return Spending(
+        since=since,
+        until=until,
+        bill=sum((bill for _, bill in every), Bill()),
+        simulated_usd=sum(emulated, Bill()).total_usd,
+        providers=tuple(
+            _provider(name, pairs, until) for name, pairs in sorted(by_provider.items())
+        ),
+        runs=tuple(totals),
+        budgets=tuple(budgets),
+    )
+
+
+def _run_total(run: Run, bill: Bill) -> RunTotal:
+    return RunTotal(
+        run=run.id,
+        matrix=run.matrix_name,
+        created_at=run.created_at,
+        outcome=run.outcome,
+        total_usd=bill.total_usd,
+    )
+
+
+def _provider(name: str, pairs: list[tuple[Lease, Bill]], until: datetime) -> ProviderCost:
+    return ProviderCost(
+        provider=name,
+        machines=len([lease for lease, _ in pairs if lease.machine_id]),
+        seconds=sum(machine_seconds(lease, until) for lease, _ in pairs),
+        bill=sum((bill for _, bill in pairs), Bill()),
+    )
+
+
+def _phases(leases: Iterable[LeaseRecord]) -> Mapping[CellState, Decimal]:
+    total = dict.fromkeys(PHASES, _NOTHING)
+    for lease in leases:
+        for phase, usd in lease.phase_usd.items():
+            total[phase] += usd
+    return total
+
+
+def _by_job(spent: Iterable[Mapping[str, Decimal]]) -> Mapping[str, Decimal]:
+    total: dict[str, Decimal] = {}
+    for one in spent:
+        for job, usd in one.items():
+            total[job] = total.get(job, _NOTHING) + usd
+    return total
+
+
+def _validated(counts: Counts) -> int:
+    return counts.passed + counts.failed

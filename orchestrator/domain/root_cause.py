@@ -1,0 +1,296 @@
+"""Root cause: the one change that makes a failing test pass.
+
+An answer other than `unknown` needs retests that all agree. What only fits the facts (a driver
+that differs) is evidence beside an answer, and an answer of its own only where all else is ruled
+out. ADR 0014 has the sum of how often chance alone can fool this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from orchestrator.domain.retests import (
+    BACK,
+    SURE,
+    Retest,
+    RetestKind,
+    Tally,
+    last_session,
+    split_key,
+    tally,
+    tally_words,
+)
+
+Row = tuple[str, str, str]
+"""What differs, back then, and now."""
+
+
+class RootCause(StrEnum):
+    """What broke a test."""
+
+    SUBJECT = "subject"
+    """The subject."""
+    DEPENDENCY = "dependency"
+    """A package beside it, which differs from the last green run."""
+    IMAGE_OR_DRIVER = "image_or_driver"
+    """The software of the machine, which differs from the last green run."""
+    MACHINE = "machine"
+    """This one machine."""
+    FLAKY = "flaky"
+    """The test: it fails and passes with nothing changed."""
+    UNKNOWN = "unknown"
+    """The evidence does not prove any of them."""
+
+
+_DECIDING = {
+    RootCause.SUBJECT: 1,
+    RootCause.DEPENDENCY: -2,
+    RootCause.IMAGE_OR_DRIVER: -1,
+    RootCause.MACHINE: -1,
+    RootCause.FLAKY: 0,
+    RootCause.UNKNOWN: -1,
+}
+"""Where `_answer` puts the sentence that says the most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """The answer for one failing test."""
+
+    job: str
+    nodeid: str
+    answer: RootCause
+    evidence: tuple[str, ...]
+    """Sentences, with the figures that they rest on."""
+
+    @property
+    def sentence(self) -> str:
+        """The one that decides, where there is room for one."""
+        return self.evidence[_DECIDING[self.answer]] if self.evidence else ""
+
+    def as_text(self) -> dict[str, str]:
+        """``nodeid, answer, evidence``, as a snapshot keeps it."""
+        said = " ".join(self.evidence)
+        return {"job": self.job, "nodeid": self.nodeid, "answer": self.answer, "evidence": said}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmationResult:
+    """Result of a confirmation run on another machine of the platform."""
+
+    name: str
+    run: str
+    outcomes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Words by test key, of everything that ran there with nothing changed."""
+    differs: tuple[Row, ...] = ()
+    """How its environment differs from this machine's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributionContext:
+    """What is known beside the retests."""
+
+    baseline: str = ""
+    """For a person."""
+    last_green: str = ""
+    """The newest run in which the platform passed."""
+    packages: tuple[Row, ...] = ()
+    """Packages that differ from that run's."""
+    surroundings: tuple[Row, ...] = ()
+    """Driver, runtime, image and devices that differ from that run's."""
+    same_tests: bool = False
+    """The payload is that run's."""
+    second: ConfirmationResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One test, and everything that was found out about it."""
+
+    alone: Tally
+    among: Tally
+    baseline: Tally
+    green: Tally
+    back_from_baseline: Tally
+    back_from_green: Tally
+    there: Tally
+    about: AttributionContext
+
+    @property
+    def elsewhere(self) -> ConfirmationResult | None:
+        """The second machine, where it ran the test in the very same environment."""
+        second = self.about.second
+        return second if second and not second.differs and self.there.total else None
+
+
+def attribute_failure(
+    failed: Iterable[str], retests: Sequence[Retest], about: AttributionContext
+) -> tuple[Attribution, ...]:
+    """The answer for each failing test (by `key_of`), never more certain than its retests."""
+    found = []
+    for key in failed:
+        answer, evidence = _answer(_case(key, retests, about))
+        job, nodeid = split_key(key)
+        found.append(Attribution(job=job, nodeid=nodeid, answer=answer, evidence=tuple(evidence)))
+    return tuple(found)
+
+
+def _case(key: str, retests: Sequence[Retest], about: AttributionContext) -> _Case:
+    def count(kind: RetestKind, *, whole: bool = False, after: RetestKind | None = None) -> Tally:
+        since = last_session(retests, after) if after else 0
+        return tally(retests, key, kind, whole=whole, after=since)
+
+    words = about.second.outcomes.get(key, ()) if about.second else ()
+    return _Case(
+        alone=count(RetestKind.RERUN),
+        among=count(RetestKind.RERUN, whole=True),
+        baseline=count(RetestKind.BASELINE),
+        green=count(RetestKind.LAST_GREEN),
+        back_from_baseline=count(RetestKind.RERUN, after=RetestKind.BASELINE),
+        back_from_green=count(RetestKind.RERUN, after=RetestKind.LAST_GREEN),
+        there=tally_words(words),
+        about=about,
+    )
+
+
+def _answer(case: _Case) -> tuple[RootCause, list[str]]:
+    if case.alone.passed or case.among.passed:
+        return _unsteady(case)
+    if not case.alone.always_failed(SURE):
+        if not case.alone.total:
+            return RootCause.UNKNOWN, ["It was not run again."]
+        said = f"It failed {_of(case.alone)} run again with nothing changed; "
+        return RootCause.UNKNOWN, [f"{said}{SURE} failures in a row are needed to say more."]
+    steady = f"It fails every time with nothing changed: {_of(case.alone)} run again."
+    for judge in (_subject, _dependency, _machine, _surroundings):
+        found = judge(case)
+        if found is not None:
+            answer, evidence = found
+            return answer, [steady, *evidence]
+    return RootCause.UNKNOWN, [steady, *_known(case)]
+
+
+def _unsteady(case: _Case) -> tuple[RootCause, list[str]]:
+    """It passed at least once with nothing changed."""
+    alone = f"With nothing changed on the same machine it failed {_of(case.alone)} run again."
+    if case.alone.failed or case.among.passed:
+        among = [f"In its whole job it failed {_of(case.among)}."] if case.among.total else []
+        return RootCause.FLAKY, [alone, *among]
+    if case.among.always_failed(1):
+        return RootCause.UNKNOWN, [
+            alone,
+            f"In its whole job it failed {_of(case.among)}: it depends on what runs before it.",
+        ]
+    said = "It failed in its whole job, which did not run again: what runs before it may matter."
+    return RootCause.UNKNOWN, [alone, said]
+
+
+def _subject(case: _Case) -> tuple[RootCause, list[str]] | None:
+    if not case.baseline.always_passed(SURE) or not case.back_from_baseline.always_failed(BACK):
+        return None
+    baseline = f"the baseline {case.about.baseline} and nothing else changed"
+    evidence = [
+        f"With {baseline} it failed {_of(case.baseline)}.",
+        f"With the subject again, afterwards, it failed {_of(case.back_from_baseline)}.",
+    ]
+    return _unless_elsewhere(case, RootCause.SUBJECT, evidence)
+
+
+def _dependency(case: _Case) -> tuple[RootCause, list[str]] | None:
+    if not case.green.always_passed(SURE) or not case.back_from_green.always_failed(BACK):
+        return None
+    with_baseline = [_with_baseline(case)] if case.baseline.total else []
+    packages = f"the packages of the last green run {case.about.last_green}"
+    evidence = [
+        *with_baseline,
+        f"With {packages} and nothing else changed it failed {_of(case.green)}.",
+        f"What differs: {_rows(case.about.packages)}.",
+        f"With today's packages again, afterwards, it failed {_of(case.back_from_green)}.",
+    ]
+    return _unless_elsewhere(case, RootCause.DEPENDENCY, evidence)
+
+
+def _unless_elsewhere(
+    case: _Case, answer: RootCause, evidence: list[str]
+) -> tuple[RootCause, list[str]]:
+    """A machine on which the very same passes contradicts whatever this one says."""
+    if case.elsewhere is not None and case.there.passed:
+        return RootCause.UNKNOWN, [*evidence, _there(case)]
+    return answer, evidence
+
+
+def _machine(case: _Case) -> tuple[RootCause, list[str]] | None:
+    if case.elsewhere is None or not case.there.always_passed(SURE):
+        return None
+    return RootCause.MACHINE, [*_ruled_out(case), _there(case)]
+
+
+def _surroundings(case: _Case) -> tuple[RootCause, list[str]] | None:
+    """What differs is to blame only where nothing else is left."""
+    about = case.about
+    packages_are_out = not about.packages or case.green.always_failed(SURE)
+    everything_else_is_out = (
+        case.baseline.always_failed(SURE)
+        and packages_are_out
+        and about.same_tests
+        and case.elsewhere is not None
+        and case.there.always_failed(SURE)
+    )
+    if not about.surroundings or not everything_else_is_out:
+        return None
+    differs = f"Since the last green run {about.last_green}: {_rows(about.surroundings)}."
+    return RootCause.IMAGE_OR_DRIVER, [*_ruled_out(case), _there(case), differs]
+
+
+def _known(case: _Case) -> list[str]:
+    """What is known, where it does not prove anything."""
+    about, said = case.about, _ruled_out(case)
+    if not case.baseline.total:
+        said.append(
+            "The test is not in the baseline's payload or could not be run with a baseline."
+            if about.baseline
+            else "There is no baseline to run it with: the matrix names none."
+        )
+    if case.there.total:
+        said.append(_there(case))
+        if about.second and about.second.differs:
+            said.append(f"That machine differs: {_rows(about.second.differs)}.")
+    if about.surroundings:
+        since = f"Since the last green run {about.last_green}"
+        said.append(f"{since}: {_rows(about.surroundings)}; that alone proves nothing.")
+    if not about.last_green:
+        said.append("There is no green run of this platform to compare with.")
+    return said
+
+
+def _ruled_out(case: _Case) -> list[str]:
+    said = [_with_baseline(case)] if case.baseline.total else []
+    if case.green.total:
+        green = f"the packages of the last green run {case.about.last_green}"
+        said.append(f"With {green} it failed {_of(case.green)}.")
+    return said
+
+
+def _with_baseline(case: _Case) -> str:
+    words = f"With the baseline {case.about.baseline} it failed {_of(case.baseline)}"
+    if case.baseline.other:
+        return f"{words}, and was skipped or not there {case.baseline.other} times."
+    return f"{words}."
+
+
+def _there(case: _Case) -> str:
+    second = case.about.second
+    where = f"{second.name} (run {second.run})" if second else ""
+    return f"On another machine of the platform, {where}, it failed {_of(case.there)}."
+
+
+def _of(found: Tally) -> str:
+    return f"{found.failed} of {found.total} times"
+
+
+def _rows(rows: Sequence[Row]) -> str:
+    shown = [f"{what} {then} -> {now}" for what, then, now in rows[:8]]
+    more = [f"and {len(rows) - 8} more"] if len(rows) > 8 else []
+    return ", ".join([*shown, *more])

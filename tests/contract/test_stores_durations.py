@@ -1,0 +1,57 @@
+"""How long tests and jobs took, and how long a job may be silent for that."""
+
+from __future__ import annotations
+
+from orchestrator.application.cell.idle_timeouts import IdleTimeout, idle_timeouts
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.outcome import Outcome
+from tests.databases import NOW, Agent, attempt, create
+from tests.databases import advance as brought_to
+
+SLOW, QUICK, HUNG = (f"t.py::test_{name}" for name in ("slow", "quick", "hung"))
+
+
+def took(
+    agent: Agent, nodeid: str, seconds: float, outcome: str = "passed", **more: object
+) -> bytes:
+    """A test whose call took so long."""
+    said = {"record": "report", "nodeid": nodeid, "outcome": outcome, "duration": seconds}
+    return agent.line("test", "unit", **said, when="call", **more) + agent.line(
+        "test", "unit", **said | {"outcome": "passed", "duration": 0.0}, when="teardown"
+    )
+
+
+def ran(stores, run_id, *, state=CellState.DONE, silence=0.0, slow=300.0):
+    """A finished cell with a slow test, a quick one and one that hung."""
+    cell_id = create(stores, run_id)[0]
+    agent = Agent(stores, attempt(stores, cell_id))
+    finished = {"name": "finished", "exit_code": 0, "cause": None, "longest_silence_s": silence}
+    agent.send(
+        took(agent, SLOW, slow),
+        took(agent, QUICK, 1.0),
+        took(agent, HUNG, 900.0, "failed", cause="hung", longrepr="nothing heard"),
+        agent.line("phase", "unit", **finished),
+    )
+    brought_to(stores, cell_id, CellState.RELEASING)
+    if state is CellState.DONE:
+        stores.cells.conclude(cell_id, Cause(Outcome.PASSED, ""), at=NOW)
+    return cell_id
+
+
+def test_only_what_came_to_its_own_end_in_finished_cells_is_known(stores):
+    product = stores.runs.spec(ran(stores, "run-1").split(".")[0]).manifest.name
+    ran(stores, "run-2", slow=200.0, silence=150.0)
+    ran(stores, "run-3", slow=999.0, state=CellState.RELEASING)
+    durations = stores.durations
+    assert durations.long_tests(product, ["unit"], over_s=90) == {"unit": {SLOW: 300.0}}
+    assert durations.long_tests(product, ["other"], over_s=90) == {}
+    assert durations.long_tests("another", ["unit"], over_s=90) == {}
+    assert durations.longest_silences(product, ["unit"]) == {"unit": 150.0}
+
+
+def test_a_test_known_to_take_five_minutes_may_be_silent_for_ten(stores):
+    ran(stores, "run-1", silence=20.0)
+    cell = create(stores, "run-2")[0]
+    now = stores.cells.attempt_state(attempt(stores, cell))
+    found = idle_timeouts(stores, now)
+    assert found["unit"] == IdleTimeout(180.0, {SLOW: 600.0})

@@ -1,0 +1,118 @@
+"""machines --terminate --all: with a controller, without one, and with clouds that fail."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from runners.fake import FakeCloud
+from tests.unit.application.emergency_clouds import OURS, rent, stop_of
+from tests.unit.cli import in_process
+from tests.unit.cli.fake_controller import Answer, FakeController
+from tests.unit.cli.in_process import Cli
+
+cli, controller = in_process.cli, in_process.controller  # the fixtures
+ALL = "/api/v1/machines/terminate-all"
+COMMAND = ("machines", "--terminate", "--all")
+
+
+@pytest.fixture
+def cloud(cli: Cli) -> FakeCloud:
+    made = FakeCloud()
+    cli.wiring.emergency_stop = lambda: stop_of(made)
+    return made
+
+
+def answers(controller: FakeController, *items: dict[str, Any], **unread: str) -> None:
+    said = {"items": list(items), "unread": unread, "asked": ["aws"]}
+    controller.answers["POST", ALL] = Answer.of(said, 202)
+
+
+def gone(cloud: FakeCloud) -> bool:
+    for machine in cloud.live():
+        cloud.inspect(machine.id)
+    return not cloud.live()
+
+
+def test_all_ends_without_a_controller_and_says_that_runs_are_not_cancelled(
+    cli: Cli, cloud: FakeCloud
+) -> None:
+    rent(cloud, "mine", **OURS)
+    assert cli(*COMMAND, "-y") == 0
+    assert gone(cloud)
+    assert "fake machine fake-mine: ended" in cli.err
+    assert "No controller answered, so no run is cancelled" in cli.err
+    assert "Ended: 1 billed thing. Asked: fake." in cli.err
+
+
+def test_a_controller_cancels_its_runs_first_and_ends_with_its_own_credentials(
+    cli: Cli, cloud: FakeCloud, controller: FakeController
+) -> None:
+    theirs = {
+        "provider": "aws", "id": "us-east-1/i-1", "kind": "machine", "state": "ready", "run": "r",
+        "failure": "",
+    }  # fmt: skip
+    answers(controller, theirs)
+    rent(cloud, "mine", **OURS)
+    assert cli(*COMMAND, "-y", "--json") == 0
+    told = json.loads(cli.out)
+    assert told["controller"] is True
+    assert told["ended"] == ["aws/us-east-1/i-1", "fake/fake-mine"]
+    assert [one.path for one in controller.requests if one.method == "POST"] == [ALL]
+
+
+def test_a_launch_under_way_is_found_by_the_next_look(cli: Cli, cloud: FakeCloud) -> None:
+    class Late(FakeCloud):
+        looks = 0
+
+        def inventory(self):
+            self.looks += 1
+            if self.looks == 3:
+                rent(self, "late", **OURS)
+            return super().inventory()
+
+    late = Late()
+    cli.wiring.emergency_stop = lambda: stop_of(late)
+    assert cli(*COMMAND, "-y") == 0
+    assert "fake machine fake-late: ended" in cli.err
+    assert gone(late)
+
+
+def test_nothing_is_ended_without_being_asked(cli: Cli, cloud: FakeCloud) -> None:
+    rent(cloud, "mine", **OURS)
+    assert cli(*COMMAND) == 2
+    assert "Nothing was ended." in cli.err
+    assert len(cloud.live()) == 1
+
+
+def test_what_is_not_ended_may_still_be_billed(cli: Cli, cloud: FakeCloud) -> None:
+    rent(cloud, "mine", **OURS)
+    cloud.fail_verb("terminate", times=1000)
+    assert cli(*COMMAND, "-y") == 5
+    assert "fake fake-mine may still be billed:" in cli.err
+
+
+def test_an_order_that_is_taken_at_last_is_no_failure(cli: Cli, cloud: FakeCloud) -> None:
+    rent(cloud, "mine", **OURS)
+    cloud.fail_verb("terminate", times=1)
+    assert cli(*COMMAND, "-y") == 0
+    assert gone(cloud)
+
+
+def test_a_cloud_that_cannot_be_asked_is_no_empty_cloud(cli: Cli, cloud: FakeCloud) -> None:
+    cloud.fail_verb("inventory", times=1000)
+    assert cli(*COMMAND, "-y") == 5
+    assert "fake could not be asked" in cli.err
+
+
+def test_without_credentials_nothing_is_claimed(cli: Cli) -> None:
+    cli.wiring.emergency_stop = stop_of
+    assert cli(*COMMAND, "-y") == 5
+    assert "No cloud could be asked" in cli.err
+
+
+def test_all_alone_is_refused(cli: Cli, cloud: FakeCloud) -> None:
+    assert cli("machines", "--all") == 2
+    assert "--all goes with --terminate" in cli.err

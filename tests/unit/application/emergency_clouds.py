@@ -1,0 +1,34 @@
+"""Clouds in memory with machines of several projects, and the emergency stop over them."""
+
+from __future__ import annotations
+
+from orchestrator.application.emergency_stop import EmergencyStop
+from orchestrator.domain.machine import LaunchRequest, Place, ProviderTraits
+from runners import ProviderContext
+from runners.fake import FakeCloud, FakeProvider, MemoryBook
+from tests.platforms import as_platform
+
+OURS = {"seatrial-project": "seatrial"}
+
+
+class SignedInProvider(FakeProvider):
+    """Has credentials."""
+
+    def is_configured(self) -> bool:
+        return True
+
+
+def rent(cloud: FakeCloud, token: str, **tags: str) -> str:
+    """A machine that no ledger knows; its id."""
+    return cloud.launch(LaunchRequest(token, Place("north"), as_platform({}), tags)).id
+
+
+def stop_of(*clouds: FakeCloud) -> EmergencyStop:
+    """The emergency stop of project ``seatrial`` over providers ``fake``, ``fake1`` ..."""
+    names = [f"fake{number or ''}" for number in range(len(clouds))]
+    providers = {
+        name: SignedInProvider(ProviderContext(MemoryBook()), cloud)
+        for name, cloud in zip(names, clouds, strict=True)
+    }
+    traits = {name: ProviderTraits(name, frozenset()) for name in names}
+    return EmergencyStop(providers.__getitem__, traits, "seatrial")

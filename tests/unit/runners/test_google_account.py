@@ -1,0 +1,37 @@
+"""Whose quota the calls of a Google account count against."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runners.google.account import Account
+
+PERSON = {
+    "type": "authorized_user",
+    "client_id": "1.apps.googleusercontent.com",
+    "client_secret": "s",
+    "refresh_token": "r",
+}
+
+
+def signed_in(path: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> str | None:
+    """The quota project of a person's credentials, as the calls would carry it."""
+    path.write_text(json.dumps({**PERSON, **more}), encoding="utf-8")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    account = Account({"gcp_project": "validation-1"}, api="gcp_tpu_endpoint")
+    quota_project: str | None = account.credentials.quota_project_id
+    return quota_project
+
+
+def test_a_person_without_a_quota_project_is_counted_in_the_project_that_is_rented_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else Google answers: "The tpu.googleapis.com API requires a quota project"."""
+    assert signed_in(tmp_path / "adc.json", monkeypatch) == "validation-1"
+
+
+def test_a_quota_project_of_ones_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert signed_in(tmp_path / "adc.json", monkeypatch, quota_project_id="mine") == "mine"
