@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 import orchestrator
-from orchestrator.api import errors, events, metrics, openapi, service
+from orchestrator.api import controller_info, errors, events, metrics, openapi
 from orchestrator.api.security import Guard, HostCheck
 from orchestrator.application.context import Context
 
@@ -119,7 +119,7 @@ def _include_routers(app: FastAPI, only: str | None) -> None:
         if only in (None, module):
             routes = import_module(f"orchestrator.api.{module}")
             app.include_router(getattr(routes, router), prefix=PREFIX)
-    app.include_router(service.health)
+    app.include_router(controller_info.health)
     app.include_router(metrics.router)
 
 

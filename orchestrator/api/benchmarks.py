@@ -12,7 +12,7 @@ from orchestrator.api.models import ListResponse, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.benchmarks import BenchmarkSeries, SeriesPoint, series_of
 from orchestrator.application.ports.trends import ChangePoint
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 
 
 class DifferenceResponse(ResponseModel):

@@ -20,6 +20,7 @@ from orchestrator.application.manage_channels import (
     find_channel,
     renew_secret,
 )
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.channel import (
     GITHUB_API,
     Channel,
@@ -32,8 +33,7 @@ from orchestrator.domain.channel import (
     DeliveryResponse,
     NewChannelResponse,
 )
-from orchestrator.domain.extended import extended
-from orchestrator.domain.person import Scope
+from orchestrator.domain.extend_record import extended
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
 _Pattern = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]

@@ -14,6 +14,7 @@ from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.refresh_prices import known_prices, refresh_prices
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Lease, Run
 from orchestrator.domain.cost_response import (
     RunCost,
@@ -21,7 +22,6 @@ from orchestrator.domain.cost_response import (
     run_cost_answer,
     spending_answer,
 )
-from orchestrator.domain.person import Scope
 from orchestrator.domain.prices import Price, Refreshed
 
 _ASKED = [Security(bearer)]

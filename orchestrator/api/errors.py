@@ -44,8 +44,8 @@ from orchestrator.application.terminate_machine import (
     ProviderUnreadError,
 )
 from orchestrator.domain.blobs import BlobMismatchError, BlobMissingError, BlobTooLargeError
+from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.machine import ProviderError
-from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 from orchestrator.extras import MissingExtraError
 from orchestrator.store.aliases import AliasConflictError
 from orchestrator.store.errors import StoreUnusableError

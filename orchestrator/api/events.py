@@ -18,8 +18,8 @@ from orchestrator.api.dependencies import LARGEST, ContextDep, RunId
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run, RunState
-from orchestrator.domain.person import Scope
 from orchestrator.store.run_events import RunEvent
 
 POLL_S = 0.3

@@ -15,8 +15,8 @@ from orchestrator.api.errors import NotFoundError
 from orchestrator.api.logs import UNTRUSTED, to_test_response
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import nearest
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.run_record import Evidence
 from orchestrator.domain.run_response import RunResponse, run_answer
 

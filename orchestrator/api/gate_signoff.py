@@ -17,7 +17,8 @@ from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.payloads import NewReview, review_payload
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
-from orchestrator.domain.extended import extended
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.gate.payload_review import (
     LONGEST_REVIEW,
     PayloadLevel,
@@ -26,7 +27,6 @@ from orchestrator.domain.gate.payload_review import (
 )
 from orchestrator.domain.gate.signing_key import KeyResponse, key_answer
 from orchestrator.domain.gate.snapshot import ApprovalResponse, WaiverResponse
-from orchestrator.domain.person import Scope
 from orchestrator.store.gates import StoredWaiver
 
 

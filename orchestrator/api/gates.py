@@ -27,7 +27,8 @@ from orchestrator.application.gate_policies import find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.application.notifications import announce_verdict
 from orchestrator.application.reevaluate import Replay, find_verdict, replay
-from orchestrator.domain.extended import extended
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.gate.gate_records import (
     StoredPolicy,
     StoredVerdict,
@@ -35,7 +36,6 @@ from orchestrator.domain.gate.gate_records import (
     VerdictResponse,
 )
 from orchestrator.domain.gate.verdict import Decision, Verdict
-from orchestrator.domain.person import Scope
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1

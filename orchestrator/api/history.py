@@ -23,11 +23,11 @@ from orchestrator.application.test_history import (
     suggest_aliases,
 )
 from orchestrator.domain.alias import Alias, AliasState, KnownTest, KnownTestResponse, Matching
-from orchestrator.domain.extended import extended
+from orchestrator.domain.caller_identity import Person, Scope
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.flaky import FlakyEvidence
-from orchestrator.domain.identity import resolve
-from orchestrator.domain.person import Person, Scope
 from orchestrator.domain.signature import FailureGroup
+from orchestrator.domain.test_identity import resolve
 from orchestrator.store.test_histories import TestRun
 
 

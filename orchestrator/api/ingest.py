@@ -30,11 +30,11 @@ from orchestrator.application.ingest_artifacts import (
     ingest_artifacts,
 )
 from orchestrator.application.ports.ingest_upload import IntakeError
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import nearest
 from orchestrator.store.stores import Stores
 
 

@@ -18,8 +18,8 @@ from orchestrator.api.history import (
 from orchestrator.api.models import Filled, ListResponse, RequestModel, Word
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
+from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueResponse, issue_answer
-from orchestrator.domain.person import Person, Scope
 
 
 class IssueMatchRequest(RequestModel):

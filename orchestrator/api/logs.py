@@ -15,9 +15,9 @@ from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.reused_results import told_tests
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.facts import TestFact
-from orchestrator.domain.person import Scope
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.run_record import ArtifactRecord
 
 

@@ -12,8 +12,8 @@ from orchestrator.application.emergency_stop import stop_everything
 from orchestrator.application.list_machines import inventory_answer, resource_answer
 from orchestrator.application.ssh_access import ssh_access
 from orchestrator.application.terminate_machine import end_machine
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.inventory import InventoryResponse, ResourceResponse, StopReport
-from orchestrator.domain.person import Scope
 from orchestrator.domain.ssh_access import SshAccess
 
 _ASKED = [Security(bearer)]

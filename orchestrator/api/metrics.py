@@ -21,7 +21,7 @@ import orchestrator
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.events import Streams
 from orchestrator.api.security import bearer, secured
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.operational_metrics import Figure, Figures
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -17,8 +17,8 @@ from orchestrator.application.payloads import (
     put_payload,
     put_subject,
 )
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.manifest import StoredPayload
-from orchestrator.domain.person import Scope
 
 
 class PayloadResponse(ResponseModel):

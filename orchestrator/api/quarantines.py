@@ -19,7 +19,7 @@ from orchestrator.application.quarantine import (
     end_quarantine,
     suggest_quarantines,
 )
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.quarantine import (
     MOST_PASSES,
     QuarantineResponse,

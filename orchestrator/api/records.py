@@ -25,7 +25,7 @@ from orchestrator.domain.channel import (
 )
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
-from orchestrator.domain.facts import CheckFact, MetricFact, Notice
+from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.gate.gate_records import (
     RuleLine,
@@ -44,7 +44,6 @@ from orchestrator.domain.gate.snapshot import (
     WaiverResponse,
 )
 from orchestrator.domain.gate.verdict import RuleResult, Verdict
-from orchestrator.domain.identity import NameChanges, Suggestion
 from orchestrator.domain.ingested import (
     Disagreement,
     Ingested,
@@ -81,6 +80,7 @@ from orchestrator.domain.schedule import (
 )
 from orchestrator.domain.signature import FailureGroup, Signature
 from orchestrator.domain.ssh_access import SshAccess
+from orchestrator.domain.test_identity import NameChanges, Suggestion
 from orchestrator.domain.token import NewToken, Token
 
 documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)

@@ -12,8 +12,8 @@ from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import nearest
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.run_record import Evidence
 
 MEDIA_TYPES = {

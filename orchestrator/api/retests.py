@@ -26,8 +26,8 @@ from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import PayloadMissingError
 from orchestrator.application.plan_run import plan_run
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.person import Scope
 from orchestrator.domain.retests import RetestKind, RetestPlan, RetestSession, RetestSessionState
 from orchestrator.domain.root_cause import Attribution
 from orchestrator.domain.run_response import RunResponse, run_answer

@@ -13,8 +13,8 @@ from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.add_annotations import add_annotations, annotations_of
 from orchestrator.domain.annotation import MOST_ANNOTATIONS, Annotation
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.lint_findings import CheckedAnnotation
-from orchestrator.domain.person import Scope
 
 REPLAYED = "Idempotency-Replayed"
 _ASKED = [Security(bearer)]

@@ -22,10 +22,10 @@ from orchestrator.application.launch_run import BUILTIN, Launched, LaunchOrder, 
 from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import nearest
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.run_response import RunResponse, RunSummary, run_answer, summary_answer
 

@@ -16,7 +16,7 @@ from orchestrator.api.runs import MATRIX_TEXT, Matrix
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application import schedules
 from orchestrator.application.launch_run import BUILTIN
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.schedule import (
     CatchUp,
     Firing,

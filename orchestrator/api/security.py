@@ -23,7 +23,7 @@ from orchestrator.api.errors import (
 )
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, check_credential, cookie_of
-from orchestrator.domain.person import SOCKET, Person, Scope
+from orchestrator.domain.caller_identity import SOCKET, Person, Scope
 from orchestrator.domain.token import Token
 
 Guard = Callable[[Credential | None, Scope], Token]

@@ -16,8 +16,8 @@ from orchestrator.application.ports.trends import ChangePoint, Detector, Trend, 
 from orchestrator.domain.fingerprint import environment_diff, fingerprint
 from orchestrator.domain.outcome import Counts
 from orchestrator.store.benchmarks import Benchmark, Measured, Measuring, Overview, Point, Track
-from orchestrator.store.differences import Pair
 from orchestrator.store.release_board import DayRate
+from orchestrator.store.run_comparison import Pair
 from orchestrator.store.stores import Stores
 
 

@@ -13,7 +13,7 @@ from orchestrator.domain.fingerprint import traits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
-from orchestrator.store.differences import Pair, Surroundings
+from orchestrator.store.run_comparison import Pair, Surroundings
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, Cron, NewId
-from orchestrator.application.ports.dialects import Dialects
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.ingest_upload import Intake
 from orchestrator.application.ports.notification_sender import Courier
+from orchestrator.application.ports.result_parsers import Dialects
 from orchestrator.application.ports.signer import Notary
 from orchestrator.application.ports.subjects import Subjects
 from orchestrator.application.ports.text_similarity import Likeness

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from orchestrator.application.attribute_failures import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
-from orchestrator.application.judge_jobs import Known, told_jobs
+from orchestrator.application.job_outcomes import Known, told_jobs
 from orchestrator.application.reused_results import (
     ReusedFrom,
     ReuseSources,
@@ -29,7 +29,7 @@ from orchestrator.domain.cell import (
     RunSpec,
     Transition,
 )
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.ingested import Ingested, StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
 from orchestrator.domain.money import (

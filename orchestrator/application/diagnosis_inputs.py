@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.application.judge_jobs import judge_jobs
+from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.domain.cell import Cell, RunSpec
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.outcome import Outcome, TestOutcome

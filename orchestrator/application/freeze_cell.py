@@ -11,7 +11,7 @@ from datetime import datetime
 from orchestrator.application.gather_evidence import GatheredCell
 from orchestrator.domain.attestation import mismatch
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,
@@ -20,12 +20,12 @@ from orchestrator.domain.gate.snapshot import (
     MachineEvidence,
     Quarantine,
 )
-from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.signature import Failure
+from orchestrator.domain.test_identity import normal_nodeid
 
 _EXPECTED = "expected to fail: {}"
 """What policies name the reason of an expected failure by."""

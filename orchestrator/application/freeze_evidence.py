@@ -25,10 +25,10 @@ from orchestrator.application.gather_evidence import (
 from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cell
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy
-from orchestrator.domain.gate.quantities import duration
+from orchestrator.domain.gate.policy_values import duration
 from orchestrator.domain.gate.reruns import failed_before, failed_elsewhere, merge_reruns
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,
@@ -39,9 +39,9 @@ from orchestrator.domain.gate.snapshot import (
 )
 from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
 from orchestrator.domain.gate.tolerance import failing_results
-from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.domain.test_identity import normal_nodeid
 from orchestrator.store.reuse import LastGreen
 
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)

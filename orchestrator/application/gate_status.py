@@ -11,10 +11,10 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.domain.gate.gate_records import StoredPolicy
 from orchestrator.domain.gate.policy import GatePolicy
-from orchestrator.domain.gate.quantities import duration
+from orchestrator.domain.gate.policy_values import duration
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.schedule import Schedule
-from orchestrator.store.verdict_lines import LineageHead, ProductRuns
+from orchestrator.store.verdict_rows import LineageHead, ProductRuns
 
 
 class WaitReason(StrEnum):

@@ -20,19 +20,19 @@ from typing import Protocol
 
 from orchestrator.application.context import Context
 from orchestrator.application.finish_ingestion import RAW_EVENTS, finish_ingestion
-from orchestrator.application.ports.dialects import Dialect, Dialects, UnreadableError
 from orchestrator.application.ports.ingest_upload import Handed, IntakeError, Tray
+from orchestrator.application.ports.result_parsers import Dialect, Dialects, UnreadableError
 from orchestrator.domain.assembly.jobs import names_artifact
 from orchestrator.domain.assembly.merge import Assembly, assemble
 from orchestrator.domain.assembly.results_pass import ForeignArtifact
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.cell import Cause, Run, RunSpec
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.ingest_notes import IngestNotes, NotedSubject
 from orchestrator.domain.ingested import Ingested, RunAnnotation, SourceState
 from orchestrator.domain.manifest import IDENTIFIER, Manifest
 from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Platform, Subject
 from orchestrator.domain.parsed_results import ParsedProblem, Said
-from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.ingests import Begun
 

@@ -10,6 +10,8 @@ from enum import StrEnum
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.triage_failures import FailuresToTriage, meant, most_in_a_run
+from orchestrator.domain.caller_identity import Person
+from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.known_issue import (
     IssueMatch,
     IssueScope,
@@ -19,8 +21,6 @@ from orchestrator.domain.known_issue import (
     lacking_limits,
     split_requirement,
 )
-from orchestrator.domain.person import Person
-from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.versions import is_version_range
 from orchestrator.store.failure_groups import Group, Looked, WindowCell
 from orchestrator.store.stores import Stores

@@ -13,10 +13,10 @@ from typing import Literal
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
 from orchestrator.domain.cell import Run, RunSpec
+from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
-from orchestrator.domain.problems import Problem
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.store.runs import Claim
 

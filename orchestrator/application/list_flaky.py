@@ -24,10 +24,10 @@ from orchestrator.domain.flaky import (
     suspects,
 )
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.identity import resolve
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, is_about, passes_in_a_row, state_of
 from orchestrator.domain.signature import Signature
+from orchestrator.domain.test_identity import resolve
 from orchestrator.store.failure_groups import Failing, Judged, Tried, WindowCell
 from orchestrator.store.stores import Stores
 

@@ -17,10 +17,10 @@ from orchestrator.domain.flaky import IN_A_ROW
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts
 from orchestrator.store.failure_groups import Failing
-from orchestrator.store.grids import GridCell, GridMark, TestsWanted
 from orchestrator.store.leases import Spending
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
+from orchestrator.store.test_grid import GridCell, GridMark, TestsWanted
 
 CELLS_WITH_TESTS = 3
 """So many of the newest cells with results say which tests there are now."""

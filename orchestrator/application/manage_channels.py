@@ -18,7 +18,7 @@ from orchestrator.domain.channel import (
     DeliveryState,
     problems_of,
 )
-from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 
 MOST_CHANNELS = 100
 _TEST_TEXT = "Nothing has happened: somebody tests whether this channel reaches its people."

@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from orchestrator.application.context import Context
+from orchestrator.domain.caller_identity import Person
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.gate.payload_review import (
     LEVELS,
     LONGEST_REVIEW,
@@ -15,8 +17,6 @@ from orchestrator.domain.gate.payload_review import (
     PayloadReview,
 )
 from orchestrator.domain.manifest import StoredPayload
-from orchestrator.domain.person import Person
-from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
+from orchestrator.domain.boot_image import Images
 from orchestrator.domain.cell import RunSpec
-from orchestrator.domain.image import Images
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import NotOfferedError, ProviderError
 from orchestrator.domain.manifest import Manifest

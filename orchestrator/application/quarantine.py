@@ -11,10 +11,10 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.caller_identity import Person
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.person import Person
-from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.quarantine import (
     QuarantineState,
     SuggestedQuarantine,

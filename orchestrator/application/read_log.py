@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from orchestrator.domain.terminal import plain
+from orchestrator.domain.terminal_text import plain
 from orchestrator.store.logs import AttemptLog, LogStore
 
 PIECE_BYTES = 1024 * 1024

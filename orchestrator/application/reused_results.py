@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.reuse_inputs import REUSED, Reuse
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.store.cell_results import CellResults

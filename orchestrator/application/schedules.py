@@ -12,8 +12,8 @@ from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.launch_run import Later, LaunchOrder, check_order, find_payload
 from orchestrator.application.ports.clock import CronError
 from orchestrator.application.resolve_firing import repository_of
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.problems import InvalidDocumentError, Problem
 from orchestrator.domain.schedule import Firing, Schedule, ScheduleResponse, SubjectKind, faults
 
 UPCOMING = 3

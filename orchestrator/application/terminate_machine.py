@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from orchestrator.application.context import Context
 from orchestrator.application.janitor import CloudResource
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.inventory import Ownership
-from orchestrator.domain.problems import nearest
 
 
 class MachineMissingError(LookupError):

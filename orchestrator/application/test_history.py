@@ -12,14 +12,20 @@ from orchestrator.application.describe_run import find_run
 from orchestrator.domain.alias import Alias, AliasState, FamilyChanges, KnownTest, Matching
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.identity import NameChanges, Suggestion, compare_names, job_family, resolve
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, state_of
 from orchestrator.domain.signature import BAD, Signature
+from orchestrator.domain.test_identity import (
+    NameChanges,
+    Suggestion,
+    compare_names,
+    job_family,
+    resolve,
+)
 from orchestrator.store.failure_groups import Place
-from orchestrator.store.grids import CellResult
 from orchestrator.store.stores import Stores
+from orchestrator.store.test_grid import CellResult
 from orchestrator.store.test_histories import TestRun
 
 

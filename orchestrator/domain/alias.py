@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from orchestrator.domain.identity import NameChange, NameChanges
+from orchestrator.domain.test_identity import NameChange, NameChanges
 
 
 class AliasState(StrEnum):

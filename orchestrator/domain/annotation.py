@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 
+from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.ingested import AnnotationKind, RunAnnotation
-from orchestrator.domain.problems import Path, Problem, nearest
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 MOST_ANNOTATIONS = 100

@@ -9,11 +9,11 @@ from decimal import Decimal
 from typing import Literal
 
 from orchestrator.domain.annotation import NO_TIME, AnnotationText, moment
+from orchestrator.domain.document_problems import Path, Problem
 from orchestrator.domain.ingested import RunAnnotation, StatedMachine
 from orchestrator.domain.manifest import IDENTIFIER, JobKind
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.problems import Path, Problem
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 

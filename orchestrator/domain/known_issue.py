@@ -10,7 +10,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.signature import Failure, Signature
 from orchestrator.domain.versions import canonical_name, version_fits

@@ -27,8 +27,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+from orchestrator.domain.document_problems import Path, Problem
 from orchestrator.domain.matrix import Platform
-from orchestrator.domain.problems import Path, Problem
 
 
 class Extent(StrEnum):

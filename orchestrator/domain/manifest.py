@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
 
-from orchestrator.domain.problems import Problem, nearest
+from orchestrator.domain.document_problems import Problem, nearest
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """What the id of a job, a platform or an environment looks like: it names folders and files."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
+from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.git_names import url_fault
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
@@ -23,7 +24,6 @@ from orchestrator.domain.matrix import (
     jobs_on,
     selects,
 )
-from orchestrator.domain.problems import Path, Problem, nearest
 
 FEWEST_PAIRS = 4
 """Fewer say nothing about how much a ratio varies."""

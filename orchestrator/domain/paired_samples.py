@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.benchmark_turns import BASELINE, SUBJECT
+from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.gate.performance import FEWEST_LAUNCHES
 from orchestrator.domain.gate.snapshot import Pairs
-from orchestrator.domain.interleaving import BASELINE, SUBJECT
 
 LARGEST = 1e300
 """Samples beyond it are no measurements, and their sums no numbers."""

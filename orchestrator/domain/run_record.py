@@ -17,7 +17,7 @@ from orchestrator.domain.cell import (
     Transition,
 )
 from orchestrator.domain.diagnosis import DiagnosedTest
-from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
+from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.ingested import Ingested, RunAnnotation

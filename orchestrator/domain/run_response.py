@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.diagnosis import DiagnosedTest
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.known_issue import IssueUse
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.quarantine import Quarantined

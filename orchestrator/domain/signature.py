@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.failures import FailureClass, classify, read_raised
 from orchestrator.domain.outcome import TestOutcome
 

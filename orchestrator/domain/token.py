@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from sqlalchemy import Select, and_, case, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.domain.benchmark_turns import BASELINE
 from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.interleaving import BASELINE
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.paired_samples import spread_of
 from orchestrator.store.column_types import storable

@@ -11,9 +11,9 @@ from sqlalchemy import Row, Select, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.benchmark_turns import BASELINE
+from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.ingested import Ingested
-from orchestrator.domain.interleaving import BASELINE
 from orchestrator.store.benchmark_rollup import unmeasured, unpack, write_points
 from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.column_types import short

@@ -15,7 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice
+from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, Notice
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED

@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import case, insert, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.domain.facts import AgentEnd, Facts
+from orchestrator.domain.event_facts import AgentEnd, Facts
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.logs import log_part, unpack

@@ -8,7 +8,7 @@ from sqlalchemy import and_, case, literal_column
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.facts import EARLIER_LIMIT, TestFact
+from orchestrator.domain.event_facts import EARLIER_LIMIT, TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import BAD, SIGNATURE_VERSION, Signature
 from orchestrator.store.sql import insert_into

@@ -10,10 +10,10 @@ from datetime import datetime
 from sqlalchemy import ScalarSelect, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.domain.facts import TestFact
-from orchestrator.domain.identity import resolve
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import SIGNATURE_VERSION, Failure, Signature, signature_of
+from orchestrator.domain.test_identity import resolve
 from orchestrator.store.aliases import confirmed_of
 from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.failure_signatures import IS_BAD, read_signature, write_signatures

@@ -10,6 +10,7 @@ from datetime import datetime
 from sqlalchemy import Row, Select, exists, func, select, update
 from sqlalchemy.orm import Session
 
+from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.payload_review import PayloadReview
@@ -17,7 +18,6 @@ from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.person import Person
 from orchestrator.store import reuse
 from orchestrator.store.column_types import short
 from orchestrator.store.reuse import LastGreen
@@ -34,7 +34,7 @@ from orchestrator.store.tables import (
     VerdictRunRow,
     WaiverRow,
 )
-from orchestrator.store.verdict_lines import VerdictLines, keep_verdict, read_verdicts
+from orchestrator.store.verdict_rows import VerdictLines, keep_verdict, read_verdicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from sqlalchemy import Row, Select, and_, case, or_, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
+from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED, tally

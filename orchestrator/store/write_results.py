@@ -16,7 +16,7 @@ import psycopg
 from sqlalchemy import ColumnElement, Connection, SQLColumnExpression, case, func, select
 from sqlalchemy.orm import Session
 
-from orchestrator.domain.facts import (
+from orchestrator.domain.event_facts import (
     CHECK_RANKS,
     CheckFact,
     Facts,
@@ -25,8 +25,8 @@ from orchestrator.domain.facts import (
     Notice,
     TestFact,
 )
-from orchestrator.domain.identity import split_nodeid
 from orchestrator.domain.signature import BAD, Signature, signature_of
+from orchestrator.domain.test_identity import split_nodeid
 from orchestrator.store.column_types import short, storable
 from orchestrator.store.failure_signatures import write_retries, write_signatures
 from orchestrator.store.sessions import Sessions

@@ -10,11 +10,11 @@ from functools import cache, partial
 from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
-from orchestrator.application.judge_jobs import judge_jobs
+from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunSpec
-from orchestrator.domain.facts import CheckFact, JobFact
-from orchestrator.domain.judging import JobVerdict, judge_cell
+from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell
+from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import REUSED, all_reusable
 from orchestrator.domain.run_record import JobRecord

@@ -20,8 +20,8 @@ from orchestrator.application.cell.flow_context import (
 from orchestrator.application.finish_ingestion import drained, pull_evidence
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, LeaseFact
+from orchestrator.domain.event_facts import AgentEnd
 from orchestrator.domain.evidence import EvidenceError
-from orchestrator.domain.facts import AgentEnd
 from orchestrator.domain.machine import (
     HostKeyError,
     Machine,

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from orchestrator.domain.annotation import Annotation
+from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.problems import Problem
 
 Source = str | Mapping[str, object]
 """A file's text (YAML or JSON), or what a client sent as JSON already parsed."""

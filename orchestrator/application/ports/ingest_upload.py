@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.application.ports.dialects import Artifact
+from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.assembly.results_pass import Tape
 
 

@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from typing import cast, get_args
 
 from orchestrator.domain.assembly.results_pass import ArtifactSummary, JobSection, module_of
+from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.manifest import IDENTIFIER, Job, JobKind
-from orchestrator.domain.problems import Problem, nearest
 
 MODULES_LIMIT = 12
 """More test modules than this are no suites of their own."""

@@ -23,12 +23,12 @@ from orchestrator.domain.assembly.results_pass import (
     Tape,
 )
 from orchestrator.domain.assembly.test_index import TestIndex, disagreement, key_of
+from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Disagreement, Source
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.parsed_results import ParsedEnd, Provenance
-from orchestrator.domain.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extend_record import extended
 
 PayloadLevel = Literal["untrusted", "reviewed", "trusted"]
 LEVELS: tuple[PayloadLevel, ...] = ("untrusted", "reviewed", "trusted")

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Literal
 
 from orchestrator.domain.gate.payload_review import PayloadLevel
-from orchestrator.domain.gate.quantities import like
+from orchestrator.domain.gate.policy_values import like
 from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.matrix import ExpectedHardware

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 
+from orchestrator.domain.caller_identity import name_fault, person_key
+from orchestrator.domain.document_problems import Path, Problem, nearest
+from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.exceptions import UNBOUND, Excuse
-from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.policy import (
     GateException,
     GatePolicy,
@@ -17,7 +19,14 @@ from orchestrator.domain.gate.policy import (
     PlatformRule,
     PolicyIssue,
 )
-from orchestrator.domain.gate.quantities import counted, duration, is_pattern, like, percent, some
+from orchestrator.domain.gate.policy_values import (
+    counted,
+    duration,
+    is_pattern,
+    like,
+    percent,
+    some,
+)
 from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext, is_bad, rule_fault
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -32,8 +41,6 @@ from orchestrator.domain.known_issue import (
 )
 from orchestrator.domain.manifest import IDENTIFIER
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.person import name_fault, person_key
-from orchestrator.domain.problems import Path, Problem, nearest
 from orchestrator.domain.versions import is_version_range
 
 _WRITTEN = 5

@@ -12,8 +12,8 @@ from datetime import datetime
 
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence
 from orchestrator.domain.gate.tolerance import FailingResult, failing_results
-from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.outcome import Counts, Outcome, worst
+from orchestrator.domain.test_identity import normal_nodeid
 
 
 def failed_before(

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.gate.excuse_terms import ExcuseTerms
+from orchestrator.domain.document_problems import nearest
+from orchestrator.domain.gate.exception_terms import ExcuseTerms
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy, JobRule, OnTrouble, PlatformRule
-from orchestrator.domain.gate.quantities import like
+from orchestrator.domain.gate.policy_values import like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Snapshot
 from orchestrator.domain.gate.tolerance import (
     FailingResult,
@@ -22,7 +23,6 @@ from orchestrator.domain.gate.tolerance import (
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.manifest import IDENTIFIER
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.problems import nearest
 
 _SEVERITY = (
     RuleOutcome.OK,

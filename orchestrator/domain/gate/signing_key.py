@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extend_record import extended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

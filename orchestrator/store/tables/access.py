@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import Float, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.person import Scope
 from orchestrator.store.column_types import Document, Name, OneOf
 from orchestrator.store.tables.shared_columns import Id, KeyNumber, Long, Table, UniqueId
 

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.identity import NameChange
 from orchestrator.domain.known_issue import KnownIssue
+from orchestrator.domain.test_identity import NameChange
 from orchestrator.store.column_types import Document, OneOf
 from orchestrator.store.tables.shared_columns import Id, Pk, Table
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from orchestrator.domain.gate.policy import ManifestRule
-from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.policy_values import counted, like, some
 from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.test_changes import TestChanges

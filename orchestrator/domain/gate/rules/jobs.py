@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import JobRule
-from orchestrator.domain.gate.quantities import (
+from orchestrator.domain.gate.policy_values import (
     all_counts,
     counted,
     expected_failures,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, Comparison, decide
 from orchestrator.domain.gate.policy import Budget, PerformanceRule
-from orchestrator.domain.gate.quantities import as_percent, figure, like, percent
+from orchestrator.domain.gate.policy_values import as_percent, figure, like, percent
 from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
 from orchestrator.domain.gate.snapshot import CellEvidence, Pairs
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult

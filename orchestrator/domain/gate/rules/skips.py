@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orchestrator.domain.gate.policy import SkipRule
-from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.policy_values import counted, like, some
 from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext, worst
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.policy import SkipRule
-from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.policy_values import counted, like, some
 from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext
 from orchestrator.domain.gate.snapshot import JobEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
