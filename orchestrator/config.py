@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
+from decimal import Decimal
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -65,6 +66,12 @@ class Settings(BaseModel):
     """As the Compute endpoint, for quotas."""
     gcp_account_endpoint: str | None = None
     """As the Compute endpoint, for what `bootstrap` and `doctor` ask of a project."""
+    budget_day_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
+    """What the machines that are rented on one day (UTC) may cost together."""
+    budget_month_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
+    """The same of a month."""
+    budget_project_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
+    """The same of everything that the database knows of."""
     public_hosts: tuple[str, ...] = ()
     """Names, separated by commas, under which a controller is reached from outside."""
     public_url: str | None = None

@@ -517,6 +517,7 @@ def _leases() -> None:
     _index("ix_lease_attempt", "lease", ["attempt"])
     _index("ix_lease_open", "lease", ["pk"], where="state <> 'gone'")
     _index("ix_lease_refused", "lease", ["provider", "gone_at"], where="refusal <> ''")
+    _index("ix_lease_reserved_at", "lease", ["reserved_at"])
     _index("ix_lease_run_id", "lease", ["run_id"])
     _index(
         "ux_lease_place",

@@ -42,7 +42,8 @@ def get_costs(
     now = context.clock.now()
     if run is None:
         since = now - timedelta(days=days)
-        return spending_answer(_spent(context, since), since=since, until=now)
+        uses = context.stores.leases.budget_uses(context.budgets, now)
+        return spending_answer(_spent(context, since), since=since, until=now, budgets=uses)
     run_id = resolve_run(context, run)
     record = describe_run(context.stores, run_id, at=now)
     return run_cost_answer(record, context.stores.runs.spec(run_id).matrix.limits.max_usd)

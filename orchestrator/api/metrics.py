@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, cast
 
@@ -21,6 +21,7 @@ import orchestrator
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.events import Streams
 from orchestrator.api.security import bearer, secured
+from orchestrator.domain.budget import BudgetUse
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.operational_metrics import Figure, Figures
 
@@ -116,9 +117,9 @@ def get_metrics(
     """Figures in Prometheus' text format."""
     now = context.clock.now()
     registry = CollectorRegistry()
-    registry.register(
-        _Snapshot(context.stores.operational_metrics.snapshot(now), now, streams.open)
-    )
+    figures = context.stores.operational_metrics.snapshot(now)
+    uses = context.stores.leases.budget_uses(context.budgets, now)
+    registry.register(_Snapshot(figures, now, streams.open, uses))
     text = generate_latest(registry) + generate_latest(requests.registry)
     return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
@@ -126,8 +127,11 @@ def get_metrics(
 class _Snapshot(Collector):
     """What the database says, in one look."""
 
-    def __init__(self, figures: Figures, now: datetime, streams: int) -> None:
+    def __init__(
+        self, figures: Figures, now: datetime, streams: int, budgets: Sequence[BudgetUse]
+    ) -> None:
         self._figures = figures
+        self._budgets = budgets
         self._now = now
         self._streams = streams
 
@@ -136,6 +140,10 @@ class _Snapshot(Collector):
         for figure, (name, told, labels) in _TOLD.items():
             yield _family(name, told, labels, self._figures.of(figure))
         yield _family("machines_live", "That may cost now.", ("provider",), self._machines())
+        limits = {(x.budget.period.value, ""): float(x.budget.limit_usd) for x in self._budgets}
+        yield _family("budget_limit_usd", "Budgets across runs.", ("period",), limits)
+        used = {(x.budget.period.value, ""): float(x.used_usd) for x in self._budgets}
+        yield _family("budget_used_usd", "Spent or reserved of it.", ("period",), used)
         oldest = self._figures.oldest_waiting_at
         age_s = (self._now - oldest).total_seconds() if oldest else 0.0
         for name, told, value in (

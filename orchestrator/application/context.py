@@ -19,6 +19,7 @@ from orchestrator.application.ports.text_similarity import Likeness
 from orchestrator.application.ports.trends import Detector
 from orchestrator.application.process_locks import Locks
 from orchestrator.application.read_log import LogIndexes
+from orchestrator.domain.budget import Budget
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import DocumentFinding, Doubt, ForeignDocument
@@ -93,6 +94,8 @@ class Context:
     """Tells the engine of a new cell, where this process runs cells."""
     gate: GatePorts
     """What gates and schedules work with."""
+    budgets: tuple[Budget, ...] = ()
+    """Across runs; a run's own is in its matrix."""
     locks: Locks = field(default_factory=Locks)
     """So that one run is finished by one thread at a time."""
     log_indexes: LogIndexes = field(default_factory=LogIndexes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 
 from orchestrator.application.cell.flow_context import billed_minutes
@@ -10,6 +11,7 @@ from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
 from orchestrator.domain.boot_image import Images
+from orchestrator.domain.budget import budget_warnings
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import NotOfferedError, ProviderError
@@ -47,8 +49,15 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     age = price_age_warning((p for cell in cells for p in cell.places), context.clock.now())
     builds = [_torch_build(context, cell, payload.manifest) for cell in cells]
     ends = cautions((plan.platform.provider for plan in plans), context.traits)
-    warnings = (age, torch_warning(builds), *ends)
-    return Plan(payload.digest, matrix.limits.max_usd, cells, room, tuple(filter(None, warnings)))
+    uses = context.stores.leases.budget_uses(context.budgets, context.clock.now())
+    plan = Plan(payload.digest, matrix.limits.max_usd, cells, room)
+    warnings = (
+        *budget_warnings(uses, plan.known_usd),
+        age,
+        torch_warning(builds),
+        *ends,
+    )
+    return replace(plan, warnings=tuple(filter(None, warnings)))
 
 
 def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -> PlannedCell:

@@ -49,6 +49,7 @@ from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.config import Settings, listed_secret, secret
+from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.machine import (
     ConfigError,
     Endpoint,
@@ -244,8 +245,18 @@ def _world(settings: Settings, database: Database, local: LocalJobs, controller:
         own_python=sys.executable,
         traits=provider_registry.traits,
         new_login=new_login,
+        budgets=_budgets(settings),
         timings=Timings(contact_timeout_s=settings.contact_timeout_s),
     )
+
+
+def _budgets(settings: Settings) -> tuple[Budget, ...]:
+    limits = {
+        Period.DAY: settings.budget_day_usd,
+        Period.MONTH: settings.budget_month_usd,
+        Period.PROJECT: settings.budget_project_usd,
+    }
+    return tuple(Budget(period, limit) for period, limit in limits.items() if limit is not None)
 
 
 def _context(
@@ -282,6 +293,7 @@ def _context(
         similarity=FuzzyLikeness(),
         gate=gate,
         wake=wake,
+        budgets=world.budgets,
         locks=world.locks,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from orchestrator.domain.budget import BudgetUse
 from orchestrator.domain.cell import CellState, Lease, LeaseState, Run, RunState
 from orchestrator.domain.money import PHASES, Bill, lease_bill, machine_seconds
 from orchestrator.domain.outcome import Counts, Outcome
@@ -99,6 +100,8 @@ class Spending:
     providers: tuple[ProviderCost, ...] = ()
     runs: tuple[RunTotal, ...] = ()
     """Newest first."""
+    budgets: tuple[BudgetUse, ...] = ()
+    """Across runs, of the periods that `until` is in."""
 
 
 def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
@@ -142,7 +145,11 @@ def _cell(cell: CellRecord) -> CellCost:
 
 
 def spending_answer(
-    runs: Iterable[tuple[Run, list[Lease]]], *, since: datetime, until: datetime
+    runs: Iterable[tuple[Run, list[Lease]]],
+    *,
+    since: datetime,
+    until: datetime,
+    budgets: Iterable[BudgetUse],
 ) -> Spending:
     """What several runs, each with its leases, cost; open leases are billed to `until`."""
     totals: list[RunTotal] = []
@@ -165,6 +172,7 @@ def spending_answer(
             _provider(name, pairs, until) for name, pairs in sorted(by_provider.items())
         ),
         runs=tuple(totals),
+        budgets=tuple(budgets),
     )
 
 

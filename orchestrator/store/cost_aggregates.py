@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy import (
     CTE,
-    BigInteger,
     DateTime,
     Float,
     Select,
@@ -30,7 +29,7 @@ from sqlalchemy.sql.elements import ColumnElement, SQLCoreOperations
 from orchestrator.domain.cell import CellState, LeaseFact, RunState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import is_postgres
+from orchestrator.store.sql import is_postgres, micro_usd, usd_of_micro
 from orchestrator.store.tables import AttemptRow, CellRow, LeaseRow, RunRow, TransitionRow
 
 
@@ -118,8 +117,6 @@ class Refusals:
     """The provider's answer, the last time."""
 
 
-_MICRO = 1_000_000
-"""Money is added up in whole millionths: exactly, though SQLite keeps it as text."""
 _AFTER = (CellState.QUEUED.value, CellState.DONE.value)
 """A machine that outlives its attempt is still being given back."""
 _FAKE = "fake"
@@ -169,7 +166,7 @@ class CostStore:
                 .group_by(LeaseRow.run_id)
             )
             dearest = (
-                summed.order_by(func.sum(_micro(LeaseRow.cost_usd)).desc(), "run")
+                summed.order_by(func.sum(micro_usd(LeaseRow.cost_usd)).desc(), "run")
                 .limit(limit)
                 .offset(skip)
                 .subquery()
@@ -181,19 +178,19 @@ class CostStore:
     def of_runs(self, runs: Sequence[str]) -> dict[str, Decimal]:
         """What each came to; those without machines are left out."""
         query = (
-            select(LeaseRow.run_id, func.sum(_micro(LeaseRow.cost_usd)))
+            select(LeaseRow.run_id, func.sum(micro_usd(LeaseRow.cost_usd)))
             .where(LeaseRow.run_id.in_(list(runs)), LeaseRow.cost_usd.is_not(None), _is_real())
             .group_by(LeaseRow.run_id)
         )
         with self._sessions.read() as session:
-            return {run: _usd(micro) for run, micro in session.execute(query)}
+            return {run: usd_of_micro(micro) for run, micro in session.execute(query)}
 
     def phases(self, since: datetime, until: datetime) -> list[PhaseSum]:
         """Of machines that cost something; a step lasts until the next, or its machine's end."""
         with self._sessions.read() as session:
             query = _phases(session, since, until)
             return [
-                PhaseSum(CellState(phase), float(seconds), _usd(micro), platform=platform)
+                PhaseSum(CellState(phase), float(seconds), usd_of_micro(micro), platform=platform)
                 for platform, phase, seconds, micro in session.execute(query)
             ]
 
@@ -228,9 +225,9 @@ class CostStore:
     def simulated_usd(self, since: datetime, until: datetime) -> Decimal:
         """What machines would have come to that are not real."""
         asked = (LeaseRow.reserved_at >= since, LeaseRow.reserved_at < until)
-        query = select(func.sum(_micro(LeaseRow.cost_usd))).where(*asked, not_(_is_real()))
+        query = select(func.sum(micro_usd(LeaseRow.cost_usd))).where(*asked, not_(_is_real()))
         with self._sessions.read() as session:
-            return _usd(session.scalar(query) or 0)
+            return usd_of_micro(session.scalar(query) or 0)
 
 
 def _sums(session: Session) -> tuple[ColumnElement[Any], ...]:
@@ -238,8 +235,8 @@ def _sums(session: Session) -> tuple[ColumnElement[Any], ...]:
     return (
         func.count().label("machines"),
         func.sum(held).label("held"),
-        func.sum(_micro(LeaseRow.cost_usd)).label("micro"),
-        func.sum(_micro(LeaseRow.reserved_usd)).label("reserved"),
+        func.sum(micro_usd(LeaseRow.cost_usd)).label("micro"),
+        func.sum(micro_usd(LeaseRow.reserved_usd)).label("reserved"),
     )
 
 
@@ -247,8 +244,8 @@ def _sum(machines: int, held: float, micro: int, reserved: int) -> Sum:
     return Sum(
         machines=machines,
         seconds=float(held or 0),
-        usd=_usd(micro),
-        reserved_usd=_usd(reserved),
+        usd=usd_of_micro(micro),
+        reserved_usd=usd_of_micro(reserved),
     )
 
 
@@ -287,7 +284,7 @@ def _paid(session: Session, since: datetime, until: datetime) -> CTE:
             AttemptRow.number.label("attempt"),
             begin.label("begin"),
             end.label("end"),
-            _micro(LeaseRow.cost_usd).label("micro"),
+            micro_usd(LeaseRow.cost_usd).label("micro"),
         )
         .join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
         .where(_counts(since, until), _has_cost(), end > begin)
@@ -333,14 +330,6 @@ def _phases(session: Session, since: datetime, until: datetime) -> Select[Any]:
         .group_by("platform", "phase")
         .order_by("platform", "phase")
     )
-
-
-def _micro(column: object) -> ColumnElement[int]:
-    return cast(func.round(cast(column, Float(53)) * _MICRO), BigInteger)
-
-
-def _usd(micro: float) -> Decimal:
-    return Decimal(round(micro or 0)) / _MICRO
 
 
 def _billed_from(session: Session) -> Number:

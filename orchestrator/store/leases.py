@@ -9,17 +9,26 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from sqlalchemy import Select, delete, func, literal, select, update
+from sqlalchemy import Select, case, delete, func, literal, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.store.benchmark_rollup import mend_cost
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, changed, insert_into, run_row
+from orchestrator.store.sql import (
+    attempt_row,
+    changed,
+    insert_into,
+    is_postgres,
+    micro_usd,
+    run_row,
+    usd_of_micro,
+)
 from orchestrator.store.tables import (
     AttemptRow,
     AttestationRow,
@@ -37,9 +46,18 @@ class Reservation(StrEnum):
     BUSY = "busy"
     """Another lease holds the exclusive place."""
     BUDGET_RESERVED = "budget_reserved"
-    """Other machines of the run have reserved the money, and may settle below that."""
+    """Other machines have reserved the money, and may settle below that."""
     OVER_BUDGET = "over_budget"
-    """The run has spent too much for it."""
+    """Too much is spent for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What became of asking for a reservation."""
+
+    answer: Reservation
+    short: BudgetUse | None = None
+    """The budget that refused it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +69,8 @@ class Spending:
     """Leases whose cost is still growing."""
 
 
+_BUDGET_LOCK = 7_328_417_254
+"""Number of the advisory lock that those take who reserve money across runs."""
 _NO_FACTS: Mapping[str, str] = {}
 _BEFORE_RELEASE = (LeaseState.RESERVED, LeaseState.LAUNCHING, LeaseState.HELD)
 
@@ -62,25 +82,38 @@ class LeaseStore:
         self._sessions = sessions
 
     def reserve(
-        self, lease: Lease, *, run_id: str, exclusive: bool, max_usd: Decimal | None
-    ) -> Reservation:
-        """Set money and place aside. The run's settled costs and open reservations count.
+        self, lease: Lease, *, run_id: str, exclusive: bool, budgets: Iterable[Budget] = ()
+    ) -> Reserved:
+        """Set money and place aside. Settled costs and open reservations count.
 
-        A lease of this id that exists already answers RESERVED.
+        A lease of this id that exists already is reserved.
         """
+        budgets = tuple(budgets)
         with self._sessions.write() as session:
             attempt_pk = attempt_row(session, lease.attempt_id).pk
+            if is_postgres(session) and any(x.period is not Period.RUN for x in budgets):
+                # Money of several runs is given out by one at a time, as SQLite writes anyway.
+                session.execute(select(func.pg_advisory_xact_lock(_BUDGET_LOCK)))
             run_row(session, run_id, lock=True)
             if session.scalar(select(LeaseRow.pk).where(LeaseRow.id == lease.id)) is not None:
-                return Reservation.RESERVED
-            refused = _over_budget(session, run_id, lease, max_usd)
-            if refused is not None:
-                return refused
+                return Reserved(Reservation.RESERVED)
+            uses = _uses(session, budgets, run_id, lease.reserved_at)
+            for use in uses:
+                if use.settled_usd + lease.reserved_usd > use.budget.limit_usd:
+                    return Reserved(Reservation.OVER_BUDGET, use)
+            for use in uses:
+                if use.left_usd < lease.reserved_usd:
+                    return Reserved(Reservation.BUDGET_RESERVED, use)
             row = _values(lease) | {"attempt": attempt_pk, "run_id": run_id}
             # The index of exclusive places decides between two who ask at once.
             new = insert_into(session, LeaseRow).values(row | {"exclusive": exclusive})
             taken = changed(session, new.on_conflict_do_nothing())
-            return Reservation.RESERVED if taken else Reservation.BUSY
+            return Reserved(Reservation.RESERVED if taken else Reservation.BUSY)
+
+    def budget_uses(self, budgets: Iterable[Budget], at: datetime) -> list[BudgetUse]:
+        """How much of each is used in the period that `at` is in; of budgets across runs."""
+        with self._sessions.read() as session:
+            return _uses(session, budgets, "", at)
 
     def get(self, lease_id: str) -> Lease:
         """The lease. Raises UnknownIdError."""
@@ -304,21 +337,22 @@ class LeaseStore:
             return decisions_of(session, run_id)
 
 
-def _over_budget(
-    session: Session, run_id: str, lease: Lease, max_usd: Decimal | None
-) -> Reservation | None:
-    """Why the money for the lease is not to be had; None where it is."""
-    if max_usd is None:
-        return None
-    query = select(LeaseRow.cost_usd, LeaseRow.reserved_usd).where(LeaseRow.run_id == run_id)
-    settled = reserved = Decimal(0)
-    for cost, worst in session.execute(query):
-        settled += cost or 0
-        reserved += worst if cost is None else 0
-    if settled + lease.reserved_usd > max_usd:
-        return Reservation.OVER_BUDGET
-    over = settled + reserved + lease.reserved_usd > max_usd
-    return Reservation.BUDGET_RESERVED if over else None
+def _uses(
+    session: Session, budgets: Iterable[Budget], run_id: str, at: datetime
+) -> list[BudgetUse]:
+    """How much of each budget is used; machines of an emulation count as real ones."""
+    is_settled = LeaseRow.cost_usd.is_not(None)
+    amounts = (
+        func.sum(case((is_settled, micro_usd(LeaseRow.cost_usd)), else_=0)),
+        func.sum(case((is_settled, 0), else_=micro_usd(LeaseRow.reserved_usd))),
+    )
+    uses = []
+    for budget in budgets:
+        of_run = budget.period is Period.RUN
+        counted = LeaseRow.run_id == run_id if of_run else LeaseRow.reserved_at >= budget.since(at)
+        settled, reserved = session.execute(select(*amounts).where(counted)).one()
+        uses.append(BudgetUse(budget, usd_of_micro(settled), usd_of_micro(reserved)))
+    return uses
 
 
 def _leases() -> Select[LeaseRow, str]:

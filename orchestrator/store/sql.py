@@ -8,10 +8,12 @@ every feed item takes it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import TypeVar
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     CursorResult,
     Float,
     Select,
@@ -65,6 +67,19 @@ def database_time_s(session: Session) -> ColumnElement[float]:
     if is_postgres(session):
         return cast(func.extract("epoch", func.clock_timestamp()), Float(53))
     return (func.julianday("now") - 2440587.5) * 86400.0
+
+
+_MICRO = 1_000_000
+
+
+def micro_usd(amount: object) -> ColumnElement[int]:
+    """Money in whole millionths, to be added up exactly although SQLite keeps it as text."""
+    return cast(func.round(cast(amount, Float(53)) * _MICRO), BigInteger)
+
+
+def usd_of_micro(micro: float | None) -> Decimal:
+    """The US dollars of a sum of `micro_usd`."""
+    return Decimal(round(micro or 0)) / _MICRO
 
 
 def cell_row(session: Session, cell_id: str, *, lock: bool = False) -> CellRow:

@@ -109,7 +109,7 @@ def _begin(database: Database, cell_id: str, run_id: str, at: datetime, *, until
         reserved_at=at,
         offer=Place(zone, price_usd_per_hour=price, zone="us-east-1a", market="spot"),
     )
-    stores.leases.reserve(lease, run_id=run_id, exclusive=False, max_usd=None)
+    stores.leases.reserve(lease, run_id=run_id, exclusive=False)
     stores.leases.launching(lease.id, at=at + timedelta(seconds=2))
     stores.leases.held(lease.id, f"us-east-1a/{cell_id[-8:]}", at=at + timedelta(seconds=4))
     for number, state in enumerate(_UNTIL_RUNNING, 1):

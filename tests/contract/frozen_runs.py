@@ -49,7 +49,7 @@ def launched(
 def at_work(stores, cell_id, run_id, attestation=REAL, **lease_facts):
     agent = Agent(stores, attempt(stores, cell_id))
     held = lease(f"lease-{cell_id}", agent.attempt_id, usd="1")
-    stores.leases.reserve(held, run_id=run_id, exclusive=False, max_usd=None)
+    stores.leases.reserve(held, run_id=run_id, exclusive=False)
     simulated = attestation is not None and attestation.simulated
     stores.leases.note(
         held.id, {"instance_type": "g2-standard-4", **lease_facts}, simulated=simulated

@@ -37,7 +37,7 @@ def rent(
         lease(lease_id, attempt_id, place=place, usd="2.5"), provider=provider, reserved_at=at
     )
     run_id = cell_id.rpartition(".")[0]
-    stores.leases.reserve(one, run_id=run_id, exclusive=False, max_usd=None)
+    stores.leases.reserve(one, run_id=run_id, exclusive=False)
     stores.leases.launching(lease_id, at=at + timedelta(seconds=50))
     return attempt_id
 

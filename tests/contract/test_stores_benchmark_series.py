@@ -77,7 +77,7 @@ def test_of_a_pairing_the_subject_s_turns_are_told(stores):
 def test_what_a_simulated_machine_measured_is_left_out(stores):
     cell_id = ran(stores, "run-1", 1.0)
     one = lease("l1", f"{cell_id}-1")
-    stores.leases.reserve(one, run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.reserve(one, run_id="run-1", exclusive=False)
     assert len(found(stores)) == 1
     stores.leases.note("l1", {}, simulated=True)
     assert found(stores) == []

@@ -157,9 +157,7 @@ def test_what_a_simulated_machine_measured_is_left_out(stores):
     cell_id = create(stores, "run-1")[0]
     agent = Agent(stores, attempt(stores, cell_id))
     assert agent.send(measures(agent, 1.0))
-    stores.leases.reserve(
-        lease("l1", f"{cell_id}-1"), run_id="run-1", exclusive=False, max_usd=None
-    )
+    stores.leases.reserve(lease("l1", f"{cell_id}-1"), run_id="run-1", exclusive=False)
     stores.leases.note("l1", {}, simulated=True)
     conclude(stores, cell_id)
     assert overview(stores).series == {}

@@ -60,7 +60,7 @@ def test_a_look_begins_with_everything_that_is_stored(stores):
     assert stores.cells.attempt_state(opened).lease is None
     for lease_id in ("old", "new"):
         held = lease(lease_id, opened)
-        stores.leases.reserve(held, run_id="run-1", exclusive=False, max_usd=None)
+        stores.leases.reserve(held, run_id="run-1", exclusive=False)
     for lease_id in ("old", "new"):
         now = stores.cells.attempt_state(opened)
         assert (now.run, now.spec) == (stores.runs.get("run-1"), stores.runs.spec("run-1"))
@@ -238,9 +238,7 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(database, platform
     cells = create(stores, platforms=platforms)
     for cell_id in cells:
         first = attempt(stores, cell_id)
-        stores.leases.reserve(
-            lease(f"l-{cell_id}", first), run_id="run-1", exclusive=False, max_usd=None
-        )
+        stores.leases.reserve(lease(f"l-{cell_id}", first), run_id="run-1", exclusive=False)
         agent = Agent(stores, first)
         agent.send(*(agent.test(f"t{n}", "failed", longrepr=f"e{n}") for n in range(platforms)))
     asked = []

@@ -191,7 +191,7 @@ def test_a_name_that_both_runs_have_is_no_other_test(stores):
 
 def test_reused_evidence_is_compared_where_it_is(stores):
     first = went(stores, "run-1", a="passed", b="passed")
-    stores.leases.reserve(lease("l1", f"{first}-1"), run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.reserve(lease("l1", f"{first}-1"), run_id="run-1", exclusive=False)
     stores.leases.note("l1", {"image_id": "ami-1"}, simulated=False)
     again = create(stores, "run-2")[0]
     reuse = Reuse(job="unit", why="the same", run="run-1", cell=first, at=NOW)

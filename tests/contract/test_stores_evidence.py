@@ -374,7 +374,7 @@ def test_a_concluded_cell_has_its_roll_up(database, agent, cell_id):
     agent.send(agent.manifest("a", "b", "c"), agent.test("a"), agent.test("b", "failed"))
     agent.send(agent.test("d", job="other"))
     one = lease("l1", agent.attempt_id)
-    stores.leases.reserve(one, run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.reserve(one, run_id="run-1", exclusive=False)
     stores.leases.gone("l1", at=NOW, cost_usd=Decimal("0.125"))
     advance(stores, cell_id, CellState.RELEASING)
     stores.cells.conclude(cell_id, PASSED, at=after(1))

@@ -254,7 +254,7 @@ def ended(stores, run_id, *outcomes, simulated=False, provider="static"):
         agent = Agent(stores, attempt(stores, cell))
         lease_id = f"{run_id}-{cell}"
         held = lease(lease_id, agent.attempt_id)
-        stores.leases.reserve(held, run_id=run_id, exclusive=False, max_usd=None)
+        stores.leases.reserve(held, run_id=run_id, exclusive=False)
         stores.leases.note(lease_id, {}, simulated=simulated)
         advance(stores, cell, CellState.RUNNING)
         agent.send(agent.manifest("a", "b"), agent.test("a"), agent.test("b"))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.attestation import Attestation, Device
+from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.cell import (
     Cause,
     CellState,
@@ -44,9 +45,7 @@ def opened(stores):
     """Two cells with an attempt and a lease each."""
     attempts = [attempt(stores, cell_id) for cell_id in create(stores)]
     for number, of in enumerate(attempts, 1):
-        stores.leases.reserve(
-            lease(f"l{number}", of), run_id="run-1", exclusive=False, max_usd=None
-        )
+        stores.leases.reserve(lease(f"l{number}", of), run_id="run-1", exclusive=False)
     return attempts
 
 
@@ -93,7 +92,7 @@ def test_no_key_is_left_in_the_file_of_a_database(sqlite_url):
     cells = create(database.stores)
     for number, of in enumerate([attempt(database.stores, cell_id) for cell_id in cells]):
         one = lease(f"l{number}", of)
-        database.stores.leases.reserve(one, run_id="run-1", exclusive=False, max_usd=None)
+        database.stores.leases.reserve(one, run_id="run-1", exclusive=False)
         database.stores.leases.keep_login(f"l{number}", replace(LOGIN, private_key="k" * 9_000))
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     database.close()
@@ -176,10 +175,8 @@ def test_a_lease_that_was_never_asked_for_is_opened_again_from_its_reservation(s
 def test_what_is_opened_again_does_not_hold_a_place_that_another_has(stores, opened):
     places = partial(lease, place="host")
     for name, of in (("l3", opened[0]), ("l4", opened[1])):
-        answer = stores.leases.reserve(
-            places(name, of), run_id="run-1", exclusive=True, max_usd=None
-        )
-        assert answer is Reservation.RESERVED
+        answer = stores.leases.reserve(places(name, of), run_id="run-1", exclusive=True)
+        assert answer.answer is Reservation.RESERVED
         if name == "l3":
             gone(stores, "l3", "0")
     stores.leases.reopen("l3", "m-1")
@@ -190,9 +187,9 @@ def test_what_is_opened_again_counts_against_the_money_of_its_run(stores, opened
     gone(stores, "l1", "0")
     stores.leases.reopen("l1", "m-1")
     more = lease("l3", opened[1], usd="0.01")
-    assert stores.leases.reserve(more, run_id="run-1", exclusive=False, max_usd=Decimal(2)) is (
-        Reservation.BUDGET_RESERVED
-    )
+    two = Budget(Period.RUN, Decimal(2))
+    told = stores.leases.reserve(more, run_id="run-1", exclusive=False, budgets=[two])
+    assert (told.answer, told.short.budget) == (Reservation.BUDGET_RESERVED, two)
 
 
 def test_only_a_lease_that_is_gone_can_be_opened_again(stores, opened):
@@ -205,7 +202,7 @@ def test_only_a_lease_that_is_gone_can_be_opened_again(stores, opened):
 def test_every_provider_that_ever_had_a_lease_is_named_once(stores, opened):
     assert stores.leases.providers() == ["fake"]
     other = replace(lease("l3", opened[0]), provider="aws")
-    stores.leases.reserve(other, run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.reserve(other, run_id="run-1", exclusive=False)
     gone(stores, "l3", "0")
     assert stores.leases.providers() == ["aws", "fake"]
 

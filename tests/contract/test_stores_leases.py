@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 
 import pytest
 
+from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.machine import FakeEndpoint, LocalEndpoint, Place, SshEndpoint
 from orchestrator.store.errors import UnknownIdError
@@ -21,9 +23,10 @@ def opened(stores):
     return [attempt(stores, cell_id) for cell_id in create(stores)]
 
 
-def reserve(stores, one, *, run_id="run-1", exclusive=False, max_usd=None):
-    limit = None if max_usd is None else Decimal(max_usd)
-    return stores.leases.reserve(one, run_id=run_id, exclusive=exclusive, max_usd=limit)
+def reserve(stores, one, *, run_id="run-1", exclusive=False, max_usd=None, budgets=()):
+    if max_usd is not None:
+        budgets = (Budget(Period.RUN, Decimal(max_usd)), *budgets)
+    return stores.leases.reserve(one, run_id=run_id, exclusive=exclusive, budgets=budgets).answer
 
 
 def test_a_lease_comes_back_as_it_was_reserved(stores, opened):
@@ -129,6 +132,51 @@ def test_money_not_spent_is_free_again(stores, opened):
     assert reserve(stores, lease("l3", opened[1], usd="3.91"), max_usd="4") is (
         Reservation.OVER_BUDGET
     ), "0.10 USD are spent"
+
+
+DAY = Budget(Period.DAY, Decimal(4))
+MONTH = Budget(Period.MONTH, Decimal(6))
+PROJECT = Budget(Period.PROJECT, Decimal(7))
+
+
+def other_run(stores, number, *, usd, at):
+    (cell_id,) = create(stores, f"r{number}", platforms=1)
+    one = lease(f"o{number}", attempt(stores, cell_id), usd=usd)
+    return {"one": replace(one, reserved_at=at), "run_id": f"r{number}"}
+
+
+def test_a_day_a_month_and_the_project_are_limited_across_runs(stores):
+    night = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
+    budgets, hour = (DAY, MONTH, PROJECT), timedelta(hours=1)
+
+    def asked(number, usd, at):
+        ask = other_run(stores, number, usd=usd, at=at)
+        told = stores.leases.reserve(
+            ask["one"], run_id=ask["run_id"], exclusive=False, budgets=budgets
+        )
+        return told.answer, told.short and told.short.budget
+
+    assert asked(1, "3", night) == (Reservation.RESERVED, None)
+    assert asked(2, "2", night) == (Reservation.BUDGET_RESERVED, DAY)
+    stores.leases.gone("o1", at=night, cost_usd=Decimal("2.50"))
+    assert asked(3, "2", night) == (Reservation.OVER_BUDGET, DAY), "2.50 are spent"
+    assert asked(4, "3", night + hour) == (Reservation.RESERVED, None), "another day"
+    assert asked(5, "1", night + hour) == (Reservation.BUDGET_RESERVED, MONTH)
+    assert asked(6, "1", night + 20 * 24 * hour) == (Reservation.RESERVED, None), "December"
+    assert asked(7, "1", night + 20 * 24 * hour) == (Reservation.BUDGET_RESERVED, PROJECT)
+    uses = stores.leases.budget_uses(budgets, night + hour)
+    assert [(use.settled_usd, use.reserved_usd) for use in uses] == [
+        (Decimal(0), Decimal(4)),
+        (Decimal("2.5"), Decimal(4)),
+        (Decimal("2.5"), Decimal(4)),
+    ]
+
+
+def test_money_of_a_day_is_never_promised_twice_to_many_runs(stores):
+    asks = [other_run(stores, number, usd="0.30", at=NOW) for number in range(10)]
+    day = (Budget(Period.DAY, Decimal(1)),)
+    answers = together([partial(reserve, stores, budgets=day, **ask) for ask in asks])
+    assert sorted(answers).count(Reservation.RESERVED) == 3
 
 
 def test_another_runs_money_is_another_runs(stores, opened):

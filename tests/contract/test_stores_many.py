@@ -138,7 +138,7 @@ def test_spending_adds_up_what_is_settled_and_hands_out_the_rest(stores):
     for number, cell in enumerate((one, other)):
         owner = attempt(stores, cell)
         held = lease(f"l-{number}", owner, place=f"place-{number}")
-        stores.leases.reserve(held, run_id="run-1", exclusive=False, max_usd=None)
+        stores.leases.reserve(held, run_id="run-1", exclusive=False)
         stores.leases.launching(held.id, at=NOW)
     stores.leases.gone("l-0", at=after(9), cost_usd=Decimal("0.1230"))
     found = stores.leases.spending(["run-1", "run-2"])

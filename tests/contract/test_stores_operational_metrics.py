@@ -23,9 +23,7 @@ def test_runs_cells_leases_and_money(stores: Stores) -> None:
     cells = create(stores, platforms=3)
     for number, cell in enumerate(cells[:2]):
         held = lease(f"lease-{number}", attempt(stores, cell), usd="1.50")
-        stores.leases.reserve(
-            replace(held, place=f"p{number}"), run_id="run-1", exclusive=True, max_usd=None
-        )
+        stores.leases.reserve(replace(held, place=f"p{number}"), run_id="run-1", exclusive=True)
         stores.leases.held(f"lease-{number}", f"m-{number}", at=NOW)
     advance(stores, cells[0], CellState.RELEASING)
     stores.leases.gone("lease-0", at=NOW, cost_usd=Decimal("0.123456"))
@@ -47,7 +45,7 @@ def test_runs_cells_leases_and_money(stores: Stores) -> None:
 def test_money_of_machines_that_are_not_real_is_no_money(stores: Stores) -> None:
     [cell] = create(stores, platforms=1)
     one = lease("lease-1", attempt(stores, cell))
-    stores.leases.reserve(one, run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.reserve(one, run_id="run-1", exclusive=False)
     stores.leases.note("lease-1", {}, simulated=True)
     found = stores.operational_metrics.snapshot(NOW)
     assert found.of(Figure.LEASES) == {("fake", "reserved"): 1}

@@ -18,6 +18,7 @@ CONTROLLER = """
 import json, sys
 from decimal import Decimal
 from orchestrator.store.database import open_database
+from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.outcome import Outcome
 from tests.databases import NOW, deliver, lease
@@ -32,11 +33,12 @@ for cell in cells:
     done["admitted"] += stores.cells.admit(cell, cell + "-1", max_parallel=4, at=NOW)
 for number in range(10):
     one = lease(f"{me}-{number}", attempt_id, usd="0.30")
-    answer = stores.leases.reserve(one, run_id="work", exclusive=False, max_usd=Decimal(2))
-    done["reserved"] += answer == "reserved"
+    two = [Budget(Period.RUN, Decimal(2))]
+    told = stores.leases.reserve(one, run_id="work", exclusive=False, budgets=two)
+    done["reserved"] += told.answer == "reserved"
     one = lease(f"{me}-{number}-x", attempt_id, place=f"host-{number}", usd="0")
-    answer = stores.leases.reserve(one, run_id="work", exclusive=True, max_usd=None)
-    done["place"] += answer == "reserved"
+    told = stores.leases.reserve(one, run_id="work", exclusive=True)
+    done["place"] += told.answer == "reserved"
     lines = chunk.replace('"seq": 1,', f'"seq": {number + 1},').encode()
     position = stores.evidence.position(attempt_id)
     if position.seq == number:

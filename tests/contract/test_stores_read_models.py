@@ -40,7 +40,7 @@ def a_lease(lease_id, of, **changes):
 
 
 def reserve(stores, one):
-    stores.leases.reserve(one, run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.reserve(one, run_id="run-1", exclusive=False)
     stores.leases.launching(one.id, at=after(0))
 
 
@@ -122,7 +122,7 @@ def test_a_cell_is_simulated_when_any_of_its_machines_was(stores):
     run_of_aws(stores)
     one, two = attempt(stores, "run-2.p0"), attempt(stores, "run-2.p1")
     for lease_id, of in (("s1", one), ("s2", one), ("r1", two)):
-        stores.leases.reserve(a_lease(lease_id, of), run_id="run-2", exclusive=False, max_usd=None)
+        stores.leases.reserve(a_lease(lease_id, of), run_id="run-2", exclusive=False)
     stores.leases.note("s1", {"zone": "z"}, simulated=True)
     cells = describe_run(stores, "run-2", at=NOW).cells
     assert [cell.simulated for cell in cells] == [True, False]

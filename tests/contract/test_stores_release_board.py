@@ -107,7 +107,7 @@ def test_a_simulated_lease_is_told(stores):
     cells = [("c", plan) for plan in expand(real, MANIFEST)]
     stores.runs.create(run, RunSpec(real, MANIFEST), cells, key=None)
     held = lease("l1", attempt(stores, "c"))
-    stores.leases.reserve(held, run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.reserve(held, run_id="run-1", exclusive=False)
     advance(stores, "c", CellState.RELEASING)
     stores.cells.conclude("c", Cause(Outcome.PASSED, ""), at=NOW)
     assert [c.simulated for c in stores.releases.page("proof", limit=1).items[0].cells] == [False]

@@ -121,7 +121,7 @@ class Clouds:
             reserved_at=at,
             offer=offer,
         )
-        leases.reserve(made, run_id=run_id, exclusive=False, max_usd=None)
+        leases.reserve(made, run_id=run_id, exclusive=False)
         leases.keep_login(lease_id, LOGIN)
         leases.launching(lease_id, at=at)
         leases.held(lease_id, f"fake-{lease_id}", at=at)

@@ -17,6 +17,7 @@ from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.describe_run import describe_run
+from orchestrator.domain.budget import Budget
 from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.machine import FakeEndpoint
 from orchestrator.domain.manifest import Job, Manifest, StoredPayload
@@ -72,6 +73,7 @@ class FakeWorld:
     limits: Limits = field(default_factory=lambda: Limits(max_usd=Decimal(10)))
     retests: RetestOptions | None = None
     baseline: Baseline | None = None
+    budgets: tuple[Budget, ...] = ()
     provider: str = "fake"
     """How its platform calls it: a gate looks past what is simulated."""
     database: Database = field(init=False)
@@ -111,6 +113,7 @@ class FakeWorld:
             own_python="/usr/bin/python3",
             traits=registry.traits,
             new_login=new_login,
+            budgets=self.budgets,
             timings=Timings(never_made_after_s=5),
         )
 

@@ -52,7 +52,7 @@ def begun(desk: Desk, key: str = "key-1", *, attested: bool = True) -> tuple[str
         price_usd_per_hour=Decimal(0),
         reserved_at=desk.clock.now(),
     )
-    leases.reserve(lease, run_id=run_id, exclusive=False, max_usd=None)
+    leases.reserve(lease, run_id=run_id, exclusive=False)
     if attested:
         leases.attest(lease.id, Attestation({}, (), "2.7", simulated=False))
     return run_id, agent

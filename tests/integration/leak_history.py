@@ -25,7 +25,7 @@ from orchestrator.domain.machine import FakeEndpoint, Machine, MachineState
 from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.money import machine_seconds
-from orchestrator.store.leases import Reservation
+from orchestrator.store.leases import Reservation, Reserved
 from orchestrator.store.stores import Stores
 from runners.fake import FakeComputer, FakeWorkspace
 from tests.integration.faulty_cloud import ClumsyCloud
@@ -328,7 +328,7 @@ class History:
 
     def _look_at(self, name: str, arguments: tuple[object, ...], answer: object) -> None:
         """After a write of the ledger: is the money within its bounds?"""
-        if name == "reserve" and answer is Reservation.RESERVED:
+        if name == "reserve" and answer == Reserved(Reservation.RESERVED):
             self._check_budget()
         if name == "reopen":
             self._check_budget()

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.machine import LaunchRequest, Login, Machine, MachineState, Provider
-from orchestrator.store.leases import LeaseStore, Reservation
+from orchestrator.store.leases import LeaseStore, Reservation, Reserved
 from orchestrator.store.stores import Stores
 from tests.integration.faulty_script import Answer
 from tests.integration.leak_plot import Plant, Plot
@@ -60,9 +60,9 @@ class LateLedger:
 
         return write_first
 
-    def reserve(self, lease: Lease, **named: object) -> Reservation:
+    def reserve(self, lease: Lease, **named: object) -> Reserved:
         self.kept[lease.id] = (lease, named)
-        return Reservation.RESERVED
+        return Reserved(Reservation.RESERVED)
 
     def launching(self, lease_id: str, *, at: datetime) -> Lease:
         if lease_id not in self.kept:

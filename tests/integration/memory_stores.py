@@ -11,6 +11,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.budget import Budget, BudgetUse
 from orchestrator.domain.cell import (
     Attempt,
     Cause,
@@ -31,7 +32,7 @@ from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.cells import AttemptState, CellLife
 from orchestrator.store.evidence import Position
-from orchestrator.store.leases import Reservation
+from orchestrator.store.leases import Reservation, Reserved
 from orchestrator.store.stores import Stores
 from tests.integration.absent_stores import NoQuarantines, NoResults, NoReusableResults
 
@@ -213,24 +214,26 @@ class MemoryLeases:
     tables: Tables
 
     def reserve(
-        self, lease: Lease, *, run_id: str, exclusive: bool, max_usd: Decimal | None
-    ) -> Reservation:
+        self, lease: Lease, *, run_id: str, exclusive: bool, budgets: Iterable[Budget] = ()
+    ) -> Reserved:
         if lease.id in self.tables.leases:
-            return Reservation.RESERVED
+            return Reserved(Reservation.RESERVED)
         mine = self._of_run(run_id)
         settled = sum((x.cost_usd or Decimal(0) for x in mine), Decimal(0))
         reserved = sum((x.reserved_usd for x in mine if x.cost_usd is None), Decimal(0))
-        if max_usd is not None and settled + lease.reserved_usd > max_usd:
-            return Reservation.OVER_BUDGET
-        if max_usd is not None and settled + reserved + lease.reserved_usd > max_usd:
-            return Reservation.BUDGET_RESERVED
+        for budget in budgets:
+            use = BudgetUse(budget, settled, reserved)
+            if settled + lease.reserved_usd > budget.limit_usd:
+                return Reserved(Reservation.OVER_BUDGET, use)
+            if use.left_usd < lease.reserved_usd:
+                return Reserved(Reservation.BUDGET_RESERVED, use)
         held = (self.tables.leases[x] for x in self.tables.exclusive)
         if exclusive and any((x.provider, x.place) == (lease.provider, lease.place) for x in held):
-            return Reservation.BUSY
+            return Reserved(Reservation.BUSY)
         self.tables.leases[lease.id] = lease
         if exclusive:
             self.tables.exclusive.add(lease.id)
-        return Reservation.RESERVED
+        return Reserved(Reservation.RESERVED)
 
     def get(self, lease_id: str) -> Lease:
         return self.tables.leases[lease_id]

@@ -147,7 +147,7 @@ class Machines:
             price_usd_per_hour=Decimal(0),
             reserved_at=at,
         )
-        leases.reserve(lease, run_id=run_id, exclusive=False, max_usd=None)
+        leases.reserve(lease, run_id=run_id, exclusive=False)
         leases.launching(lease.id, at=at)
         leases.held(lease.id, "this computer", at=at)
         if attested:

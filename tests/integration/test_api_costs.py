@@ -7,7 +7,11 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from orchestrator.domain.cost_answer import Spending
 
+from orchestrator.api.app import create_app
+from orchestrator.cli.responses import read
+from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.machine import Place
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quota import QuotaLevel
@@ -71,6 +75,25 @@ def test_a_runs_bill_adds_up_in_every_direction(here: Clouds) -> None:
     assert (machine["market"], machine["instance_type"]) == ("spot", "g5.xlarge")
     assert (machine["seconds"], machine["billed_s"]) == (1000.0, 1000)
     assert bill["platforms"][1]["machines"][0]["billed_s"] == 60
+
+
+def test_a_plan_and_the_costs_tell_what_budgets_across_runs_have_left(here: Clouds) -> None:
+    _, cost = finished(here)
+    day = Budget(Period.DAY, 2 * cost)
+    context = replace(here.desk.context, budgets=(day, Budget(Period.MONTH, Decimal(100))))
+    here.provider.offered = (OFFER,)
+    client = here.desk.speak(create_app(context, guard=None))
+    plan = client.post("/api/v1/plan", json={"matrix": MATRIX}).json()
+    told = read(Spending, client.get(COSTS).json())
+    metrics = client.get("/metrics").text
+    assert plan["warnings"][0].startswith(
+        f"the day's budget, SEATRIAL_BUDGET_DAY_USD of ${2 * cost:.2f}: ${cost:.2f} spent, "
+        "$0.00 reserved; one attempt of every cell may cost $"
+    )
+    assert [use.warn_percent for use in told.budgets] == [50, 0]
+    assert told.budgets[0].settled_usd == cost
+    assert f'seatrial_budget_used_usd{{period="day"}} {float(cost)}' in metrics
+    assert 'seatrial_budget_limit_usd{period="month"} 100.0' in metrics
 
 
 def test_the_bill_of_a_run_under_way_is_not_settled(here: Clouds) -> None:

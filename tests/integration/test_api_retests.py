@@ -63,7 +63,7 @@ def lease(at: Desk, agent: Agent, place: str = "north") -> None:
         reserved_at=now,
     )
     run_id = at.database.stores.cells.get(agent.attempt_id[:-2]).run_id
-    leases.reserve(row, run_id=run_id, exclusive=False, max_usd=None)
+    leases.reserve(row, run_id=run_id, exclusive=False)
     leases.held(name, f"machine-{name}", at=now)
 
 

@@ -261,7 +261,7 @@ def test_a_list_tells_what_show_tells_without_the_cells(api: Desk) -> None:
     agent.send(agent.manifest("a", "b", "c"), agent.test("a"), agent.test("b", "failed"))
     held = lease("lease-1", agent.attempt_id)
     leases = api.database.stores.leases
-    leases.reserve(held, run_id=run, exclusive=False, max_usd=None)
+    leases.reserve(held, run_id=run, exclusive=False)
     leases.launching("lease-1", at=api.clock.now())
     api.clock.move(hours=1)
     shown = api.client.get(f"{RUNS}/{run}").json()

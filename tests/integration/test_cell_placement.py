@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from decimal import Decimal
 
 import pytest
 
+from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.cell import CellState, PlacementResult
 from orchestrator.domain.machine import Extent
 from orchestrator.domain.matrix import Limits
@@ -167,7 +169,7 @@ def test_money_that_another_cell_has_reserved_is_waited_for(here, settles_at, ou
     stores, waits = here.database.stores, 20
     stores.cells.admit(other, f"{other}-1", max_parallel=9, at=here.clock.now())
     theirs = lease("other", f"{other}-1", place="south", usd="0.31")
-    stores.leases.reserve(theirs, run_id="run", exclusive=False, max_usd=None)
+    stores.leases.reserve(theirs, run_id="run", exclusive=False)
 
     def settle(world: FakeWorld) -> None:
         nonlocal waits
@@ -184,6 +186,29 @@ def test_money_that_another_cell_has_reserved_is_waited_for(here, settles_at, ou
     if outcome is Outcome.ERRORED:
         assert cell.reason == "budget"
         assert asked(here) == []
+
+
+def test_a_budget_across_runs_is_reserved_before_a_launch(tmp_path, caplog):
+    """What the first run spent of the day's money is too much for the second's worst case."""
+    limits = Limits(max_minutes=12, max_usd=Decimal(10), infra_retries=0)
+    here = FakeWorld(tmp_path, limits=limits, budgets=(Budget(Period.DAY, Decimal("0.3084")),))
+    with caplog.at_level(logging.WARNING, "orchestrator.application.cell.placing"):
+        finish(here, "first")
+        finish(here, "second")
+    (warned,) = [one.getMessage() for one in caplog.records if "budget" in one.getMessage()]
+    assert warned == (
+        "the day's budget, SEATRIAL_BUDGET_DAY_USD of $0.31: $0.00 spent, $0.31 reserved: "
+        "100 % or more is used"
+    )
+    first, second = (here.record(run).cells[0] for run in ("first", "second"))
+    assert (first.outcome, second.outcome) == (Outcome.PASSED, Outcome.ERRORED)
+    assert second.reason == "budget"
+    assert second.detail.startswith(
+        "another machine could exceed the day's budget, SEATRIAL_BUDGET_DAY_USD of $0.31: $0.0"
+    )
+    assert second.detail.endswith("spent, $0.00 reserved")
+    assert len(asked(here)) == 1
+    here.close()
 
 
 def test_every_lease_has_keys_of_its_own_that_go_with_it(here):

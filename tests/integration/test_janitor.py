@@ -196,7 +196,7 @@ def reserve(stores: Stores, lease_id: str, provider: str) -> None:
     """What a cell writes down before it makes anything."""
     (cell,) = create(stores, lease_id, platforms=1)
     row = replace(lease(lease_id, attempt(stores, cell)), provider=provider)
-    stores.leases.reserve(row, run_id=lease_id, exclusive=False, max_usd=None)
+    stores.leases.reserve(row, run_id=lease_id, exclusive=False)
 
 
 def test_rules_that_served_machines_of_which_none_is_left_are_ended(sweeper, here, ruled):

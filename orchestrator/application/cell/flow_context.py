@@ -15,6 +15,7 @@ from orchestrator.application.ports.engine import Value
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.application.process_locks import Locks
+from orchestrator.domain.budget import Budget
 from orchestrator.domain.cell import (
     Attempt,
     Cause,
@@ -163,6 +164,8 @@ class FlowDeps:
     """What is known of a provider by its name. Raises ConfigError."""
     new_login: Callable[[], Login]
     """Makes fresh keys for a machine."""
+    budgets: tuple[Budget, ...] = ()
+    """Across runs; a run's own is in its matrix."""
     timings: Timings = field(default_factory=Timings)
     lapses: ContactLog = field(default_factory=ContactLog)
     backoff: Backoff = field(default_factory=Backoff)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from orchestrator.application.cell.flow_context import (
@@ -26,6 +28,7 @@ from orchestrator.application.cell.launching import (
 )
 from orchestrator.application.cell.place_selection import Candidate, rank_places
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import CellState, Lease, LeaseState, PlacementResult
 from orchestrator.domain.machine import (
     Offers,
@@ -34,17 +37,14 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
-from orchestrator.domain.matrix import Platform
+from orchestrator.domain.matrix import Limits, Platform
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.price_age import why_unpriced, without_old_prices
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.leases import Reservation
 
-_BUDGET = {
-    Reservation.OVER_BUDGET: "does not fit limits.max_usd",
-    Reservation.BUDGET_RESERVED: "waits until other machines of the run have settled",
-}
+logger = logging.getLogger(__name__)
 
 
 def poll_placement(world: FlowDeps, attempt_id: str) -> Value | NotYet:
@@ -102,7 +102,7 @@ def _set_aside(
     Money that other machines of the run have reserved is waited for: they may settle below that.
     """
     limits, unpriced = now.spec.matrix.limits, []
-    answers: set[Reservation] = set()
+    over: dict[Reservation, BudgetUse] = {}
     for one in left:
         lease = _lease(world, now, one.place, len(mine) + 1)
         if one.place.price_usd_per_hour is None and not limits.allow_unknown_price:
@@ -111,17 +111,21 @@ def _set_aside(
             skipped = f"price: its price is {why}"
             decide(world, now, one.place.name, PlacementResult.SKIPPED, skipped)
             continue
-        answer = world.stores.leases.reserve(
-            lease, run_id=now.run.id, exclusive=one.place.exclusive, max_usd=limits.max_usd
+        told = world.stores.leases.reserve(
+            lease,
+            run_id=now.run.id,
+            exclusive=one.place.exclusive,
+            budgets=_budgets(world, limits),
         )
-        if answer is Reservation.RESERVED:
+        if told.answer is Reservation.RESERVED:
+            _tell_of_budgets(world, lease.reserved_at)
             return launch(world, now, lease, provider)
-        answers.add(answer)
-        if answer in _BUDGET:
-            said = f"budget: its worst case of {lease.reserved_usd:.2f} USD {_BUDGET[answer]}"
-            decide(world, now, one.place.name, PlacementResult.SKIPPED, said)
-    if Reservation.OVER_BUDGET in answers and Reservation.BUDGET_RESERVED not in answers:
-        detail = f"another machine could exceed limits.max_usd ({limits.max_usd})"
+        if told.short is not None:
+            over[told.answer] = told.short
+            said = _refused_budget(lease, told.short, told.answer)
+            decide(world, now, one.place.name, PlacementResult.SKIPPED, f"budget: {said}")
+    if Reservation.OVER_BUDGET in over and Reservation.BUDGET_RESERVED not in over:
+        detail = f"another machine could exceed {over[Reservation.OVER_BUDGET]}"
         return record_failure(world, now.attempt.id, Outcome.ERRORED, "budget", detail)
     if len(unpriced) == len(left):
         said = f"the price at {', at '.join(unpriced)}, and limits.allow_unknown_price is "
@@ -129,6 +133,31 @@ def _set_aside(
             return _refused_everywhere(world, now, mine, f"{said}false")
         return record_failure(world, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")
     return NOT_YET
+
+
+def _budgets(world: FlowDeps, limits: Limits) -> Iterator[Budget]:
+    """All that a machine of the run must fit into."""
+    if limits.max_usd is not None:
+        yield Budget(Period.RUN, limits.max_usd)
+    yield from world.budgets
+
+
+def _refused_budget(lease: Lease, short: BudgetUse, answer: Reservation) -> str:
+    worst = f"its worst case of {lease.reserved_usd:.2f} USD"
+    if answer is Reservation.OVER_BUDGET:
+        return f"{worst} does not fit {short}"
+    period = short.budget.period
+    return f"{worst} waits until other machines of the {period} have settled ({short})"
+
+
+def _tell_of_budgets(world: FlowDeps, at: datetime) -> None:
+    """Write into the log when a budget reaches a further share of its limit."""
+    for use in world.stores.leases.budget_uses(world.budgets, at) if world.budgets else ():
+        key = f"{use.budget.period} {use.budget.since(at):%Y-%m-%d}"
+        percent = use.warn_percent
+        if percent > int(world.lapses.said.get(key, "0")):
+            world.lapses.said[key] = str(percent)
+            logger.warning("%s: %d %% or more is used", use, percent)
 
 
 def _worn(world: FlowDeps, now: AttemptState) -> dict[str, str]:

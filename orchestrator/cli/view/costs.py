@@ -73,6 +73,9 @@ def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
     if costs.simulated_usd:
         amount = usd(costs.simulated_usd)
         yield Text(f"SIMULATED machines are {amount} of it: nobody was charged", style="bold red")
+    for use in costs.budgets:
+        percent = f" ({use.warn_percent} % or more)" if use.warn_percent else ""
+        yield Text(f"{use}{percent}", style="yellow" if use.warn_percent else "")
     if costs.providers:
         yield fitting(console, _PROVIDERS, [_provider(row) for row in costs.providers])
     if costs.runs:

@@ -23,6 +23,7 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, columns
 from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Span, Table, Text, Usd
+from orchestrator.domain.budget import BudgetUse
 from orchestrator.domain.units import plural, usd
 from orchestrator.store.cost_aggregates import PhaseCost, RunSum, Sum
 
@@ -208,6 +209,36 @@ def forecast_table(nights: Sequence[Forecast]) -> Table:
     )
 
 
+def budgets_table(uses: Sequence[BudgetUse]) -> Table:
+    """Budgets across runs, of the periods that today is in."""
+    return Table(
+        id="budgets",
+        caption="Budgets",
+        columns=(
+            Column("period", "Of the"),
+            Column("limit_usd", "Budget", is_number=True),
+            Column("settled_usd", "Spent", is_number=True),
+            Column("reserved_usd", "Reserved", is_number=True),
+            Column("share", "Used", is_number=True),
+        ),
+        rows=[_budget_row(use) for use in uses],
+        empty="No budget across runs is set.",
+    )
+
+
+def _budget_row(use: BudgetUse) -> Row:
+    warned = f"{use.warn_percent} % or more" if use.warn_percent else ""
+    return Row(
+        (
+            Text(use.budget.period, note=use.budget.setting),
+            Usd(use.budget.limit_usd),
+            Usd(use.settled_usd),
+            Usd(use.reserved_usd),
+            Text(share_of(use.used_usd, use.budget.limit_usd), note=warned),
+        )
+    )
+
+
 def _night_row(one: Forecast) -> Row:
     known = len(one.costs)
     of = ", ".join(usd(cost) for cost in one.costs) if known else "no run of it is over yet"
@@ -272,10 +303,12 @@ def show_costs(
     span = _span(asked.now.astimezone(UTC).date(), since, until)
     spending = cost_summary(asked.context, span.since, span.until, skip_runs=skip)
     nights = forecast(asked.context)
+    uses = asked.context.stores.leases.budget_uses(asked.context.budgets, asked.now)
     tables = (
         *cost_tables(spending),
         runs_table(asked, spending, skip),
         forecast_table(nights),
+        budgets_table(uses),
     )
     facts = {
         "span": span,

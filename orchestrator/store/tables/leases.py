@@ -64,7 +64,7 @@ class LeaseRow(Table):
     state: Mapped[LeaseState] = mapped_column(OneOf(LeaseState))
     reserved_usd: Mapped[Decimal]
     price_usd_per_hour: Mapped[Decimal | None]
-    reserved_at: Mapped[datetime]
+    reserved_at: Mapped[datetime] = mapped_column(index=True)
     machine_id: Mapped[str]
     endpoint: Mapped[Endpoint | None] = mapped_column(Document(Endpoint))  # type: ignore[arg-type]
     launched_at: Mapped[datetime | None]

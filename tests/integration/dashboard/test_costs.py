@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.dashboard import urls
+from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from tests.contract.lease_stories import live, one_machine, rent, settle
 from tests.databases import create
@@ -56,6 +57,22 @@ def test_money_is_told_by_everything_that_it_was_spent_on(pages: PageDesk) -> No
     assert "50% was paid while no job ran" in tiles
     assert "80% of the $5.00 that was reserved" in tiles
     assert page.one("svg", class_="day-columns")["aria-label"].startswith("Spend by day")
+
+
+def test_budgets_across_runs_are_told_with_what_is_used(api: Desk) -> None:
+    api.clock.time = BEGIN + timedelta(hours=2)
+    budgets = (Budget(Period.DAY, Decimal("1.25")), Budget(Period.MONTH, Decimal(40)))
+    pages = signed_in(replace(api, context=replace(api.context, budgets=budgets)), "read")
+    one_machine(pages.stores, "run-1", usd="1.00", at=BEGIN)
+    page = pages.page(urls.COSTS)
+    told = page.one(id="budgets").text
+    assert "SEATRIAL_BUDGET_DAY_USD" in told
+    assert "80 % or more" in told
+    rows = pages.json(urls.COSTS)["tables"]["budgets"]["rows"]
+    assert [(row["period"], row["settled_usd"], row["share"]) for row in rows] == [
+        ("day", "1", "80%"),
+        ("month", "1", "2%"),
+    ]
 
 
 def test_the_address_says_which_days(pages: PageDesk) -> None:

@@ -136,6 +136,10 @@ def spent() -> Json:
     return {
         "since": at(0), "until": at(9), "bill": bill("1.2345"), "simulated_usd": "0.5",
         "providers": [fake], "runs": [total],
+        "budgets": [{
+            "budget": {"period": "day", "limit_usd": "20"},
+            "settled_usd": "15.5", "reserved_usd": "1",
+        }],
     }  # fmt: skip
 
 

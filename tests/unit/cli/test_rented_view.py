@@ -131,6 +131,8 @@ def test_a_bill_fits_every_window(width: int) -> None:
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "$1.2345" in text
     assert "nobody was charged" in flat(text)
+    told = "the day's budget, SEATRIAL_BUDGET_DAY_USD of $20.00: $15.50 spent, $1.00 reserved"
+    assert f"{told} (80 % or more)" in flat(text)
 
 
 def test_a_hostile_bill_stays_text() -> None:

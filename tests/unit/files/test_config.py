@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,17 @@ def test_the_database_may_be_named_in_a_file(
     monkeypatch.setenv("SEATRIAL_DATABASE_URL", "postgresql://h/d")
     with pytest.raises(config.ConfigError, match="both set"):
         config.load()
+
+
+def test_a_budget_is_an_amount(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_BUDGET_DAY_USD", "20.50")
+    monkeypatch.setenv("SEATRIAL_BUDGET_MONTH_USD", "")
+    settings = config.load()
+    assert (settings.budget_day_usd, settings.budget_month_usd) == (Decimal("20.50"), None)
+    for wrong in ("twenty", "-1", "NaN", "inf"):
+        monkeypatch.setenv("SEATRIAL_BUDGET_DAY_USD", wrong)
+        with pytest.raises(config.ConfigError, match="SEATRIAL_BUDGET_DAY_USD is unusable"):
+            config.load()
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

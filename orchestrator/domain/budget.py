@@ -1,0 +1,95 @@
+"""Budgets: what a run, a day, a month and the whole project may cost, in US dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from orchestrator.domain.units import usd
+
+WARN_AT = (50, 80, 100)
+"""Per cent of a budget at which a person is told."""
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Period(StrEnum):
+    """What a budget is for. Days and months begin at midnight UTC."""
+
+    RUN = "run"
+    DAY = "day"
+    MONTH = "month"
+    PROJECT = "project"
+    """Everything that the database knows of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that the machines of a period may cost."""
+
+    period: Period
+    limit_usd: Decimal
+
+    @property
+    def setting(self) -> str:
+        """Where a person sets it."""
+        if self.period is Period.RUN:
+            return "limits.max_usd"
+        return f"SEATRIAL_BUDGET_{self.period.upper()}_USD"
+
+    def since(self, now: datetime) -> datetime:
+        """When the period began that `now` is in; machines reserved from then on count."""
+        day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        if self.period is Period.DAY:
+            return day
+        return day.replace(day=1) if self.period is Period.MONTH else _EVER
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """How much of a budget is used."""
+
+    budget: Budget
+    settled_usd: Decimal
+    """Of machines whose cost is final."""
+    reserved_usd: Decimal
+    """The worst case of the others."""
+
+    @property
+    def used_usd(self) -> Decimal:
+        """Spent or reserved."""
+        return self.settled_usd + self.reserved_usd
+
+    @property
+    def left_usd(self) -> Decimal:
+        """What may still be reserved; negative where more was spent."""
+        return self.budget.limit_usd - self.used_usd
+
+    @property
+    def warn_percent(self) -> int:
+        """The highest of `WARN_AT` that is reached; 0 below the lowest."""
+        used = 100 * self.used_usd
+        return max((p for p in WARN_AT if used >= p * self.budget.limit_usd), default=0)
+
+    def __str__(self) -> str:
+        budget = self.budget
+        return (
+            f"the {budget.period}'s budget, {budget.setting} of {usd(budget.limit_usd)}: "
+            f"{usd(self.settled_usd)} spent, {usd(self.reserved_usd)} reserved"
+        )
+
+
+def budget_warnings(uses: Iterable[BudgetUse], worst_usd: Decimal = Decimal(0)) -> list[str]:
+    """Sentences about budgets that are too small for `worst_usd` more, or are half used."""
+    told = []
+    for use in uses:
+        if use.left_usd < worst_usd:
+            told.append(
+                f"{use}; one attempt of every cell may cost {usd(worst_usd)}: what does not fit "
+                "when its turn comes is not rented"
+            )
+        elif use.warn_percent:
+            told.append(f"{use}: {use.warn_percent} % or more is used")
+    return told
