@@ -19,9 +19,9 @@ from orchestrator.application.context import Context
 PREFIX = "/api/v1"
 _ROUTERS = (
     *("runs:writing", "runs:reading", "events:router", "logs:router", "reports:router"),
-    *("runs:router", "payloads:reading", "payloads:writing", "service:router", "tokens:router"),
+    *("runs:router", "payloads:reading", "payloads:writing", "controller_info:router", "tokens:router"),
     *("ingest:router", "channels:reading", "channels:writing", "machines:reading"),
-    *("machines:writing", "costs:reading", "costs:writing", "linting:router", "exports:router"),
+    *("machines:writing", "costs:reading", "costs:writing", "report_lint:router", "exports:router"),
     *("run_annotations:reading", "run_annotations:writing", "history:reading", "history:writing"),
     *("known_issues:reading", "known_issues:writing", "gates:reading", "gates:writing"),
     *("gate_signoff:reading", "gate_signoff:writing", "gate_signoff:keeping"),

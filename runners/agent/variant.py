@@ -308,8 +308,6 @@ def build_overlay(context: AttemptContext) -> Tuple[Files, ...]:
         return installed_packages.take(
             context.attempt, context.plan.subject, context.heartbeat.check
         )
-            context.attempt, context.plan.subject, context.heartbeat.check
-        )
     except (EnvironmentFailed, OSError) as error:
         raise_if_full(context)
         if isinstance(error, EnvironmentFailed):
