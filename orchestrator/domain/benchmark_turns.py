@@ -9,14 +9,14 @@ from typing import NamedTuple
 SUBJECT = "subject"
 BASELINE = "baseline"
 ARMS = (SUBJECT, BASELINE)
-"""The sides of a paired benchmark."""
+"""Arms of a paired benchmark."""
 _TURNS = 2**31
 _READINGS = 50
 _NAME_CHARS = 100
 
 
 class InterleavedTurn(NamedTuple):
-    """Of a metric; one that was not measured in turns has an empty arm."""
+    """Arm and turn of a metric; the arm is empty where it was not measured in turns."""
 
     arm: str = ""
     number: int | None = None
@@ -24,7 +24,10 @@ class InterleavedTurn(NamedTuple):
 
 
 def turn_of(data: Mapping[str, object]) -> InterleavedTurn:
-    """Read a metric event; one with an unknown arm, or without a turn, is a plain metric."""
+    """Return arm and turn of a metric event.
+
+    An unknown arm, or a missing turn, is a plain metric.
+    """
     arm, number = data.get("arm"), data.get("turn")
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _TURNS:
         return InterleavedTurn()
@@ -34,7 +37,7 @@ def turn_of(data: Mapping[str, object]) -> InterleavedTurn:
 
 
 def _readings(said: object) -> Iterator[tuple[str, float]]:
-    """The numbers among them: what a gauge could not tell must not become a zero."""
+    """Return numeric readings; missing ones must not become zero."""
     for name, value in list(said.items() if isinstance(said, dict) else ())[:_READINGS]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and math.isfinite(value):

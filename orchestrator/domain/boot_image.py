@@ -1,4 +1,4 @@
-"""Which image a machine would boot from, asked before there is one."""
+"""The image that a machine would boot, before it is launched."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class BootImage:
     """The image that a provider would boot now."""
 
     id: str
-    """As its machines' facts have it; empty where it does not fix what the machine will be."""
+    """As in the facts of machines; empty where it does not determine the machine."""
     simulated: bool = False
-    """The provider is an emulation."""
+    """Whether the provider is an emulation."""
     name: str = ""
-    """As its publisher calls it; empty where it has no name."""
+    """The publisher's name; empty without one."""
 
 
 @runtime_checkable
 class Images(Protocol):
-    """A provider that can name the image it would boot, without booting it."""
+    """A provider that knows its boot image without booting it."""
 
     def image(self, platform: Platform, place: Place) -> BootImage:
-        """The image of a machine that was launched there now. Raises ProviderError."""
+        """Return the image for a launch there. Raises ProviderError."""
         ...

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 SOCKET = "socket"
-"""Stands for a token's id where the operating-system user of the home speaks by its socket."""
+"""Stands for a token id where the operating-system user calls through the home's socket."""
 LONGEST_NAME = 200
-"""Characters."""
+"""Maximum characters of a name."""
 
 _BLANK = "\N{BRAILLE PATTERN BLANK}"
 _INVISIBLE = frozenset(
@@ -27,11 +27,11 @@ _TOGETHER = (
     frozenset({"LATIN", "HAN", "BOPOMOFO"}),
     frozenset({"LATIN", "HAN", "HANGUL"}),
 )
-"""Scripts that one name may have together (Unicode Technical Standard 39, "highly restrictive")."""
+"""Scripts that one name may combine (Unicode Technical Standard 39, "highly restrictive")."""
 
 
 class Scope(StrEnum):
-    """What a token may do; each includes the ones before it."""
+    """Permission of a token; each scope includes the ones before it."""
 
     READ = "read"
     RUN = "run"
@@ -41,23 +41,23 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whoever makes a call."""
+    """The identity of a caller."""
 
     name: str
-    """The token's at that time, or the operating-system user's."""
+    """The token's name at that time, or the operating-system user's."""
     token: str
     """The token's id, or `SOCKET`."""
 
 
 def shown_name(text: str) -> str:
-    """The name as it is kept: NFKC, without characters that nobody sees, single spaces."""
+    """Normalise a name: NFKC, no invisible characters, single spaces."""
     seen = "".join(" " if one == _BLANK else one for one in text if not _is_invisible(one))
     composed = unicodedata.normalize("NFKC", seen)
     return " ".join("".join(one for one in composed if not _is_invisible(one)).split())
 
 
 def person_key(name: str) -> str:
-    """Key of a person's name: names with the same key are one person's.
+    """Return the key of a person's name: equal keys are one person.
 
     On top of `shown_name`, neither case nor the dot of an i counts: Turkish writers lower AYŞIN to
     "ayşın" and all others to "ayşin", so that ı, İ, I and i are one letter here.
@@ -68,7 +68,7 @@ def person_key(name: str) -> str:
 
 
 def name_fault(text: str) -> str:
-    """Why a name is not allowed; empty where it is.
+    """Return why a name is not allowed; empty where it is.
 
     Letters of several scripts are refused, because some of them look alike.
     """
@@ -93,14 +93,14 @@ def _told(scripts: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _is_invisible(one: str) -> bool:
-    """Format and control characters other than white space, and variation selectors."""
+    """Whether it is a format or control character (but white space), or a variation selector."""
     if one in _INVISIBLE or 0xFE00 <= ord(one) <= 0xFE0F or 0xE0000 <= ord(one) <= 0xE0FFF:
         return True
     return unicodedata.category(one) in ("Cf", "Cc", "Cs", "Co", "Cn") and not one.isspace()
 
 
 def _script(letter: str) -> str:
-    """Of a letter, as Unicode's own name of it begins; empty of all else."""
+    """Return the script of a letter from its Unicode name; empty for other characters."""
     if not letter.isalpha():
         return ""
     first = unicodedata.name(letter, "UNNAMED").replace("-", " ").split()[0]

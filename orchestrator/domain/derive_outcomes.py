@@ -1,4 +1,4 @@
-"""Judging: from facts to the outcome of a job, of an attempt and of a cell."""
+"""Derives outcomes of jobs, attempts and cells from facts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PYTEST_ENDS = {_PYTEST_INTERRUPTED: "interrupted", 3: "pytest_internal", 4: "py
 
 @dataclass(frozen=True, slots=True)
 class JobVerdict:
-    """Outcome of a job with a reason of one word."""
+    """Outcome of a job with a one-word reason."""
 
     job: str
     outcome: Outcome
     reason: str = ""
     detail: str = ""
     ending: Cause | None = None
-    """How it ended, where neither its failing tests nor its failed checks explain that."""
+    """How the job ended, where failing tests and checks do not explain it."""
 
 
 def judge_job(
@@ -36,7 +36,7 @@ def judge_job(
     checks: Sequence[CheckFact],
     cause: Cause | None,
 ) -> JobVerdict:
-    """Judge one job of an attempt that is over.
+    """Derive the outcome of a job of a finished attempt.
 
     Args:
         job: Its id.
@@ -65,7 +65,7 @@ def judge_job(
 
 
 def _interruption(fact: JobFact, cause: Cause | None) -> Cause | None:
-    """What ended the job from outside; None where it came to its own end."""
+    """Return what ended the job from outside; None where it ended by itself."""
     if fact.cause == "disk_full":
         return Cause(Outcome.ERRORED, "disk_full", fact.detail or "")
     if fact.finished_ts is not None and fact.cause != "stopped":
@@ -80,7 +80,7 @@ def _interrupted(job: str, counts: Counts, outside: Cause) -> JobVerdict:
 
 
 def _stopped(fact: JobFact) -> Cause | None:
-    """Why the agent ended the job, or does not believe what it said."""
+    """Return why the agent stopped the job or rejected its records."""
     detail = fact.detail or ""
     match fact.cause:
         case "timeout":
@@ -120,7 +120,10 @@ def _suite_ending(fact: JobFact, counts: Counts) -> Cause | None:
 
 
 def _explained_by_tests(fact: JobFact) -> tuple[int | None, ...]:
-    """Exit codes of a suite with failing tests: 2 alone says that files could not be collected."""
+    """Whether the exit code follows from failing tests.
+
+    2 alone means that files could not be collected.
+    """
     hidden = fact.test_set is not None and bool(fact.test_set.hidden)
     return (None, _PYTEST_FAILED, _PYTEST_INTERRUPTED) if hidden else (None, _PYTEST_FAILED)
 
@@ -130,7 +133,7 @@ def _as_ended(job: str, ending: Cause) -> JobVerdict:
 
 
 def _only_modules_skipped(fact: JobFact, counts: Counts) -> bool:
-    """Whether pytest found no test, because each module skipped itself."""
+    """Whether pytest found no test because every module skipped itself."""
     return fact.exit_code == PYTEST_NO_TESTS and counts.collected == counts.skipped
 
 
@@ -148,7 +151,10 @@ def _checks_failed(job: str, failed: Sequence[str]) -> JobVerdict:
 
 
 def _command_ending(fact: JobFact, failed: Sequence[str]) -> Cause | None:
-    """Any exit code but 0 may be how it says that its checks failed; a signal may not."""
+    """Return the ending of a command: a non-zero exit code may report failed checks.
+
+    A signal may not.
+    """
     if fact.signal is not None:
         return Cause(Outcome.FAILED, "crashed", f"died of signal {fact.signal}")
     if fact.exit_code == 0 or failed:
@@ -167,7 +173,7 @@ def _tests_detail(counts: Counts) -> str:
 
 
 def judge_cell(jobs: Iterable[JobVerdict], cause: Cause | None) -> Cause:
-    """The outcome of an attempt: the worst of its jobs, or what stopped it from outside."""
+    """Derive the outcome of an attempt: the worst of its jobs, or its outside cause."""
     verdicts = list(jobs)
     if cause is not None:
         verdicts.append(JobVerdict("", cause.outcome, cause.reason, cause.detail))
@@ -185,14 +191,14 @@ def judge_cell(jobs: Iterable[JobVerdict], cause: Cause | None) -> Cause:
 
 
 def settle(outcome: TestOutcome, *, final: bool, given_up: bool) -> TestOutcome:
-    """What a test without a final result counts as once its job is over."""
+    """Return how a test without a final result counts once its job is finished."""
     if final:
         return outcome
     return TestOutcome.NOT_RUN if given_up else TestOutcome.MISSING
 
 
 def merge_tally(tallies: Iterable[Mapping[TestOutcome, int]]) -> Counts:
-    """Add several tallies up."""
+    """Add tallies."""
     total = Counts()
     for tally in tallies:
         total = total + Counts.of(tally)

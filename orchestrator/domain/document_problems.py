@@ -1,4 +1,4 @@
-"""What is wrong with a file that a person wrote, and where."""
+"""Problems in a file that a person wrote, with their position."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 Path = tuple[str | int, ...]
 MOST_NAMED = 30
-"""Valid names that a message lists."""
+"""Maximum valid names in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend in a document."""
+    """A problem in a document."""
 
     path: Path
-    """Keys and indexes from the top of the document."""
+    """Keys and indexes from the document's root."""
     message: str
     line: int | None = None
     """Counted from 1; None where the document has no lines."""
@@ -29,7 +29,7 @@ class Problem:
 
 
 class InvalidDocumentError(ValueError):
-    """A document was refused; nothing was changed."""
+    """A document was rejected; nothing was changed."""
 
     def __init__(self, name: str, problems: Iterable[Problem]) -> None:
         self.name = name

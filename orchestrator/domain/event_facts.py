@@ -1,4 +1,4 @@
-"""Fold a batch of events into facts about tests, jobs, checks and metrics."""
+"""Folds events into facts about tests, jobs, checks and metrics."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from orchestrator.domain.test_set import TestSet, read_test_set
 from orchestrator.domain.untyped_values import known_of, number_of, samples_of, text_of, whole_of
 
 MESSAGE_LIMIT = 500
-"""Characters of a message that stands in a table; the whole text is kept beside it."""
+"""Maximum characters of a message in tables; the whole text is stored separately."""
 EARLIER_LIMIT = 100
-"""Tries of one test that are remembered."""
+"""Maximum earlier tries that are kept for a test."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestFact:
-    """What is known of one test; later facts of the same attempt add to it."""
+    """Facts of one test; later facts of the same attempt are merged into it."""
 
     __test__ = False
 
@@ -28,19 +28,21 @@ class TestFact:
     nodeid: str
     outcome: TestOutcome = TestOutcome.MISSING
     final: bool = False
-    """Its teardown was reported, or its end is certain."""
+    """Its teardown was reported, or its end is otherwise certain."""
     duration_s: float = 0.0
     reason: str = ""
-    """Of a skip or xfail; ``crashed`` or ``hung``; ``setup`` or ``teardown`` of an error."""
+    """The reason of a skip or xfail; ``crashed`` or ``hung``; ``setup`` or ``teardown`` for an
+    error.
+    """
     message: str = ""
     """One line."""
     text: str = ""
     """The whole traceback."""
     earlier: tuple[TestOutcome, ...] = ()
-    """Outcomes of tries before the last one, where something ran it again in the same job."""
+    """Outcomes of earlier tries within the same job."""
 
     def plus(self, other: TestFact) -> TestFact:
-        """Both facts together: the worst outcome, with the words that belong to it."""
+        """Merge two facts: the worse outcome, with its reason and message."""
         words = other if other.outcome > self.outcome else self
         return TestFact(
             job=self.job,
@@ -57,13 +59,13 @@ class TestFact:
 
 @dataclass(frozen=True, slots=True)
 class JobFact:
-    """What is known of one job; None means not known yet."""
+    """Facts of one job; None means not known yet."""
 
     job: str
     started_ts: float | None = None
     finished_ts: float | None = None
     current: str | None = None
-    """The test that runs now; empty when none does."""
+    """The running test; empty without one."""
     silent_since_ts: float | None = None
     """Nothing has been heard of it since then, by the machine's clock; 0 where that is over."""
     idle_timeout_s: float | None = None
@@ -78,12 +80,12 @@ class JobFact:
     restarts: int | None = None
     degraded: str | None = None
     unnamed: Counts | None = None
-    """Tests that an ingested source counts without naming them."""
+    """Tests that an ingested source counts but does not name."""
     test_set: TestSet | None = None
-    """Of its last process."""
+    """The test set of its last process."""
 
     def plus(self, other: JobFact) -> JobFact:
-        """Both facts merged; values of the later one win."""
+        """Merge two facts; values of the later one win."""
         known = {
             name: value
             for name in self.__dataclass_fields__
@@ -94,7 +96,7 @@ class JobFact:
 
 @dataclass(frozen=True, slots=True)
 class CheckFact:
-    """One statement that a job made about itself."""
+    """A check that a job reported about itself."""
 
     job: str
     name: str
@@ -107,11 +109,11 @@ class CheckFact:
 
 
 CHECK_RANKS: Mapping[str, int] = {"passed": 0, "skipped": 1, "failed": 2}
-"""Of two statements on one check the worse stands, whichever came first."""
+"""Severity of check outcomes: of two results of one check the worse is kept."""
 
 
 def rank_of_check(outcome: str) -> int:
-    """How bad an outcome of a check is; what is no known word is as bad as it gets."""
+    """Return the severity of a check's outcome; an unknown word is the worst."""
     return CHECK_RANKS.get(outcome, len(CHECK_RANKS))
 
 
@@ -128,16 +130,16 @@ class MetricFact:
     """``higher`` or ``lower`` is better."""
     params: Mapping[str, object] = field(default_factory=dict)
     arm: str = ""
-    """``subject`` or ``baseline`` where it is one turn of a pairing; empty otherwise."""
+    """``subject`` or ``baseline`` for a turn of a paired benchmark; empty otherwise."""
     turn: int | None = None
-    """Place of the turn in the order of both arms, from 0: turns 2n and 2n+1 are a pair."""
+    """Position of the turn over both arms, from 0: turns 2n and 2n+1 are a pair."""
     readings: Mapping[str, float] = field(default_factory=dict)
-    """What the machine's own gauges said when the turn ended."""
+    """Sensor readings at the end of the turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the agent wants a person to know."""
+    """A notice from the agent to a person."""
 
     seq: int
     ts: float
@@ -148,25 +150,25 @@ class Notice:
 
     @property
     def at(self) -> datetime:
-        """Time of the notice by the machine's clock, in UTC."""
+        """The notice's time by the machine's clock, in UTC."""
         return datetime.fromtimestamp(self.ts, UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """The agent's last event: after it no more evidence comes."""
+    """The agent's last event; no evidence follows it."""
 
     outcome: str
     """``completed``, ``stopped`` or ``errored``."""
     reason: str = ""
-    """Of ``errored``: ``environment``, ``wrong_subject``, ``disk_full`` or ``agent``."""
+    """For ``errored``: ``environment``, ``wrong_subject``, ``disk_full`` or ``agent``."""
     detail: str = ""
     """For a person."""
 
 
 @dataclass(slots=True)
 class Facts:
-    """The facts of a batch of events; each is merged with the stored ones."""
+    """Facts of a batch of events, to be merged with the stored ones."""
 
     last_seq: int = 0
     last_ts: float = 0.0
@@ -176,13 +178,13 @@ class Facts:
     metrics: list[MetricFact] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     current: dict[str, str] = field(default_factory=dict)
-    """By job, the test that ran when the batch ended; empty when none did."""
+    """By job, the test that was running at the end of the batch; empty without one."""
     environment: Mapping[str, object] | None = None
     end: AgentEnd | None = None
 
 
 def fold(events: Iterable[Event]) -> Facts:
-    """Turn events, in order, into the facts they state."""
+    """Fold events, in order, into facts."""
     facts = Facts()
     for event in events:
         facts.last_seq, facts.last_ts = event.seq, event.ts
@@ -213,7 +215,7 @@ def _uncollected(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
 
 
 def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
-    """A test as a foreign artifact told it: its outcome, and no phases."""
+    """Return the fact of an ingested test: an outcome without phases."""
     word = text_of(data.get("outcome")).upper()
     outcome = TestOutcome.__members__.get(word, TestOutcome.ERROR)
     return TestFact(
@@ -230,13 +232,13 @@ def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact
 
 
 def _skipped_module(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
-    """A module that skipped itself stands as one skipped test, as in pytest's own summary."""
+    """Return a module that skipped itself as one skipped test, as in pytest's summary."""
     reason = _skip_reason(data.get("longrepr"))
     return TestFact(job, nodeid, TestOutcome.SKIPPED, final=True, reason=reason, message=reason)
 
 
 def _earlier(said: object) -> tuple[TestOutcome, ...]:
-    """Words such as ``failed``; what is none of them says nothing."""
+    """Return known outcome words such as ``failed``; others are ignored."""
     words = [text_of(word).upper() for word in said] if isinstance(said, list) else []
     return tuple(TestOutcome[w] for w in words[:EARLIER_LIMIT] if w in TestOutcome.__members__)
 
@@ -248,7 +250,7 @@ def _counts(said: object) -> Counts:
 
 
 def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
-    """What one phase (setup, call, teardown) of a test says about it."""
+    """Return the fact of one phase (setup, call, teardown) of a test."""
     nodeid, when = text_of(data.get("nodeid")), data.get("when")
     text = text_of(data.get("longrepr"))
     cause = data.get("cause")

@@ -1,4 +1,4 @@
-"""What makes a well-formed matrix impossible, said so that it can be mended."""
+"""Checks of a well-formed matrix: every impossible combination, with its fix."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from orchestrator.domain.matrix import (
 )
 
 FEWEST_PAIRS = 4
-"""Fewer say nothing about how much a ratio varies."""
+"""Minimum pairs for an estimate of a ratio's variance."""
 MOST_PAIRS = 1_000
 
 
 def check_matrix(
     matrix: Matrix, manifest: Manifest, providers: Mapping[str, ProviderTraits]
 ) -> tuple[Problem, ...]:
-    """Return every impossible combination in the matrix, given the payload and the providers."""
+    """Return every error in the matrix, given the payload and the providers."""
     found = [
         *_platform_list_problems(matrix, providers),
         *_environment_problems(matrix, manifest),

@@ -1,4 +1,4 @@
-"""What a terminal would show of a line: its characters, and how each of them is set off.
+"""Terminal emulation of a line: its characters with their styles.
 
 Colours and weights are kept, as words. Returns, backspaces and erasing are carried out, so that of
 a progress bar its last state remains. Everything else that a line may tell a terminal to do (move
@@ -26,14 +26,14 @@ _ENDS = {21: ("bold",), 22: ("bold", "dim"), 23: ("italic",), 24: ("underline",)
 _ENDS |= {27: ("inverse",), 29: ("struck",)}
 _EXTENDED = (38, 48)
 _ERASERS = ("", "0", "2")
-"""What follows the cursor, or the whole line, which begins anew then."""
+"""Sequences that erase after the cursor, or the whole line."""
 _GREY = 40
-"""Channels that differ by less are a grey."""
+"""Colours whose channels differ by less are grey."""
 
 
 @dataclass(frozen=True, slots=True)
 class StyledText:
-    """Characters that look alike."""
+    """Characters with one style."""
 
     text: str
     style: str = ""
@@ -41,7 +41,7 @@ class StyledText:
 
 
 def styled_texts(line: str) -> list[StyledText]:
-    """A line without its end, as a terminal leaves it."""
+    """Return the styled text of a line as a terminal shows it."""
     line = line.rstrip("\r")
     if _PLAIN.fullmatch(line):
         return [StyledText(line)] if line else []
@@ -56,12 +56,12 @@ def styled_texts(line: str) -> list[StyledText]:
 
 
 def plain(text: str) -> str:
-    """Text of one line or of several without what only terminals understand."""
+    """Remove terminal sequences from text of one or several lines."""
     return _DROPPED.sub("", text) if "\x1b" in text else text
 
 
 class _Screen:
-    """One row of a terminal, as long as it needs to be.
+    """One row of a terminal, of any length.
 
     Character by character: what a machine writes must not make this slow, however wild it is.
     """
@@ -76,14 +76,14 @@ class _Screen:
         self._style = ""
 
     def write(self, text: str) -> None:
-        """Put text where the cursor is."""
+        """Write text at the cursor."""
         after = self._column + len(text)
         self._characters[self._column : after] = text
         self._styles[self._column : after] = [self._style] * len(text)
         self._column = after
 
     def obey(self, found: re.Match[str]) -> None:
-        """Carry out what a terminal was told, as far as it is of one line."""
+        """Execute a control sequence, as far as it concerns one line."""
         if found[0] == "\r":
             self._column = 0
         elif found[0] == "\b":
@@ -95,7 +95,7 @@ class _Screen:
             del self._characters[self._column :], self._styles[self._column :]
 
     def shown(self) -> list[StyledText]:
-        """Neighbours that look alike are one."""
+        """Return the row, with neighbours of one style joined."""
         found, at = [], 0
         for style, alike in groupby(self._styles):
             end = at + sum(1 for _ in alike)
@@ -131,13 +131,13 @@ class _Screen:
 
 
 def _numbers(codes: str) -> Sequence[int]:
-    """`38:5:n` is written for `38;5;n` too; what is no number counts as 0, as terminals have it."""
+    """Parse the numbers of a sequence; `38:5;n` equals `38;5;n`, and invalid ones are 0."""
     words = codes.replace(":", ";").split(";")
     return [int(word) if word.isdecimal() and len(word) < 6 else 0 for word in words]
 
 
 def _named(code: int) -> tuple[int, str | None]:
-    """Which of both a code of the sixteen colours sets, and to what."""
+    """Return foreground or background, and the colour, of a 16-colour code."""
     for begin, which in ((30, 38), (90, 38), (40, 48), (100, 48)):
         if begin <= code < begin + len(_COLOURS):
             is_grey = begin in (90, 100) and code == begin
@@ -148,7 +148,7 @@ def _named(code: int) -> tuple[int, str | None]:
 
 
 def _extended(numbers: Iterator[int]) -> str | None:
-    """One of 256 colours, or one of all: as the nearest that has a name."""
+    """Return the nearest named colour of a 256-colour or RGB code."""
     kind = next(numbers, 0)
     if kind == 5:
         return _of_palette(next(numbers, 0))

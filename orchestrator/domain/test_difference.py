@@ -1,4 +1,4 @@
-"""What became of a test from one run to another."""
+"""Differences of a test between two runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XFAILED, TestOutcome.XPASSED})
 
 
 class Difference(StrEnum):
-    """What may become of a test, the worst first."""
+    """Difference of a test between two runs, worst first."""
 
     NEW_FAILURE = "new_failure"
     STILL_FAILING = "still_failing"
     MISSING = "missing"
-    """It was collected, and never reported or never ran; before, it was no such."""
+    """It was collected and never reported, which was not so before."""
     HIDDEN = "hidden"
-    """Its module could not be collected: what became of it is not known."""
+    """Its module could not be collected, so its outcome is unknown."""
     NEWLY_SKIPPED = "newly_skipped"
     FIXED = "fixed"
     CHANGED = "changed"
@@ -31,7 +31,7 @@ class Difference(StrEnum):
 def difference(
     before: TestOutcome | None, after: TestOutcome | None, *, is_hidden: bool = False
 ) -> Difference:
-    """What became of a test; None: that run has no such test.
+    """Return the difference of a test; None for an outcome means that the run lacks the test.
 
     `is_hidden`: where it has none, because something could not be collected (see `beginning_of`).
     """
@@ -47,14 +47,14 @@ def difference(
 
 
 def beginning_of(broken: str) -> str:
-    """What the node ids begin with that a module or folder has which could not be collected."""
+    """Return the prefix of node ids of a module or folder that could not be collected."""
     if broken in ("", "."):
         return ""
     return f"{broken}::" if broken.endswith(".py") or "::" in broken else f"{broken}/"
 
 
 def _of_sound(before: TestOutcome, after: TestOutcome) -> Difference:
-    """Of a test that neither failed nor got lost."""
+    """Return the difference of a test that neither failed nor is missing."""
     if before is after:
         return Difference.SAME
     if after is TestOutcome.SKIPPED:

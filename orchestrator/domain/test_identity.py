@@ -1,4 +1,4 @@
-"""Which tests of two versions are the same: names taken apart, and what became of each.
+"""Identity of tests over versions: parsed names, and changes between two sets.
 
 Nothing is merged here: what was moved, renamed or written with its parameters in another order is
 suggested, and a person confirms it.
@@ -12,27 +12,27 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ALIKE = 0.8
-"""From 0 to 1: names of one class so alike may be one test that was renamed."""
+"""From 0 to 1: names of one class this similar may be one renamed test."""
 _COMPARED = 250_000
-"""Pairs of names that are compared in one question."""
+"""Maximum pairs of names per similarity query."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestName:
-    """A node id, taken apart."""
+    """A parsed node id."""
 
     __test__ = False
 
     path: str
     classes: str
-    """``Outer::Inner``; empty of a plain function."""
+    """``Outer::Inner``; empty for a plain function."""
     function: str
     parameters: tuple[str, ...]
-    """Sorted: their order in brackets changes with the versions of pytest."""
+    """Sorted: their order in brackets depends on pytest's version."""
 
 
 def split_nodeid(nodeid: str) -> tuple[str, str, str, str]:
-    """Path, classes, function and parameters of a node id; empty where it has none."""
+    """Split a node id into path, classes, function and parameters; empty where it has none."""
     head, bracket, param = nodeid.partition("[")
     path, *names = head.split("::")
     if not names:  # a module that could not be collected; its path may hold a bracket
@@ -41,26 +41,26 @@ def split_nodeid(nodeid: str) -> tuple[str, str, str, str]:
 
 
 def take_apart(nodeid: str) -> TestName:
-    """Take a node id apart."""
+    """Parse a node id."""
     path, classes, function, param = split_nodeid(nodeid)
     path = path.replace("\\", "/").removeprefix("./")
     return TestName(path, classes, function, tuple(sorted(_PARTS.split(param))) if param else ())
 
 
 def normal_nodeid(nodeid: str) -> str:
-    """The same for one test wherever it is collected: ``/`` in its path, parameters sorted."""
+    """Normalise a node id: ``/`` in its path, parameters sorted."""
     name = take_apart(nodeid)
     where = "::".join(part for part in (name.path, name.classes, name.function) if part)
     return f"{where}[{'-'.join(name.parameters)}]" if name.parameters else where
 
 
 _PARTS = re.compile(r"(?<=[^-])-(?=.)")
-"""Between two parameters; a sign stays with its number."""
+"""Separators of parameters; a sign stays with its number."""
 _FAMILY = re.compile(r"[-_ ]*(?:tests?|suite|v?\d+(?:\.\d+)+)$")
 
 
 def job_family(job: str) -> str:
-    """What jobs that hold the same tests are called in different runs: ``moe-tests`` is ``moe``."""
+    """Return the common name of jobs with the same tests: ``moe-tests`` is ``moe``."""
     family = job.lower()
     while (shorter := _FAMILY.sub("", family)) != family and shorter:
         family = shorter
@@ -71,16 +71,16 @@ class NameChange(StrEnum):
     """How the name of a test changed."""
 
     PARAMETERS = "parameters"
-    """Their order."""
+    """The order of its parameters."""
     MOVED = "moved"
-    """To another class or file."""
+    """Its class or file."""
     RENAMED = "renamed"
-    """Another function's name in the same class and file."""
+    """Its function, within the same class and file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Two names that may be one test."""
+    """A suggested alias: two names that may be one test."""
 
     old: str
     new: str
@@ -91,20 +91,20 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class NameChanges:
-    """What became of the tests of an older set in a newer one."""
+    """Changes of test names from an older set to a newer one."""
 
     same: tuple[str, ...]
-    """Names that are in both, and new names of tests whose alias a person confirmed."""
+    """Names in both sets, and new names with a confirmed alias."""
     suggestions: tuple[Suggestion, ...]
-    """Not confirmed yet."""
+    """Suggested aliases, not confirmed."""
     new: tuple[str, ...]
     gone: tuple[str, ...]
     ambiguous: tuple[str, ...] = ()
-    """New names among `new` that more than one old test could be."""
+    """New names that match several old ones."""
 
     @property
     def total(self) -> int:
-        """Tests of the newer set."""
+        """Number of tests in the newer set."""
         return len(self.same) + len(self.suggestions) + len(self.new)
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ def compare_names(
     confirmed: Mapping[str, str] | None = None,
     rejected: Collection[tuple[str, str]] = (),
 ) -> NameChanges:
-    """Say what became of each test.
+    """Compare an older and a newer set of test names.
 
     Args:
         old: Node ids of the older version.
@@ -161,7 +161,7 @@ def compare_names(
 
 
 class _Search:
-    """Pairs of what is gone and what came; each name is in one pair at most."""
+    """Matches removed with added names; each name is used at most once."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class _Search:
         self.ambiguous: set[str] = set()
 
     def by_key(self, change: NameChange, key: Callable[[TestName], object]) -> None:
-        """Pair those that share a key; where several do, nothing is guessed."""
+        """Match names with equal keys, unless a key is shared."""
         before, after = _grouped(self.gone, key), _grouped(self.come, key)
         for shared, names in after.items():
             olds = before.get(shared, [])
@@ -187,7 +187,7 @@ class _Search:
                 self.ambiguous.update(names)
 
     def by_likeness(self, alike: Callable[[str, str], float]) -> None:
-        """Pair the most alike functions of one class and file that have the same parameters."""
+        """Match the most similar functions of one class and file with the same parameters."""
         for similarity, old, new in sorted(self._likely(alike), key=lambda p: (-p[0], p[1], p[2])):
             if old in self.gone and new in self.come:
                 self._take(Suggestion(old, new, NameChange.RENAMED, round(similarity, 3)))
@@ -225,7 +225,7 @@ def _grouped(
 
 
 def resolve(name: int, aliases: Mapping[int, int]) -> int:
-    """The newest test of a chain of confirmed aliases."""
+    """Return the newest test of a chain of confirmed aliases."""
     seen = {name}
     while (now := aliases.get(name)) is not None and now not in seen:
         seen.add(now)
@@ -234,5 +234,5 @@ def resolve(name: int, aliases: Mapping[int, int]) -> int:
 
 
 def makes_a_circle(old: int, new: int, aliases: Mapping[int, int]) -> bool:
-    """Whether a further alias would lead back to where it begins."""
+    """Whether a further alias would make the chain circular."""
     return old == new or resolve(new, aliases) == old

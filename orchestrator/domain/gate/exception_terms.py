@@ -1,4 +1,4 @@
-"""What an exception, a waiver or an approval must be to count, by the version of the rules."""
+"""Conditions under which exceptions, waivers and approvals count, by rules version."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from orchestrator.domain.gate.policy_values import counted, duration
 
 @dataclass(frozen=True, slots=True)
 class ExcuseTerms:
-    """Whose word counts, and for how long."""
+    """Whose approval counts, and for how long."""
 
     person: Callable[[str], str]
-    """What tells one person from another."""
+    """Return the identity that distinguishes persons."""
     name_fault: Callable[[str], str]
-    """Why nobody can be called so; empty where somebody can."""
+    """Return why a name is not acceptable; empty where it is."""
     signed: bool
-    """Only what somebody said with a token of their own counts, not a name that was typed."""
+    """Whether only signatures by a person's own token count, not typed names."""
 
     ages: bool
-    """Nothing counts for longer than the policy's `exception_max_age`."""
+    """Whether the policy's `exception_max_age` limits everything."""
     approved: bool
-    """What one person alone excused needs an approval, where the policy says nothing of any."""
+    """Whether an excuse by one person alone needs an approval, where the policy does not say."""
     explained: bool
-    """Sentences name the approvers who do not count and the command that approves. For a test in
-    quarantine that the evidence lacks, they name the run in which it failed."""
+    """Whether sentences name approvers who do not count and the command that approves; and, for a
+    quarantined test without evidence, the run in which it failed.
+    """
     bound: bool
-    """A waiver excuses only what failed when it was requested; an exception only what it names."""
+    """Whether a waiver excuses only what failed when it was requested, and an exception only what
+    it lists.
+    """
 
     def age_fault(self, policy: GatePolicy, opened: date, today: date) -> str:
-        """Why what was opened on that day does not count today; empty where it does."""
+        """Return why an excuse opened that day does not count today; empty where it does."""
         if not self.ages:
             return ""
         if opened > today:
@@ -44,14 +47,14 @@ class ExcuseTerms:
         return f"it is {counted(age.days, 'day')} old, and {_lasts(longest)}"
 
     def end_fault(self, policy: GatePolicy, expires: date, today: date) -> str:
-        """Why what ends on that day lasts too long; its beginning is not known."""
+        """Return why an excuse that ends that day lasts too long, its start being unknown."""
         left, longest = expires - today, longest_exception(policy)
         if not self.ages or left <= longest:
             return ""
         return f"it ends in {counted(left.days, 'day')}, and {_lasts(longest)}"
 
     def is_same(self, one: str, other: str) -> bool:
-        """Whether two names are the same person's."""
+        """Whether two names belong to one person."""
         return self.person(one) == self.person(other)
 
 
@@ -64,11 +67,11 @@ def _unnamed(name: str) -> str:
 
 
 LONGEST_EXCEPTION = duration(LONGEST_EXCEPTION_TEXT)
-"""Where no policy says otherwise."""
+"""The default limit."""
 
 
 def longest_exception(policy: GatePolicy) -> timedelta:
-    """How long the policy lets an exception of any kind last."""
+    """Return the longest duration that the policy allows for exceptions of any kind."""
     return duration(policy.spec.exception_max_age)
 
 
@@ -98,5 +101,6 @@ TERMS_BY_VERSION: Mapping[int, ExcuseTerms] = {
     2: _SECOND,
     3: replace(_SECOND, explained=True, bound=True),
 }
-"""A stored verdict is replayed by those that it was made with; version 3 still changes until it is
-released, as `RULES_BY_VERSION` says."""
+"""Terms by rules version. A stored verdict is replayed with its own; version 3 changes until it is
+released, as `RULES_BY_VERSION` says.
+"""

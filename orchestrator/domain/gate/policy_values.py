@@ -1,4 +1,4 @@
-"""Quantities as policies write them, and patterns."""
+"""Parsing and formatting of values in policies: durations, percentages, patterns, counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)\s*%")
 
 
 def duration(text: str) -> timedelta:
-    """``90m``, ``36h``, ``7d``, ``2w``. Raises ValueError."""
+    """Parse ``90m``, ``36h``, ``7d``, ``2w``. Raises ValueError."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no duration: write 90m, 36h, 7d or 2w")
@@ -23,7 +23,7 @@ def duration(text: str) -> timedelta:
 
 
 def percent(text: str) -> Decimal:
-    """``3%`` is 0.03. Raises ValueError."""
+    """Parse ``3%`` as 0.03. Raises ValueError."""
     found = _PERCENT.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no percentage: write 3% or 2.5%")
@@ -31,7 +31,7 @@ def percent(text: str) -> Decimal:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether the name is a pattern."""
+    """Whether the name contains a wildcard."""
     return "*" in name
 
 
@@ -42,7 +42,7 @@ def like(pattern: str, name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Each part is taken where it is found first, for good: no pattern makes a name slow."""
+    """Compile a pattern so that matching takes linear time."""
     first, *rest = map(re.escape, pattern.split("*"))
     if not rest:
         return re.compile(first, re.DOTALL)
@@ -52,17 +52,17 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def figure(number: float) -> str:
-    """Four significant digits, the same everywhere."""
+    """Format a number with four significant digits."""
     return f"{number:.4g}"
 
 
 def as_percent(part: float | Decimal) -> str:
-    """0.0312 is ``3.12 %``."""
+    """Format 0.0312 as ``3.12 %``."""
     return f"{float(part) * 100:.3g} %"
 
 
 def some(names: list[str], most: int = 5) -> str:
-    """``a, b, c and 4 more``."""
+    """Join names, as ``a, b, c and 4 more``."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
@@ -80,23 +80,26 @@ _OTHERS = {
 
 
 def all_counts(counts: Counts) -> str:
-    """``3 of 7 tests passed, 1 skipped, 3 failed as expected``: the numbers add up."""
+    """Format counts whose numbers add up.
+
+    ``3 of 7 tests passed, 1 skipped, 3 failed as expected``.
+    """
     numbers = counts.as_dict()
     others = [f", {numbers[name]} {word}" for name, word in _OTHERS.items() if numbers[name]]
     return f"{counts.passed} of {counted(counts.collected, 'test')} passed{''.join(others)}"
 
 
 def judged_counts(counts: Counts) -> str:
-    """``3 of 3 tests passed and 2 failed as expected``: as in the first rules."""
+    """Format counts as in the first rules: ``3 of 3 tests passed and 2 failed as expected``."""
     judged = counts.passed + counts.failed + counts.error
     return f"{counts.passed} of {counted(judged, 'test')} passed{expected_failures(counts)}"
 
 
 def expected_failures(counts: Counts) -> str:
-    """`` and 2 failed as expected``; empty where no test did."""
+    """Return `` and 2 failed as expected``; empty without any."""
     return f" and {counts.xfailed} failed as expected" if counts.xfailed else ""
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """``1 test``, ``2 tests``."""
+    """Format a number with its noun: ``1 test``, ``2 tests``."""
     return f"{number} {one if number == 1 else many or one + 's'}"
