@@ -1,4 +1,4 @@
-"""The controller itself: whether it lives and can work, its providers and schemas."""
+"""The controller: health, readiness, providers and schemas."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from orchestrator.store.errors import StoreUnusableError
 
 
 class PlatformResponse(ResponseModel):
-    """One provider, and what a platform of it may say."""
+    """A provider with its platform keys."""
 
     provider: str
     rented: bool
-    """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
+    """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
     keys: list[str]
     required: list[str]
 
@@ -39,17 +39,17 @@ router = APIRouter(
 
 
 class HealthResponse(ResponseModel):
-    """It lives."""
+    """The process answers."""
 
     status: str
 
 
 class ReadinessResponse(ResponseModel):
-    """It can work."""
+    """The controller can work."""
 
     status: str
     revision: str | None
-    """Of the database's tables, where it is known."""
+    """Revision of the database's schema, where it is known."""
 
 
 async def _revision(request: Request) -> Callable[[], str] | None:
@@ -58,7 +58,7 @@ async def _revision(request: Request) -> Callable[[], str] | None:
 
 @health.get("/healthz")
 def get_health() -> HealthResponse:
-    """Whether the process answers at all."""
+    """Answer whether the process is alive."""
     return HealthResponse(status="ok")
 
 
@@ -66,7 +66,7 @@ def get_health() -> HealthResponse:
 def get_readiness(
     context: ContextDep, revision: Annotated[Callable[[], str] | None, Depends(_revision)]
 ) -> ReadinessResponse | Response:
-    """Whether the database can be read and written, and at which revision its tables are."""
+    """Answer whether the database can be read and written, with the revision of its schema."""
     try:
         context.stores.runs.page(limit=1, before=None)
         at = revision() if revision is not None else None
@@ -79,7 +79,7 @@ def get_readiness(
 
 @router.get("/platforms")
 def list_platforms(context: ContextDep) -> PlatformListResponse:
-    """Every provider, and which keys a platform of it may have."""
+    """List every provider with its platform keys."""
     return PlatformListResponse(
         items=[
             PlatformResponse(
@@ -95,11 +95,11 @@ def list_platforms(context: ContextDep) -> PlatformListResponse:
 
 @router.get("/schema/matrix")
 def get_matrix_schema(context: ContextDep) -> dict[str, Any]:
-    """JSON Schema of a matrix file."""
+    """Return the JSON Schema of a matrix file."""
     return context.documents.matrix_schema()
 
 
 @router.get("/schema/payload")
 def get_payload_schema(context: ContextDep) -> dict[str, Any]:
-    """JSON Schema of ``payload.toml``."""
+    """Return the JSON Schema of ``payload.toml``."""
     return context.documents.manifest_schema()

@@ -1,4 +1,4 @@
-"""The records that the API answers as they are: those of the store, the domain, the operations.
+"""Records that the API returns as they are: of store, domain and operations.
 
 Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes and durations
 seconds. Whatever came from a machine is plain data here.

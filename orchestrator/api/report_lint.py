@@ -1,4 +1,4 @@
-"""Reports that others wrote, read for what is wrong in them."""
+"""Linting of reports that other programs wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.lint_findings import LEVELS, DocumentFinding, ForeignDocument
 
 LARGEST_TEXT = 1 << 19
-"""Characters of one document."""
+"""Maximum characters of a document."""
 MOST_DOCUMENTS = 50
 
 router = APIRouter(
@@ -28,19 +28,19 @@ class DocumentRequest(RequestModel):
     """One Markdown document."""
 
     name: str = Field(min_length=1, max_length=200)
-    """What findings call it: its file's name."""
+    """File name, for findings."""
     text: str = Field(max_length=LARGEST_TEXT)
     replaced: Annotated[int, Field(ge=0, le=LARGEST_TEXT)] = 0
-    """Bytes that were no UTF-8, and are replacement characters in the text."""
+    """Number of bytes that were not UTF-8 and were replaced."""
 
 
 class LintRequest(RequestModel):
-    """Documents, and the run that they are about."""
+    """Documents, and the run that they describe."""
 
     documents: tuple[DocumentRequest, ...] = Field(min_length=1, max_length=MOST_DOCUMENTS)
-    """Several are held against one another too."""
+    """Documents; several are compared with each other too."""
     run: Annotated[str | None, Field(max_length=200)] = None
-    """A run whose results the documents are held against: its id, or the beginning of it."""
+    """A run whose results the documents are compared with: its id, or a prefix of it."""
 
 
 _EXAMPLES: dict[str, Example] = {
@@ -62,18 +62,18 @@ Lint = Annotated[LintRequest, Body(openapi_examples=_EXAMPLES)]
 
 
 class LintResponse(ResponseModel):
-    """What was found, by document, level and line."""
+    """Findings by document, level and line."""
 
     findings: tuple[DocumentFinding, ...]
     counts: dict[str, int]
-    """Findings by level."""
+    """Number of findings by level."""
     run: str | None
-    """The run that the documents were held against."""
+    """The run that the documents were compared with."""
 
 
 @router.post("/lint", response_model=LintResponse)
 def lint_documents(context: ContextDep, body: Lint) -> LintResponse:
-    """Find what is wrong in Markdown reports: in themselves, in each other, against a run."""
+    """Lint Markdown reports: alone, against each other, and against a run."""
     run = resolve_run(context, body.run) if body.run is not None else None
     evidence = evidence_of(context.stores, run, at=context.clock.now()) if run else None
     documents = [ForeignDocument(d.name, d.text, d.replaced) for d in _named(body.documents)]
@@ -83,7 +83,7 @@ def lint_documents(context: ContextDep, body: Lint) -> LintResponse:
 
 
 def _named(documents: tuple[DocumentRequest, ...]) -> list[DocumentRequest]:
-    """Documents of one name are told apart by a number."""
+    """Number documents of equal names."""
     seen: dict[str, int] = {}
     named = []
     for document in documents:

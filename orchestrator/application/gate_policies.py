@@ -1,4 +1,4 @@
-"""Policies of gates: put one, find one, and every version that a gate had."""
+"""Policies of gates: store one, find one, list every version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PolicyMissingError(LookupError):
 def put_policy(
     context: Context, text: Source, name: str, *, gate: str = "", by: str = ""
 ) -> StoredPolicy:
-    """Make it the policy of the gate that it names; the same again changes nothing.
+    """Store it as the policy of the gate that it names; idempotent.
 
     Args:
         context: What the operations work with.
@@ -70,7 +70,7 @@ def put_policy(
 
 
 def find_policy(context: Context, gate: str, *, version: str = "") -> StoredPolicy:
-    """The gate's present policy, or the version of that digest which it has or had.
+    """Return the gate's present policy, or the version with that digest.
 
     Raises GateMissingError, PolicyMissingError.
     """
@@ -89,7 +89,7 @@ def policy_of(stored: StoredPolicy) -> GatePolicy:
 
 
 def longest_of(context: Context, product: str) -> timedelta:
-    """The longest that an exception for a product can count: at the gate that lets it last most."""
+    """Return the longest validity of an exception for a product, over its gates."""
     mine = [one for one in context.stores.gates.policies() if one.product == product]
     return max((longest_exception(policy_of(one)) for one in mine), default=LONGEST_EXCEPTION)
 

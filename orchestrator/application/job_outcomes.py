@@ -1,4 +1,4 @@
-"""The jobs of a cell, judged as far as they are over."""
+"""Outcomes of a cell's jobs, as far as they are finished."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOTHING = CellResults()
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The stored results of some cells, and of the cells whose results they reuse."""
+    """Stored results of cells, and of the cells whose results they reuse."""
 
     decided: Mapping[str, Mapping[str, Reuse]]
     lives: Mapping[str, CellLife]
@@ -32,7 +32,7 @@ class Known:
 
     @classmethod
     def of(cls, stores: Stores, cell_ids: Sequence[str], *, whole: bool = True) -> Known:
-        """A dozen statements, however many cells there are."""
+        """Read the results in a fixed number of statements."""
         decided = stores.reusable_results.decisions(cell_ids)
         lent = {x.cell for reuses in decided.values() for x in reuses.values() if x.is_reused}
         ids = [*cell_ids, *sorted(lent.difference(cell_ids))]
@@ -41,12 +41,12 @@ class Known:
 
 
 def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    """The cell's jobs alone, judged as far as they are over."""
+    """Return the cell's own jobs with their outcomes so far."""
     return told_jobs(Known.of(stores, [cell.id]), cell, spec)
 
 
 def told_jobs(known: Known, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    """The jobs of a cell; reused ones are read from the cell that ran them."""
+    """Return the jobs of a cell; reused ones are read from their source cell."""
     decided = known.decided.get(cell.id, {})
     wanted = known.lives[cell.id].plan.jobs
     run_here = tuple(job for job in wanted if job not in decided or not decided[job].is_reused)
@@ -127,7 +127,7 @@ def _job(
 
 
 def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
-    """Whether nothing more can change its outcome.
+    """Whether its outcome is final.
 
     A command that ended well is judged with its cell: only then is read what it printed.
     """

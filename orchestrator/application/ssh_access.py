@@ -14,7 +14,7 @@ class NoMachineError(LookupError):
 
 
 def ssh_access(context: Context, cell: Cell) -> SshAccess:
-    """How to sign in on the machine that the cell holds. Raises NoMachineError."""
+    """Return SSH access to the machine that the cell holds. Raises NoMachineError."""
     if cell.id in context.stores.ingests.of_run(cell.run_id):
         raise NoMachineError(f"cell {cell.name} was ingested: it has no machine that one can enter")
     attempts = context.stores.cells.attempts(cell.id)

@@ -16,13 +16,13 @@ _ID = re.compile(r"KI-0*([1-9][0-9]{0,8})")
 
 
 class KnownIssueStore:
-    """Known issues; none is ever removed."""
+    """Known issues; none is ever deleted."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def add(self, issue: KnownIssue) -> KnownIssue:
-        """Store it under a new id; the given id is not read."""
+        """Store an issue under a new id; the given id is ignored."""
         with self._sessions.write() as session:
             row = KnownIssueRow(product=issue.product, document=replace(issue, id=""))
             session.add(row)
@@ -30,7 +30,7 @@ class KnownIssueStore:
             return _issue(row)
 
     def list(self, *, product: str | None = None) -> list[KnownIssue]:
-        """By id."""
+        """Return issues by id."""
         query = select(KnownIssueRow).order_by(KnownIssueRow.pk)
         if product is not None:
             query = query.where(KnownIssueRow.product == product)
@@ -38,7 +38,7 @@ class KnownIssueStore:
             return [_issue(row) for row in session.scalars(query)]
 
     def end(self, issue_id: str, *, at: datetime, by: str) -> KnownIssue | None:
-        """End it now, once; None where there is none."""
+        """End an issue now; idempotent. None for an unknown issue."""
         number = _ID.fullmatch(issue_id)
         if number is None:
             return None

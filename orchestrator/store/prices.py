@@ -15,13 +15,13 @@ _THING = ("provider", "item", "place", "market")
 
 
 class PriceStore:
-    """The newest believed price of each thing, as it was last refreshed."""
+    """The newest plausible price of each item."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def write(self, prices: Iterable[Price]) -> None:
-        """Store them; of each thing the newest stays, and of equally old ones the first."""
+        """Store prices; the newest of each item is kept, of equally old ones the first."""
         newest: dict[tuple[str, ...], Price] = {}
         for price in prices:
             thing = (price.provider, price.item, price.place, price.market)
@@ -41,7 +41,7 @@ class PriceStore:
             session.execute(statement, rows)
 
     def of(self, provider: str) -> tuple[Price, ...]:
-        """The newest of each, by item, place and market."""
+        """Return the newest price by item, place and market."""
         query = select(PriceRow).where(PriceRow.provider == provider)
         ordered = query.order_by(PriceRow.item, PriceRow.place, PriceRow.market)
         with self._sessions.read() as session:

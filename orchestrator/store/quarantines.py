@@ -1,4 +1,4 @@
-"""Flaky tests whose failures do not count until a day."""
+"""Quarantines of flaky tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ID = re.compile(r"Q-0*([1-9][0-9]{0,8})")
 
 
 class QuarantineStore:
-    """Flaky tests whose failures do not count until a day; none is ever removed.
+    """Quarantines; none is ever deleted.
 
     Each method is one transaction.
     """
@@ -25,7 +25,7 @@ class QuarantineStore:
         self._sessions = sessions
 
     def add(self, quarantine: Quarantine) -> Quarantine:
-        """Store it under a new id; the given id is not read. Not idempotent."""
+        """Store a quarantine under a new id; the given id is ignored. Not idempotent."""
         with self._sessions.write() as session:
             document = replace(quarantine, id="")
             row = QuarantineRow(product=quarantine.product, document=document)
@@ -34,7 +34,7 @@ class QuarantineStore:
             return _quarantine(row)
 
     def list(self, *, product: str | None = None) -> list[Quarantine]:
-        """By id, those that are over too."""
+        """Return quarantines by id, expired ones included."""
         query = select(QuarantineRow).order_by(QuarantineRow.pk)
         if product is not None:
             query = query.where(QuarantineRow.product == product)
@@ -42,7 +42,7 @@ class QuarantineStore:
             return [_quarantine(row) for row in session.scalars(query)]
 
     def end(self, quarantine_id: str, *, at: datetime, by: str) -> Quarantine | None:
-        """End it, once: the first word stands. None where there is none."""
+        """End a quarantine; the first end is kept. None for an unknown one."""
         number = _ID.fullmatch(quarantine_id)
         if number is None:
             return None

@@ -1,4 +1,4 @@
-"""Two runs beside each other.
+"""Comparison of the tests of two runs.
 
 Tests of cells are set against each other by one `GROUP BY` over the results of both sides: no row
 of theirs leaves the database.
@@ -51,30 +51,30 @@ from orchestrator.store.tables import (
 )
 
 Pair = tuple[str, str]
-"""The ids of two cells: before, after."""
+"""Ids of two cells: before, after."""
 
 
 KINDS = tuple(Difference)
 COLLECTION = "collection"
-"""Reason of the error of a module, or of a folder, that could not be collected."""
+"""Reason of the error of a module or folder that could not be collected."""
 BROKEN_LIMIT = 500
-"""So many of them are looked at."""
+"""Maximum collection errors that are read."""
 RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
-"""Kinds as the database counts them: numbers are grouped faster than words."""
+"""Difference kinds as numbers, which group faster than words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the results of cells are: their numbers, and the jobs that they have from others."""
+    """Where the results of cells are stored: cell numbers, and reused jobs."""
 
     numbers: Mapping[str, int]
-    """By the cell's id."""
+    """Cell numbers by id."""
     lent: Mapping[int, Mapping[int, Sequence[str]]]
-    """By the cell's number: the jobs that others have, by the other's number."""
+    """Reused jobs by cell number, with the source cell's number."""
 
 
 def sources_of(session: Session, cells: Sequence[str]) -> Sources:
-    """Two statements."""
+    """Read the sources in two statements."""
     mine = select(CellRow.id, CellRow.pk).where(CellRow.id.in_(set(cells)))
     numbers: dict[str, int] = dict(session.execute(mine).all())
     query = (
@@ -90,7 +90,7 @@ def sources_of(session: Session, cells: Sequence[str]) -> Sources:
 
 
 def beside(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
-    """A row for each test of each pair: pair, test, before, after, what it was, where it is, kind.
+    """Select a row per test of each pair: pair, test, before, after, old test, new test, kind.
 
     Its rows are made once, however often a statement reads them.
     """
@@ -107,7 +107,7 @@ def beside(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
 def _broken(
     session: Session, pairs: Sequence[Pair], sources: Sources
 ) -> Sequence[tuple[int, str, str]]:
-    """What the newer sides could not collect: place of the pair, job, node id."""
+    """Return collection errors of the newer sides: pair index, job, node id."""
     places = {sources.numbers[pair[1]]: at for at, pair in enumerate(pairs)}
     failed = (
         TestResultRow.cell.in_(places),
@@ -125,7 +125,7 @@ def _broken(
 
 
 def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnElement[bool] | None:
-    """Whether the test is of something that could not be collected; None where all could."""
+    """Select whether the test's module could not be collected; None where all could."""
     if not broken:
         return None
     ways = (
@@ -140,7 +140,7 @@ def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnEle
 
 
 def _both(pairs: Sequence[Pair], sources: Sources) -> CTE:
-    """The results of both sides: the cells' own, and those that they have from others."""
+    """Select the results of both sides: the cells' own, and reused ones."""
     sides = [{sources.numbers[pair[side]]: at for at, pair in enumerate(pairs)} for side in (0, 1)]
     own = union_all(*(_own(side, cells) for side, cells in enumerate(sides))).cte("own")
     # Some dozen cells: once they are a table, Postgres starts no workers, which take longer to
@@ -161,14 +161,14 @@ def _both(pairs: Sequence[Pair], sources: Sources) -> CTE:
 
 
 def _own(side: int, cells: Mapping[int, int]) -> Select[int, int, int]:
-    """Cells with their pairs and their side."""
+    """Select cells with pair and side."""
     pair = case(cells, value=CellRow.pk).label("pair")
     query = select(CellRow.pk.label("cell"), pair, literal(side, SmallInteger).label("side"))
     return query.where(CellRow.pk.in_(cells))
 
 
 def _lent(side: int, cells: Mapping[int, int]) -> Select[int, int, int, str]:
-    """Other cells, with what they were asked for."""
+    """Select source cells with their reused jobs."""
     row = CellReuseRow
     pair = case(cells, value=row.cell).label("pair")
     told = (row.source.label("cell"), pair, literal(side, SmallInteger).label("side"), row.job)
@@ -176,7 +176,7 @@ def _lent(side: int, cells: Mapping[int, int]) -> Select[int, int, int, str]:
 
 
 def _told(cells: CTE) -> Select[int, int, int, int, int]:
-    """Their results."""
+    """Select their results."""
     told = (cells.c.pair, cells.c.side, TestResultRow.test_id.label("test"))
     return select(*told, COUNTED.label("counted"), TestResultRow.cell).join_from(
         cells, TestResultRow, TestResultRow.cell == cells.c.cell
@@ -189,7 +189,7 @@ def _has_aliases(session: Session, product: str) -> bool:
 
 
 def _under_new_names(both: CTE, product: str) -> Select[Any]:
-    """Tests that went, and came under another name that a person has confirmed."""
+    """Select removed tests that have a confirmed new name."""
     moved = _moved(both, product)
     old, left = both.alias("old"), moved.alias("left")
     gone = select(left.c.old).where(left.c.pair == both.c.pair, left.c.old == both.c.test)
@@ -209,7 +209,7 @@ def _under_new_names(both: CTE, product: str) -> Select[Any]:
 
 
 def _moved(both: CTE, product: str) -> CTE:
-    """Pair, old and new number of such tests."""
+    """Select pair, old and new number of such tests."""
     renamed = _renamed(product)
     went, came = both.alias("went"), both.alias("came")
     return (
@@ -223,7 +223,7 @@ def _moved(both: CTE, product: str) -> CTE:
 
 
 def _renamed(product: str) -> CTE:
-    """Old and new numbers, over any number of steps."""
+    """Select old and new numbers, through any number of aliases."""
     mine = (TestAliasRow.product == product, TestAliasRow.state == AliasState.CONFIRMED)
     first = select(TestAliasRow.old_test.label("old"), TestAliasRow.new_test.label("new"))
     chain = first.where(*mine).cte("renamed", recursive=True)
@@ -233,7 +233,7 @@ def _renamed(product: str) -> CTE:
 
 
 def _kind_of(rows: Subquery, hidden: ColumnElement[bool] | None) -> ColumnElement[int]:
-    """What became of a test, as `domain.difference` has it; what nearly all do is asked first."""
+    """Select the kind of difference, as in `domain.test_difference`, most frequent first."""
     before, after = rows.c.before, rows.c.after
     was_bad, was_never = (before.in_(_values(some)) for some in (BAD, NEVER))
     ways = (
@@ -258,27 +258,27 @@ def _values(outcomes: frozenset[TestOutcome]) -> list[int]:
 
 
 class Counted(NamedTuple):
-    """So many tests of one pair to which the same happened."""
+    """Number of tests of one pair with one kind of difference."""
 
     pair: int
-    """The pair's place."""
+    """Index of the pair."""
     difference: Difference
     outcome: TestOutcome | None
-    """Of those that are the same, how they went."""
+    """Of equal results, their outcome."""
     tests: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """One test of one pair."""
+    """A test with a difference."""
 
     pair: int
     test: int
-    """The test's number."""
+    """Number of the test."""
     job: str
     nodeid: str
     was: str = ""
-    """The name that it had before, where that was another one, as a person confirmed."""
+    """Its confirmed older name, where that differs."""
     before: TestOutcome | None
     after: TestOutcome | None
     message: str
@@ -287,22 +287,23 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What differs at all."""
+    """Differences of a comparison."""
 
     counts: Sequence[Counted] = ()
     first: Sequence[Changed] = ()
-    """Of each pair and kind so many, the worst kind first, by job, name and pair; none of those
-    that are alike."""
+    """The first tests of each pair and kind, worst kind first, by job, name and pair; without equal
+    ones.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where a cell's results were produced."""
+    """The environment of a cell's results."""
 
     probed: Mapping[str, object] = field(default_factory=dict)
-    """What the agent told."""
+    """The agent's environment report."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What the provider told: image, instance type, zone."""
+    """Facts of the provider: image, instance type, zone."""
 
 
 T = TypeVar("T")
@@ -311,11 +312,11 @@ _WORDS = (
     *(("test", Integer), ("before", Integer)),
     *((name, Text) for name in ("job", "nodeid", "was", "message", "reason")),
 )
-"""What is told of a single test, and not of many."""
+"""Texts that are read only for single tests."""
 
 
 class DifferenceStore:
-    """Compares cells. Each method is one transaction.
+    """Comparisons of cells. Each method is one transaction.
 
     Jobs whose earlier evidence stands are compared by that evidence; a test that has another name
     now, as a person confirmed, is the same test. Cells that are not done are as they are now.
@@ -325,7 +326,7 @@ class DifferenceStore:
         self._sessions = sessions
 
     def overview(self, pairs: Sequence[Pair], *, product: str, each: int) -> Overview:
-        """How many tests there are of each pair and kind, and so many of those that differ."""
+        """Return the number of tests by pair and kind, and the first ones that differ."""
         if not pairs:
             return Overview()
         with self._sessions.read() as session:
@@ -354,7 +355,7 @@ class DifferenceStore:
         limit: int,
         skip: int = 0,
     ) -> Sequence[Changed]:
-        """Some of these kinds by job and name, after so many others."""
+        """Return a page of tests with these kinds, by job and name."""
         if not pairs:
             return []
         with self._sessions.read() as session:
@@ -372,7 +373,7 @@ class DifferenceStore:
             return [_changed(row) for row in session.execute(asked)]
 
     def surroundings(self, cells: Sequence[str]) -> Mapping[str, Surroundings]:
-        """By the cell's id; of the last attempt that told, here or where it was reused from."""
+        """Return environments by cell id: of the last report, else of the source cell."""
         with self._sessions.read() as session:
             sources = sources_of(session, cells)
             asked = {*sources.numbers.values(), *(s for o in sources.lent.values() for s in o)}
@@ -387,7 +388,7 @@ class DifferenceStore:
 
 
 def _of(cell: int, known: Mapping[int, T], sources: Sources) -> T | None:
-    """The cell's own, or else that of the newest one that its results are from."""
+    """Return the cell's own environment, or else that of its newest source."""
     mine = (cell, *reversed(list(sources.lent.get(cell, {}))))
     return next((known[one] for one in mine if one in known), None)
 
@@ -414,7 +415,7 @@ def _facts(session: Session, cells: Collection[int]) -> Mapping[int, Mapping[str
 
 
 def _first(rows: CTE, pairs: int, each: int) -> Subquery:
-    """Of each pair and kind so many, by number: names of thousands are not sorted for a few."""
+    """Select the first rows per pair and kind by number, before their names are sorted."""
     place = func.row_number().over(partition_by=(rows.c.pair, rows.c.kind), order_by=rows.c.test)
     differing = select(rows, place.label("place")).where(rows.c.kind != RANKS[Difference.SAME])
     ranked = differing.subquery("ranked")
@@ -429,7 +430,7 @@ def _first(rows: CTE, pairs: int, each: int) -> Subquery:
 
 
 def _named(mine: Subquery) -> Select[Any]:
-    """Tests with their messages, by name."""
+    """Return tests with their messages, by name."""
     was = aliased(TestCaseRow)
     where = func.coalesce(mine.c.after_cell, mine.c.before_cell)
     return (

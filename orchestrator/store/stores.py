@@ -87,7 +87,7 @@ class Stores:
 
 
 def stores_of(sessions: Sessions) -> Stores:
-    """Make every store of a database."""
+    """Return every store of a database."""
     return Stores(
         runs=RunStore(sessions),
         cells=CellStore(sessions),

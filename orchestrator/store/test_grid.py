@@ -1,4 +1,4 @@
-"""Tests by cells, read so that no more rows are touched than a page shows."""
+"""Test grids: results of tests by cells, reading only the rows that a page shows."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ from orchestrator.store.tables import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridCell:
-    """A cell of a run, as a column of tests' results."""
+    """A cell of a run, as a column of the grid."""
 
     number: int
-    """By which the other methods ask for its results."""
+    """Key for the other methods."""
     run: str
     name: str
     version: str
     at: datetime
-    """When its run was launched, or is said to have happened."""
+    """When its run was launched, or its stated time."""
     state: CellState
     outcome: Outcome | None
     counts: Counts
-    """None while it is not done."""
+    """None while it is unfinished."""
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will come from it."""
+        """Whether the cell is done."""
         return self.state is CellState.DONE
 
 
 @dataclass(frozen=True, slots=True)
 class TestsWanted:
-    """Which tests a grid is asked for."""
+    """Filter for tests of a grid."""
 
     __test__ = False
 
     words: Sequence[str] = ()
-    """All of them stand in the node id; `*` stands for anything."""
+    """Words that the node id must contain; `*` matches anything."""
     without: Sequence[str] = ()
-    """None of these does."""
+    """Words that it must not contain."""
     job: str = ""
 
 
@@ -71,21 +71,21 @@ ANY_TEST = TestsWanted()
 
 @dataclass(frozen=True, slots=True)
 class GridMark:
-    """How a test went in a cell."""
+    """The result of a test in a cell."""
 
     cell: int
     test: int
     outcome: TestOutcome
-    """What is not reported is missing here, of a cell that is alive too."""
+    """Missing where it is not reported, in running cells too."""
     signature: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    """How a test went in a cell, with what its history shows of it."""
+    """The result of a test in a cell, with its history."""
 
     number: int
-    """The cell's."""
+    """Number of the cell."""
     run: str
     cell: str
     version: str
@@ -93,15 +93,15 @@ class CellResult:
     test: int
     outcome: TestOutcome
     is_alive: bool
-    """The cell is not done: what is missing may still come."""
+    """Whether the cell is unfinished, so that missing results may still arrive."""
     earlier: tuple[TestOutcome, ...]
-    """Of its tries before the last one."""
+    """Outcomes of earlier tries."""
     duration_s: float
     signature: str
 
 
 NEWEST_RUNS = 200
-"""So many runs say which cells a product has now."""
+"""Number of newest runs that determine a product's cells."""
 _COUNTS = tuple(Counts().as_dict())
 
 
@@ -116,7 +116,7 @@ class GridStore:
         self._sessions = sessions
 
     def names(self, product: str) -> list[str]:
-        """Names of cells of its newest runs, in the order of the matrices."""
+        """Return cell names of its newest runs, in matrix order."""
         newest = (
             select(RunRow.id)
             .where(RunRow.product == product, RunRow.rerun_of.is_(None))
@@ -133,13 +133,13 @@ class GridStore:
         return [name for name, *_ in sorted(found, key=lambda row: (row[2], row[0]))]
 
     def jobs(self, product: str) -> list[str]:
-        """Jobs that have tests, by name."""
+        """Return jobs with tests, by name."""
         query = select(TestCaseRow.job).where(TestCaseRow.product == product).distinct()
         with self._sessions.read() as session:
             return sorted(session.scalars(query))
 
     def newest(self, product: str, name: str, *, limit: int) -> list[GridCell]:
-        """Cells of this name that have tests, or are alive; those of the newest runs first."""
+        """Return cells of this name with tests, or unfinished ones; newest runs first."""
         mine = (RunRow.product == product, CellRow.name == name)
         has_tests = exists().where(JobRollupRow.cell == CellRow.pk)
         testing = (
@@ -160,13 +160,13 @@ class GridStore:
             return _read_cells(session, query)
 
     def of_run(self, run: str) -> list[GridCell]:
-        """In matrix order."""
+        """Return cells in matrix order."""
         query = _cells().where(CellRow.run_id == run).order_by(CellRow.position)
         with self._sessions.read() as session:
             return _read_cells(session, query)
 
     def unreported(self, cells: Collection[int]) -> list[tuple[int, int]]:
-        """Cell and test of what was collected there and has no final result."""
+        """Return (cell, test) of collected tests without a final result."""
         query = select(TestResultRow.cell, TestResultRow.test_id).where(~TestResultRow.final)
         with self._sessions.read() as session:
             return [
@@ -176,7 +176,7 @@ class GridStore:
             ]
 
     def some(self, tests: Collection[int], wanted: TestsWanted = ANY_TEST) -> list[KnownTest]:
-        """Those of these tests that are wanted."""
+        """Return those of these tests that match the filter."""
         query = _tests().where(*_are(wanted))
         with self._sessions.read() as session:
             return [
@@ -193,7 +193,7 @@ class GridStore:
         after: KnownTest | None,
         limit: int,
     ) -> list[KnownTest]:
-        """Tests of these cells by their node ids, from the one after that on."""
+        """Return tests of these cells by node id, after a cursor."""
         mine = select(TestResultRow.test_id).where(TestResultRow.cell.in_(sorted(cells)))
         query = _tests().where(TestCaseRow.id.in_(mine), *_are(wanted)).limit(limit)
         with self._sessions.read() as session:
@@ -205,7 +205,7 @@ class GridStore:
             return [KnownTest(*row) for row in rows]
 
     def marks(self, cells: Collection[int], tests: Collection[int]) -> list[GridMark]:
-        """How these tests went in these cells."""
+        """Return the results of these tests in these cells."""
         query = select(
             *(TestResultRow.cell, TestResultRow.test_id, COUNTED, TestResultRow.signature)
         ).where(TestResultRow.test_id.in_(sorted(tests)))
@@ -221,7 +221,7 @@ class GridStore:
     def strips(
         self, tests: Collection[int], *, each: int, cell: str = "", before: str = ""
     ) -> list[CellResult]:
-        """By cell's name so many newest results of these tests, the newest first.
+        """Return the newest results of these tests by cell name, newest first.
 
         `cell` asks for one name alone; `before` is a run that all of them are older than.
         """
@@ -245,14 +245,14 @@ class GridStore:
             return _read(session, query.order_by(RunRow.id.desc(), CellRow.position))
 
     def said(self, cell: int, test: int) -> str:
-        """The message of a result; empty where there is none."""
+        """Return the message of a result; empty without one."""
         query = select(TestResultRow.message)
         query = query.where(TestResultRow.cell == cell, TestResultRow.test_id == test)
         with self._sessions.read() as session:
             return session.scalar(query) or ""
 
     def last(self, tests: Collection[int]) -> list[CellResult]:
-        """The newest result of each, by the end of its part of the index."""
+        """Return the newest result of each test, by index."""
         newest = (
             select(func.max(TestResultRow.cell))
             .where(TestResultRow.test_id == TestCaseRow.id)
@@ -283,20 +283,20 @@ def _are(wanted: TestsWanted) -> Iterator[ColumnElement[bool]]:
 
 
 def _pattern(word: str) -> str:
-    """For LIKE: `*` stands for anything, and nothing else for anything but itself."""
+    """Return a LIKE pattern in which only `*` is special."""
     for sign in "/%_":
         word = word.replace(sign, f"/{sign}")
     return f"%{word.replace('*', '%')}%"
 
 
 def _by_bytes(session: Session) -> ColumnElement[str]:
-    """The node id, sorted the same in every locale, and fast."""
+    """Select the node id in byte order, independent of the locale."""
     name = TestCaseRow.nodeid
     return name.collate("C") if is_postgres(session) else name.expression
 
 
 def _cells() -> Select[*tuple[Any, ...]]:
-    """A row of what `_read_cells` reads."""
+    """Select the columns of `_read_cells`."""
     run = (RunRow.id, RunRow.subject_version, RunRow.created_at)
     cell = (CellRow.pk, CellRow.name, CellRow.state, CellRow.outcome)
     return (
@@ -326,7 +326,7 @@ def _read_cells(session: Session, query: Select[*tuple[Any, ...]]) -> list[GridC
 
 
 def _goes() -> Select[*tuple[Any, ...]]:
-    """A row of what `_read` reads."""
+    """Select the columns of `_read`."""
     run = (RunRow.id, RunRow.subject_version, RunRow.created_at)
     result = (TestResultRow.test_id, COUNTED, TestResultRow.duration_us, TestResultRow.signature)
     return (

@@ -1,4 +1,4 @@
-"""Verdicts as rows, and as lists show them: with rules as they are written, without inputs."""
+"""Verdicts as rows for lists: with rules, without their inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.store.tables import RunRow, VerdictRow, VerdictRunRow
 
 
 def keep_verdict(session: Session, verdict: StoredVerdict, *, key: str | None) -> int | None:
-    """Add it with its runs; its number, or None where the key has one already."""
+    """Store a verdict with its runs; return its number, or None where the key has one already."""
     values = {
         "key": key,
         "gate": verdict.gate,
@@ -52,14 +52,14 @@ def keep_verdict(session: Session, verdict: StoredVerdict, *, key: str | None) -
 
 
 def read_verdicts(session: Session, query: Select[VerdictRow]) -> list[StoredVerdict]:
-    """The verdicts of a query, in its order."""
+    """Return the verdicts of a query, in its order."""
     rows = session.scalars(query).all()
     runs = runs_of_verdicts(session, [row.pk for row in rows])
     return [_verdict(row, runs.get(row.pk, [])) for row in rows]
 
 
 def runs_of_verdicts(session: Session, verdicts: Sequence[int]) -> Mapping[int, list[str]]:
-    """Whose evidence each of these verdicts is about, in its order."""
+    """Return the runs of each of these verdicts, in order."""
     found: dict[int, list[str]] = {}
     for some in slices(verdicts):
         query = select(VerdictRunRow.verdict, VerdictRunRow.run_id)
@@ -90,18 +90,18 @@ def _verdict(row: VerdictRow, runs: Sequence[str]) -> StoredVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageHead:
-    """The newest verdict of a line of a gate."""
+    """The newest verdict of a gate's lineage."""
 
     newest: VerdictLine
     since: datetime
-    """When the first of the verdicts was made that say the same without a break."""
+    """When the present decision of the lineage began."""
     first: str
-    """Its id."""
+    """Id of the first verdict with that decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductRuns:
-    """Where a product's runs are; reruns, second machines and bisections are not looked at."""
+    """Newest runs of a product, without reruns, confirmation runs and bisections."""
 
     newest_finished: str = ""
     newest_unfinished: str = ""
@@ -114,14 +114,14 @@ Key = tuple[int, str]
 
 
 class VerdictLines:
-    """Each method is one transaction of a fixed number of statements."""
+    """Verdict lists. Each method is one transaction of a fixed number of statements."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._read = ReadLines()
 
     def lineage_heads(self, *, gate: str | None = None) -> list[LineageHead]:
-        """The newest verdict of every line, by gate and line."""
+        """Return the newest verdict of every lineage, by gate and lineage."""
         newest = select(func.max(VerdictRow.pk)).group_by(VerdictRow.gate, VerdictRow.lineage)
         if gate is not None:
             newest = newest.where(VerdictRow.gate == gate)
@@ -144,7 +144,7 @@ class VerdictLines:
         before: str | None = None,
         after: str | None = None,
     ) -> list[VerdictLine]:
-        """Of a gate, newest first; with `after`, those that came next, the oldest first."""
+        """Return verdicts of a gate, newest first; with `after`, the next ones, oldest first."""
         order = VerdictRow.pk.asc() if after else VerdictRow.pk.desc()
         query = select(VerdictRow).where(VerdictRow.gate == gate).order_by(order).limit(limit)
         if lineage is not None:
@@ -157,7 +157,7 @@ class VerdictLines:
             return self._lines(session, query)
 
     def product_runs(self, products: Sequence[str]) -> Mapping[str, ProductRuns]:
-        """By product; one walk from the newest run back for each, in one statement."""
+        """Return the newest runs by product, in one statement."""
         if not products:
             return {}
         asked = [
@@ -177,7 +177,7 @@ class VerdictLines:
             }
 
     def _lines(self, session: Session, query: Select[VerdictRow]) -> list[VerdictLine]:
-        """Documents are long and never change: each is read once."""
+        """Return verdict lines; documents are immutable and read once."""
         named = query.with_only_columns(VerdictRow.pk, VerdictRow.document_digest)
         keys: list[Key] = [(row[0], row[1]) for row in session.execute(named)]
         known = self._read.find(keys)
@@ -192,14 +192,14 @@ class VerdictLines:
 
 
 class ReadLines:
-    """The lines that were read last; no more than a few megabytes of them."""
+    """Cache of verdict lines, limited to a few megabytes."""
 
     def __init__(self) -> None:
         self._lines: OrderedDict[Key, VerdictLine] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, keys: Sequence[Key]) -> dict[Key, VerdictLine]:
-        """Those of these that are known."""
+        """Return the cached ones of these."""
         with self._lock:
             found = {key: self._lines[key] for key in keys if key in self._lines}
             for key in found:
@@ -207,7 +207,7 @@ class ReadLines:
             return found
 
     def keep(self, lines: Mapping[Key, VerdictLine]) -> None:
-        """Remember these; forget those that were not asked for the longest."""
+        """Cache these; drop the least recently used ones."""
         with self._lock:
             self._lines.update(lines)
             while len(self._lines) > LINES_KEPT:
@@ -221,7 +221,7 @@ def _newest(product: str, *, is_finished: bool) -> ScalarSelect[str]:
 
 
 def _since(session: Session, newest: Sequence[int]) -> Mapping[int, tuple[int, datetime]]:
-    """Of each of these: number and time of the first of those that say the same in a row."""
+    """Return for each of these the first verdict with the same decision in a row."""
     if not newest:
         return {}
     mine, other, first = aliased(VerdictRow), aliased(VerdictRow), aliased(VerdictRow)

@@ -1,4 +1,4 @@
-"""Reading foreign artifacts."""
+"""Port of result parsers: dialects and the artifacts that they read."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ TAIL_BYTES = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An uploaded file; `path` is chosen by us, never by its author."""
+    """An uploaded file; `path` is chosen by the controller, never by its author."""
 
     name: str
-    """As it was called where it came from."""
+    """Its original name."""
     path: Path
     size_bytes: int
     head: bytes
-    """Its first bytes, at most `HEAD_BYTES`."""
+    """First bytes, at most `HEAD_BYTES`."""
     tail: bytes = b""
-    """Its last bytes, at most `TAIL_BYTES`."""
+    """Last bytes, at most `TAIL_BYTES`."""
 
 
 class UnreadableError(Exception):
-    """The artifact is not what its first bytes promised, or is refused; the text says why."""
+    """The artifact does not match its first bytes, or was rejected; the text says why."""
 
 
 class Dialect(Protocol):
-    """One way of writing results down."""
+    """A format of results with its parser."""
 
     @property
     def name(self) -> str:
-        """``pytest-text``."""
+        """Name, as ``pytest-text``."""
         ...
 
     @property
@@ -46,11 +46,11 @@ class Dialect(Protocol):
 
     @property
     def provenance(self) -> Provenance:
-        """How reliable what it parses is."""
+        """Provenance of its results."""
         ...
 
     def match(self, artifact: Artifact) -> float:
-        """How sure it is, from 0 (no) to 1 (its maker's own mark), from the first bytes alone."""
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         ...
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
@@ -62,8 +62,11 @@ class Dialect(Protocol):
 
 
 class Dialects(Protocol):
-    """All of them."""
+    """All dialects."""
 
     def best(self, artifact: Artifact) -> tuple[Dialect, float] | None:
-        """The surest dialect and how sure it is; None where none knows the artifact."""
+        """Return the dialect of highest confidence with that.
+
+        None where none recognises the artifact.
+        """
         ...
