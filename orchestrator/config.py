@@ -52,6 +52,10 @@ class Settings(BaseModel):
     """Holds the first token of a fresh database."""
     signing_key_file: Path | None = None
     """Holds the key that verdicts are signed with."""
+    tls_cert: Path | None = None
+    """The certificate of the port, with its chain (PEM): it then speaks HTTPS only."""
+    tls_key: Path | None = None
+    """Its private key, where that is not in the same file."""
     ingress_cidr: str | None = None
     """Who may reach port 22 of rented machines."""
     gcp_project: str | None = None
@@ -95,7 +99,9 @@ class Settings(BaseModel):
     ci: bool = False
     """Nobody is watching: an interrupt cancels."""
 
-    @field_validator("home", "admin_token_file", "signing_key_file", "database_url_file")
+    @field_validator(
+        "home", "admin_token_file", "signing_key_file", "database_url_file", "tls_cert", "tls_key"
+    )
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path else path

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ DELIVER_S = 2.0
 """Between two looks at the outbox."""
 SWEEP_S = 180.0
 """Between two looks of the janitor."""
+RENEW_S = 60.0
+"""Between two looks whether a certificate was renewed."""
 BEAT_S = 5.0
 GRACE_S = 30.0
 """A controller that was not heard of for so long is dead; its cells are taken over."""
@@ -83,6 +86,10 @@ class Listener:
     """Ends the event streams, which would otherwise keep the server from stopping."""
     http: type[asyncio.Protocol] | None = None
     """What a connection is; None is uvicorn's own, without bounds."""
+    tls: ssl.SSLContext | None = None
+    """None for plain HTTP."""
+    renew: Callable[[], None] = lambda: None
+    """Uses a renewed certificate from now on."""
 
 
 @dataclass(slots=True)
@@ -148,6 +155,11 @@ class Controller:
         ]
         tasks += [asyncio.create_task(self._every(PUMP_S, self.pump))]
         tasks += [asyncio.create_task(self._every(RESUME_S, self.resume))]
+        tasks += [
+            asyncio.create_task(self._every(RENEW_S, listener.renew))
+            for listener in self.listeners
+            if listener.tls is not None
+        ]
         if self.cells is not None:
             tasks.append(asyncio.create_task(self._every(SWEEP_S, self._sweep)))
             tasks.append(asyncio.create_task(self._every(FIRE_S, self.fire)))
@@ -260,6 +272,9 @@ class Controller:
             server_header=False,
             timeout_graceful_shutdown=2,
         )
+        if listener.tls is not None:
+            config.load()
+            config.ssl = listener.tls  # the library would ask a terminal for a key's password
         return _QuietServer(config)
 
     def _counted(self, application: Application) -> Application:

@@ -158,7 +158,7 @@ class RerunRequest(RequestModel):
     only: Only | None = None
     """Which jobs; null means every job of the run."""
     hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
-    """How long the machine of a cell that does not pass is kept for a person to look at."""
+    """How long the machine of a cell that does not pass is held for a person."""
 
 
 _LAUNCH_EXAMPLES: dict[str, Example] = {

@@ -151,7 +151,7 @@ class LevelChange(StrEnum):
     WORSE = "worse"
     BETTER = "better"
     DIFFERS = "differs"
-    """The metric states no direction."""
+    """They differ, and the metric states no direction."""
     STEADY = "steady"
     SHORT = "short"
     """Too few runs for a change point."""
@@ -179,7 +179,7 @@ class BenchmarkStatus:
 
     @property
     def moved(self) -> LevelChange:
-        """In a word."""
+        """Classify the change."""
         if len(self.values) < FEWEST:
             return LevelChange.SHORT
         if self.change is None:

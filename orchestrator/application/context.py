@@ -93,7 +93,7 @@ class Context:
     wake: Callable[[str], None]
     """Notifies the engine of a new cell, where this process runs cells."""
     gate: GatePorts
-    """The ports of gates and schedules."""
+    """Ports of gates and schedules."""
     budgets: tuple[Budget, ...] = ()
     """Across runs; a run's own is in its matrix."""
     locks: Locks = field(default_factory=Locks)

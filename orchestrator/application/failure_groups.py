@@ -63,7 +63,7 @@ class FailureGroupPage:
     platforms: tuple[str, ...]
     """Platforms of all these runs, for the filter."""
     versions: tuple[str, ...]
-    """The newest first."""
+    """Newest first."""
 
 
 def list_failure_groups(context: Context, question: FailureGroupFilter) -> FailureGroupPage:

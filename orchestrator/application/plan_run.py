@@ -16,7 +16,7 @@ from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import NotOfferedError, ProviderError
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.matrix import CellPlan, unfit_jobs
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.plan_text import cautions
 from orchestrator.domain.price_age import (
@@ -53,6 +53,7 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     plan = Plan(payload.digest, matrix.limits.max_usd, cells, room)
     warnings = (
         *budget_warnings(uses, plan.known_usd),
+        *unfit_jobs(matrix, payload.manifest),
         age,
         torch_warning(builds),
         *ends,

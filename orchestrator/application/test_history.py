@@ -178,9 +178,9 @@ class CellTestHistory:
 
     cell: str
     goes: Sequence[CellResult]
-    """The newest first."""
+    """Newest first."""
     counts: Counts
-    """Of these."""
+    """Flakiness of these results."""
     broken: Regression | None
 
     @property
@@ -204,7 +204,7 @@ class TestDetail:
     __test__ = False
 
     test: KnownTest
-    """Under its newest name."""
+    """The test under its newest name."""
     names: Sequence[KnownTest]
     """Older names."""
     cells: Sequence[CellTestHistory]

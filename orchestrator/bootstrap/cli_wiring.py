@@ -138,13 +138,21 @@ class CommandWiring:
         port: int | None,
         cells: bool,
         local_jobs_as: str | None,
+        tls_cert: Path | None = None,
+        tls_key: Path | None = None,
     ) -> int:
         """See the protocol."""
         with uncollected():
             from orchestrator.bootstrap.controller_process import ServeOptions, control
 
         options = ServeOptions(
-            until_idle=until_idle, host=host, port=port, cells=cells, local_jobs_as=local_jobs_as
+            until_idle=until_idle,
+            host=host,
+            port=port,
+            cells=cells,
+            local_jobs_as=local_jobs_as,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
         )
         return control(self.settings, options)
 

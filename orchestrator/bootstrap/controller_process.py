@@ -40,6 +40,7 @@ from orchestrator.bootstrap.http_server import (
     port_sockets,
 )
 from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs, jobs_as
+from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import Controller, Listener, end_process
@@ -65,6 +66,10 @@ class ServeOptions:
     cells: bool
     local_jobs_as: str | None = None
     """The account of jobs of the provider ``local``; None leaves it to the settings."""
+    tls_cert: Path | None = None
+    """The certificate of the port, with its chain; None leaves it to the settings."""
+    tls_key: Path | None = None
+    """Its private key, where that is not in the same file."""
 
     @property
     def listens(self) -> bool:
@@ -97,6 +102,7 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     _hold(settings, options)
     local = replace(_local_jobs(settings, options), umask=umask)
     path = settings.home / "controller.sock"
+    tls = _tls(settings, options) if options.listens else None
     ports = port_sockets(options.address, options.number) if options.listens else []
     try:
         parts = build(settings, runs_cells=options.cells, local=local)
@@ -108,7 +114,7 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     listeners = [Listener(near, own, close_streams=near.state.streams.close)]
     said = ""
     if ports:
-        listener, said = _port(settings, options, parts, ports, secret)
+        listener, said = _port(settings, options, parts, ports, secret, tls)
         listeners.append(listener)
 
     def ready() -> None:
@@ -214,7 +220,12 @@ def _operator(settings: Settings, options: ServeOptions, context: Context) -> tu
 
 
 def _port(
-    settings: Settings, options: ServeOptions, parts: Parts, sockets: list[socket], secret: str
+    settings: Settings,
+    options: ServeOptions,
+    parts: Parts,
+    sockets: list[socket],
+    secret: str,
+    tls: TlsFiles | None,
 ) -> tuple[Listener, str]:
     """The TCP listener, and what to tell whoever started it."""
     host, port = options.address, options.number
@@ -226,7 +237,8 @@ def _port(
         revision=_revision(parts),
     )
     application = AsgiDispatch(api, HostCheck(create_dashboard(parts.context), allowed=hosts))
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    name = f"[{host}]" if ":" in host else host
+    url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])
     limits = HttpLimits(
         headers_s=settings.http_headers_s,
@@ -234,7 +246,21 @@ def _port(
         connections=settings.http_connections,
     )
     close, http = api.state.streams.close, bounded(limits)
-    return Listener(application, sockets, close_streams=close, http=http), said
+    listener = Listener(application, sockets, close_streams=close, http=http)
+    if tls is not None:
+        listener = replace(listener, tls=tls.context, renew=tls.renew)
+    return listener, said
+
+
+def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:
+    """The files that the port encrypts with; None for plain HTTP. Raises RefusedError."""
+    certificate = options.tls_cert or settings.tls_cert
+    key = options.tls_key or settings.tls_key
+    if certificate is None:
+        if key is not None:
+            raise RefusedError(f"{key} is a key without a certificate: name it with --tls-cert")
+        return None
+    return TlsFiles(certificate, key)
 
 
 def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:

@@ -264,7 +264,11 @@ def _unreachable(where: str, error: Exception) -> UnreachableError:
     if isinstance(error, UnreachableError):
         return error
     reason = str(error) or type(error).__name__
-    return UnreachableError(f"{where} cannot be reached: {reason}")
+    said = f"{where} cannot be reached: {reason}"
+    if "certificate verify failed" not in reason:
+        return UnreachableError(said)
+    advice = "Set SSL_CERT_FILE to a PEM file with the certificates that you trust."
+    return UnreachableError(said, advice)
 
 
 def _refusal(answer: httpx.Response, document: str = "") -> RefusalError | UnreachableError:

@@ -179,13 +179,16 @@ class Wiring(Protocol):
         port: int | None,
         cells: bool,
         local_jobs_as: str | None,
+        tls_cert: Path | None = None,
+        tls_key: Path | None = None,
     ) -> int:
         """Be the controller of the home until told to stop; return the exit code.
 
         `until_idle` first waits for the home to be free; otherwise a held home raises
         RefusedError, with the holder's process id. `host` and `port` None means: socket only
         with `until_idle`, the default address otherwise. `local_jobs_as` names the account that
-        jobs of the provider ``local`` run as; None takes the environment's.
+        jobs of the provider ``local`` run as, `tls_cert` and `tls_key` the files that the port
+        encrypts with; None takes the environment's.
         """
         ...
 

@@ -34,15 +34,6 @@ class CataloguedPlatform:
         return architecture(self.compute_capability)
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceDevice:
-    """The accelerators of an instance type."""
-
-    name: str
-    count: int
-    compute_capability: str = ""
-
-
 _ARCHITECTURES = {
     "7.0": "Volta",
     "7.5": "Turing",
@@ -55,24 +46,6 @@ _ARCHITECTURES = {
     "10.3": "Blackwell",
     "12.0": "Blackwell",
 }
-
-INSTANCE_DEVICES: Mapping[str, InstanceDevice] = {
-    "g4dn.xlarge": InstanceDevice("Tesla T4", 1, "7.5"),
-    "g5.xlarge": InstanceDevice("NVIDIA A10G", 1, "8.6"),
-    "g6.xlarge": InstanceDevice("NVIDIA L4", 1, "8.9"),
-    "g6e.xlarge": InstanceDevice("NVIDIA L40S", 1, "8.9"),
-    "p4d.24xlarge": InstanceDevice("NVIDIA A100-SXM4-40GB", 8, "8.0"),
-    "p4de.24xlarge": InstanceDevice("NVIDIA A100-SXM4-80GB", 8, "8.0"),
-    "p5.4xlarge": InstanceDevice("NVIDIA H100 80GB HBM3", 1, "9.0"),
-    "p5.48xlarge": InstanceDevice("NVIDIA H100 80GB HBM3", 8, "9.0"),
-    "g2-standard-4": InstanceDevice("NVIDIA L4", 1, "8.9"),
-    "g2-standard-8": InstanceDevice("NVIDIA L4", 1, "8.9"),
-    "g2-standard-12": InstanceDevice("NVIDIA L4", 1, "8.9"),
-    "v5litepod-1": InstanceDevice("TPU v5e", 1),
-    "v5litepod-4": InstanceDevice("TPU v5e", 4),
-    "v5litepod-8": InstanceDevice("TPU v5e", 8),
-}
-"""Devices by instance type (of a TPU: accelerator type)."""
 
 _ROWS = (
     CataloguedPlatform(

@@ -129,7 +129,7 @@ class ChannelResponse(ChannelHealth):
     target: str
     """``owner/repository``, or the URL up to its host: the rest is often a secret."""
     lineages: tuple[str, ...]
-    """Only these, as in ``nightly*``; empty takes all."""
+    """Patterns of lineages, as in ``nightly*``; empty takes all."""
     allow_private: bool
     """Whether private addresses are allowed."""
     api_base: str

@@ -59,7 +59,7 @@ class RunCost:
     bill: Bill
     platforms: tuple[CellCost, ...]
     phases: Mapping[CellState, Decimal]
-    """US dollars by state; together the total."""
+    """US dollars by cell state; they add up to the total."""
     jobs: Mapping[str, Decimal]
     """US dollars by job, over all cells."""
     overhead_usd: Decimal

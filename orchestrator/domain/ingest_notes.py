@@ -89,7 +89,7 @@ class IngestNotes:
     platform: Platform | str | None = None
     """A platform as in a matrix, or the id of a catalogued one."""
     subject: NotedSubject | None = None
-    """What was validated."""
+    """The validated subject."""
     date: str = ""
     """When it was produced: a date, or a time as in RFC 3339."""
     environment: str = ""

@@ -87,6 +87,6 @@ class StopReport:
 
     items: tuple[StoppedMachine, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Providers that could not be asked, with the reason: nothing is known of these."""
+    """Providers that could not be read, with the reason."""
     asked: tuple[str, ...] = ()
     """Providers that have credentials here; nothing is known of any other."""

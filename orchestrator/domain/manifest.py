@@ -14,6 +14,8 @@ from orchestrator.domain.document_problems import Problem, nearest
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Pattern of ids of jobs, platforms and environments, which name folders and files."""
 
+CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
+"""NVIDIA's compute capability, ``8.9``."""
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 JobKind = Literal["suite", "demo", "benchmark", "use-case"]
@@ -43,6 +45,9 @@ class Job:
     """Environment variables; relative paths in ``PYTHONPATH`` are relative to the payload."""
     gpus: int = 0
     """Number of accelerators that the job needs."""
+    compute_capability: str = ""
+    """The least that an NVIDIA GPU must have, quoted: ``"8.9"``. Where the matrix is known to ask
+    for less, the job is not sent."""
     exclusive: bool = False
     """Whether nothing else may run on the machine meanwhile."""
     secrets: tuple[str, ...] = ()
@@ -188,10 +193,17 @@ def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
         if minutes is not None and minutes <= 0:
             yield Problem((*path, key), "must be more than 0")
     yield from _variable_problems(job.env, (*path, "env"))
-    if job.gpus < 0:
-        yield Problem((*path, "gpus"), "must not be negative")
+    yield from _device_problems(job, path)
     if job.turns and job.kind != "benchmark":
         yield Problem((*path, "turns"), f"only a benchmark takes turns, and this is a {job.kind}")
+
+
+def _device_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    if job.gpus < 0:
+        yield Problem((*path, "gpus"), "must not be negative")
+    if job.compute_capability and not CAPABILITY.fullmatch(job.compute_capability):
+        message = f'{job.compute_capability!r} is no compute capability such as "8.9"'
+        yield Problem((*path, "compute_capability"), message)
 
 
 def _variable_problems(

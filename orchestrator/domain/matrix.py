@@ -9,7 +9,8 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.instance_devices import INSTANCE_DEVICES
+from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 ANY = "any"
@@ -256,7 +257,7 @@ class Platform:
     locations: tuple[str, ...] | Literal["cheapest"] | None = None
     """Regions or zones in order of preference."""
     market: tuple[Literal["spot", "on-demand"], ...] | None = None
-    """In order of preference."""
+    """Regions or zones in order of preference."""
     image: dict[str, str | tuple[str, ...]] | None = None
     """Selection of the image."""
     connect: Literal["public", "private"] | None = None
@@ -357,8 +358,57 @@ def expand(matrix: Matrix, manifest: Manifest) -> tuple[CellPlan, ...]:
 
 def jobs_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
     """Return ids of the jobs for a platform, in the manifest's order."""
+    return tuple(job.id for job, unfit in _selected_on(platform_id, matrix, manifest) if not unfit)
+
+
+def unfit_jobs(matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
+    """A sentence for each job that is selected on a platform, and not sent because it cannot run.
+
+    It is an error where the job is selected there by its id: `check_matrix` says so.
+    """
+    return tuple(
+        f"job {job.id} is not sent to {platform.id}: {unfit}"
+        for platform in matrix.platforms
+        for job, unfit in _selected_on(platform.id, matrix, manifest)
+        if unfit
+    )
+
+
+def why_unfit(job: Job, platform: Platform) -> str:
+    """Why the job cannot run on any machine of the platform, as far as is known; else empty."""
+    told = compute_capability(platform)
+    if not job.compute_capability or not told:
+        return ""
+    if _version(told) >= _version(job.compute_capability):
+        return ""
+    return f"it needs compute capability {job.compute_capability}, and the platform has {told}"
+
+
+def compute_capability(platform: Platform) -> str:
+    """The highest that its NVIDIA GPU is known to have; empty where that is not known."""
+    promised = platform.accelerator.compute_capability if platform.accelerator else None
+    if promised:
+        return promised
+    types = platform.instance_type or ()
+    known = [
+        INSTANCE_DEVICES[name].compute_capability if name in INSTANCE_DEVICES else ""
+        for name in ((types,) if isinstance(types, str) else types)
+    ]
+    return max(known, key=_version) if known and all(known) else ""
+
+
+def _version(capability: str) -> tuple[int, ...]:
+    found = CAPABILITY.fullmatch(capability)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def _selected_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> Iterator[tuple[Job, str]]:
+    """Each job that is selected on the platform, and why it cannot run there."""
+    platform = next((one for one in matrix.platforms if one.id == platform_id), None)
     chosen = [s for s in matrix.jobs if s.on == "all" or platform_id in s.on]
-    return tuple(job.id for job in manifest.job if any(selects(s, job.id) for s in chosen))
+    for job in manifest.job:
+        if any(selects(s, job.id) for s in chosen):
+            yield job, why_unfit(job, platform) if platform else ""
 
 
 def idle_timeouts_of(job_id: str, platform_id: str, matrix: Matrix) -> frozenset[float]:

@@ -23,6 +23,7 @@ from orchestrator.domain.matrix import (
     idle_timeouts_of,
     jobs_on,
     selects,
+    why_unfit,
 )
 
 FEWEST_PAIRS = 4
@@ -126,24 +127,40 @@ def _environment_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Proble
 
 def _job_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
     job_ids = [job.id for job in manifest.job]
-    platform_ids = [p.id for p in matrix.platforms]
     if not matrix.jobs:
         yield Problem(("jobs",), 'a matrix needs at least one job; `- {select: "*"}` takes all')
     for index, selection in enumerate(matrix.jobs):
         path: Path = ("jobs", index)
         yield from _selection_problems(selection, path, job_ids)
-        if not selection.on:
-            yield Problem((*path, "on"), "name at least one platform, or `all`")
-        for position, platform_id in enumerate(() if selection.on == "all" else selection.on):
-            if platform_id not in platform_ids:
-                hint = nearest(platform_id, [*platform_ids, "all"])
-                yield Problem(
-                    (*path, "on", position), f"there is no platform {platform_id!r}{hint}"
-                )
+        yield from _target_problems(selection, (*path, "on"), matrix, manifest)
     for index, platform in enumerate(matrix.platforms):
         if not jobs_on(platform.id, matrix, manifest):
             yield Problem(("platforms", index), f"no job is sent to platform {platform.id!r}")
     yield from _idle_timeout_problems(matrix, manifest)
+
+
+def _target_problems(
+    selection: JobSelection, path: Path, matrix: Matrix, manifest: Manifest
+) -> Iterator[Problem]:
+    platform_ids = [p.id for p in matrix.platforms]
+    if not selection.on:
+        yield Problem(path, "name at least one platform, or `all`")
+    for position, platform_id in enumerate(() if selection.on == "all" else selection.on):
+        if platform_id not in platform_ids:
+            hint = nearest(platform_id, [*platform_ids, "all"])
+            yield Problem((*path, position), f"there is no platform {platform_id!r}{hint}")
+        unfit = _unfit(selection, platform_id, matrix, manifest)
+        if unfit:
+            yield Problem((*path, position), unfit)
+
+
+def _unfit(selection: JobSelection, platform_id: str, matrix: Matrix, manifest: Manifest) -> str:
+    """Why a job cannot run on a platform where both are named; a pattern leaves it out."""
+    jobs = [job for job in manifest.job if job.id == selection.id]
+    platforms = [one for one in matrix.platforms if one.id == platform_id]
+    reasons = (why_unfit(job, platform) for job in jobs for platform in platforms)
+    found = next(filter(None, reasons), "")
+    return f"job {selection.id!r} cannot run on {platform_id!r}: {found}" if found else ""
 
 
 def _idle_timeout_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:

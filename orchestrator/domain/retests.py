@@ -196,7 +196,7 @@ class Tally:
         return self.failed >= times and self.failed == self.total
 
     def always_passed(self, times: int) -> bool:
-        """In so many retests at least, and in each of them."""
+        """Whether it failed in each of at least so many retests."""
         return self.passed >= times and self.passed == self.total
 
 

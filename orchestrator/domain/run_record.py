@@ -266,7 +266,7 @@ class RunRecord:
 
     @property
     def usd_per_validated_test(self) -> Decimal | None:
-        """Its cost by tests that passed or failed; None where none did."""
+        """Cost per test that passed or failed; None without any."""
         return usd_per_validated_test(self.cost_usd, self.counts)
 
     def cell(self, name: str) -> CellRecord | None:

@@ -23,7 +23,7 @@ _Old, _New = aliased(TestCaseRow), aliased(TestCaseRow)
 
 
 class AliasStore:
-    """Which tests stand under other names."""
+    """Aliases: tests with other names now."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

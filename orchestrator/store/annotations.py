@@ -17,7 +17,7 @@ from orchestrator.store.tables import AnnotationRow
 
 
 class AnnotationStore:
-    """What people wrote for the reports of a run."""
+    """Annotations of runs."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

@@ -165,11 +165,11 @@ class Measuring:
 
     run: str
     cell: str
-    """The cell's name."""
+    """Name of the cell."""
     version: str
-    """The subject's."""
+    """Version of the subject."""
     at: datetime
-    """When its run was launched, or is said to have happened."""
+    """When its run was launched, or its stated time."""
     environment: str
     """Fingerprint of its environment; empty where it is unknown."""
 

@@ -85,7 +85,7 @@ class CellLife:
     attempts: Sequence[Attempt] = ()
     """In order."""
     transitions: Sequence[Transition] = ()
-    """In their order."""
+    """In order."""
 
 
 _AT_WORK = [state for state in CellState if state not in (CellState.QUEUED, CellState.DONE)]
@@ -328,7 +328,7 @@ def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Att
 
 
 def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transition]]:
-    """By cell id, in their order."""
+    """Return attempts by cell id, in order."""
     query = select(CellRow.id, TransitionRow).join(TransitionRow, TransitionRow.cell == CellRow.pk)
     found: dict[str, list[Transition]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(TransitionRow.pk)):

@@ -129,7 +129,7 @@ class Failing:
     signature: str
     """Empty without a signature."""
     cells: tuple[int, ...]
-    """In no order."""
+    """Unordered."""
 
 
 _JUDGED = [

@@ -55,7 +55,7 @@ _FAILED = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 class GateStore(VerdictLines):
-    """Policies, verdicts, waivers and approvals. Nothing of it is ever changed.
+    """Policies, verdicts, waivers and approvals; append-only.
 
     Each method is one transaction.
     """

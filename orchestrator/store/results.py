@@ -187,7 +187,7 @@ _ROWS_AT_ONCE = 2_000
 
 
 class ResultStore:
-    """What is known of a cell's tests, jobs, checks and metrics."""
+    """Results of a cell: tests, jobs, checks and metrics."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

@@ -41,7 +41,7 @@ class NoRetestsError(RuntimeError):
 
 
 class RetestStore:
-    """More executions of failed tests on the same machine, with one thing changed.
+    """Retest sessions of failed tests.
 
     Each method is one transaction.
     """

@@ -18,13 +18,13 @@ from demos.stage import Part, require, show_all
 from suites.backend_models import encoder, in_float64, mlp, nvidia_rules, resnet
 from torchbridge import evidence
 from torchbridge.attention import create_flash_attention_3
+from torchbridge.backends.errors import OutOfMemoryError
 from torchbridge.backends.nvidia import (
     CUDAUtilities,
     FP8Compiler,
     NVIDIABackend,
     NVIDIAMemoryManager,
     NVIDIAOptimizer,
-    OutOfMemoryError,
     create_cuda_integration,
 )
 from torchbridge.backends.optimise import LEVELS
@@ -64,16 +64,14 @@ def backend(device: torch.device) -> None:
     info = made.get_device_info()
     for name in ("device", "name", "architecture", "target", "units", "features"):
         print(f"  {name:<13} {info[name]}")
-    print(f"  {'flash kernel':<13} {made.get_optimal_attention_kernel(dtype=torch.bfloat16)}")
-    print("\n  By compute capability:  bf16   fp8   attention (bf16)")
+    print("\n  By compute capability:  bf16   fp8")
     for name, capability in CHIPS.items():
         one = NVIDIABackend(hardware=Hardware.nvidia(capability), device=device)
         bf16 = "yes" if one.hardware.has("bf16") else "no"
         fp8 = "yes" if one.supports_fp8 else "no"
-        path = one.get_optimal_attention_kernel(dtype=torch.bfloat16)
         print(
             f"  {name:<5} {one.hardware.target:<7} {one.settings.architecture.value:<10} "
-            f"{bf16:<6} {fp8:<5} {path}"
+            f"{bf16:<6} {fp8}"
         )
         require(one.supports_fp8 == (capability >= (8, 9)), "FP8 from sm_89 on")
 

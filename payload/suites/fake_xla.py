@@ -2,13 +2,12 @@
 
 Operations run at once instead of being recorded, so all numbers are the CPU's. Inside `lazily()`
 they are recorded too: what happened between two steps is a graph, and one that was not met before
-counts as a compilation, as in the real module. Two flavours: `modern()` has the names of 2.9,
-`older()` those of 2.0.
+counts as a compilation, as in the real module. `stand_in()` is the adapter in front of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +40,7 @@ class Recorder(TorchDispatchMode):
 
 
 class FakeXLA:
-    """What both flavours share. Of `world` pretended processes, number n holds n + 1 times ours."""
+    """The module. Of `world` pretended processes, number n holds n + 1 times ours."""
 
     def __init__(self, *, world: int = 1, hardware: str = "TPU", kind: str = "TPU v5 lite") -> None:
         self.world, self.hardware, self.kind = world, hardware, kind
@@ -61,12 +60,11 @@ class FakeXLA:
             yield
         self._graph.clear()
 
-    def step(self, wait: bool = False, reset_scope: bool = True) -> None:
+    def step(self, wait: bool = False) -> None:
         """End a graph; one not met before is compiled."""
-        del reset_scope
+        del wait
         graph, self.steps = tuple(self._graph), self.steps + 1
         self._graph.clear()
-        self.waits += wait
         if graph and graph not in self._known:
             self._known.add(graph)
             self.compilations += 1
@@ -87,10 +85,6 @@ class FakeXLA:
         assert kind == "sum"
         return tensor * (self.world * (self.world + 1) / 2)
 
-    def optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """This process's step; the real one averages gradients first."""
-        optimizer.step()
-
     def save(self, data: Any, path: str) -> None:
         """Write from the first process."""
         self.saved.append(path)
@@ -101,14 +95,10 @@ class FakeXLA:
         self.waits += 1
 
 
-def modern(fake: FakeXLA | None = None) -> XLA:
+def stand_in(fake: FakeXLA | None = None) -> XLA:
     """The adapter in front of 2.9's names."""
     fake = fake or FakeXLA()
-
-    def memory(device: torch.device) -> dict[str, int]:
-        del device
-        return {"bytes_used": USED, "bytes_limit": LIMIT, "peak_bytes_used": PEAK}
-
+    told = {"bytes_used": USED, "bytes_limit": LIMIT, "peak_bytes_used": PEAK}
     runtime = SimpleNamespace(
         world_size=lambda: fake.world,
         global_ordinal=lambda: 0,
@@ -117,51 +107,24 @@ def modern(fake: FakeXLA | None = None) -> XLA:
     backends = SimpleNamespace(
         get_mat_mul_precision=lambda: fake.precision, set_mat_mul_precision=fake.set_precision
     )
-    names = {"device": lambda index=None: CPU, "devices": lambda: [CPU], "sync": fake.step}
-    root = {"runtime": runtime, "backends": backends, **names}
-    return _adapter(fake, "2.9.0", memory, root, {"xla_device_kind": lambda device: fake.kind})
-
-
-def older(fake: FakeXLA | None = None) -> XLA:
-    """The adapter in front of 2.0's names."""
-    fake = fake or FakeXLA()
-
-    def memory(device: torch.device) -> dict[str, int]:
-        del device
-        return {"kb_free": (LIMIT - USED) // 1024, "kb_total": LIMIT // 1024}
-
-    names = {
-        "xla_device": lambda n=None, devkind=None: CPU,
-        "xla_device_hw": lambda device: fake.hardware,
-        "get_xla_supported_devices": lambda: ["cpu"],
-        "mark_step": fake.step,
-        "xrt_world_size": lambda: fake.world,
-        "get_ordinal": lambda: 0,
-    }
-    return _adapter(fake, "2.0.0", memory, {}, names)
-
-
-def _adapter(
-    fake: FakeXLA,
-    version: str,
-    memory: Callable[[torch.device], dict[str, int]],
-    root: dict[str, Any],
-    model: dict[str, Any],
-) -> XLA:
-    xla_model = SimpleNamespace(
-        get_memory_info=memory,
+    model = SimpleNamespace(
+        get_memory_info=lambda device: told,
+        xla_device_kind=lambda device: fake.kind,
         all_reduce=fake.all_reduce,
-        optimizer_step=fake.optimizer_step,
+        optimizer_step=lambda optimizer: optimizer.step(),  # the real one averages gradients first
         save=fake.save,
         wait_device_ops=fake.wait_device_ops,
-        **model,
     )
     return XLA(
         SimpleNamespace(
-            __version__=version,
-            core=SimpleNamespace(xla_model=xla_model),
+            __version__="2.9.0",
+            core=SimpleNamespace(xla_model=model),
             debug=SimpleNamespace(metrics=SimpleNamespace(metric_data=fake.metric_data)),
-            **root,
+            runtime=runtime,
+            backends=backends,
+            device=lambda: CPU,
+            devices=lambda: [CPU],
+            sync=fake.step,
         )
     )
 
@@ -171,5 +134,5 @@ def here() -> XLA:
     try:
         real = load()
     except XLANotAvailable:
-        return modern()
-    return real if real.is_tpu else modern()
+        return stand_in()
+    return real if real.is_tpu else stand_in()

@@ -17,22 +17,6 @@ from torchbridge.hardware import Hardware
 MIB = 2**20
 
 
-class NoDevices(NVIDIABackend):
-    """On a machine without CUDA, wherever this runs."""
-
-    @classmethod
-    def find_devices(cls):
-        return []
-
-
-class TwoDevices(NVIDIABackend):
-    """On a machine with two CUDA devices, wherever this runs."""
-
-    @classmethod
-    def find_devices(cls):
-        return [torch.device("cuda", 0), torch.device("cuda", 1)]
-
-
 class FakeCuda:
     """Answers like torch.cuda with two L4s, by a driver that tells little."""
 

@@ -13,7 +13,7 @@ from suites.backend_models import HOPPER, L4, in_float64, mlp, resnet
 from suites.numerics import assert_close, relative_error, rms_error
 from suites.nvidia_fakes import MIB, FakeCuda, NoCuda, backend, explicit, optimizer
 from torchbridge.attention import FlashAttention3, PathRefused, create_flash_attention_3
-from torchbridge.backends import nvidia
+from torchbridge.backends import errors
 from torchbridge.backends.nvidia import (
     CUDADeviceManager,
     CUDAOptimizations,
@@ -96,7 +96,7 @@ class TestCUDAUtilities:
         assert (manager.device_count, manager.device) == (0, torch.device("cpu"))
         manager.synchronize()
         for ask in (manager.set_device, manager.get_device_properties):
-            with pytest.raises(nvidia.CUDANotAvailableError, match="no CUDA device"):
+            with pytest.raises(errors.CUDANotAvailableError, match="no CUDA device"):
                 ask(0)
 
     def test_cuda_device_manager_with_cuda(self):
@@ -104,7 +104,7 @@ class TestCUDAUtilities:
         assert (manager.device_count, manager.device) == (2, torch.device("cuda", 0))
         manager.set_device(1)
         assert manager.device == torch.device("cuda", 1)
-        with pytest.raises(nvidia.CUDADeviceError, match="device 2: there are 2, from 0"):
+        with pytest.raises(errors.CUDADeviceError, match="device 2: there are 2, from 0"):
             manager.set_device(2)
 
     def test_cuda_optimizations(self, device):

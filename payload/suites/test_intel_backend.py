@@ -91,12 +91,10 @@ class TestHardwareConfigWithIntel:
 class TestIntelExceptions:
     def test_xpu_not_available_error(self):
         if HERE:
-            assert intel.require_xpu() == torch.device("xpu", 0)
+            assert IntelBackend().require_device() == torch.device("xpu", 0)
             return
-        with pytest.raises(
-            exceptions.XPUNotAvailableError, match=r"not built for XPUs|sees no XPU"
-        ):
-            intel.require_xpu()
+        with pytest.raises(exceptions.XPUNotAvailableError, match=r"not built for xpu|sees no"):
+            IntelBackend(hardware=PVC, device="cpu").require_device()
 
     def test_ipex_not_installed_error(self):
         if intel.is_ipex_available():
@@ -184,7 +182,6 @@ class TestIntelMemoryManager:
         manager = IntelMemoryManager(IntelConfig(), device)
         sizes = {torch.float64: 8, torch.float32: 16, BF16: 32, torch.int8: 64}
         assert {dtype: manager.optimal_alignment(dtype) for dtype in sizes} == sizes
-        assert manager.aligned_empty(5, 33).stride() == (48, 1)
 
     def test_memory_stats(self, device):
         stats = IntelMemoryManager(IntelConfig(), device).get_memory_stats()

@@ -9,19 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from suites.backend_models import encoder, in_float64, mlp, resnet
-from suites.numerics import assert_close, needs_vendor, relative_error
+from suites.backend_models import in_float64, resnet
+from suites.numerics import assert_close, needs_vendor
 from torchbridge.backends import errors as exceptions
 from torchbridge.backends.intel import (
     AttentionBlocks,
     IntelBackend,
     IntelKernelOptimizer,
-    IntelMemoryManager,
-    IntelOptimizer,
     XPUDeviceManager,
     intel_hardware,
 )
-from torchbridge.config import Config, IntelArchitecture, IntelConfig
+from torchbridge.config import IntelArchitecture
 
 BF16 = torch.bfloat16
 CHIPS = {one.value: one for one in IntelArchitecture if one is not IntelArchitecture.AUTO}
@@ -53,27 +51,6 @@ def in_blocks(q: Tensor, k: Tensor, v: Tensor, blocks: AttentionBlocks) -> Tenso
 
 
 class TestLevels:
-    @pytest.mark.parametrize("architecture", CHIPS)
-    def test_bfloat16_where_it_is_native(self, device, architecture):
-        model, x = mlp(), torch.randn(16, 128, device=device)
-        expected = in_float64(model, x)
-        chip = intel_hardware(CHIPS[architecture])
-        output = (
-            IntelOptimizer(hardware=chip, device=device).optimize(model, "O2").optimized_model(x)
-        )
-        error, native = relative_error(output, expected), architecture != "integrated"
-        assert (1e-4 < error < 2e-2) if native else error < 1e-5
-
-    @pytest.mark.parametrize("make", [resnet, encoder])
-    @pytest.mark.parametrize(("level", "limit"), [("O0", 1e-5), ("O1", 1e-4)])
-    def test_narrower_levels(self, device, make, level, limit):
-        model = make()
-        x = torch.randn((2, 3, 16, 16) if make is resnet else (2, 7, 32), device=device)
-        expected = in_float64(model, x)
-        chip = intel_hardware(IntelArchitecture.PVC)
-        prepared = IntelBackend(hardware=chip, device=device).prepare_model(model, level=level)
-        assert_close(prepared.model(x), expected, limit)
-
     def test_both_names_of_a_level_are_the_same(self, device):
         backend = IntelBackend(hardware=intel_hardware(IntelArchitecture.PVC), device=device)
         for ours, theirs in (("O0", "conservative"), ("O1", "balanced"), ("O2", "aggressive")):
@@ -82,44 +59,12 @@ class TestLevels:
                 one.name for one in backend.prepare_model(resnet(), level=theirs).passes
             ]
 
-    def test_float32_is_kept(self, device):
-        config = Config().update(hardware={"intel": {"default_precision": "fp32"}})
-        model, x = mlp(), torch.randn(16, 128, device=device)
-        expected = in_float64(model, x)
-        chip = intel_hardware(IntelArchitecture.PVC)
-        prepared = IntelBackend(config, hardware=chip, device=device).prepare_model(
-            model, level="O2"
-        )
-        assert_close(prepared.model(x), expected)
-
     @needs_xpu
     def test_this_chip_against_float64(self):
         model, x = resnet(), torch.randn(8, 3, 32, 32, device="xpu")
         expected = in_float64(model, x)
         prepared = IntelBackend().prepare_model(model, level="O2", sample_inputs=(x,))
         assert_close(prepared.model(x), expected, 5e-2)
-
-    def test_settings_for_another_chip_are_refused(self, device):
-        config = Config().update(hardware={"intel": {"architecture": "pvc"}})
-        chip = intel_hardware(IntelArchitecture.DG2)
-        with pytest.raises(
-            exceptions.XPUDeviceError, match="architecture is pvc, the device is dg2"
-        ):
-            IntelBackend(config, hardware=chip, device=device)
-
-    @pytest.mark.parametrize("asked", [{"device_id": 1}, {"intel": {"device_id": 1}}])
-    def test_the_second_of_two_devices(self, asked):
-        class TwoDevices(IntelBackend):
-            @classmethod
-            def find_devices(cls):
-                return [torch.device("xpu", 0), torch.device("xpu", 1)]
-
-        chip = intel_hardware(IntelArchitecture.PVC)
-        made = TwoDevices(Config().update(hardware=asked), hardware=chip)
-        assert (made.device, made.memory.device) == (torch.device("xpu", 1),) * 2
-        beyond = Config().update(hardware={"intel": {"device_id": 2}})
-        with pytest.raises(exceptions.XPUDeviceError, match="device_id is 2, there are 2 devices"):
-            TwoDevices(beyond, hardware=chip)
 
     @needs_xpu
     def test_an_absent_device_is_refused(self):
@@ -215,13 +160,3 @@ class TestConvolutions:
             for c in (channels - 1, channels)
         ]
         assert formats == [torch.contiguous_format, torch.channels_last]
-
-
-class TestRows:
-    @pytest.mark.parametrize("dtype", [torch.float32, BF16])
-    @pytest.mark.parametrize("columns", [1, 16, 33, 100])
-    def test_every_row_begins_at_a_line(self, device, columns, dtype):
-        tensor = IntelMemoryManager(IntelConfig(), device).aligned_empty(6, columns, dtype)
-        assert tensor.shape == (6, columns)
-        starts = {tensor[row].data_ptr() % 64 for row in range(6)}
-        assert starts == {tensor.data_ptr() % 64}

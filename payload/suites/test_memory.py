@@ -76,14 +76,6 @@ class TestSizes:
         assert memory.storage_bytes([whole, whole[10:20], whole.view(10, 100)]) == 4000
         assert memory.storage_bytes([whole, torch.ones(10)]) == 4040
 
-    def test_headroom(self, device):
-        now = memory.stats(device)
-        assert memory.has_headroom(now.free // 2, device)
-        assert not memory.has_headroom(2 * now.total, device)
-        most = (now.allocated + now.free // 4) / now.total
-        assert memory.has_headroom(now.free // 8, device, fraction=most)
-        assert not memory.has_headroom(now.free // 2, device, fraction=most)
-
 
 class TestGuard:
     def test_success_needs_no_clean_up(self):

@@ -23,9 +23,9 @@ from suites.backend_models import (
 )
 from suites.numerics import assert_close, relative_error, rms_error
 from suites.nvidia_error_paths import TestNVIDIAErrorPaths
-from suites.nvidia_fakes import MIB, NoDevices, TwoDevices, backend, optimizer
+from suites.nvidia_fakes import MIB, backend, optimizer
 from suites.nvidia_parts import TestCUDAUtilities, TestFlashAttention3, TestNVIDIAIntegration
-from torchbridge.backends import nvidia
+from torchbridge.backends import errors
 from torchbridge.backends.nvidia import FP8Compiler, NVIDIABackend, NVIDIAMemoryManager
 from torchbridge.config import Config
 from torchbridge.fp8 import FP8InferenceLinear, NativeFP8Linear
@@ -43,26 +43,23 @@ __all__ = [  # collected here, written there
 class TestNVIDIABackend:
     def test_backend_creation_no_cuda(self):
         with pytest.warns(UserWarning, match="no nvidia device here"):
-            made = NoDevices()
+            made = NVIDIABackend(devices=[])
         assert (made.device, made.devices) == (torch.device("cpu"), [])
         assert (made.is_available, made.is_cuda_available, made.supports_fp8) == (False,) * 3
         assert (made.compute_capability, made.settings.enabled) == (None, False)
 
     def test_backend_creation_with_cuda(self):
-        made = TwoDevices(hardware=L4)
+        two = [torch.device("cuda", 0), torch.device("cuda", 1)]
+        made = NVIDIABackend(hardware=L4, devices=two)
         assert (made.device, len(made.devices)) == (torch.device("cuda", 0), 2)
         assert (made.is_available, made.is_cuda_available) == (True, True)
         assert (made.compute_capability, made.hardware.target) == ((8, 9), "sm_89")
-        second = Config().update(hardware={"device_id": 1})
-        assert TwoDevices(second, hardware=L4).device == torch.device("cuda", 1)
-        with pytest.raises(ValueError, match="device_id is 2, there are 2 devices"):
-            TwoDevices(Config().update(hardware={"device_id": 2}), hardware=L4)
         with pytest.raises(ValueError, match=r"cuda:5 is none of \['cuda:0', 'cuda:1'\]"):
             made.set_device("cuda:5")
 
     def test_prepare_model_no_cuda(self):
         with pytest.warns(UserWarning, match="works on the CPU"):
-            made = NoDevices()
+            made = NVIDIABackend(devices=[])
         model, x = mlp(), torch.randn(4, 128)
         expected = in_float64(model, x)
         prepared = made.prepare_model(model)
@@ -129,9 +126,9 @@ class TestNVIDIABackend:
             "compile_model",
         ]
         wrong = Config().update(hardware={"nvidia": {"architecture": "hopper"}})
-        with pytest.raises(nvidia.InvalidArchitectureError, match="hopper, the device is ampere"):
+        with pytest.raises(errors.InvalidArchitectureError, match="architecture is ampere"):
             backend(device, AMPERE, wrong)
-        with pytest.raises(nvidia.ConfigurationError, match="fp8_enabled"):
+        with pytest.raises(errors.ConfigurationError, match="fp8_enabled"):
             backend(device, AMPERE, config)
 
 

@@ -12,7 +12,7 @@ from suites.backend_models import encoder, in_float64, mlp, resnet
 from suites.numerics import assert_close, needs_cuda, needs_module, relative_error, rms_error
 from suites.test_memory import ALONE
 from torchbridge import memory
-from torchbridge.attention import attend
+from torchbridge.backends.errors import OutOfMemoryError
 from torchbridge.backends.nvidia import (
     CUDADeviceManager,
     CUDAOptimizations,
@@ -20,7 +20,6 @@ from torchbridge.backends.nvidia import (
     FP8Compiler,
     NVIDIABackend,
     NVIDIAMemoryManager,
-    OutOfMemoryError,
 )
 from torchbridge.config import Config
 from torchbridge.peaks import peak_flops
@@ -109,15 +108,6 @@ class TestModels:
         prepared = NVIDIABackend().prepare_model(model, level="balanced")
         assert prepared.result("sdpa").evidence.endswith("native_multi_head_attention")
         assert_close(prepared.model(x), expected)
-
-    @needs_cuda((8, 0))
-    def test_flash_attention_kernel(self, device):
-        q = torch.randn(2, 4, 128, 64, device=device, dtype=torch.bfloat16)
-        path = NVIDIABackend().get_optimal_attention_kernel(name="sdpa_flash")
-        output, taken = attend(q, q, q, path=path)
-        wide = q.cpu().double()
-        assert_close(output, (wide @ wide.transpose(-2, -1) / 8).softmax(dim=-1) @ wide)
-        assert taken.name == "sdpa_flash"
 
     @needs_cuda((8, 0))
     def test_tf32_only_inside_of_the_switches(self, device):

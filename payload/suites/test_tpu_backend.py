@@ -8,7 +8,7 @@ from torch import nn
 
 from suites import fake_xla
 from suites.backend_models import in_float64, mlp, resnet
-from suites.fake_xla import LIMIT, USED, FakeXLA, modern, older
+from suites.fake_xla import LIMIT, USED, FakeXLA, stand_in
 from suites.numerics import assert_close
 from suites.tpu_error_paths import F32, ErrorPaths, settings
 from torchbridge.backends import errors as exceptions
@@ -69,19 +69,14 @@ class TestTPUBackend:
             backend.prepare_data(["a", 1])
 
     def test_tpu_backend_memory_stats(self):
-        for adapter in (modern(), older()):
-            stats = TPUBackend(xla=adapter).get_memory_stats()
-            assert stats["total_bytes"] == LIMIT
-            assert stats["allocated_bytes"] == USED
-            assert stats["free_bytes"] == LIMIT - USED
-        assert TPUBackend(xla=modern()).get_memory_stats()["peak_bytes"] == fake_xla.PEAK
+        stats = TPUBackend(xla=stand_in()).get_memory_stats()
+        assert (stats["total_bytes"], stats["allocated_bytes"]) == (LIMIT, USED)
+        assert (stats["free_bytes"], stats["peak_bytes"]) == (LIMIT - USED, fake_xla.PEAK)
 
     def test_tpu_backend_synchronization(self):
         fake = FakeXLA()
-        TPUBackend(xla=modern(fake)).synchronize()
+        TPUBackend(xla=stand_in(fake)).synchronize()
         assert (fake.steps, fake.waits) == (1, 1)
-        TPUBackend(xla=older(fake)).synchronize()
-        assert (fake.steps, fake.waits) == (2, 2)
 
     def test_tpu_backend_cache_management(self, xla, x):
         backend = TPUBackend(xla=xla)
@@ -177,7 +172,7 @@ class TestXLACompiler:
         weight, bias = (p.detach().double() for p in model.parameters())
         inputs, target = torch.randn(6, 4), torch.randn(6, 2)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        step = XLACompiler(TPUConfig(), modern(fake)).optimize_for_training(
+        step = XLACompiler(TPUConfig(), stand_in(fake)).optimize_for_training(
             model, optimizer, nn.functional.mse_loss
         )
         loss = step(inputs, target)
@@ -188,7 +183,7 @@ class TestXLACompiler:
         assert fake.steps == 1
 
     def test_xla_compiler_stats(self):
-        compiler, model = XLACompiler(TPUConfig(), modern()), mlp()
+        compiler, model = XLACompiler(TPUConfig(), stand_in()), mlp()
         for rows in (2, 3, 2):
             compiled = compiler.compile_model(model.train(), (torch.randn(rows, 128),))
             assert not compiled.training
@@ -210,7 +205,7 @@ class TestTPUMemoryManager:
         assert manager.history == ()
 
     def test_tensor_allocation(self):
-        manager = TPUMemoryManager(TPUConfig(memory_fraction=0.5), modern())
+        manager = TPUMemoryManager(TPUConfig(memory_fraction=0.5), stand_in())
         assert manager.free_bytes() == LIMIT // 2 - USED
         tensor = manager.allocate_tensor((3, 5), torch.bfloat16)
         assert (tensor.shape, tensor.dtype) == ((3, 5), torch.bfloat16)
@@ -219,41 +214,37 @@ class TestTPUMemoryManager:
 
     def test_tensor_layout_optimization(self, xla):
         tensor = torch.arange(12.0).reshape(3, 4).T
-        moved, layout = TPUMemoryManager(TPUConfig(), xla).optimize_tensor_layout(tensor)
-        assert moved.shape == (4, 3)
+        moved = TPUMemoryManager(TPUConfig(), xla).optimize_tensor_layout(tensor)
         assert moved.is_contiguous()
         assert torch.equal(moved.cpu(), tensor)
+        layout = tpu.tiled((4, 3), torch.float32)
         assert (layout.bytes, layout.tiled_bytes) == (48, 8 * 128 * 4)
         assert layout.waste == pytest.approx(1 - 48 / 4096)
         assert tpu.tiled((2, 16, 256), torch.bfloat16).waste == 0
 
     def test_memory_pool_creation(self, xla):
-        manager = TPUMemoryManager(TPUConfig(), xla)
-        manager.create_pool("a", 1024)
-        assert manager.pool_stats("a").tensor_count == 0
-        with pytest.raises(exceptions.TPUMemoryPoolError, match="'a' exists"):
-            manager.create_pool("a", 1)
+        manager = TPUMemoryManager(TPUConfig(), xla, pool_limit_bytes=1024)
+        stats = manager.get_pool_stats("a")
+        assert (stats["tensor_count"], stats["limit_bytes"]) == (0, 1024)
 
     def test_memory_pool_operations(self):
-        manager = TPUMemoryManager(TPUConfig(), modern())
-        manager.create_pool("a", 1024)
+        manager = TPUMemoryManager(TPUConfig(), stand_in())
         first = manager.allocate_tensor((4, 8), pool_id="a")
         manager.return_to_pool(first, "a")
-        assert (manager.pool_stats("a").tensor_count, manager.pool_stats("a").bytes) == (1, 128)
+        assert manager.get_pool_stats("a")["bytes"] == 128
         again = manager.allocate_tensor((4, 8), pool_id="a")
         assert again.data_ptr() == first.data_ptr()
-        assert (manager.pool_stats("a").hits, manager.pool_stats("a").misses) == (1, 1)
+        stats = manager.get_pool_stats("a")
+        assert (stats["hits"], stats["misses"]) == (1, 1)
 
     def test_memory_stats(self):
-        manager = TPUMemoryManager(TPUConfig(), older())
-        told = manager.memory()
-        assert (told.used, told.limit) == (USED, LIMIT)
-        assert told.free == LIMIT - USED
+        told = TPUMemoryManager(TPUConfig(), stand_in()).memory()
+        assert (told.used, told.limit, told.free) == (USED, LIMIT, LIMIT - USED)
 
     def test_memory_optimization(self, xla):
-        model = mlp()
-        saved = TPUMemoryManager(TPUConfig(), xla).optimize_model_memory(model, torch.bfloat16)
-        assert saved == 2 * sum(p.numel() for p in model.parameters())
+        model, manager = mlp(), TPUMemoryManager(TPUConfig(), xla)
+        told = manager.optimize_model_memory(model, torch.bfloat16)
+        assert told["freed_bytes"] == 2 * sum(p.numel() for p in model.parameters())
 
 
 class TestXLAIntegration:
@@ -262,10 +253,10 @@ class TestXLAIntegration:
         assert manager.require_tpu() == xla.device()
         assert manager.info()["type"] == "TPU"
         with pytest.raises(exceptions.TPUNotFound, match="computes on CPU"):
-            tpu.XLADeviceManager(modern(FakeXLA(hardware="CPU"))).require_tpu()
+            tpu.XLADeviceManager(stand_in(FakeXLA(hardware="CPU"))).require_tpu()
 
     def test_xla_distributed_training(self):
-        distributed = tpu.XLADistributedTraining(modern(FakeXLA(world=4)))
+        distributed = tpu.XLADistributedTraining(stand_in(FakeXLA(world=4)))
         model = nn.Linear(3, 2)
         with pytest.raises(exceptions.TPUDistributedError, match="backward first"):
             distributed.average_gradients(model)
@@ -281,15 +272,15 @@ class TestXLAIntegration:
     def test_xla_optimizations(self):
         fake = FakeXLA()
         config = TPUConfig(xla_optimization_level=0)
-        result = XLAOptimizations(config, modern(fake)).set_matmul_precision()
+        result = XLAOptimizations(config, stand_in(fake)).set_matmul_precision()
         assert (result.applied, result.evidence) == (True, "default -> highest")
         assert fake.precision == "highest"
-        refused = XLAOptimizations(config, older()).set_matmul_precision()
-        assert refused.reason == "torch_xla 2.0.0 has no such knob"
+        again = XLAOptimizations(config, stand_in(fake)).set_matmul_precision()
+        assert again.reason == "already highest"
 
     def test_xla_utilities(self):
         fake = FakeXLA()
-        utilities = tpu.XLAUtilities(modern(fake))
+        utilities = tpu.XLAUtilities(stand_in(fake))
         assert utilities.compilation_metrics() == {"count": 0, "seconds": 0.0}
         with fake.lazily():
             torch.ones(2).add(1)
@@ -309,7 +300,7 @@ class TestXLAIntegration:
 
 class TestTPUValidation:
     def test_tpu_configuration_validation(self):
-        chip = modern(FakeXLA(kind="TPU v5 lite"))
+        chip = stand_in(FakeXLA(kind="TPU v5 lite"))
         with pytest.raises(exceptions.TPUConfigurationError, match="version is v4"):
             TPUBackend(settings(version="v4"), xla=chip)
         assert validate_config(TPUConfig(version="v5e"), chip).passed
@@ -334,7 +325,7 @@ class TestTPUValidation:
         assert found.passed
         assert found.warnings == ("weight (2, 130) leaves 87% of its tiles empty",)
         slow = TPUConfig(dynamic_shapes=True, precision="float32", xla_optimization_level=0)
-        assert len(validate_config(slow, modern()).warnings) == 2
+        assert len(validate_config(slow, stand_in()).warnings) == 2
 
 
 class TestTPUConfigurationModes:
@@ -381,17 +372,17 @@ class TestTPUErrorHandling:
         if real is not None and real.is_tpu:
             backend = TPUBackend()
             assert backend.device.type == "xla"
-            assert backend.require_xla().is_tpu
+            assert backend.require_device() == backend.device
             return
         with pytest.warns(UserWarning, match="TPUBackend works on the CPU"):
             backend = TPUBackend()
         assert not backend.is_available
         assert backend.device == torch.device("cpu")
         assert "torch_xla" in backend.degraded
-        with pytest.warns(match="on the CPU"), pytest.raises(exceptions.XLANotAvailable):
+        with pytest.raises(exceptions.XLANotAvailable):
             TPUBackend(settings(enabled=True))
         with pytest.raises(exceptions.XLANotAvailable, match="torch_xla"):
-            backend.require_xla()
+            backend.require_device()
         model, x = mlp(), torch.randn(3, 128)
         assert_close(backend.prepare_model(model).model(x), in_float64(model, x))
 

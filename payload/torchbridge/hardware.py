@@ -63,18 +63,22 @@ _CPU_FEATURES = {
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """What it is called: in a configuration, in `torchbridge.backends`, as a device of torch."""
+    """What it is called: in a configuration, in `torchbridge.backends`, as a device of torch.
+
+    `build` is what torch must be built for, by `torch.version`'s name; empty: it needs nothing.
+    """
 
     choice: str
     backend: str
     device: str
+    build: str = ""
 
 
 VENDORS = {
-    "nvidia": Vendor("cuda", "nvidia", "cuda"),
-    "amd": Vendor("amd", "amd", "cuda"),  # ROCm answers by CUDA's interface
+    "nvidia": Vendor("cuda", "nvidia", "cuda", "cuda"),
+    "amd": Vendor("amd", "amd", "cuda", "hip"),  # ROCm answers by CUDA's interface
     "google": Vendor("tpu", "tpu", "xla"),
-    "intel": Vendor("intel", "intel", "xpu"),
+    "intel": Vendor("intel", "intel", "xpu", "xpu"),
     "cpu": Vendor("cpu", "cpu", "cpu"),
 }
 

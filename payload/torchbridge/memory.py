@@ -77,16 +77,6 @@ def storage_bytes(tensors: Sequence[Tensor]) -> int:
     return sum(storages.values())
 
 
-def has_headroom(needed: float, device: torch.device, *, fraction: float = 1.0) -> bool:
-    """Do so many bytes more fit: free on the device, or cached by torch and unused?
-
-    What is allocated then is at most `fraction` of the device's memory.
-    """
-    now = stats(device)
-    allowed = fraction * now.total - now.allocated
-    return needed <= min(allowed, now.free + now.reserved - now.allocated)
-
-
 def guard(work: Callable[[], T], *, clean_up: Callable[[], object]) -> T:
     """The result of `work`; where memory ran out, it is tried once more after `clean_up`.
 

@@ -249,6 +249,18 @@ def _call(model: nn.Module, setting: Setting, gradients: bool) -> Callable[[], N
 
 
 @contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Every module in evaluation mode, and back in its own afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+@contextlib.contextmanager
 def undisturbed(model: nn.Module, setting: Setting) -> Iterator[None]:
     """Buffers, gradients and random numbers afterwards as they were."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]

@@ -7,11 +7,11 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from orchestrator.domain.cost_answer import Spending
 
 from orchestrator.api.app import create_app
 from orchestrator.cli.responses import read
 from orchestrator.domain.budget import Budget, Period
+from orchestrator.domain.cost_response import Spending
 from orchestrator.domain.machine import Place
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quota import QuotaLevel

@@ -48,7 +48,7 @@ class Documents(Protocol):
         ...
 
     def refuse_ingest_notes(self, text: str, name: str, problems: Iterable[Problem]) -> None:
-        """Raise InvalidDocumentError, with lines and columns, if there are problems."""
+        """Raise InvalidDocumentError with lines and columns, if there are problems."""
         ...
 
     def read_annotations(

@@ -9,7 +9,7 @@ from orchestrator.domain.channel import Channel, Delivery, DeliveryReceipt
 
 
 class Courier(Protocol):
-    """Brings messages to the outside."""
+    """Port of the notification sender."""
 
     def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryReceipt:
         """Try one delivery, bounded in time; every error becomes a receipt.

@@ -35,7 +35,7 @@ class Verified:
 
 
 class Notary(Protocol):
-    """Signs documents, and checks signatures."""
+    """Port of signing and verification."""
 
     def held(self) -> tuple[str, ...]:
         """Return the ids of usable keys, newest first. Raises KeyUnusableError."""

@@ -17,7 +17,7 @@ class SubjectUnreachableError(Exception):
 
 
 class Subjects(Protocol):
-    """What a branch or ``latest`` means now, and a wheel of it.
+    """Port of subject resolution: the commit of a branch, the newest version, and wheels.
 
     Every method but `refusal` raises SubjectGoneError or SubjectUnreachableError.
     """

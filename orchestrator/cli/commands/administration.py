@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import quote
 
@@ -30,24 +31,38 @@ LocalJobsOption = Annotated[
         help="Run jobs of `provider: local` as this account. Default: none run here.",
     ),
 ]
+HostOption = Annotated[
+    str | None,
+    typer.Option("--host", metavar="ADDRESS", help="Address to listen on. Default: this computer."),
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option("--port", metavar="PORT", min=1, max=65535, help="Port to listen on."),
+]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        help="Certificate with its chain (PEM): the port speaks HTTPS only.",
+    ),
+]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE", help="Its private key, if in another file."),
+]
 
 
 def serve_command(
     context: typer.Context,
-    host: Annotated[
-        str | None,
-        typer.Option(
-            "--host", metavar="ADDRESS", help="Address to listen on. Default: this computer."
-        ),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option("--port", metavar="PORT", min=1, max=65535, help="Port to listen on."),
-    ] = None,
+    host: HostOption = None,
+    port: PortOption = None,
     no_cells: Annotated[
         bool, typer.Option("--no-cells", help="Only answer; another controller runs the cells.")
     ] = False,
     local_jobs_as: LocalJobsOption = None,
+    tls_cert: CertificateOption = None,
+    tls_key: KeyOption = None,
 ) -> None:
     """Be the controller, in the foreground: REST on a port and on the home's socket."""
     session = session_of(context)
@@ -67,6 +82,8 @@ def serve_command(
             port=port,
             cells=not no_cells,
             local_jobs_as=local_jobs_as,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
         )
     )
     raise typer.Exit(code)

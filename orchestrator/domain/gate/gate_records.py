@@ -59,7 +59,7 @@ class VerdictResponse(Verdict):
     id: str
     """``V-0001``."""
     runs: tuple[str, ...]
-    """Whose evidence it is about."""
+    """The runs whose evidence it judges."""
     lineage: str
     """The lineage of verdicts."""
     created_at: datetime
@@ -70,7 +70,7 @@ class VerdictResponse(Verdict):
     envelope_digest: str
     """Of the signed statements."""
     key_id: str
-    """Who signed."""
+    """The signing key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,7 +171,7 @@ class JobRule:
     test_set: Literal["same", "may_differ"] = field(default="same", metadata=LATER)
     """Whether every platform must collect the same tests."""
     level: Level = "blocking"
-    """Whether it can stop a release."""
+    """Whether it can block a release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,7 +391,7 @@ class GatePolicy:
     metadata: GateMetadata
     """Name and owner."""
     spec: GateSpec
-    """The rules."""
+    """The rules of a gate."""
 
 
 def retest_options(policy: GatePolicy) -> RetestOptions:

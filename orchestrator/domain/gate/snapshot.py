@@ -259,7 +259,7 @@ class Approval:
     evidence: str
     """Digest of the snapshot."""
     token: str = field(default="", metadata=LATER)
-    """Its id; `SOCKET` of the operating-system user. Empty where the name was typed."""
+    """Id of the token; `SOCKET` for an operating-system user. Empty where the name was typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ class VerdictRow(Table):
     """The newest of its runs; empty without any."""
     created_at: Mapped[datetime]
     document: Mapped[str]
-    """Its canonical JSON."""
+    """Canonical JSON."""
     snapshot_digest: Mapped[str]
     document_digest: Mapped[str]
     envelope_digest: Mapped[str]

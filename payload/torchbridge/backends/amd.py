@@ -18,32 +18,20 @@ import torch
 from torch import Tensor, nn
 
 from torchbridge.backends.backend import Backend, Optimizer
-from torchbridge.backends.errors import (
-    ArchitectureError,
-    CompilationError,
-    ConfigurationError,
-    DeviceError,
-    KernelError,
-    NotAvailable,
-    OptimizationError,
-)
-from torchbridge.backends.memory import AllocationSummary, AMDMemoryManager
-from torchbridge.backends.optimise import bfloat16, compile_model, passes_of
-from torchbridge.config import AMDConfig, Config, PrecisionFormat
+from torchbridge.backends.errors import CompilationError, KernelError
+from torchbridge.backends.memory import AMDMemoryManager
+from torchbridge.config import AMDConfig
 from torchbridge.hardware import Hardware, probe
 from torchbridge.lru import CacheStats, LRUCache
 from torchbridge.numbers import relative_error
-from torchbridge.passes import Pass
 
 __all__ = [
     "AMDBackend",
     "AMDMemoryManager",
     "AMDOptimizer",
-    "AllocationSummary",
     "CompiledKernel",
     "HIPUtilities",
     "HostEvent",
-    "HostStream",
     "ROCmCompiler",
     "Region",
     "matrix_core_fill",
@@ -62,80 +50,10 @@ def matrix_core_fill(model: nn.Module) -> dict[str, float]:
 
 
 class AMDBackend(Backend):
-    """An AMD device. `settings` are the config's, what they leave open decided by the hardware."""
+    """An AMD device, of CDNA or RDNA."""
 
     name = "amd"
     vendor = "amd"
-    device_error = DeviceError
-    pass_error = OptimizationError
-
-    def __init__(self, config: Config | None = None, **options: Any) -> None:
-        """As every backend's.
-
-        Raises:
-            DeviceError: the settings' `device_id` is not there.
-            ArchitectureError: a chip that is not known.
-            ConfigurationError: the settings ask for what the chip is not.
-            ArchitectureError: they ask for matrix cores, or a number format, that it has not.
-        """
-        super().__init__(config, **options)
-        asked = self.config.hardware.amd
-        found = self.hardware
-        if found.vendor == "amd" and found.architecture == "unsupported":
-            raise ArchitectureError(f"{found.target} is no CDNA or RDNA chip that is known")
-        if found.vendor == "amd":
-            self._refuse_missing(found)
-        try:
-            self.settings = asked.on(found)
-        except ValueError as error:
-            raise ConfigurationError(str(error)) from error
-
-    @property
-    def device_index(self) -> int:
-        """AMD's own `device_id`, else the config's."""
-        return self.config.hardware.amd.device_id or super().device_index
-
-    def level_of(self, level: str | None) -> str:
-        """For None that of AMD's own settings, if they have one, else the config's."""
-        return super().level_of(self.settings.optimization_level if level is None else level)
-
-    def _refuse_missing(self, found: Hardware) -> None:
-        asked = self.config.hardware.amd
-        if asked.matrix_cores and not found.has("matrix_cores"):
-            raise ArchitectureError(f"{found.architecture} ({found.target}) has no matrix cores")
-        if asked.default_precision is PrecisionFormat.BF16 and not found.has("bf16"):
-            raise ArchitectureError(f"{found.architecture} ({found.target}) has no native bf16")
-
-    @classmethod
-    def find_devices(cls) -> list[torch.device]:
-        """ROCm's devices; none where torch is built for CUDA."""
-        if not torch.version.hip:
-            return []
-        return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
-
-    def require_rocm(self) -> torch.device:
-        """The device, if it is AMD's.
-
-        Raises:
-            NotAvailable: what is missing.
-        """
-        if not torch.version.hip:
-            raise NotAvailable(f"torch {torch.__version__} is not built for ROCm")
-        if not self.devices:
-            raise NotAvailable("torch is built for ROCm but sees no device")
-        return self.device
-
-    def passes(self, level: str, training: bool) -> Sequence[Pass]:
-        """The shared ones; bfloat16 as `default_precision` says."""
-        shared = passes_of(level, training=training)
-        wanted = self.settings.default_precision
-        if wanted is None or training:
-            return shared
-        others = [one for one in shared if one is not bfloat16]
-        if wanted is PrecisionFormat.FP32:
-            return others
-        at = others.index(compile_model) if compile_model in others else len(others)
-        return [*others[:at], bfloat16, *others[at:]]
 
 
 class AMDOptimizer(Optimizer):
@@ -202,15 +120,13 @@ class ROCmCompiler:
         return self._once((kernel, shapes), lambda: self._compile_function(kernel, inputs, name))
 
     def _once(self, key: Hashable, make: Callable[[], CompiledKernel]) -> CompiledKernel:
-        key = (self.hardware.target, key)
-        held = self._cache.get(key)
-        if held is not None:
-            return held
-        made = make()
-        self._compiled += 1
-        self._seconds += made.seconds
-        self._cache.put(key, made)
-        return made
+        def counted() -> CompiledKernel:
+            made = make()
+            self._compiled += 1
+            self._seconds += made.seconds
+            return made
+
+        return self._cache.get((self.hardware.target, key), counted)
 
     def _compile_function(
         self, kernel: Callable[..., Tensor], inputs: Sequence[Tensor], name: str
@@ -384,15 +300,8 @@ class HIPUtilities:
 
     def device_properties(self) -> dict[str, Any]:
         """Of the device behind it."""
-        found = probe(self.device)
-        return {
-            "vendor": found.vendor,
-            "name": found.name,
-            "target": found.target,
-            "memory_bytes": found.memory_bytes,
-            "units": found.units,
-            "clock": self.clock,
-        }
+        found, names = probe(self.device), ("vendor", "name", "target", "memory_bytes", "units")
+        return {name: getattr(found, name) for name in names} | {"clock": self.clock}
 
     def cleanup(self) -> None:
         """Wait for all streams, let them go, forget all regions."""

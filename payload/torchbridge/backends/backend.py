@@ -12,27 +12,35 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from torchbridge import memory, passes
-from torchbridge.backends.optimise import LEVELS, passes_of
-from torchbridge.config import Config
+from torchbridge.backends.errors import (
+    ArchitectureError,
+    ConfigurationError,
+    DeviceError,
+    NotAvailable,
+    OptimizationError,
+    OutOfMemory,
+)
+from torchbridge.backends.optimise import LEVELS, bfloat16, compile_model, passes_of
+from torchbridge.config import Config, PrecisionFormat
 from torchbridge.device import synchronise
-from torchbridge.hardware import Hardware, probe
+from torchbridge.hardware import VENDORS, Hardware, probe
 from torchbridge.passes import Pass, Prepared, Setting
+
+_FACTS = "vendor name architecture target capability memory_bytes units"
 
 
 class Backend:
     """One vendor's device. Without such a device it says so and works on the CPU.
 
     `hardware` is what the rules go by: that of the device, unless one is given to try them with.
-    A subclass tells its `name` and `vendor`, where its devices come from (`find_devices`), what its
-    own settings choose (`device_index`, `level_of`), what it does to a model (`passes`), and by
-    which errors it tells of a device that is not there and of a pass that raised.
+    `settings` are the vendor's own part of the config, what they leave open decided by the
+    hardware. A subclass tells its `name` and `vendor`; a row of `VENDORS` says where its devices
+    come from.
     """
 
     name = "cpu"
     vendor = "cpu"
     compile_backend = "inductor"
-    device_error: type[Exception] = ValueError
-    pass_error: type[Exception] | None = None
 
     def __init__(
         self,
@@ -40,41 +48,72 @@ class Backend:
         *,
         hardware: Hardware | None = None,
         device: torch.device | str | None = None,
+        devices: Sequence[torch.device] | None = None,
     ) -> None:
-        """Raises nothing for want of a device: `is_available` and a warning tell of it.
+        """Raises nothing for want of a device, unless the settings insist on one (`enabled`):
+        `is_available` and a warning tell of it. `devices` are found unless given.
 
         Raises:
             ValueError: `hardware` is another vendor's.
-            ValueError, or the vendor's `device_error`: no device has the config's number.
+            DeviceError: no device has the config's number.
+            ArchitectureError: the chip is not supported.
+            ConfigurationError: the settings ask for what it is not, or has not.
+            NotAvailable: they insist, and there is no device.
         """
         self.config = config if config is not None else Config()
-        self.devices = self.find_devices()
+        self.devices = self.find_devices() if devices is None else list(devices)
+        asked = getattr(self.config.hardware, self.name, None)
+        if asked is not None and asked.enabled and hardware is None:
+            self.require_device()
         self.device = torch.device(device) if device is not None else self._numbered_device()
         self.hardware = hardware if hardware is not None else probe(self.device)
         if hardware is not None and hardware.vendor != self.vendor:
             raise ValueError(f"{type(self).__name__} cannot use hardware of {hardware.vendor}")
+        if self.hardware.architecture == "unsupported":
+            raise ArchitectureError(f"{self.hardware.target} is not supported by this library")
+        self.settings = self._decided(asked)
+
+    def _decided(self, asked: Any) -> Any:
+        try:
+            return asked.on(self.hardware) if asked is not None else None
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
 
     @classmethod
     def find_devices(cls) -> list[torch.device]:
-        """This vendor's devices on this machine, the best first."""
-        return [torch.device("cpu")]
+        """This vendor's devices on this machine, the best first; none of another build of torch."""
+        maker = VENDORS[cls.vendor]
+        if not maker.build:
+            return [torch.device(maker.device)]
+        if not getattr(torch.version, maker.build, None):
+            return []
+        count = getattr(torch, maker.device).device_count()
+        return [torch.device(maker.device, index) for index in range(count)]
 
-    @property
-    def device_index(self) -> int:
-        """Which of `devices` the config chooses."""
-        return self.config.hardware.device_id or 0
+    def require_device(self) -> torch.device:
+        """The best one.
+
+        Raises:
+            NotAvailable: there is none; the message says what is missing.
+        """
+        if self.devices:
+            return self.devices[0]
+        build = VENDORS[self.vendor].build
+        built = getattr(torch.version, build, None)
+        what = "sees no device" if built else f"is not built for {build}"
+        raise NotAvailable(f"{self.name}: torch {torch.__version__} {what}")
 
     def level_of(self, level: str | None) -> str:
-        """The level's shared name; for None the config's."""
-        return self.config.optimization_level if level is None else level
+        """The level's shared name; for None that of the vendor's settings, else the config's."""
+        own = getattr(self.settings, "optimization_level", None)
+        return level or own or self.config.optimization_level
 
     def _numbered_device(self) -> torch.device:
-        index = self.device_index
+        index = self.config.hardware.device_id or 0
         if index < len(self.devices):
             return self.devices[index]
         if self.devices:
-            message = f"device_id is {index}, there are {len(self.devices)} devices"
-            raise self.device_error(message)
+            raise DeviceError(f"device_id is {index}, there are {len(self.devices)} devices")
         message = f"no {self.vendor} device here: {type(self).__name__} works on the CPU"
         warnings.warn(message, stacklevel=4)
         return torch.device("cpu")
@@ -85,8 +124,16 @@ class Backend:
         return bool(self.devices)
 
     def passes(self, level: str, training: bool) -> Sequence[Pass]:
-        """What is done to a model at a level."""
-        return passes_of(level, training=training)
+        """What is done to a model at a level; narrowed or not as `default_precision` says."""
+        chosen = list(passes_of(level, training=training))
+        stored = getattr(self.settings, "default_precision", None)
+        if stored is None or training:
+            return chosen
+        chosen = [one for one in chosen if one is not bfloat16]
+        if stored is PrecisionFormat.BF16:
+            at = chosen.index(compile_model) if compile_model in chosen else len(chosen)
+            chosen.insert(at, bfloat16)
+        return chosen
 
     def prepare_model(
         self,
@@ -105,7 +152,8 @@ class Backend:
 
         Raises:
             TypeError: the model is no module.
-            The vendor's `pass_error`: a pass raised.
+            OutOfMemory: the model does not fit on the device.
+            OptimizationError: a pass failed.
         """
         if model is None:
             warnings.warn("the model is None: nothing to prepare", stacklevel=2)
@@ -115,14 +163,13 @@ class Backend:
         known, complaints = _known(self.level_of(level))
         for complaint in complaints:
             warnings.warn(complaint, stacklevel=2)
-        setting = self.setting(sample_inputs, training=training)
-        setting = replace(setting, measure_s=measure_s)
+        setting = replace(self.setting(sample_inputs, training=training), measure_s=measure_s)
         try:
             prepared = passes.apply(model, setting, self.passes(known, training), level=known)
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory(f"Insufficient GPU memory for the model: {error}") from error
         except (RuntimeError, NotImplementedError) as error:
-            if self.pass_error is None:
-                raise
-            raise self.pass_error(f"{type(model).__name__}: {error}") from error
+            raise OptimizationError(f"{type(model).__name__}: {error}") from error
         return replace(prepared, warnings=complaints)
 
     def setting(self, sample_inputs: Sequence[Tensor] = (), *, training: bool = False) -> Setting:
@@ -150,20 +197,9 @@ class Backend:
 
     def get_device_info(self) -> dict[str, Any]:
         """What the rules go by, in plain values."""
-        found = self.hardware
-        return {
-            "backend": self.name,
-            "device": str(self.device),
-            "available": self.is_available,
-            "vendor": found.vendor,
-            "name": found.name,
-            "architecture": found.architecture,
-            "target": found.target,
-            "capability": found.capability,
-            "memory_bytes": found.memory_bytes,
-            "units": found.units,
-            "features": sorted(found.features),
-        }
+        told = {name: getattr(self.hardware, name) for name in _FACTS.split()}
+        told |= {"features": sorted(self.hardware.features), "available": self.is_available}
+        return {"backend": self.name, "device": str(self.device), **told}
 
     def get_memory_stats(self) -> dict[str, int]:
         """`memory.Stats` of the device, all in bytes."""

@@ -1,21 +1,4 @@
-"""What can go wrong with a device. A vendor's name for an error is another name of the same class.
-
-BackendError (RuntimeError)
-+-- NotAvailable            there is no such device, or a library that it needs is missing
-+-- DeviceError             this device does not exist or cannot be used
-|   +-- ArchitectureError       it is too old, unknown, or lacks what was asked for
-|   +-- KernelError             a kernel failed, or computes something else
-+-- ConfigurationError      the settings contradict themselves or the device (also a ValueError)
-+-- AllocationError         a tensor or a pool cannot be had
-|   +-- OutOfMemory             for want of memory, also after a clean-up
-+-- OptimizationError       a pass failed on a model, or was refused; the cause is attached
-+-- CompilationError        a kernel or graph does not compile, or computes something else
-|   +-- CompilationTimeout      it took longer than the settings allow
-|   +-- Recompilation           the same shapes were compiled again
-+-- DataError               there is no tensor to be moved
-+-- DistributedError        several processes are needed, or do not agree
-+-- CheckpointError         a checkpoint that cannot be read
-"""
+"""What can go wrong with a device. A vendor's name for an error is another name of its class."""
 
 from __future__ import annotations
 
@@ -33,7 +16,11 @@ class DeviceError(BackendError):
 
 
 class ArchitectureError(DeviceError):
-    """The chip is too old, not known, or has not the units that were asked for."""
+    """The chip is too old, or not known."""
+
+
+class KernelError(DeviceError):
+    """A kernel failed on the device, or computes something else than it should."""
 
 
 class ConfigurationError(BackendError, ValueError):
@@ -41,7 +28,7 @@ class ConfigurationError(BackendError, ValueError):
 
 
 class AllocationError(BackendError):
-    """A tensor cannot be made, memory cannot be counted, or a pool is not what it was taken for."""
+    """A tensor cannot be made, or memory cannot be counted."""
 
 
 class OutOfMemory(AllocationError):
@@ -49,7 +36,7 @@ class OutOfMemory(AllocationError):
 
 
 class OptimizationError(BackendError):
-    """A pass failed on a model, or what was asked for was not done."""
+    """A pass failed on a model, or what was asked for was not done; the cause is attached."""
 
 
 class CompilationError(BackendError):
@@ -64,59 +51,32 @@ class Recompilation(CompilationError):
     """A model that was compiled for these shapes was compiled again."""
 
 
-class KernelError(DeviceError):
-    """A kernel failed on the device, or computes something else than it should."""
-
-
 class DataError(BackendError):
-    """Something that is neither a tensor nor a collection of tensors."""
+    """There is no tensor to be moved."""
 
 
 class DistributedError(BackendError):
-    """Several processes are needed, or they do not agree."""
+    """Several processes are needed, or do not agree."""
 
 
 class CheckpointError(BackendError):
     """A checkpoint that cannot be read."""
 
 
-# NVIDIA
-NVIDIABackendError = BackendError
-CUDANotAvailableError = NotAvailable
-CUDADeviceError = DeviceError
-InvalidComputeCapabilityError = ArchitectureError
-InvalidArchitectureError = ConfigurationError
-MemoryAllocationError = AllocationError
-OutOfMemoryError = OutOfMemory
+NVIDIABackendError = AMDBackendError = IntelBackendError = TPUError = BackendError
+CUDANotAvailableError = ROCmNotAvailableError = XPUNotAvailableError = NotAvailable
+IPEXNotInstalledError = OneDNNError = XLANotAvailable = TPUNotFound = NotAvailable
+CUDADeviceError = AMDDeviceError = XPUDeviceError = DeviceError
+InvalidComputeCapabilityError = AMDArchitectureError = ArchitectureError
+KernelLaunchError = HIPKernelError = KernelError
+InvalidArchitectureError = AMDConfigurationError = ConfigurationError
+MatrixCoreError = TPUConfigurationError = ConfigurationError
+MemoryAllocationError = ROCmMemoryError = TPUMemoryError = TPUMemoryPoolError = AllocationError
+OutOfMemoryError = ROCmOutOfMemoryError = XPUOutOfMemoryError = TPUOutOfMemory = OutOfMemory
 ModelOptimizationError = FP8CompilationError = FlashAttentionError = OptimizationError
-KernelLaunchError = KernelError
-# AMD
-AMDBackendError = BackendError
-ROCmNotAvailableError = NotAvailable
-AMDDeviceError = DeviceError
-AMDArchitectureError = MatrixCoreError = ArchitectureError
-AMDConfigurationError = ConfigurationError
-ROCmMemoryError = AllocationError
-ROCmOutOfMemoryError = OutOfMemory
-AMDOptimizationError = OptimizationError
-HIPCompilationError = CompilationError
-HIPKernelError = KernelError
-# Intel
-IntelBackendError = BackendError
-XPUNotAvailableError = IPEXNotInstalledError = OneDNNError = NotAvailable
-XPUDeviceError = DeviceError
-XPUOutOfMemoryError = OutOfMemory
-XPUOptimizationError = OptimizationError
-# Google
-TPUError = BackendError
-XLANotAvailable = TPUNotFound = NotAvailable
-TPUConfigurationError = ConfigurationError
-TPUMemoryError = TPUMemoryPoolError = AllocationError
-TPUOutOfMemory = OutOfMemory
+AMDOptimizationError = XPUOptimizationError = OptimizationError
 TPUOptimizationError = TPUModelError = OptimizationError
-TPUDataError = DataError
-XLACompilationError = CompilationError
-XLACompilationTimeout = CompilationTimeout
-XLARecompilation = Recompilation
-TPUDistributedError = DistributedError
+HIPCompilationError = XLACompilationError = CompilationError
+XLACompilationTimeout, XLARecompilation = CompilationTimeout, Recompilation
+TPUDataError, TPUDistributedError = DataError, DistributedError
 TPUCheckpointError = CheckpointError

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from torchbridge.backends.backend import Backend, OptimizationResult, Optimizer
-from torchbridge.backends.errors import DeviceError, NotAvailable, OptimizationError
+from torchbridge.backends.errors import DeviceError, NotAvailable
 from torchbridge.backends.memory import IntelMemoryManager
-from torchbridge.backends.optimise import LEVELS, bfloat16, passes_of
-from torchbridge.config import Config, IntelArchitecture, IntelConfig, PrecisionFormat
-from torchbridge.config.vendors import INTEL_LEVELS as LEVELS_OF_INTEL
+from torchbridge.backends.optimise import LEVELS
+from torchbridge.config import Config, IntelArchitecture
+from torchbridge.config.vendors import INTEL_LEVELS
 from torchbridge.hardware import Hardware, probe
-from torchbridge.passes import Pass, Prepared
+from torchbridge.passes import Prepared
 
 __all__ = [
     "AttentionBlocks",
@@ -47,14 +47,20 @@ __all__ = [
 ]
 
 _IPEX = "intel_extension_for_pytorch"
-# Those with XMX units multiply both 16-bit formats; the integrated ones meant here have none
-_FEATURES = {
-    "pvc": {"fp16", "bf16", "matrix_cores"},
-    "ats": {"fp16", "bf16", "matrix_cores"},
-    "flex": {"fp16", "bf16", "matrix_cores"},
-    "dg2": {"fp16", "bf16", "matrix_cores"},
-    "integrated": {"fp16"},
+_DATA = {"fp16", "bf16", "matrix_cores"}  # XMX units multiply both 16-bit formats
+# What they compute; columns of one systolic product (DPAS), its SIMD width; a work-group's local
+# memory in bytes. https://registry.khronos.org/OpenCL/extensions/intel/
+# cl_intel_subgroup_matrix_multiply_accumulate.html: 8 rows, 8 words of 32 bits deep
+CHIPS = {
+    "pvc": (_DATA, 16, 128 * 1024),
+    "ats": (_DATA, 8, 64 * 1024),
+    "flex": (_DATA, 8, 64 * 1024),
+    "dg2": (_DATA, 8, 64 * 1024),
+    "integrated": ({"fp16"}, 8, 64 * 1024),
 }
+_ROWS, _DEPTH_BYTES = 8, 32
+_TILES = (8, 16, 32, 64, 128, 256)
+_BLOCKS = (16, 32, 64, 128, 256)
 
 
 def is_xpu_available() -> bool:
@@ -70,18 +76,6 @@ def is_ipex_available() -> bool:
 def get_ipex_version() -> str | None:
     """Of the installed extension."""
     return importlib.metadata.version(_IPEX) if is_ipex_available() else None
-
-
-def require_xpu() -> torch.device:
-    """The first XPU.
-
-    Raises:
-        NotAvailable: what is missing.
-    """
-    if not is_xpu_available():
-        built = "sees no XPU" if getattr(torch.version, "xpu", None) else "is not built for XPUs"
-        raise NotAvailable(f"torch {torch.__version__} {built}")
-    return torch.device("xpu", 0)
 
 
 def require_ipex() -> str:
@@ -109,7 +103,7 @@ def require_onednn() -> None:
 def intel_hardware(architecture: IntelArchitecture, **facts: float) -> Hardware:
     """A GPU of an architecture, to try rules with; facts are further fields of `Hardware`."""
     name = architecture.value
-    told = {"target": "xpu", "features": frozenset(_FEATURES.get(name, set()))}
+    told = {"target": "xpu", "features": frozenset(CHIPS[name][0])}
     return Hardware("intel", f"Intel {name}", name, **told, **facts)
 
 
@@ -124,9 +118,8 @@ class XPUDeviceInfo:
     features: frozenset[str]
 
     @classmethod
-    def of(cls, hardware: Hardware, index: int) -> XPUDeviceInfo:
+    def of(cls, found: Hardware, index: int) -> XPUDeviceInfo:
         """What matters of a device's hardware."""
-        found = hardware
         return cls(index, found.name, found.memory_bytes, found.units, found.features)
 
 
@@ -144,10 +137,10 @@ class XPUDeviceManager:
         Raises:
             DeviceError: there are XPUs, but not so many.
         """
-        if not is_xpu_available():
-            warnings.warn("no XPU here: the CPU takes its place", stacklevel=2)
-            return torch.device("cpu")
-        return self._existing(index)
+        if is_xpu_available():
+            return self._existing(index)
+        warnings.warn("no XPU here: the CPU takes its place", stacklevel=2)
+        return torch.device("cpu")
 
     def device_info(self, index: int = 0) -> XPUDeviceInfo:
         """Of one XPU.
@@ -163,7 +156,7 @@ class XPUDeviceManager:
         return torch.device("xpu", index)
 
 
-_NAMES = dict(zip(LEVELS_OF_INTEL, LEVELS, strict=True))
+_NAMES = dict(zip(INTEL_LEVELS, LEVELS, strict=True))
 
 
 class IntelBackend(Backend):
@@ -171,55 +164,21 @@ class IntelBackend(Backend):
 
     name = "intel"
     vendor = "intel"
-    device_error = DeviceError
-    pass_error = OptimizationError
 
     def __init__(self, config: Config | None = None, **options: Any) -> None:
-        """As every backend's.
-
-        Raises:
-            NotAvailable: the settings insist (`enabled`), and there is no XPU.
-            DeviceError: their `device_id` is not there, or of another architecture.
-        """
+        """As every backend's."""
         super().__init__(config, **options)
-        if self.settings.enabled and not self.devices:
-            require_xpu()
-        asked, found = self.settings.architecture, self.hardware.architecture
-        named = {one.value for one in IntelArchitecture} - {"auto"}  # torch tells others by number
-        if asked.value in named and found in named and asked.value != found:
-            raise DeviceError(f"architecture is {asked.value}, the device is {found}")
         self.memory = IntelMemoryManager(self.settings, self.device)
 
-    @property
-    def device_index(self) -> int:
-        """Intel's own `device_id`, else the config's."""
-        return self.settings.device_id or super().device_index
-
     def level_of(self, level: str | None) -> str:
-        """By either name; for None that of Intel's own settings."""
-        wanted = self.settings.optimization_level if level is None else level
-        return super().level_of(_NAMES.get(wanted, wanted))
-
-    @property
-    def settings(self) -> IntelConfig:
-        """Intel's part of the config."""
-        return self.config.hardware.intel
-
-    @classmethod
-    def find_devices(cls) -> list[torch.device]:
-        """The XPUs of this machine."""
-        return [torch.device("xpu", index) for index in range(torch.xpu.device_count())]
+        """By either name."""
+        wanted = super().level_of(level)
+        return _NAMES.get(wanted, wanted)
 
     @property
     def is_xpu_available(self) -> bool:
         """Does torch see an XPU?"""
         return is_xpu_available()
-
-    def passes(self, level: str, training: bool) -> Sequence[Pass]:
-        """The shared ones; no bfloat16 where `default_precision` is fp32."""
-        shared = passes_of(level, training=training)
-        kept = self.settings.default_precision is PrecisionFormat.FP32
-        return [one for one in shared if not (kept and one is bfloat16)]
 
     def memory_summary(self) -> str:
         """One line for a person."""
@@ -255,26 +214,8 @@ class XPUOptimizations:
     def optimize_model_for_inference(
         self, model: nn.Module, sample_inputs: Sequence[Tensor] = ()
     ) -> Prepared:
-        """The model at O2.
-
-        Raises:
-            TypeError: the model is no module.
-        """
-        if not isinstance(model, nn.Module):
-            raise TypeError(f"expected a torch.nn.Module, got {type(model).__name__}")
+        """The model at O2."""
         return self.backend.prepare_model(model, level="O2", sample_inputs=sample_inputs)
-
-
-# Columns of one systolic product (DPAS): its SIMD width. It has 8 rows, and is 8 words of 32 bits
-# deep: https://registry.khronos.org/OpenCL/extensions/intel/
-# cl_intel_subgroup_matrix_multiply_accumulate.html
-_WIDTH = {"pvc": 16, "ats": 8, "flex": 8, "dg2": 8}
-_ROWS, _DEPTH_BYTES = 8, 32
-# Local memory that one work-group may have, in bytes
-_LOCAL = {"pvc": 128 * 1024}
-_LOCAL_ELSEWHERE = 64 * 1024
-_TILES = (8, 16, 32, 64, 128, 256)
-_BLOCKS = (16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +245,6 @@ class ConvConfig:
     n: int
     k: int
     memory_format: torch.memory_format
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +271,8 @@ class IntelKernelOptimizer:
     def __init__(self, hardware: Hardware) -> None:
         self.hardware = hardware
         self.units = max(1, hardware.units)
-        self.local_bytes = _LOCAL.get(hardware.architecture, _LOCAL_ELSEWHERE)
+        chip = CHIPS.get(hardware.architecture, CHIPS["integrated"])
+        self.width, self.local_bytes = chip[1:]
 
     def gemm_config(self, m: int, n: int, k: int, dtype: torch.dtype = torch.float32) -> GemmConfig:
         """The tiles of highest utilization; of equals the largest, which reads the least.
@@ -343,16 +284,27 @@ class IntelKernelOptimizer:
             raise ValueError(f"sizes must be at least 1, got {(m, n, k)}")
         systolic, why = self._systolic(dtype)
         depth = _DEPTH_BYTES // dtype.itemsize if systolic else 1
-        tile_k = max(depth, 32)
-        width = _WIDTH.get(self.hardware.architecture, _ROWS) if systolic else _ROWS
+        tile_k, width = max(depth, 32), self.width if systolic else _ROWS
+
+        def waves(tile_m: int, tile_n: int) -> tuple[int, int]:
+            groups = math.ceil(m / tile_m) * math.ceil(n / tile_n)
+            return groups, math.ceil(groups / self.units)
+
+        def share(tile: tuple[int, int]) -> float:
+            return m * n / (waves(*tile)[1] * self.units * math.prod(tile))
+
         tiles = [
             (tm, tn)
             for tm, tn in product(_TILES, _TILES)
             if tn % width == 0 and (tm + tn) * tile_k * dtype.itemsize <= self.local_bytes
         ]
-        best = max(tiles, key=lambda t: (self._utilization(m, n, *t), math.prod(t)))
-        found = self._tiled((m, n, k), (*best, depth), f"{why}; ")
-        return GemmConfig(*best, tile_k, *found[:4], systolic, found[4])
+        best = max(tiles, key=lambda tile: (share(tile), math.prod(tile)))
+        groups, rounds = waves(*best)
+        deep = k / (depth * math.ceil(k / depth))  # a product's depth is padded too
+        padding = 1 - m * n * deep / (groups * math.prod(best))
+        reason = f"{why}; {groups} tiles on {self.units} units in {rounds} wave(s)"
+        used = share(best) * deep
+        return GemmConfig(*best, tile_k, groups, rounds, padding, used, systolic, reason)
 
     def _systolic(self, dtype: torch.dtype) -> tuple[bool, str]:
         if not self.hardware.has("matrix_cores"):
@@ -360,23 +312,6 @@ class IntelKernelOptimizer:
         if dtype.itemsize > 2:
             return False, f"the matrix units do not multiply {str(dtype).removeprefix('torch.')}"
         return True, f"matrix units, {_DEPTH_BYTES // dtype.itemsize} deep"
-
-    def _utilization(self, m: int, n: int, tile_m: int, tile_n: int) -> float:
-        groups = math.ceil(m / tile_m) * math.ceil(n / tile_n)
-        return m * n / (math.ceil(groups / self.units) * self.units * tile_m * tile_n)
-
-    def _tiled(
-        self, sizes: tuple[int, ...], tiles: tuple[int, ...], why: str
-    ) -> tuple[int, int, float, float, str]:
-        """Work groups, waves, padding, utilization, reason. A product's depth is padded too."""
-        counts = [math.ceil(size / tile) for size, tile in zip(sizes, tiles, strict=True)]
-        groups = counts[0] * counts[1]
-        waves = math.ceil(groups / self.units)
-        padded = math.prod(c * t for c, t in zip(counts, tiles, strict=True))
-        padding = 1 - math.prod(sizes) / padded
-        share = math.prod(sizes) / (padded / groups * waves * self.units)
-        reason = f"{why}{groups} tiles on {self.units} units in {waves} wave(s)"
-        return groups, waves, padding, share, reason
 
     def conv_config(
         self,
@@ -389,18 +324,17 @@ class IntelKernelOptimizer:
     ) -> ConvConfig:
         """For an image [N, C, H, W], padded to keep its size before the stride.
 
+        Channels are innermost where those of a pixel fill a cache line.
+
         Raises:
             ValueError: a size below 1.
         """
         batch, channels, height, width = image
         m = batch * math.ceil(height / stride) * math.ceil(width / stride)
-        k = channels * kernel[0] * kernel[1]
-        gemm = self.gemm_config(m, out_channels, k, dtype)
-        if channels * dtype.itemsize >= 64:  # bytes of a cache line
-            layout, why = torch.channels_last, "a pixel's channels fill cache lines"
-        else:
-            layout, why = torch.contiguous_format, "a pixel's channels do not fill a cache line"
-        return ConvConfig(gemm, m, out_channels, k, layout, why)
+        k = channels * math.prod(kernel)
+        fills = channels * dtype.itemsize >= 64  # bytes
+        layout = torch.channels_last if fills else torch.contiguous_format
+        return ConvConfig(self.gemm_config(m, out_channels, k, dtype), m, out_channels, k, layout)
 
     def attention_config(
         self,

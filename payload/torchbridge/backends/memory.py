@@ -1,6 +1,7 @@
 """Tensors on a device: asked for with care, within the settings' share, kept for the next time.
 
-torch's caching allocator does the work. Tensors come with whatever their memory last held.
+torch's caching allocator does the work; a pool only saves the way to it. Tensors come with whatever
+their memory last held.
 """
 
 from __future__ import annotations
@@ -43,40 +44,78 @@ class AllocationSummary:
 
 
 class MemoryManager:
-    """Allocates on one device, up to the settings' `memory_fraction` of it."""
+    """Allocates on one device, up to the settings' `memory_fraction` of it.
 
-    def __init__(self, config: Share, device: torch.device) -> None:
-        self.config, self.device = config, device
+    `free_bytes` tells how much more fits, by default the device; `pool_limit_bytes` bounds each
+    pool, which is made when it is first named.
+    """
+
+    def __init__(
+        self,
+        config: Share,
+        device: torch.device | str,
+        *,
+        free_bytes: Callable[[], int] | None = None,
+        pool_limit_bytes: int = POOL_LIMIT_BYTES,
+    ) -> None:
+        self.config = config
+        self.device = torch.device(device)
+        self.pool_limit_bytes = pool_limit_bytes
+        self.pools: dict[str, memory.TensorPool] = {}
+        self._free_bytes = free_bytes
         self._sizes: list[int] = []
         self._refused = 0
 
-    def allocate_tensor(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """An uninitialised tensor; where memory runs out, after one clean-up.
+    def allocate_tensor(
+        self,
+        shape: Sequence[int],
+        dtype: torch.dtype = torch.float32,
+        *,
+        pool_id: str | None = None,
+    ) -> Tensor:
+        """An uninitialised tensor, from a pool where one is named and has it.
+
+        Where the device's allocator runs out, it is asked once more after a clean-up.
 
         Raises:
             OutOfMemory: it does not fit into the settings' share.
-            AllocationError: the allocator refused it all the same.
+            AllocationError: there can be no such tensor.
         """
-        needed, free = memory.bytes_of(shape, dtype), self.free_bytes()
-        if needed > free:
-            self._refused += 1
-            raise OutOfMemory(
-                f"{tuple(shape)} of {dtype} takes {needed:,} bytes, {free:,} are free on "
-                f"{self.device} within {self.config.memory_fraction:.0%}"
-            )
         try:
+            self._fits(shape, dtype)
             tensor = memory.guard(
-                lambda: torch.empty(tuple(shape), dtype=dtype, device=self.device),
-                clean_up=lambda: memory.empty_cache(self.device),
+                lambda: self._taken(shape, dtype, pool_id), clean_up=self.clear_pool
             )
         except torch.OutOfMemoryError as error:
             self._refused += 1
-            raise AllocationError(f"{needed:,} bytes on {self.device}: {error}") from error
-        self._sizes.append(needed)
+            raise OutOfMemory(f"Insufficient GPU memory for {tuple(shape)}: {error}") from error
+        except (ValueError, TypeError) as error:
+            raise AllocationError(f"no tensor of shape {tuple(shape)}: {error}") from error
+        self._sizes.append(tensor.nbytes)
         return tensor
+
+    def _taken(self, shape: Sequence[int], dtype: torch.dtype, pool_id: str | None) -> Tensor:
+        if pool_id is None:
+            return torch.empty(tuple(shape), dtype=dtype, device=self.device)
+        return self._pool(pool_id).take(shape, dtype, self.device)
+
+    def _fits(self, shape: Sequence[int], dtype: torch.dtype, margin: float = 1.0) -> None:
+        needed, free = margin * self.bytes_of(shape, dtype), self.free_bytes()
+        if needed > free:
+            self._refused += 1
+            raise OutOfMemory(
+                f"Insufficient GPU memory for {tuple(shape)} of {dtype}: {needed:,.0f} bytes, "
+                f"{free:,} are free on {self.device} within {self.config.memory_fraction:.0%}"
+            )
+
+    def bytes_of(self, shape: Sequence[int], dtype: torch.dtype) -> int:
+        """What a tensor takes on this device."""
+        return memory.bytes_of(shape, dtype)
 
     def free_bytes(self) -> int:
         """Of the share that the settings allow."""
+        if self._free_bytes is not None:
+            return self._free_bytes()
         now = memory.stats(self.device)
         kept_back = int(now.total * (1 - self.config.memory_fraction))
         return max(0, now.free + now.reserved - now.allocated - kept_back)
@@ -85,17 +124,46 @@ class MemoryManager:
         """Numbers that fill a cache line: rows of a multiple of it all begin at one."""
         return LINE_BYTES // dtype.itemsize
 
-    def aligned_empty(self, rows: int, columns: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """[rows, columns], uninitialised, every row beginning at a cache line.
+    def optimize_tensor_layout(self, tensor: Tensor) -> Tensor:
+        """The same numbers in the same shape; [N, C, H, W] channels-last, the rest contiguous."""
+        if tensor.dim() == 4:
+            return tensor.contiguous(memory_format=torch.channels_last)
+        return tensor.contiguous()
 
-        The tensor is a view of wider rows: its stride tells, its shape does not change.
-        """
-        step = self.optimal_alignment(dtype)
-        return self.allocate_tensor((rows, step * -(-columns // step)), dtype)[:, :columns]
+    def optimize_model_memory(
+        self, model: nn.Module, dtype: torch.dtype | None = None
+    ) -> dict[str, int]:
+        """Let go of gradients and of torch's cache; with `dtype` store the floating-point numbers
+        as such. Bytes held before and after, from storages."""
+        before = _held(model)
+        model.zero_grad(set_to_none=True)
+        if dtype is not None:
+            model.to(dtype)
+        memory.empty_cache(self.device)
+        after = _held(model)
+        return {"before_bytes": before, "after_bytes": after, "freed_bytes": before - after}
+
+    def return_to_pool(self, tensor: Tensor, pool_id: str) -> None:
+        """Keep a tensor that is not used any more; the pool gives up its oldest for it."""
+        self._pool(pool_id).give(tensor)
+
+    def clear_pool(self, pool_id: str | None = None) -> int:
+        """Give up what a pool (all of them) keeps, and torch's cache; how many bytes of a pool."""
+        named = self.pools.values() if pool_id is None else [self._pool(pool_id)]
+        freed = sum(pool.clear() for pool in named)
+        memory.empty_cache(self.device)
+        return freed
+
+    def get_pool_stats(self, pool_id: str) -> dict[str, int]:
+        """`tensor_count`, `bytes`, `limit_bytes`, `hits`, `misses`, `evictions`."""
+        pool = self._pool(pool_id)
+        names = ("bytes", "limit_bytes", "hits", "misses", "evictions")
+        return {"tensor_count": len(pool), **{name: getattr(pool, name) for name in names}}
 
     def get_memory_stats(self) -> dict[str, Any]:
-        """`memory.Stats` of the device, all in bytes."""
-        return memory.stats(self.device).to_dict()
+        """`memory.Stats` of the device, all in bytes, and each pool's figures."""
+        pools = {pool_id: self.get_pool_stats(pool_id) for pool_id in self.pools}
+        return {**memory.stats(self.device).to_dict(), "pools": pools}
 
     def memory_summary(self) -> str:
         """One line for a person."""
@@ -108,56 +176,29 @@ class MemoryManager:
         sizes = self._sizes
         return AllocationSummary(len(sizes), sum(sizes), max(sizes, default=0), self._refused)
 
+    def _pool(self, pool_id: str) -> memory.TensorPool:
+        return self.pools.setdefault(pool_id, memory.TensorPool(self.pool_limit_bytes))
+
 
 AMDMemoryManager = IntelMemoryManager = MemoryManager
 
 
 class NVIDIAMemoryManager(MemoryManager):
-    """Allocates on `device`, by default the current CUDA device, else the CPU.
-
-    torch's caching allocator does the work; a pool only saves the way to it. Tensors come with
-    whatever their memory last held.
-    """
+    """On `device`, by default the current CUDA device, else the CPU."""
 
     def __init__(
         self,
         config: Config | None = None,
         *,
         device: torch.device | str | None = None,
-        free_bytes: Callable[[], int] | None = None,
-        pool_limit_bytes: int = POOL_LIMIT_BYTES,
+        **options: Any,
     ) -> None:
-        """`free_bytes` tells how much more fits, by default the device; each pool is bounded."""
+        """Options are `MemoryManager`'s."""
         self.whole = config if config is not None else Config()
         usable = torch.cuda.is_available() and not torch.version.hip
         wanted = device or ("cuda" if usable else "cpu")
-        # a tensor's device has its index
-        super().__init__(self.whole.hardware.nvidia, torch.empty(0, device=wanted).device)
-        self.pool_limit_bytes = pool_limit_bytes
-        self.pools: dict[str, memory.TensorPool] = {}
-        self._free_bytes = free_bytes
-
-    def allocate_tensor(
-        self,
-        shape: Sequence[int],
-        dtype: torch.dtype = torch.float32,
-        *,
-        pool_id: str | None = None,
-    ) -> Tensor:
-        """A tensor of arbitrary contents, from a pool where one is named and has it.
-
-        Raises:
-            OutOfMemory: the device has not that much.
-            AllocationError: there can be no such tensor.
-        """
-        try:
-            if pool_id is None:
-                return torch.empty(tuple(shape), dtype=dtype, device=self.device)
-            return self._pool(pool_id).take(shape, dtype, self.device)
-        except torch.OutOfMemoryError as error:
-            raise OutOfMemory(self._insufficient(shape, dtype)) from error
-        except (RuntimeError, TypeError) as error:
-            raise AllocationError(f"no tensor of shape {tuple(shape)}: {error}") from error
+        exact = torch.empty(0, device=wanted).device  # a tensor's device has its index
+        super().__init__(self.whole.hardware.nvidia, exact, **options)
 
     def allocate_with_oom_protection(
         self,
@@ -176,66 +217,19 @@ class NVIDIAMemoryManager(MemoryManager):
         if not self.check_memory_available(needed_mb):
             self.clear_pool()
             if not self.check_memory_available(needed_mb):
-                raise OutOfMemory(self._insufficient(shape, dtype))
-        return memory.guard(lambda: self.allocate_tensor(shape, dtype), clean_up=self.clear_pool)
+                self._refused += 1
+                where = self.device if self.device.type == "cuda" else "there is no CUDA device"
+                raise OutOfMemory(f"Insufficient GPU memory for {needed_mb:,.1f} MiB ({where})")
+        return self.allocate_tensor(shape, dtype)
 
     def check_memory_available(self, required_mb: float) -> bool:
         """Do so many MiB more fit on the device? Never, without one."""
-        needed = required_mb * MIB
-        if self._free_bytes is not None:
-            return needed <= self._free_bytes()
-        fraction = self.config.memory_fraction
-        on_device = self.device.type == "cuda"
-        return on_device and memory.has_headroom(needed, self.device, fraction=fraction)
+        counted = self.device.type == "cuda" or self._free_bytes is not None
+        return counted and required_mb * MIB <= self.free_bytes()
 
     def estimate_tensor_mb(self, shape: Sequence[int], dtype: torch.dtype) -> float:
         """MiB that a tensor takes."""
         return memory.bytes_of(shape, dtype) / MIB
-
-    def return_to_pool(self, tensor: Tensor, pool_id: str) -> None:
-        """Keep a tensor that is not used any more; the pool gives up its oldest for it."""
-        self._pool(pool_id).give(tensor)
-
-    def clear_pool(self, pool_id: str | None = None) -> int:
-        """Give up what a pool (all of them) keeps, and torch's cache; how many bytes of a pool."""
-        named = self.pools.values() if pool_id is None else [self._pool(pool_id)]
-        freed = sum(pool.clear() for pool in named)
-        memory.empty_cache(self.device)
-        return freed
-
-    def get_pool_stats(self, pool_id: str) -> dict[str, int]:
-        """`tensor_count`, `bytes`, `limit_bytes`, `hits`, `misses`, `evictions`."""
-        pool = self._pool(pool_id)
-        counts = {name: getattr(pool, name) for name in ("hits", "misses", "evictions")}
-        size = {"tensor_count": len(pool), "bytes": pool.bytes, "limit_bytes": pool.limit_bytes}
-        return size | counts
-
-    def optimize_tensor_layout(self, tensor: Tensor) -> Tensor:
-        """The same numbers in the same shape; [N, C, H, W] channels-last, the rest contiguous."""
-        if tensor.dim() == 4:
-            return tensor.contiguous(memory_format=torch.channels_last)
-        return tensor.contiguous()
-
-    def optimize_model_memory(self, model: nn.Module) -> dict[str, int]:
-        """Let go of gradients and of torch's cache; bytes held before and after, from storages."""
-        before = _held(model)
-        model.zero_grad(set_to_none=True)
-        memory.empty_cache(self.device)
-        after = _held(model)
-        return {"before_bytes": before, "after_bytes": after, "freed_bytes": before - after}
-
-    def get_memory_stats(self) -> dict[str, Any]:
-        """The device's memory in bytes, and each pool's figures."""
-        pools = {pool_id: self.get_pool_stats(pool_id) for pool_id in self.pools}
-        return {**super().get_memory_stats(), "pools": pools}
-
-    def _pool(self, pool_id: str) -> memory.TensorPool:
-        return self.pools.setdefault(pool_id, memory.TensorPool(self.pool_limit_bytes))
-
-    def _insufficient(self, shape: Sequence[int], dtype: torch.dtype) -> str:
-        size = self.estimate_tensor_mb(shape, dtype)
-        where = self.device if self.device.type == "cuda" else "there is no CUDA device"
-        return f"Insufficient GPU memory for {tuple(shape)}, {size:,.1f} MiB ({where})"
 
 
 def _held(model: nn.Module) -> int:
@@ -257,25 +251,6 @@ class Layout:
         return 1 - self.bytes / self.tiled_bytes if self.tiled_bytes else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """The memory at one moment of the manager's clock."""
-
-    at: float
-    memory: MemoryInfo
-
-
-@dataclass(frozen=True, slots=True)
-class PoolStats:
-    """Of one pool; bytes are those that it keeps now."""
-
-    tensor_count: int
-    bytes: int
-    hits: int
-    misses: int
-    evictions: int
-
-
 def tiled(shape: Sequence[int], dtype: torch.dtype) -> Layout:
     """What a tensor takes: its last two sizes are rounded up to whole tiles of 4 KiB."""
     rows, columns = [1, 1, *shape][-2:]
@@ -288,42 +263,20 @@ class TPUMemoryManager(MemoryManager):
     """Allocates within `memory_fraction` of a chip, and remembers what its memory was like."""
 
     def __init__(
-        self, config: TPUConfig, xla: XLA, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(config, xla.device())
-        self.xla, self.clock = xla, clock
-        self._pools: dict[str, memory.TensorPool] = {}
-        self._history: list[Sample] = []
-
-    def allocate_tensor(
         self,
-        shape: Sequence[int],
-        dtype: torch.dtype = torch.float32,
+        config: TPUConfig,
+        xla: XLA,
         *,
-        pool_id: str | None = None,
-    ) -> Tensor:
-        """An uninitialised tensor on the device, from a pool if one is named.
+        clock: Callable[[], float] = time.monotonic,
+        **options: Any,
+    ) -> None:
+        super().__init__(config, xla.device(), **options)
+        self.xla, self.clock = xla, clock
+        self._history: list[tuple[float, MemoryInfo]] = []
 
-        Raises:
-            OutOfMemory: its tiles do not fit into what is free.
-            AllocationError: no such pool.
-        """
-        self.check_memory_available(shape, dtype)
-        if pool_id is None:
-            return torch.empty(tuple(shape), dtype=dtype, device=self.device)
-        return self._pool(pool_id).take(shape, dtype, self.device)
-
-    def check_memory_available(self, shape: Sequence[int], dtype: torch.dtype) -> None:
-        """Refuse what does not fit.
-
-        Raises:
-            OutOfMemory: its tiles are more than what is free.
-        """
-        needed, free = tiled(shape, dtype).tiled_bytes, self.free_bytes()
-        if needed > free:
-            raise OutOfMemory(
-                f"{tuple(shape)} of {dtype} takes {needed:,} bytes in tiles, {free:,} are free"
-            )
+    def bytes_of(self, shape: Sequence[int], dtype: torch.dtype) -> int:
+        """In tiles."""
+        return tiled(shape, dtype).tiled_bytes
 
     def free_bytes(self) -> int:
         """Of the share that the settings allow."""
@@ -334,73 +287,17 @@ class TPUMemoryManager(MemoryManager):
         """What XLA says, its limit lowered to the settings' own; remembered for the history.
 
         Raises:
-            AllocationError: the runtime does not count, nor do the settings.
+            AllocationError: the runtime does not count.
         """
         told, own = self.xla.memory(self.device), self.config.memory_bytes
         if own is not None and own < told.limit:
             told = MemoryInfo(told.used, own, told.peak)
         now = self.clock()
         oldest = now - self.config.history_retention_s
-        self._history = [s for s in self._history if s.at >= oldest] + [Sample(now, told)]
+        self._history = [one for one in self._history if one[0] >= oldest] + [(now, told)]
         return told
 
     @property
-    def history(self) -> tuple[Sample, ...]:
-        """What `memory` said, not older than `history_retention_s`."""
+    def history(self) -> tuple[tuple[float, MemoryInfo], ...]:
+        """(when, what `memory` said), not older than `history_retention_s`."""
         return tuple(self._history)
-
-    def create_pool(self, pool_id: str, limit_bytes: int) -> None:
-        """A pool that keeps at most so many bytes.
-
-        Raises:
-            AllocationError: there is one of that name.
-        """
-        if pool_id in self._pools:
-            raise AllocationError(f"pool {pool_id!r} exists")
-        self._pools[pool_id] = memory.TensorPool(limit_bytes)
-
-    def return_to_pool(self, tensor: Tensor, pool_id: str) -> None:
-        """Keep a tensor that is no longer used.
-
-        Raises:
-            AllocationError: no such pool, or a tensor of another device.
-        """
-        if tensor.device != self.device:
-            raise AllocationError(f"the tensor is on {tensor.device}, not on {self.device}")
-        self._pool(pool_id).give(tensor)
-
-    def clear_pool(self, pool_id: str) -> int:
-        """Give up what a pool keeps; how many bytes that were.
-
-        Raises:
-            AllocationError: no such pool.
-        """
-        return self._pool(pool_id).clear()
-
-    def pool_stats(self, pool_id: str) -> PoolStats:
-        """Of one pool.
-
-        Raises:
-            AllocationError: no such pool.
-        """
-        pool = self._pool(pool_id)
-        return PoolStats(len(pool), pool.bytes, pool.hits, pool.misses, pool.evictions)
-
-    def _pool(self, pool_id: str) -> memory.TensorPool:
-        if pool_id not in self._pools:
-            known = ", ".join(self._pools) or "none"
-            raise AllocationError(f"no pool {pool_id!r}; there are: {known}")
-        return self._pools[pool_id]
-
-    def optimize_tensor_layout(self, tensor: Tensor) -> tuple[Tensor, Layout]:
-        """The same numbers in the same shape, contiguous on the device, and what its tiles take.
-
-        XLA chooses the tiles itself: a shape whose `waste` is high is for the caller to change.
-        """
-        return tensor.contiguous().to(self.device), tiled(tensor.shape, tensor.dtype)
-
-    def optimize_model_memory(self, model: nn.Module, dtype: torch.dtype) -> int:
-        """Store the model's floating-point parameters as `dtype`; the bytes that this saves."""
-        before = memory.storage_bytes(list(model.parameters()))
-        model.to(dtype)
-        return before - memory.storage_bytes(list(model.parameters()))

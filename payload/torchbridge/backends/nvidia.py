@@ -15,28 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from torchbridge import passes
-from torchbridge.attention.flash import find_package, is_newer
 from torchbridge.backends.backend import Backend, Optimizer
-from torchbridge.backends.errors import (
-    ArchitectureError,
-    ConfigurationError,
-    CUDADeviceError,
-    CUDANotAvailableError,
-    DeviceError,
-    FlashAttentionError,
-    FP8CompilationError,
-    InvalidArchitectureError,
-    InvalidComputeCapabilityError,
-    KernelError,
-    KernelLaunchError,
-    MemoryAllocationError,
-    ModelOptimizationError,
-    NotAvailable,
-    NVIDIABackendError,
-    OptimizationError,
-    OutOfMemory,
-    OutOfMemoryError,
-)
+from torchbridge.backends.errors import DeviceError, KernelError, NotAvailable
 from torchbridge.backends.fp8_compiler import FP8Compiler, SpeedupEstimate
 from torchbridge.backends.memory import NVIDIAMemoryManager
 from torchbridge.backends.optimise import (
@@ -48,7 +28,7 @@ from torchbridge.backends.optimise import (
     float16,
     to_device,
 )
-from torchbridge.config import Config, NVIDIAArchitecture
+from torchbridge.config import Config
 from torchbridge.hardware import Hardware, probe
 from torchbridge.kernels import (
     REGISTRY,
@@ -61,25 +41,13 @@ from torchbridge.passes import Pass, PassResult, Prepared, Setting, difference
 from torchbridge.timing import Spread, timed, warm_up
 
 __all__ = [
-    "CUDADeviceError",
     "CUDADeviceManager",
-    "CUDANotAvailableError",
     "CUDAOptimizations",
     "CUDAUtilities",
-    "ConfigurationError",
-    "FP8CompilationError",
     "FP8Compiler",
-    "FlashAttentionError",
-    "InvalidArchitectureError",
-    "InvalidComputeCapabilityError",
-    "KernelLaunchError",
-    "MemoryAllocationError",
-    "ModelOptimizationError",
     "NVIDIABackend",
-    "NVIDIABackendError",
     "NVIDIAMemoryManager",
     "NVIDIAOptimizer",
-    "OutOfMemoryError",
     "SpeedupEstimate",
     "create_cuda_integration",
 ]
@@ -144,12 +112,8 @@ def prove(fused: FusedLinear, linear: nn.Linear, activation: nn.Module) -> None:
         raise KernelError(f"{fused} by {fused.path_taken} is wrong by {error:.1e}")
 
 
-FLASH_HEAD_DIM = 256  # the largest that its kernels are built for
-
-
 class NVIDIABackend(Backend):
-    """Rules go by compute capability. `settings` are the config's, what they leave open decided
-    by the hardware.
+    """Rules go by compute capability.
 
     On top of the shared passes the aggressive level computes in float16 on tensor cores that have
     no bfloat16 (Volta, Turing), and in float8 where the config asks for it (`fp8_enabled=True`).
@@ -157,39 +121,6 @@ class NVIDIABackend(Backend):
 
     name = "nvidia"
     vendor = "nvidia"
-
-    def __init__(self, config: Config | None = None, **options: Any) -> None:
-        """As `Backend`'s.
-
-        Raises:
-            ArchitectureError: a device older than Pascal.
-            ConfigurationError: the config names another architecture than the device's.
-            ConfigurationError: it asks for what the device has not.
-        """
-        super().__init__(config, **options)
-        if self.hardware.architecture == "unsupported":
-            found = self.hardware.target
-            raise ArchitectureError(f"{found} is too old: sm_60 is the least")
-        section = self.config.hardware.nvidia
-        named, found = section.architecture, self.hardware.architecture
-        if self._is_nvidia and named not in (NVIDIAArchitecture.AUTO, found):
-            message = f"the config says {named.value}, the device is {found}"
-            raise ConfigurationError(f"{message} ({self.hardware.target}); say auto")
-        try:
-            self.settings = section.on(self.hardware)
-        except ValueError as error:
-            raise ConfigurationError(str(error)) from error
-
-    @classmethod
-    def find_devices(cls) -> list[torch.device]:
-        """All CUDA devices; none where CUDA's interface is ROCm's."""
-        if torch.version.hip or not torch.cuda.is_available():
-            return []
-        return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
-
-    @property
-    def _is_nvidia(self) -> bool:
-        return self.hardware.vendor == "nvidia"
 
     @property
     def is_cuda_available(self) -> bool:
@@ -214,29 +145,28 @@ class NVIDIABackend(Backend):
     @property
     def supports_fp8(self) -> bool:
         """sm_89 and later: Ada, L4 among it, Hopper, Blackwell."""
-        return self._is_nvidia and self.hardware.has("fp8")
+        return self.hardware.vendor == "nvidia" and self.hardware.has("fp8")
 
     @property
     def kernel_registry(self) -> KernelRegistry:
         """The fused kernels, to be looked up with this backend's hardware."""
         return REGISTRY
 
+    @property
+    def narrow(self) -> Pass:
+        """To the 16-bit format of the tensor cores."""
+        old = self.hardware.has("tensor_cores") and not self.hardware.has("bf16")
+        return float16 if old else bfloat16
+
     def passes(self, level: str, training: bool) -> Sequence[Pass]:
         """The shared ones, with what only NVIDIA's units have."""
-        chosen = list(super().passes(level, training))
-        if bfloat16 in chosen and self._narrow is float16:
-            chosen[chosen.index(bfloat16)] = float16
+        shared = super().passes(level, training)
+        chosen = [self.narrow if one is bfloat16 else one for one in shared]
         asked = self.config.hardware.nvidia.fp8_enabled is True  # left open it changes no numbers
         if compile_model in chosen and asked and not training:
             fp8 = FP8Compiler(self.config, hardware=self.hardware).apply_pass
             chosen.insert(chosen.index(compile_model), fp8)
         return chosen
-
-    @property
-    def _narrow(self) -> Pass:
-        """The 16-bit format of the tensor cores."""
-        old = self.hardware.has("tensor_cores") and not self.hardware.has("bf16")
-        return float16 if old else bfloat16
 
     def setting(self, sample_inputs: Sequence[Tensor] = (), *, training: bool = False) -> Setting:
         """With CUDA graphs where the config asks for them."""
@@ -245,26 +175,11 @@ class NVIDIABackend(Backend):
             return replace(setting, compile_mode="reduce-overhead")
         return setting
 
-    def prepare_model(self, model: nn.Module | None, **options: Any) -> Prepared | None:
-        """As `Backend`'s.
-
-        Raises:
-            TypeError: the model is no module.
-            OutOfMemory: the model does not fit on the device.
-            OptimizationError: a pass failed.
-        """
-        try:
-            return super().prepare_model(model, **options)
-        except torch.OutOfMemoryError as error:
-            raise OutOfMemory(f"Insufficient GPU memory for the model: {error}") from error
-        except RuntimeError as error:
-            raise OptimizationError(f"{type(model).__name__}: {error}") from error
-
     def optimize_for_tensor_cores(
         self, model: nn.Module, sample_inputs: Sequence[Tensor] = ()
     ) -> Prepared:
         """Only what tensor cores need: channels-last and a 16-bit format."""
-        chosen = (channels_last, self._narrow)
+        chosen = (channels_last, self.narrow)
         return passes.apply(model, self.setting(sample_inputs), chosen, level="tensor_cores")
 
     def prepare_model_with_custom_kernels(self, model: nn.Module) -> Prepared:
@@ -275,43 +190,6 @@ class NVIDIABackend(Backend):
         """
         return passes.apply(model, self.setting(), (fuse_linear_activation,), level="kernels")
 
-    def get_optimal_attention_kernel(
-        self, *, dtype: torch.dtype = torch.bfloat16, head_dim: int = 64, name: str | None = None
-    ) -> str:
-        """The path for `torchbridge.attention.attend`; with `name`, that one or an error.
-
-        Raises:
-            OptimizationError: the path of that name cannot be used.
-        """
-        refused = self._refused_attention(dtype, head_dim)
-        if name is None:
-            return next(path for path, reason in refused.items() if reason is None)
-        reason = refused.get(name, f"known are {', '.join(refused)}")
-        if reason is not None:
-            raise OptimizationError(f"{name}: {reason}")
-        return name
-
-    def _refused_attention(self, dtype: torch.dtype, head_dim: int) -> dict[str, str | None]:
-        """Each path, the fastest first, and why it cannot be used."""
-        flash = package = None
-        if head_dim > FLASH_HEAD_DIM:
-            flash = f"heads of {head_dim} are wider than {FLASH_HEAD_DIM}"
-        if dtype not in (torch.float16, torch.bfloat16):
-            flash = f"it computes in 16 bit, not in {dtype}"
-        if not self._is_nvidia or (self.compute_capability or (0, 0)) < (8, 0):
-            flash = f"needs sm_80; this is {self.hardware.target}"
-        if not is_newer(find_package(self.hardware)):
-            package = "needs Hopper and the package flash_attn_interface"
-        efficient = None if self._is_nvidia else f"needs NVIDIA; this is {self.hardware.vendor}"
-        if dtype is torch.bfloat16 and not self.hardware.has("bf16"):
-            efficient = f"it computes no bfloat16 on {self.hardware.target}"
-        return {
-            "flash_attn": package or flash,
-            "sdpa_flash": flash,
-            "sdpa_efficient": efficient,
-            "sdpa_math": None,
-        }
-
 
 class NVIDIAOptimizer(Optimizer):
     """`optimize(model, level)` applies conservative, balanced or aggressive to the model itself."""
@@ -320,43 +198,26 @@ class NVIDIAOptimizer(Optimizer):
 
     def get_optimization_recommendations(self, model: nn.Module) -> list[str]:
         """What would pay for this model on this hardware, and by which level or class."""
-        modules, hardware = list(model.modules()), self.backend.hardware
-        has = {
-            "conv": any(isinstance(m, CONVOLUTIONS) for m in modules),
-            "norm": any(isinstance(m, NORMS) for m in modules),
-            "attention": any(isinstance(m, nn.MultiheadAttention) for m in modules),
-            "linear": any(isinstance(m, nn.Linear) for m in modules),
-        }
+        modules, backend = list(model.modules()), self.backend
+
+        def has(*kinds: type[nn.Module]) -> bool:
+            return any(isinstance(module, kinds) for module in modules)
+
+        narrow, cores = backend.narrow.__name__, backend.hardware.has("tensor_cores")
         advice = {
-            "balanced: fold batch norms into convolutions": has["conv"] and has["norm"],
-            "balanced: channels-last for convolutions": has["conv"],
-            "balanced: fused attention": has["attention"],
-            "aggressive: bfloat16 on tensor cores": hardware.has("bf16"),
-            "aggressive: float16 on tensor cores": self._only_float16,
+            "balanced: fold batch norms into convolutions": has(*CONVOLUTIONS) and has(*NORMS),
+            "balanced: channels-last for convolutions": has(*CONVOLUTIONS),
+            "balanced: fused attention": has(nn.MultiheadAttention),
+            f"aggressive: {narrow} on tensor cores": cores,
             "aggressive: torch.compile with sample inputs": True,
-            "FP8Compiler: linear layers in FP8": has["linear"] and self.backend.supports_fp8,
+            "FP8Compiler: linear layers in FP8": has(nn.Linear) and backend.supports_fp8,
         }
         return [text for text, holds in advice.items() if holds]
 
-    @property
-    def _only_float16(self) -> bool:
-        hardware = self.backend.hardware
-        return hardware.has("tensor_cores") and not hardware.has("bf16")
 
-
-# what newer versions of torch tell besides
-_PROPERTIES = (
-    "L2_cache_size",
-    "clock_rate",
-    "max_threads_per_block",
-    "max_threads_per_multi_processor",
-    "memory_bus_width",
-    "memory_clock_rate",
-    "regs_per_multiprocessor",
-    "shared_memory_per_block",
-    "shared_memory_per_multiprocessor",
-    "warp_size",
-)
+_PROPERTIES = """name total_memory multi_processor_count L2_cache_size clock_rate memory_clock_rate
+memory_bus_width max_threads_per_block max_threads_per_multi_processor regs_per_multiprocessor
+shared_memory_per_block shared_memory_per_multiprocessor warp_size"""
 
 
 class CUDADeviceManager:
@@ -392,13 +253,8 @@ class CUDADeviceManager:
         """
         self._require(index)
         found = self.cuda.get_device_properties(index)
-        known = {
-            "name": found.name,
-            "compute_capability": (found.major, found.minor),
-            "total_memory": found.total_memory,
-            "multi_processor_count": found.multi_processor_count,
-        }
-        return known | {name: getattr(found, name, None) for name in _PROPERTIES}
+        told = {name: getattr(found, name, None) for name in _PROPERTIES.split()}
+        return {"compute_capability": (found.major, found.minor), **told}
 
     def synchronize(self) -> None:
         """Wait for the device in use, if there is one."""

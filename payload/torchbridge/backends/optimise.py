@@ -13,7 +13,6 @@ helps: see `torchbridge.passes`.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import time
@@ -34,6 +33,7 @@ from torchbridge.passes import (
     Result,
     Setting,
     difference,
+    evaluating,
     for_speed,
     relative_error,
     tolerance,
@@ -149,7 +149,7 @@ def compile_model(model: nn.Module, setting: Setting) -> Result:
         why = "no sample inputs to compile with" if setting.compile_backend else "turned off"
         return model, PassResult("compile", False, reason=why)
     compiled = _compiled(model, setting)
-    with undisturbed(model, setting), _evaluating(model), torch.no_grad():
+    with undisturbed(model, setting), evaluating(model), torch.no_grad():
         expected = model(*setting.sample_inputs)
         graphs, start = _graphs(), time.perf_counter()
         try:
@@ -334,22 +334,10 @@ def _cast(data: Any, old: torch.dtype, new: torch.dtype) -> Any:
 @torch.no_grad()
 def _float16_error(model: nn.Module, setting: Setting) -> float:
     """What float16 would do to the outputs on the sample inputs."""
-    with _evaluating(model):
+    with evaluating(model):
         expected = model(*setting.sample_inputs)
         trial, _ = _narrowed(copy.deepcopy(model), torch.float16)
         return relative_error(trial(*setting.sample_inputs), expected)
-
-
-@contextlib.contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Every module in evaluation mode, and back in its own afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _title(setting: Setting) -> str:

@@ -25,42 +25,26 @@ from torchbridge.backends.errors import (
     NotAvailable,
     OptimizationError,
 )
-from torchbridge.backends.memory import Layout, TPUMemoryManager, tiled
+from torchbridge.backends.memory import TPUMemoryManager, tiled
 from torchbridge.backends.optimise import (
     LEVELS,
     bfloat16,
     fold_conv_bn,
-    passes_of,
     set_mode,
     to_device,
 )
-from torchbridge.backends.xla import (
-    XLA,
-    Compilation,
-    CompiledModel,
-    CompilerStats,
-    MemoryInfo,
-    TrainingStep,
-    XLACompiler,
-    load,
-)
+from torchbridge.backends.xla import XLA, CompiledModel, XLACompiler, load
 from torchbridge.config import Config, TPUConfig, TPUTopology, TPUVersion, detect_tpu_version
-from torchbridge.config.vendors import MEMORY_GB
+from torchbridge.config.vendors import TPU_CHIPS
 from torchbridge.hardware import Hardware
 from torchbridge.passes import Pass, PassResult, Prepared, Setting
 
 __all__ = [
-    "XLA",
-    "Compilation",
     "CompiledModel",
-    "CompilerStats",
     "Findings",
-    "Layout",
-    "MemoryInfo",
     "TPUBackend",
     "TPUMemoryManager",
     "TPUOptimizer",
-    "TrainingStep",
     "XLACompiler",
     "XLADeviceManager",
     "XLADistributedTraining",
@@ -74,6 +58,8 @@ __all__ = [
 
 _WASTE = 0.5  # a weight that fills less than half of its tiles is worth a warning
 _IMPOSSIBLE = (torch.complex128, torch.qint8, torch.quint8)
+# What XLA calls them: six, three and one pass of bfloat16 for a product of float32 numbers
+MATMUL_PRECISIONS = ("highest", "high", "default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +74,39 @@ class Findings:
         """No errors."""
         return not self.errors
 
+    def refused(self, config: TPUConfig, error: type[Exception]) -> Findings:
+        """Themselves; with `strict_validation` anything that was found is raised."""
+        if config.strict_validation and (self.errors or self.warnings):
+            raise error("; ".join(self.errors + self.warnings))
+        return self
+
 
 def validate_config(config: TPUConfig, xla: XLA) -> Findings:
-    """Do the settings fit the chip? With `strict_validation` warnings are errors.
+    """Do the settings fit the chip?
 
     Raises:
         ConfigurationError: `strict_validation`, and something was found.
     """
     findings = Findings(tuple(_misfits(config, xla)), tuple(_slow_settings(config)))
-    return _strictly(findings, config, ConfigurationError)
+    return findings.refused(config, ConfigurationError)
+
+
+def _version(xla: XLA) -> TPUVersion:
+    """The chip's; `auto` where it is none of ours."""
+    try:
+        return detect_tpu_version(xla.accelerator)
+    except ValueError:
+        return TPUVersion.AUTO
 
 
 def _misfits(config: TPUConfig, xla: XLA) -> Iterator[str]:
-    try:
-        found = detect_tpu_version(xla.accelerator)
-    except ValueError:
-        found = TPUVersion.AUTO
-    told = config.version is not TPUVersion.AUTO and found is not TPUVersion.AUTO
-    if told and config.version is not found:
+    found = _version(xla)
+    if TPUVersion.AUTO not in (config.version, found) and config.version is not found:
         yield f"version is {config.version.value}, the chip is {found.value}"
     here = config.version if found is TPUVersion.AUTO else found
-    most = MEMORY_GB.get(here.value)
-    if config.memory_gb and most and config.memory_gb > most:
-        yield f"memory_gb is {config.memory_gb:g}, a {here.value} chip has {most}"
+    chip = TPU_CHIPS.get(here.value)
+    if config.memory_gb and chip and config.memory_gb > chip.gib:
+        yield f"memory_gb is {config.memory_gb:g}, a {here.value} chip has {chip.gib}"
     if config.topology is TPUTopology.SINGLE and xla.world_size > 8:
         yield f"topology is single, the job has {xla.world_size} devices"
 
@@ -123,21 +119,19 @@ def _slow_settings(config: TPUConfig) -> Iterator[str]:
 
 
 def validate_model(model: nn.Module, config: TPUConfig) -> Findings:
-    """Can its weights be stored and multiplied well? With `strict_validation` warnings are errors.
+    """Can its weights be stored and multiplied well?
 
     Raises:
         OptimizationError: not a module; or `strict_validation`, and something was found.
     """
     if not isinstance(model, nn.Module):
         raise OptimizationError(f"expected a torch.nn.Module, got {type(model).__name__}")
-    findings = Findings(tuple(_impossible(model)), tuple(_slow_weights(model)))
-    return _strictly(findings, config, OptimizationError)
-
-
-def _impossible(model: nn.Module) -> Iterator[str]:
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if tensor.dtype in _IMPOSSIBLE:
-            yield f"{name} is {tensor.dtype}, which a TPU does not have"
+    errors = tuple(
+        f"{name} is {tensor.dtype}, which a TPU does not have"
+        for name, tensor in (*model.named_parameters(), *model.named_buffers())
+        if tensor.dtype in _IMPOSSIBLE
+    )
+    return Findings(errors, tuple(_slow_weights(model))).refused(config, OptimizationError)
 
 
 def _slow_weights(model: nn.Module) -> Iterator[str]:
@@ -149,28 +143,11 @@ def _slow_weights(model: nn.Module) -> Iterator[str]:
             yield f"{name} {tuple(weight.shape)} leaves {layout.waste:.0%} of its tiles empty"
 
 
-def _strictly(
-    findings: Findings,
-    config: TPUConfig,
-    error: type[ConfigurationError] | type[OptimizationError],
-) -> Findings:
-    found = findings.errors + findings.warnings
-    if config.strict_validation and found:
-        raise error("; ".join(found))
-    return findings
-
-
-# What XLA calls them: six, three and one pass of bfloat16 for a product of float32 numbers
-MATMUL_PRECISIONS = ("highest", "high", "default")
-
-
 class XLADeviceManager:
     """The devices of this process."""
 
     def __init__(self, xla: XLA) -> None:
-        self.xla = xla
-        self.devices = xla.devices()
-        self.device = xla.device()
+        self.xla, self.devices, self.device = xla, xla.devices(), xla.device()
 
     def require_tpu(self) -> torch.device:
         """The device, if it is a TPU.
@@ -183,11 +160,6 @@ class XLADeviceManager:
                 f"torch_xla computes on {self.xla.device_type}: set PJRT_DEVICE=TPU on a TPU VM"
             )
         return self.device
-
-    def synchronize(self) -> None:
-        """Run what is pending and wait for it."""
-        self.xla.sync(wait=True)
-        self.xla.wait()
 
     def info(self) -> dict[str, Any]:
         """What a person asks first."""
@@ -211,7 +183,9 @@ class XLADistributedTraining:
 
     def mean(self, tensor: Tensor) -> Tensor:
         """The mean over all processes."""
-        return tensor if self.world_size == 1 else self.xla.all_reduce(tensor) / self.world_size
+        if self.world_size == 1:
+            return tensor
+        return self.xla.model.all_reduce("sum", tensor) / self.world_size
 
     def average_gradients(self, model: nn.Module) -> int:
         """Replace each gradient by its mean over all processes; how many there were.
@@ -247,14 +221,13 @@ class XLAOptimizations:
 
     def set_matmul_precision(self) -> PassResult:
         """What float32 products may lose, by the settings' `xla_optimization_level`."""
-        name, wanted = "matmul_precision", MATMUL_PRECISIONS[self.config.xla_optimization_level]
+        wanted = MATMUL_PRECISIONS[self.config.xla_optimization_level]
         before = self.xla.matmul_precision
-        if before is None:
-            return PassResult(name, False, reason=f"torch_xla {self.xla.version} has no such knob")
         self.xla.set_matmul_precision(wanted)
-        if before == wanted:
-            return PassResult(name, False, reason=f"already {wanted}")
-        return PassResult(name, True, evidence=f"{before} -> {self.xla.matmul_precision}")
+        after = self.xla.matmul_precision
+        if before == after:
+            return PassResult("matmul_precision", False, reason=f"already {after}")
+        return PassResult("matmul_precision", True, evidence=f"{before} -> {after}")
 
 
 class XLAUtilities:
@@ -265,8 +238,7 @@ class XLAUtilities:
 
     def compilation_metrics(self) -> dict[str, float]:
         """Graphs compiled in this process, and the seconds that took."""
-        told = self.xla.compilations()
-        return {"count": told.count, "seconds": told.seconds}
+        return dataclasses.asdict(self.xla.compilations())
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Those of `variables` that PJRT, libtpu and XLA listen to."""
@@ -287,23 +259,15 @@ def create_xla_integration(
     return XLADeviceManager(xla), XLADistributedTraining(xla), XLAOptimizations(config, xla)
 
 
-def _loaded() -> tuple[XLA | None, str | None]:
-    """The installed torch_xla, or why there is none."""
+def _found(xla: XLA | None) -> tuple[XLA | None, str | None]:
+    """torch_xla in front of a TPU, or why there is none; by default the installed one."""
     try:
-        return load(), None
+        xla = xla or load()
     except NotAvailable as error:
         return None, str(error)
-
-
-def _chip(xla: XLA) -> Hardware:
-    """By the version that it tells, `unknown` where that is none of ours."""
-    told = xla.accelerator
-    try:
-        version = detect_tpu_version(told).value
-    except ValueError:
-        version = "unknown"
-    gib = MEMORY_GB.get(version, 0)
-    return Hardware.tpu(version, name=told, memory_bytes=gib * 2**30)
+    if xla.is_tpu:
+        return xla, None
+    return None, f"torch_xla computes on {xla.device_type}, not on a TPU"
 
 
 class TPUBackend(Backend):
@@ -330,42 +294,38 @@ class TPUBackend(Backend):
             NotAvailable: the settings insist (`enabled`), and there is no TPU.
             ConfigurationError: they do not fit the chip.
         """
-        found, self.degraded = (xla, None) if xla is not None else _loaded()
-        if found is not None and not found.is_tpu:
-            self.degraded = f"torch_xla computes on {found.device_type}, not on a TPU"
-        self.xla = None if self.degraded else found
-        devices = self.xla.devices() if self.xla is not None else []
+        self.xla, self.degraded = _found(xla)
         if hardware is None and self.xla is not None:
-            hardware = _chip(self.xla)
-        super().__init__(config, hardware=hardware, device=device or next(iter(devices), None))
-        self.devices = devices
-        if self.settings.enabled:
-            self.require_xla()
-        findings = validate_config(self.settings, self.xla) if self.xla is not None else None
-        if findings is not None and not findings.passed:
-            raise ConfigurationError("; ".join(findings.errors))
+            version, told = _version(self.xla).value, self.xla.accelerator
+            chip = TPU_CHIPS.get(version)
+            size = {"memory_bytes": chip.gib * 2**30} if chip else {}
+            hardware = Hardware.tpu(version if chip else "", name=told, **size)
+        devices = [] if self.xla is None else self.xla.devices()
+        super().__init__(config, hardware=hardware, device=device, devices=devices)
         self.compiler = XLACompiler(self.settings, self.xla) if self.xla is not None else None
 
-    @property
-    def settings(self) -> TPUConfig:
-        """The TPU's part of the config."""
-        return self.config.hardware.tpu
+    def _decided(self, asked: TPUConfig) -> TPUConfig:
+        if self.xla is not None:
+            findings = validate_config(asked, self.xla)
+            if not findings.passed:
+                raise ConfigurationError("; ".join(findings.errors))
+        return asked
 
     @classmethod
     def find_devices(cls) -> list[torch.device]:
         """This process's TPUs."""
-        found, _ = _loaded()
-        return found.devices() if found is not None and found.is_tpu else []
+        xla, _ = _found(None)
+        return [] if xla is None else xla.devices()
 
-    def require_xla(self) -> XLA:
-        """torch_xla in front of a TPU.
+    def require_device(self) -> torch.device:
+        """The first TPU.
 
         Raises:
             NotAvailable: `degraded` says why; the message, what to install.
         """
         if self.xla is None:
             raise NotAvailable(str(self.degraded))
-        return self.xla
+        return self.xla.device()
 
     @property
     def rank(self) -> int:
@@ -380,7 +340,7 @@ class TPUBackend(Backend):
     def passes(self, level: str, training: bool) -> Sequence[Pass]:
         """XLA lays out and fuses by itself; what is left are folding, precision and compiling."""
         if self.xla is None:
-            return passes_of(level, training=training)
+            return super().passes(level, training)
         narrow = () if training or self.settings.precision == "float32" else (bfloat16,)
         folded = () if training else (fold_conv_bn,)
         steps = (
@@ -414,12 +374,12 @@ class TPUBackend(Backend):
         Raises:
             OptimizationError: the model holds something that a TPU has not.
         """
-        findings = validate_model(model, self.settings) if isinstance(model, nn.Module) else None
-        if findings is not None and findings.errors and self.xla is not None:
+        if self.xla is None or not isinstance(model, nn.Module):
+            return super().prepare_model(model, **options)
+        findings = validate_model(model, self.settings)
+        if findings.errors:
             raise OptimizationError("; ".join(findings.errors))
         prepared = super().prepare_model(model, **options)
-        if prepared is None or findings is None or self.xla is None:
-            return prepared
         return dataclasses.replace(prepared, warnings=prepared.warnings + findings.warnings)
 
     def prepare_data(self, data: Any) -> Any:
@@ -437,8 +397,7 @@ class TPUBackend(Backend):
         if self.xla is None:
             return super().get_memory_stats()
         told = self.xla.memory(self.device)
-        peak = told.used if told.peak is None else told.peak
-        return memory.Stats(told.limit, told.free, told.used, told.used, peak).to_dict()
+        return memory.Stats(told.limit, told.free, told.used, told.used, told.peak).to_dict()
 
     def synchronize(self) -> None:
         """Run what is pending and wait for it."""
@@ -455,10 +414,8 @@ class TPUBackend(Backend):
 
     def save(self, model: nn.Module, path: str | os.PathLike[str]) -> None:
         """Write the model's state as CPU tensors; on a TPU from the first process only."""
-        if self.xla is None:
-            torch.save(model.state_dict(), path)
-        else:
-            self.xla.save(model.state_dict(), os.fspath(path))
+        write = torch.save if self.xla is None else self.xla.model.save
+        write(model.state_dict(), os.fspath(path))
 
     def load(self, model: nn.Module, path: str | os.PathLike[str]) -> None:
         """Read what `save` wrote into the model.
@@ -483,8 +440,11 @@ class OptimizerStats:
 class TPUOptimizer(Optimizer):
     """Applies a level to a model. With `strict_validation` every pass of it must be applied."""
 
-    def __init__(self, config: Config | None = None, *, xla: XLA | None = None) -> None:
-        self.backend = TPUBackend(config, xla=xla)
+    backend_class = TPUBackend
+
+    def __init__(self, config: Config | None = None, **options: Any) -> None:
+        """As the backend's."""
+        super().__init__(config, **options)
         self._levels: Counter[str] = Counter()
         self._applied: Counter[str] = Counter()
 

@@ -1,20 +1,7 @@
-"""XLA: the one place that talks to `torch_xla`, and models compiled by it.
-
-torch_xla has old names and those of 2.9, found by probing:
-
-old                          2.9
-xm.xla_device()              torch_xla.device()
-xm.get_xla_supported_devices torch_xla.devices()
-xm.mark_step()               torch_xla.sync()
-xm.xrt_world_size()          runtime.world_size()
-xm.get_ordinal()             runtime.global_ordinal()
-xm.xla_device_hw(device)     runtime.device_type()
-kb_free, kb_total            bytes_used, bytes_limit, peak_bytes_used
-"""
+"""XLA: the one place that talks to `torch_xla`, by the names of 2.9, and models compiled by it."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import importlib
 import os
@@ -41,6 +28,7 @@ from torchbridge.numbers import relative_error
 from torchbridge.timing import Spread
 
 INSTALL = "pip install 'torch~=2.9.0' 'torch_xla[tpu]~=2.9.0' (both of the same minor version)"
+TOLERANCE = {torch.float32: 2e-2, torch.bfloat16: 5e-2}  # a TPU multiplies float32 as bfloat16
 
 
 def load() -> XLA:
@@ -50,11 +38,8 @@ def load() -> XLA:
         NotAvailable: there is none, or it was built for another torch.
     """
     try:
-        for part in ("core.xla_model", "debug.metrics"):
+        for part in ("core.xla_model", "debug.metrics", "runtime", "backends"):
             importlib.import_module(f"torch_xla.{part}")
-        for part in ("runtime", "backends"):  # old ones have neither
-            with contextlib.suppress(ModuleNotFoundError):
-                importlib.import_module(f"torch_xla.{part}")
     except (ImportError, OSError) as error:
         raise NotAvailable(f"torch_xla cannot be imported ({error}); {INSTALL}") from error
     return XLA(importlib.import_module("torch_xla"))
@@ -62,11 +47,11 @@ def load() -> XLA:
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """Bytes of one device; `peak` None where torch_xla does not tell."""
+    """Bytes of one device."""
 
     used: int
     limit: int
-    peak: int | None = None
+    peak: int
 
     @property
     def free(self) -> int:
@@ -83,66 +68,52 @@ class Compilations:
 
 
 class XLA:
-    """`torch_xla` by one set of names. Tests give a stand-in with the module's attributes."""
+    """`torch_xla`, asked. Tests give a stand-in with the module's attributes."""
 
     def __init__(self, module: ModuleType | Any) -> None:
         self.module = module
-        self._model = module.core.xla_model
-        self._metrics = module.debug.metrics
-        self._runtime = getattr(module, "runtime", None)
+        self.model = module.core.xla_model
+        self.version = str(module.__version__)
 
-    @property
-    def version(self) -> str:
-        """Of torch_xla."""
-        return str(getattr(self.module, "__version__", "unknown"))
-
-    def device(self, index: int | None = None) -> torch.device:
-        """One of this process's devices, the default one without an index."""
-        return self._first((self.module, "device"), (self._model, "xla_device"))(index)
+    def device(self) -> torch.device:
+        """This process's default one."""
+        return self.module.device()
 
     def devices(self) -> list[torch.device]:
         """All devices of this process."""
-        if hasattr(self.module, "devices"):
-            return list(self.module.devices())
-        return [torch.device(name) for name in self._model.get_xla_supported_devices()]
+        return list(self.module.devices())
 
     def sync(self, *, wait: bool = False) -> None:
-        """Hand all pending operations to XLA; `wait` until they are done."""
-        self._first((self.module, "sync"), (self._model, "mark_step"))(wait=wait)
-
-    def wait(self) -> None:
-        """Until the devices are idle."""
-        self._model.wait_device_ops()
+        """Hand all pending operations to XLA; `wait` until the devices are idle."""
+        self.module.sync(wait=wait)
+        if wait:
+            self.model.wait_device_ops()
 
     @property
     def world_size(self) -> int:
         """Processes (devices) in the job."""
-        return self._first((self._runtime, "world_size"), (self._model, "xrt_world_size"))()
+        return self.module.runtime.world_size()
 
     @property
     def ordinal(self) -> int:
         """This process among them."""
-        return self._first((self._runtime, "global_ordinal"), (self._model, "get_ordinal"))()
+        return self.module.runtime.global_ordinal()
 
     @property
     def device_type(self) -> str:
         """What is behind the device: `TPU`, or `CPU` under PJRT_DEVICE=CPU."""
-        if hasattr(self._runtime, "device_type"):
-            return self._runtime.device_type() or "unknown"
-        return self._model.xla_device_hw(self.device())
+        return self.module.runtime.device_type()
 
     @property
     def is_tpu(self) -> bool:
-        """Is it a TPU that computes?"""
+        """Is there a TPU behind it?"""
         return self.device_type == "TPU"
 
     @property
     def accelerator(self) -> str:
-        """What the chip is called: `v5litepod-8` by the environment, else `TPU v5 lite` by PJRT."""
-        told = os.environ.get("TPU_ACCELERATOR_TYPE")
-        if told or not hasattr(self._model, "xla_device_kind"):
-            return told or "unknown"
-        return self._model.xla_device_kind(str(self.device()))
+        """Google's name of the slice, else PJRT's of the chip."""
+        told = os.environ.get("TPU_ACCELERATOR_TYPE", "")
+        return told or self.model.xla_device_kind(str(self.device()))
 
     def memory(self, device: torch.device) -> MemoryInfo:
         """Of one device.
@@ -151,53 +122,27 @@ class XLA:
             AllocationError: this runtime does not count (PJRT's CPU, say).
         """
         try:
-            told = self._model.get_memory_info(device)
+            told = self.model.get_memory_info(device)
         except RuntimeError as error:
             raise AllocationError(f"{device} does not tell its memory: {error}") from error
-        if "kb_total" in told:
-            total, free = 1024 * told["kb_total"], 1024 * told["kb_free"]
-            return MemoryInfo(total - free, total)
-        peak = told.get("peak_bytes_used")
-        return MemoryInfo(int(told["bytes_used"]), int(told["bytes_limit"]), peak)
+        used, limit = int(told["bytes_used"]), int(told["bytes_limit"])
+        return MemoryInfo(used, limit, int(told.get("peak_bytes_used", used)))
 
     def compilations(self) -> Compilations:
         """So far."""
-        told = self._metrics.metric_data("CompileTime")
+        told = self.module.debug.metrics.metric_data("CompileTime")
         return Compilations(int(told[0]), told[1] / 1e9) if told else Compilations(0, 0.0)
 
     @property
-    def matmul_precision(self) -> str | None:
-        """What float32 products lose: default, high or highest; None where it cannot be set."""
-        knobs = getattr(self.module, "backends", None)
-        return knobs.get_mat_mul_precision() if hasattr(knobs, "get_mat_mul_precision") else None
+    def matmul_precision(self) -> str:
+        """What float32 products lose: default, high or highest."""
+        return self.module.backends.get_mat_mul_precision()
 
     def set_matmul_precision(self, precision: str) -> None:
-        """For all graphs compiled from now on; only where `matmul_precision` is not None."""
+        """For all graphs compiled from now on."""
         self.module.backends.set_mat_mul_precision(precision)
 
-    def all_reduce(self, tensor: Tensor) -> Tensor:
-        """Sum over all processes."""
-        return self._model.all_reduce("sum", tensor)
 
-    def optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Average the gradients over all processes, then step."""
-        self._model.optimizer_step(optimizer)
-
-    def save(self, data: Any, path: str) -> None:
-        """Write `data` as CPU tensors, from the first process only."""
-        self._model.save(data, path)
-
-    @staticmethod
-    def _first(*places: tuple[Any, str]) -> Callable[..., Any]:
-        """The first function that exists, newest name first."""
-        for owner, name in places:
-            if hasattr(owner, name):
-                return getattr(owner, name)
-        names = " or ".join(name for _, name in places)
-        raise NotAvailable(f"this torch_xla has neither {names}; {INSTALL}")
-
-
-TOLERANCE = {torch.float32: 2e-2, torch.bfloat16: 5e-2}  # a TPU multiplies float32 as bfloat16
 Shapes = tuple[tuple[tuple[int, ...], torch.dtype], ...]
 
 
@@ -231,8 +176,8 @@ class CompiledModel(nn.Module):
     """A model whose operations go to XLA after every forward pass; a Module like any other.
 
     In training mode nothing is sent: the optimizer's step ends the graph. In evaluation mode there
-    are no gradients. `strict`: a call with
-    shapes that were compiled before must not compile again. `compilation` is the first one's.
+    are no gradients. `strict`: a call with shapes that were compiled before must not compile again.
+    `compilation` is the first one's.
     """
 
     def __init__(self, model: nn.Module, xla: XLA, *, strict: bool = False) -> None:
@@ -280,7 +225,7 @@ class TrainingStep:
         self.optimizer.zero_grad()
         value = self.loss(self.model(inputs), target)
         value.backward()
-        self.xla.optimizer_step(self.optimizer)
+        self.xla.model.optimizer_step(self.optimizer)  # over all processes' gradients
         self.xla.sync()
         return value.detach()
 
@@ -317,22 +262,22 @@ class XLACompiler:
         """
         if not sample_inputs:
             raise CompilationError("XLA compiles for shapes: give sample_inputs")
-        shapes = shapes_of(sample_inputs)
-        held = self._cache.get((id(model), shapes))
-        if held is not None:
-            return held.eval()
+        key = id(model), shapes_of(sample_inputs)  # what is kept holds the model, and so its id
+        return self._cache.get(key, lambda: self._compiled(model, sample_inputs)).eval()
+
+    def _compiled(self, model: nn.Module, inputs: Sequence[Tensor]) -> CompiledModel:
         compiled = CompiledModel(model.eval(), self.xla, strict=self.config.strict_validation)
-        compiled.compilation = self._first_run(compiled, sample_inputs, shapes)
-        self._remember(compiled.compilation)
-        self._cache.put((id(model), shapes), compiled)  # holds the model: its id stays its own
+        one = compiled.compilation = self._first_run(compiled, inputs)
+        self._count += 1
+        self._seconds += one.seconds
+        oldest = one.at - self.config.history_retention_s
+        self._history = [old for old in self._history if old.at >= oldest] + [one]
         return compiled
 
     @torch.no_grad()
-    def _first_run(
-        self, compiled: CompiledModel, inputs: Sequence[Tensor], shapes: Shapes
-    ) -> Compilation:
+    def _first_run(self, compiled: CompiledModel, inputs: Sequence[Tensor]) -> Compilation:
         expected = copy.deepcopy(compiled.model).to("cpu")(*(x.cpu() for x in inputs))
-        device = self.xla.device()
+        device, shapes = self.xla.device(), shapes_of(inputs)
         compiled.to(device)
         given = [x.to(device) for x in inputs]
         self.xla.sync(wait=True)  # what was pending is not ours
@@ -342,35 +287,21 @@ class XLACompiler:
             self.xla.sync(wait=True)
         except RuntimeError as error:
             raise CompilationError(f"XLA refused the graph for {shapes}: {error}") from error
-        seconds = self.clock() - start
+        seconds, most_s = self.clock() - start, self.config.compile_timeout_s
         graphs = self.xla.compilations().count - before
-        error = relative_error(output, expected)
-        self._judge(seconds, error, output.dtype)
-        return Compilation(shapes, graphs, seconds, error, start + seconds)
-
-    def _judge(self, seconds: float, error: float, dtype: torch.dtype) -> None:
-        limit_s, limit = self.config.compile_timeout_s, TOLERANCE.get(dtype, 2e-2)
-        if seconds > limit_s:
-            raise CompilationTimeout(f"compiled in {seconds:.1f} s, over {limit_s:g} s")
+        error, limit = relative_error(output, expected), TOLERANCE.get(output.dtype, 2e-2)
+        if seconds > most_s:
+            raise CompilationTimeout(f"compiled in {seconds:.1f} s, over {most_s:g} s")
         if error > limit:
             raise CompilationError(
                 f"the compiled model is off by {error:.1e} of the CPU's output, over {limit:.0e}"
             )
-
-    def _remember(self, one: Compilation) -> None:
-        self._count += 1
-        self._seconds += one.seconds
-        oldest = one.at - self.config.history_retention_s
-        self._history = [old for old in self._history if old.at >= oldest] + [one]
+        return Compilation(shapes, graphs, seconds, error, start + seconds)
 
     def optimize_for_inference(
         self, model: nn.Module, sample_inputs: Sequence[Tensor]
     ) -> CompiledModel:
-        """`compile_model`, gradients off for all parameters.
-
-        Raises:
-            CompilationError: as `compile_model`.
-        """
+        """`compile_model`, gradients off for all parameters."""
         return self.compile_model(model.requires_grad_(False), sample_inputs)
 
     def optimize_for_training(
@@ -391,7 +322,7 @@ class XLACompiler:
             for _ in range(iterations):
                 start = time.perf_counter()
                 compiled(*inputs)
-                self.xla.wait()
+                self.xla.sync(wait=True)
                 samples.append(time.perf_counter() - start)
         return Spread.of(samples)
 

@@ -7,12 +7,56 @@ from enum import Enum
 import torch
 
 
-class OptimizationLevel(str, Enum):
-    """How far `prepare_model` goes: each level does what the one before it does, and more."""
+def _words(name: str, meaning: str, values: str) -> type[Enum]:
+    """An enum of strings whose members are called like their values."""
+    members = {value.upper(): value for value in values.split()}
+    made = Enum(name, members, type=str, module=__name__)
+    made.__doc__ = meaning
+    return made
 
-    CONSERVATIVE = "conservative"
-    BALANCED = "balanced"
-    AGGRESSIVE = "aggressive"
+
+OptimizationLevel = _words(
+    "OptimizationLevel",
+    "How far `prepare_model` goes: each level does what the one before it does, and more.",
+    "conservative balanced aggressive",
+)
+HardwareBackend = _words(
+    "HardwareBackend",
+    "Whose device computes; `custom` stands for one that registers itself with torch.",
+    "cuda cpu tpu amd intel custom",
+)
+NVIDIAArchitecture = _words(
+    "NVIDIAArchitecture",
+    "By compute capability: 6.x, 7.0, 7.5, 8.0 to 8.7, 8.9, 9.0, 10.0 and later.",
+    "auto pascal volta turing ampere ada hopper blackwell",
+)
+TPUVersion = _words("TPUVersion", "Google's generations.", "auto v4 v5e v5p v6e v7")
+TPUTopology = _words(
+    "TPUTopology", "One host, a slice over several, or several slices.", "auto single pod superpod"
+)
+TPUCompilationMode = _words(
+    "TPUCompilationMode", "Who hands the graph to XLA.", "xla pjit torch_xla"
+)
+AMDArchitecture = _words(
+    "AMDArchitecture",
+    "By the compiler's target: gfx908, gfx90a, gfx942, gfx950, gfx103x, gfx110x, gfx120x.",
+    "auto cdna cdna2 cdna3 cdna4 rdna2 rdna3 rdna4",
+)
+IntelArchitecture = _words(
+    "IntelArchitecture",
+    "Intel's GPUs: data centre (pvc, ats, flex), desktop (dg2), part of the processor.",
+    "auto pvc ats dg2 flex integrated",
+)
+AttentionPatterns = _words(
+    "AttentionPatterns",
+    "Which keys a query sees.",
+    "full causal sliding_window sparse ring local global differential dynamic_sparse",
+)
+ValidationLevel = _words(
+    "ValidationLevel",
+    "How much is checked: each level checks what the one before it does, and more.",
+    "minimal standard strict comprehensive",
+)
 
 
 class PrecisionFormat(str, Enum):
@@ -28,7 +72,7 @@ class PrecisionFormat(str, Enum):
     @property
     def bits(self) -> int:
         """Of one number."""
-        return _BITS[self.value]
+        return _STORED[self.value][0]
 
     @property
     def feature(self) -> str | None:
@@ -42,117 +86,17 @@ class PrecisionFormat(str, Enum):
         Raises:
             ValueError: this version of torch has no such type.
         """
-        dtype = getattr(torch, _DTYPES[self.value], None)
-        if dtype is None:
-            raise ValueError(f"torch {torch.__version__} has no torch.{_DTYPES[self.value]}")
-        return dtype
+        name = _STORED[self.value][1]
+        if not hasattr(torch, name):
+            raise ValueError(f"torch {torch.__version__} has no torch.{name}")
+        return getattr(torch, name)
 
 
-_BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "fp4": 4}
-_DTYPES = {
-    "fp32": "float32",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "fp8_e4m3": "float8_e4m3fn",
-    "fp8_e5m2": "float8_e5m2",
-    "fp4": "float4_e2m1fn_x2",
+_STORED = {
+    "fp32": (32, "float32"),
+    "fp16": (16, "float16"),
+    "bf16": (16, "bfloat16"),
+    "fp8_e4m3": (8, "float8_e4m3fn"),
+    "fp8_e5m2": (8, "float8_e5m2"),
+    "fp4": (4, "float4_e2m1fn_x2"),
 }
-
-
-class HardwareBackend(str, Enum):
-    """Whose device computes; `custom` stands for one that registers itself with torch."""
-
-    CUDA = "cuda"
-    CPU = "cpu"
-    TPU = "tpu"
-    AMD = "amd"
-    INTEL = "intel"
-    CUSTOM = "custom"
-
-
-class NVIDIAArchitecture(str, Enum):
-    """By compute capability: 6.x, 7.0, 7.5, 8.0 to 8.7, 8.9, 9.0, 10.0 and later."""
-
-    AUTO = "auto"
-    PASCAL = "pascal"
-    VOLTA = "volta"
-    TURING = "turing"
-    AMPERE = "ampere"
-    ADA = "ada"
-    HOPPER = "hopper"
-    BLACKWELL = "blackwell"
-
-
-class TPUVersion(str, Enum):
-    """Google's generations."""
-
-    AUTO = "auto"
-    V4 = "v4"
-    V5E = "v5e"
-    V5P = "v5p"
-    V6E = "v6e"
-    V7 = "v7"
-
-
-class TPUTopology(str, Enum):
-    """One host, a slice over several, or several slices."""
-
-    AUTO = "auto"
-    SINGLE = "single"
-    POD = "pod"
-    SUPERPOD = "superpod"
-
-
-class TPUCompilationMode(str, Enum):
-    """Who hands the graph to XLA."""
-
-    XLA = "xla"
-    PJIT = "pjit"
-    TORCH_XLA = "torch_xla"
-
-
-class AMDArchitecture(str, Enum):
-    """By the compiler's target: gfx908, gfx90a, gfx942, gfx950, gfx103x, gfx110x, gfx120x."""
-
-    AUTO = "auto"
-    CDNA = "cdna"
-    CDNA2 = "cdna2"
-    CDNA3 = "cdna3"
-    CDNA4 = "cdna4"
-    RDNA2 = "rdna2"
-    RDNA3 = "rdna3"
-    RDNA4 = "rdna4"
-
-
-class IntelArchitecture(str, Enum):
-    """Intel's GPUs: data centre (pvc, ats, flex), desktop (dg2), part of the processor."""
-
-    AUTO = "auto"
-    PVC = "pvc"
-    ATS = "ats"
-    DG2 = "dg2"
-    FLEX = "flex"
-    INTEGRATED = "integrated"
-
-
-class AttentionPatterns(str, Enum):
-    """Which keys a query sees."""
-
-    FULL = "full"
-    CAUSAL = "causal"
-    SLIDING_WINDOW = "sliding_window"
-    SPARSE = "sparse"
-    RING = "ring"
-    LOCAL = "local"
-    GLOBAL = "global"
-    DIFFERENTIAL = "differential"
-    DYNAMIC_SPARSE = "dynamic_sparse"
-
-
-class ValidationLevel(str, Enum):
-    """How much is checked: each level checks what the one before it does, and more."""
-
-    MINIMAL = "minimal"
-    STANDARD = "standard"
-    STRICT = "strict"
-    COMPREHENSIVE = "comprehensive"

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import ClassVar
 
 from torchbridge.config.enums import (
     AMDArchitecture,
@@ -21,180 +21,160 @@ from torchbridge.config.enums import (
 from torchbridge.config.settings import Settings
 from torchbridge.hardware import Hardware, nvidia_architecture_has, probe
 
-PRECISIONS = (PrecisionFormat.FP32, PrecisionFormat.BF16)  # of AMD's and Intel's models
-Architecture = TypeVar("Architecture", bound=Enum)
-
-
-def _architecture(
-    vendor: str, kind: type[Architecture], hardware: Hardware | None, refusal: str
-) -> Architecture:
-    """The hardware's (this machine's); `auto` where it is another vendor's."""
-    hardware = hardware or probe()
-    if hardware.vendor != vendor:
-        return kind("auto")
-    if hardware.architecture == "unsupported":
-        raise ValueError(refusal.format(hardware.target))
-    return kind(hardware.architecture)
-
-
-def _check_share(settings: Settings) -> None:
-    """The ranges that all vendors' settings have."""
-    fraction, index = settings.memory_fraction, getattr(settings, "device_id", 0)
-    settings.require(0 < fraction <= 1, "memory_fraction must be in (0, 1]", fraction)
-    settings.require(index >= 0, "device_id must not be negative", index)
-
-
-def detect_architecture(hardware: Hardware | None = None) -> NVIDIAArchitecture:
-    """By compute capability; `auto` where the hardware (this machine's) is not NVIDIA's.
-
-    Raises:
-        ValueError: an NVIDIA device older than Pascal.
-    """
-    old = "{} is older than Pascal (sm_60), the oldest supported"
-    return _architecture("nvidia", NVIDIAArchitecture, hardware, old)
+WEIGHTS = (None, PrecisionFormat.FP32, PrecisionFormat.BF16)  # what backends store models in
+INTEL_LEVELS = ("O0", "O1", "O2")
+TPU_PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NVIDIAConfig(Settings):
-    """None and `auto` leave it to the device: see `on`."""
+class VendorConfig(Settings):
+    """What all vendors' settings have. None and `auto` leave it to the device: see `on`."""
+
+    vendor: ClassVar[str]
+    kind: ClassVar[type[Enum]]  # of its architectures
+    units: ClassVar[dict[str, tuple[str, str]]] = {}  # setting: (feature it needs, who has it)
 
     enabled: bool | None = None
+    memory_fraction: float = 0.9
+
+    def check(self) -> None:
+        """Ranges, and formats that a backend can store a model in."""
+        share = self.memory_fraction
+        self.require(0 < share <= 1, "memory_fraction must be in (0, 1]", share)
+        stored = getattr(self, "default_precision", None)
+        self.require(stored in WEIGHTS, "default_precision must be fp32 or bf16", stored)
+
+    @classmethod
+    def detect(cls, hardware: Hardware | None = None) -> Enum:
+        """The architecture; `auto` where this is another vendor's, or one that is not named here.
+
+        Raises:
+            ValueError: a chip that is not supported.
+        """
+        hardware = hardware or probe()
+        known = [one.value for one in cls.kind]
+        if hardware.vendor == cls.vendor and hardware.architecture == "unsupported":
+            named = ", ".join(known[1:])
+            raise ValueError(f"{hardware.target} is none of the supported chips: {named}")
+        ours = hardware.vendor == cls.vendor and hardware.architecture in known
+        return cls.kind(hardware.architecture if ours else "auto")
+
+    def on(self, hardware: Hardware | None = None) -> VendorConfig:
+        """With everything that was left open decided by the hardware (this machine's).
+
+        Raises:
+            ValueError: the hardware has not what was asked for.
+        """
+        hardware = hardware or probe()
+        present, found = hardware.vendor == self.vendor, self.detect(hardware)
+        self.require(present or not self.enabled, f"enabled on {hardware.vendor}", self.enabled)
+        if not present:
+            return self.update(enabled=False, **dict.fromkeys(self.units, False))
+        asked, auto = self.architecture, self.kind("auto")
+        same = asked in (auto, found) or found is auto
+        self.require(same, f"architecture is {found.value} ({hardware.target}) here", asked)
+        narrow = getattr(self, "default_precision", None) is PrecisionFormat.BF16
+        rule = f"default_precision: {hardware.target} has no native bf16"
+        self.require(hardware.has("bf16") or not narrow, rule, "bf16")
+        decided = {}
+        for name, (feature, who) in self.units.items():
+            wanted, has = getattr(self, name), hardware.has(feature)
+            rule = f"{name} needs {who}, this is {found.value} ({hardware.target})"
+            self.require(has or not wanted, rule, wanted)
+            decided[name] = has if wanted is None else wanted
+        named = asked if found is auto else found
+        return self.update(enabled=self.enabled is not False, architecture=named, **decided)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NVIDIAConfig(VendorConfig):
+    """`fp8_enabled` True insists; left open it says what the units can, and changes no model."""
+
+    vendor: ClassVar[str] = "nvidia"
+    kind: ClassVar[type[Enum]] = NVIDIAArchitecture
+    units: ClassVar[dict[str, tuple[str, str]]] = {"fp8_enabled": ("fp8", "sm_89 or later")}
+
     architecture: NVIDIAArchitecture = NVIDIAArchitecture.AUTO
     fp8_enabled: bool | None = None
     cudnn_benchmark: bool = True
     cuda_graphs: bool = False
-    memory_fraction: float = 0.9
 
     def check(self) -> None:
         """Ranges, and FP8 only where the architecture has it."""
-        _check_share(self)
+        VendorConfig.check(self)
         told = self.architecture is not NVIDIAArchitecture.AUTO
         lacking = told and not nvidia_architecture_has(self.architecture.value, "fp8")
         rule = "fp8_enabled needs ada (sm_89) or later"
         self.require(not (self.fp8_enabled and lacking), rule, self.architecture)
 
-    def on(self, hardware: Hardware | None = None) -> NVIDIAConfig:
-        """With everything that was left open decided by the hardware (this machine's).
-
-        Raises:
-            ValueError: the hardware has not what was asked for.
-        """
-        hardware = hardware or probe()
-        present, found = hardware.vendor == "nvidia", detect_architecture(hardware)
-        self.require(present or not self.enabled, f"enabled on {hardware.vendor}", self.enabled)
-        asked = self.architecture
-        same = not present or asked in (NVIDIAArchitecture.AUTO, found)
-        self.require(same, f"architecture is {found.value} ({hardware.target}) here", asked)
-        fp8 = hardware.has("fp8") if self.fp8_enabled is None else self.fp8_enabled
-        rule = f"fp8_enabled needs sm_89 or later, this is {hardware.target}"
-        self.require(not (present and fp8) or hardware.has("fp8"), rule, fp8)
-        if not present:
-            return self.update(enabled=False, fp8_enabled=False)
-        return self.update(enabled=self.enabled is not False, architecture=found, fp8_enabled=fp8)
-
-
-def detect_amd_architecture(hardware: Hardware | None = None) -> AMDArchitecture:
-    """By ROCm's gcnArchName; `auto` where the hardware (this machine's) is not AMD's.
-
-    Raises:
-        ValueError: a chip that is not known here.
-    """
-    known = ", ".join(one.value for one in AMDArchitecture if one is not AMDArchitecture.AUTO)
-    return _architecture("amd", AMDArchitecture, hardware, f"{{}} is none of the known: {known}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AMDConfig(Settings):
-    """None and `auto` leave it to the device: see `on`.
-
-    `default_precision` fp32 keeps a model as it is at every level, bf16 narrows it at every level;
-    None narrows it at the aggressive level. `matrix_cores` True insists on them.
+class AMDConfig(VendorConfig):
+    """`default_precision` fp32 keeps a model as it is at every level, bf16 narrows it at every
+    level; None narrows it at the aggressive level. `matrix_cores` True insists on them.
     `optimization_level` None: that of the whole config.
     """
 
-    enabled: bool | None = None
+    vendor: ClassVar[str] = "amd"
+    kind: ClassVar[type[Enum]] = AMDArchitecture
+    units: ClassVar[dict[str, tuple[str, str]]] = {"matrix_cores": ("matrix_cores", "CDNA")}
+
     architecture: AMDArchitecture = AMDArchitecture.AUTO
     optimization_level: OptimizationLevel | None = None
     default_precision: PrecisionFormat | None = None
     matrix_cores: bool | None = None
-    memory_fraction: float = 0.9
-    device_id: int = 0
     kernel_cache_size: int = 100
 
     def check(self) -> None:
         """Ranges."""
-        _check_share(self)
-        precision = self.default_precision
+        VendorConfig.check(self)
         size = self.kernel_cache_size
         self.require(size >= 1, "kernel_cache_size must be at least 1", size)
-        known = precision is None or precision in PRECISIONS
-        self.require(known, "default_precision must be fp32 or bf16", precision)
-
-    def on(self, hardware: Hardware | None = None) -> AMDConfig:
-        """With everything that was left open decided by the hardware (this machine's).
-
-        Raises:
-            ValueError: the hardware has not what was asked for.
-        """
-        hardware = hardware or probe()
-        present, found = hardware.vendor == "amd", detect_amd_architecture(hardware)
-        self.require(present or not self.enabled, f"enabled on {hardware.vendor}", self.enabled)
-        if not present:
-            return self.update(enabled=False, matrix_cores=False)
-        asked, here = self.architecture, hardware.target
-        same = asked in (AMDArchitecture.AUTO, found)
-        self.require(same, f"architecture is {found.value} ({here}) here", asked)
-        cores = hardware.has("matrix_cores") if self.matrix_cores is None else self.matrix_cores
-        good = not cores or hardware.has("matrix_cores")
-        self.require(good, f"matrix_cores need CDNA, this is {found.value} ({here})", cores)
-        return self.update(
-            enabled=self.enabled is not False, architecture=found, matrix_cores=cores
-        )
-
-
-INTEL_LEVELS = ("O0", "O1", "O2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntelConfig(Settings):
-    """None and `auto` leave it to the device.
-
-    `optimization_level`: O0 the same numbers, O1 the same within float32's rounding, O2 within
-    bfloat16's. `default_precision` fp32 keeps O2 from narrowing the model where bf16 is native.
+class IntelConfig(VendorConfig):
+    """`optimization_level`: O0 the same numbers, O1 the same within float32's rounding, O2 within
+    bfloat16's. `default_precision` is as AMD's.
     """
 
-    enabled: bool | None = None
+    vendor: ClassVar[str] = "intel"
+    kind: ClassVar[type[Enum]] = IntelArchitecture
+
     architecture: IntelArchitecture = IntelArchitecture.AUTO
-    default_precision: PrecisionFormat = PrecisionFormat.BF16
+    default_precision: PrecisionFormat | None = None
     optimization_level: str = "O1"
-    memory_fraction: float = 0.9
-    device_id: int = 0
 
     def check(self) -> None:
         """Ranges."""
-        _check_share(self)
+        VendorConfig.check(self)
         level = self.optimization_level
         self.require(level in INTEL_LEVELS, "optimization_level must be O0, O1 or O2", level)
-        precision = self.default_precision
-        known = precision in PRECISIONS
-        self.require(known, "default_precision must be fp32 or bf16", precision)
 
 
-TPU_PRECISIONS = ("float32", "bfloat16")
-# https://cloud.google.com/tpu/docs/system-architecture-tpu-vm: memory of one chip, in GiB
-MEMORY_GB = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "v7": 192}
-_VERSIONS = {
-    "v4": "v4",
-    "v5litepod": "v5e",
-    "v5e": "v5e",
-    "v5p": "v5p",
-    "v6e": "v6e",
-    "tpu7x": "v7",
+detect_architecture = NVIDIAConfig.detect
+detect_amd_architecture = AMDConfig.detect
+
+
+@dataclass(frozen=True, slots=True)
+class TPUChip:
+    """A generation: what accelerator types and PJRT call it, and one chip's memory in GiB.
+
+    https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
+    """
+
+    names: tuple[str, ...]  # before the size of an accelerator type: v5litepod-8
+    kinds: tuple[str, ...]  # behind PJRT's "TPU": TPU v5 lite
+    gib: int
+
+
+TPU_CHIPS = {
+    "v4": TPUChip(("v4",), ("v4",), 32),
+    "v5e": TPUChip(("v5litepod", "v5e"), ("v5 lite", "v5e"), 16),
+    "v5p": TPUChip(("v5p",), ("v5", "v5p"), 95),
+    "v6e": TPUChip(("v6e",), ("v6 lite", "v6e"), 32),
+    "v7": TPUChip(("tpu7x",), ("7x",), 192),
 }
-_KINDS = {"v4": "v4", "v5 lite": "v5e", "v5e": "v5e", "v5": "v5p", "v5p": "v5p"}
-_KINDS |= {"v6 lite": "v6e", "v6e": "v6e", "7x": "v7"}
-_ACCELERATOR = re.compile(r"(?P<version>[a-z0-9]+)-(?P<size>\d+)")
-_KIND = re.compile(r"TPU ?(?P<kind>.+)")
 _SINGLE_HOST = 8  # the largest slice of one host, in chips, or in cores where the name counts those
 
 
@@ -209,12 +189,12 @@ def detect_tpu_version(accelerator: str | None = None) -> TPUVersion:
     told = _told(accelerator)
     if not told:
         return TPUVersion.AUTO
-    kind, slice_ = _KIND.fullmatch(told), _ACCELERATOR.fullmatch(told)
-    known = _KINDS if kind else _VERSIONS
-    name = kind["kind"] if kind else slice_["version"] if slice_ else told
-    if name not in known:
-        raise ValueError(f"TPU {told!r} is not known; known: {', '.join(known)}")
-    return TPUVersion(known[name])
+    kind, slice_ = re.fullmatch(r"TPU ?(.+)", told), re.fullmatch(r"([a-z0-9]+)-\d+", told)
+    name = kind[1] if kind else slice_[1] if slice_ else told
+    for version, chip in TPU_CHIPS.items():
+        if name in (chip.kinds if kind else chip.names):
+            return TPUVersion(version)
+    raise ValueError(f"TPU {told!r} is not known; known: {', '.join(TPU_CHIPS)}")
 
 
 def detect_tpu_topology(accelerator: str | None = None, *, slices: int = 1) -> TPUTopology:
@@ -222,12 +202,12 @@ def detect_tpu_topology(accelerator: str | None = None, *, slices: int = 1) -> T
 
     `slices` is how many slices compute together: more than one are a superpod.
     """
-    found = _ACCELERATOR.fullmatch(_told(accelerator))
+    found = re.fullmatch(r"[a-z0-9]+-(\d+)", _told(accelerator))
     if slices > 1:
         return TPUTopology.SUPERPOD
     if found is None:
         return TPUTopology.AUTO
-    return TPUTopology.SINGLE if int(found["size"]) <= _SINGLE_HOST else TPUTopology.POD
+    return TPUTopology.SINGLE if int(found[1]) <= _SINGLE_HOST else TPUTopology.POD
 
 
 def _told(accelerator: str | None) -> str:
@@ -236,18 +216,18 @@ def _told(accelerator: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TPUConfig(Settings):
-    """None and `auto` leave it to the device.
+    """None and `auto` leave it to the chip. Times are seconds.
 
     `xla_optimization_level` is what a product of float32 numbers may lose: 0 nothing (six passes of
-    bfloat16), 1 little (three), 2 what bfloat16 loses (one). Times are seconds.
+    bfloat16), 1 little (three), 2 what bfloat16 loses (one).
     """
 
     enabled: bool | None = None
+    memory_fraction: float = 0.9
     version: TPUVersion = TPUVersion.AUTO
     topology: TPUTopology = TPUTopology.AUTO
     compilation_mode: TPUCompilationMode = TPUCompilationMode.TORCH_XLA
     precision: str = "bfloat16"
-    memory_fraction: float = 0.9
     memory_gb: float | None = None  # of one chip; None: that of the version
     xla_optimization_level: int = 2
     dynamic_shapes: bool = False
@@ -258,19 +238,20 @@ class TPUConfig(Settings):
 
     def check(self) -> None:
         """Ranges."""
-        _check_share(self)
+        share = self.memory_fraction
+        self.require(0 < share <= 1, "memory_fraction must be in (0, 1]", share)
         level = self.xla_optimization_level
         self.require(0 <= level <= 2, "xla_optimization_level must be in 0..2", level)
         known = self.precision in TPU_PRECISIONS
         self.require(known, f"precision must be one of {', '.join(TPU_PRECISIONS)}", self.precision)
         self.require(self.cache_size >= 1, "cache_size must be at least 1", self.cache_size)
-        some = self.memory_gb is None or self.memory_gb > 0
-        self.require(some, "memory_gb must be positive", self.memory_gb)
-        for name in ("compile_timeout_s", "history_retention_s"):
-            self.require(getattr(self, name) > 0, f"{name} must be positive", getattr(self, name))
+        for name in ("memory_gb", "compile_timeout_s", "history_retention_s"):
+            value = getattr(self, name)
+            self.require(value is None or value > 0, f"{name} must be positive", value)
 
     @property
     def memory_bytes(self) -> int | None:
         """Of one chip: as set, else that of the version; None where neither tells."""
-        gib = self.memory_gb or MEMORY_GB.get(self.version.value)
+        chip = TPU_CHIPS.get(self.version.value)
+        gib = self.memory_gb or (chip.gib if chip else None)
         return None if gib is None else int(gib * 2**30)

@@ -14,7 +14,7 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -29,7 +29,6 @@ from torchbridge.export.publish import (
     ExportResult,
     ExportUnavailable,
     Verified,
-    need_suffix,
     publish,
     require,
 )
@@ -42,12 +41,14 @@ ONNX_LIMIT_BYTES = 2**31 - 2**20  # of one protobuf file, less its graph
 ADVICE = {  # where the re-loaded file differs from the model
     "torch_export": "Something in forward depends on the example; declare axes that cannot be that"
     " short or long with Dim(min=, max=), and keep Python numbers out of forward.",
+    "aotinductor": "Something in forward depends on the example; see export_to_torch_export.",
     "onnx": "Declare every axis that moves by dynamic=, and keep Python numbers out of forward.",
     "torchscript": "A trace keeps the branches and Python numbers of its example: use"
     ' method="script", or export_to_torch_export.',
     "safetensors": "Some hook changes the weights on their way out of the model or into it: remove"
     " it.",
 }
+SUFFIXES = {"torch_export": ".pt2", "aotinductor": ".pt2", "onnx": ".onnx"}
 Inputs = Union[Tensor, Sequence[Tensor]]  # noqa: UP007  evaluated by Python 3.10 too
 
 
@@ -56,9 +57,27 @@ def _facts(told: Mapping[str, str]) -> OptimizationMetadata | None:
     return OptimizationMetadata.from_json(told[KEY]) if told.get(KEY) else None
 
 
-def _plan(inputs: Inputs, options: dict[str, Any]) -> Plan:
-    """The plan by `dynamic` and `checks`, which are taken out of the options."""
-    return Plan.of(inputs, options.pop("dynamic", None), options.pop("checks", None))
+def _publish(
+    name: str,
+    model: nn.Module,
+    path: str | Path,
+    inputs: Inputs,
+    options: dict[str, Any],
+    *,
+    write: Callable[[Plan, Path, str], None],
+    load: Callable[[Path], Exported],
+) -> ExportResult:
+    """`publish` by the plan that the options `dynamic` and `checks` make."""
+    suffix = SUFFIXES.get(name)
+    if suffix and Path(path).suffix != suffix:
+        raise ValueError(f"{name}: the path must end in {suffix!r}, got {str(path)!r}")
+    plan = Plan.of(inputs, options.pop("dynamic", None), options.pop("checks", None))
+
+    def draft_of(draft: Path, facts: str) -> None:
+        write(plan, draft, facts)
+
+    advice = ADVICE[name]
+    return publish(name, path, model, plan, write=draft_of, load=load, advice=advice, **options)
 
 
 def export_to_torch_export(
@@ -70,15 +89,12 @@ def export_to_torch_export(
         ExportMismatch: the re-loaded file disagrees with the model.
         ValueError: the path does not end in `.pt2`, or axes or checks do not fit.
     """
-    name = "torch_export"
-    need_suffix(name, path, ".pt2")
-    plan = _plan(sample_inputs, options)
 
-    def write(draft: Path, facts: str) -> None:
+    def write(plan: Plan, draft: Path, facts: str) -> None:
         torch.export.save(trace(model, plan), draft, extra_files={KEY: facts})
 
-    options["advice"] = ADVICE[name]
-    return publish(name, path, model, plan, write=write, load=load_torch_export, **options)
+    how = {"write": write, "load": load_torch_export}
+    return _publish("torch_export", model, path, sample_inputs, options, **how)
 
 
 def trace(model: nn.Module, plan: Plan) -> ExportedProgram:
@@ -87,8 +103,7 @@ def trace(model: nn.Module, plan: Plan) -> ExportedProgram:
     Raises:
         torch._dynamo.exc.UserError: the model fixes an axis that was declared dynamic.
     """
-    shapes = plan.dynamic if any(plan.dynamic) else None
-    return torch.export.export(model, plan.example, dynamic_shapes=shapes, strict=False)
+    return torch.export.export(model, plan.example, dynamic_shapes=plan.shapes, strict=False)
 
 
 def load_torch_export(path: str | Path) -> Exported:
@@ -104,39 +119,25 @@ def export_to_aotinductor(
     """AOTInductor: the exported graph compiled to a shared library, in one `.pt2` file.
 
     Raises:
-        ExportUnavailable: no C++ compiler, or a torch without AOTInductor packages.
+        ExportUnavailable: there is no C++ compiler.
         ExportMismatch: the re-loaded file disagrees with the model.
         ValueError: the path does not end in `.pt2`, or axes or checks do not fit.
     """
-    name = "aotinductor"
-    need_suffix(name, path, ".pt2")
-    compile_and_package = _packager()
-    plan = _plan(sample_inputs, options)
 
-    def write(draft: Path, facts: str) -> None:
+    def write(plan: Plan, draft: Path, facts: str) -> None:
+        from torch._inductor import aoti_compile_and_package
+
+        if find_compiler() is None:
+            remedy = "install g++ or name a compiler in CXX, or use export_to_torch_export"
+            raise ExportUnavailable("aotinductor", "no C++ compiler found", remedy)
         settings = {"aot_inductor.metadata": {KEY: facts}}
         program = trace(model, plan)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of torch's compiler about itself
-            compile_and_package(program, package_path=str(draft), inductor_configs=settings)
+            aoti_compile_and_package(program, package_path=str(draft), inductor_configs=settings)
 
-    options["advice"] = ADVICE["torch_export"]
-    return publish(name, path, model, plan, write=write, load=load_aotinductor, **options)
-
-
-def _packager():
-    """torch's packager, if it is there and can compile."""
-    from torch import _inductor
-
-    packager = getattr(_inductor, "aoti_compile_and_package", None)
-    other = "use export_to_torch_export"
-    if packager is None:
-        missing = f"torch {torch.__version__} has no aoti_compile_and_package"
-        raise ExportUnavailable("aotinductor", missing, f"use torch 2.6 or later, or {other}")
-    if find_compiler() is None:
-        remedy = f"install g++ or name a compiler in CXX, or {other}"
-        raise ExportUnavailable("aotinductor", "no C++ compiler found", remedy)
-    return packager
+    how = {"write": write, "load": load_aotinductor}
+    return _publish("aotinductor", model, path, sample_inputs, options, **how)
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> str | None:
@@ -164,39 +165,27 @@ def export_to_onnx(
         ExportMismatch: ONNX Runtime disagrees with the model.
         ValueError: the path does not end in `.onnx`, or axes or checks do not fit.
     """
-    need_suffix("onnx", path, ".onnx")
     require("onnx", "onnx", "onnxscript", "onnxruntime")
     _refuse_for_onnx(model)
-    checks = options.get("checks")
-    options["checks"] = checks and [_on_cpu(one) for one in checks]
-    plan = _plan(_on_cpu(sample_inputs), options)
+    options["checks"] = options.get("checks") and [_on_cpu(one) for one in options["checks"]]
     model = copy.deepcopy(model).cpu()
 
-    def write(draft: Path, facts: str) -> None:
-        _write_onnx(model, plan, facts, draft)
+    def write(plan: Plan, draft: Path, facts: str) -> None:
+        import onnx
 
-    options["advice"] = ADVICE["onnx"]
-    return publish("onnx", path, model, plan, write=write, load=load_onnx, **options)
+        told = {"dynamo": True, "dynamic_shapes": plan.shapes, "verbose": False}
+        with _quietly():
+            program = torch.onnx.export(model, plan.example, **told)
+            program.save(str(draft), external_data=False)
+        proto = onnx.load(draft)
+        for node in proto.graph.node:
+            del node.metadata_props[:]  # stack traces: they name the files of this machine
+        onnx.helper.set_model_props(proto, {KEY: facts})
+        onnx.checker.check_model(proto)
+        onnx.save(proto, draft)
 
-
-def _write_onnx(model: nn.Module, plan: Plan, facts: str, draft: Path) -> None:
-    import onnx
-
-    with _quietly():
-        program = torch.onnx.export(
-            model,
-            plan.example,
-            dynamo=True,
-            dynamic_shapes=plan.dynamic if any(plan.dynamic) else None,
-            verbose=False,
-        )
-        program.save(str(draft), external_data=False)
-    proto = onnx.load(draft)
-    for node in proto.graph.node:
-        del node.metadata_props[:]  # stack traces: they name the files of this machine
-    onnx.helper.set_model_props(proto, {KEY: facts})
-    onnx.checker.check_model(proto)
-    onnx.save(proto, draft)
+    how = {"write": write, "load": load_onnx}
+    return _publish("onnx", model, path, _on_cpu(sample_inputs), options, **how)
 
 
 @contextlib.contextmanager
@@ -261,12 +250,10 @@ def export_to_safetensors(
         ExportMismatch: the re-loaded file disagrees with the model.
         ValueError: axes or checks do not fit.
     """
-    name = "safetensors"
-    require(name, "safetensors")
-    plan = _plan(sample_inputs, options)
+    require("safetensors", "safetensors")
     tensors, aliases = stored_tensors(model)
 
-    def write(draft: Path, facts: str) -> None:
+    def write(plan: Plan, draft: Path, facts: str) -> None:
         from safetensors.torch import save_file
 
         save_file(tensors, draft, {KEY: facts, ALIASES: json.dumps(aliases)})
@@ -277,8 +264,7 @@ def export_to_safetensors(
         _same_bits(copied.state_dict(), model.state_dict())
         return exported
 
-    options["advice"] = ADVICE[name]
-    return publish(name, path, model, plan, write=write, load=load, **options)
+    return _publish("safetensors", model, path, sample_inputs, options, write=write, load=load)
 
 
 def stored_tensors(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -375,12 +361,10 @@ def export_to_torchscript(
         ExportMismatch: the re-loaded file disagrees with the model.
         ValueError: another method, or axes or checks that do not fit.
     """
-    name = "torchscript"
     if method not in ("trace", "script"):
-        raise ValueError(f'{name}: method must be "trace" or "script", got {method!r}')
-    plan = _plan(sample_inputs, options)
+        raise ValueError(f'torchscript: method must be "trace" or "script", got {method!r}')
 
-    def write(draft: Path, facts: str) -> None:
+    def write(plan: Plan, draft: Path, facts: str) -> None:
         with _undeprecated():
             # no gradients while tracing (publish sees to it): with them, layers that have a fast
             # path for inference take another way when torch checks the trace
@@ -391,8 +375,8 @@ def export_to_torchscript(
             script = torch.jit.freeze(script) if freeze else script
             torch.jit.save(script, str(draft), _extra_files={KEY: facts})
 
-    options["advice"] = ADVICE[name]
-    return publish(name, path, model, plan, write=write, load=load_torchscript, **options)
+    how = {"write": write, "load": load_torchscript}
+    return _publish("torchscript", model, path, sample_inputs, options, **how)
 
 
 def load_torchscript(path: str | Path) -> Exported:

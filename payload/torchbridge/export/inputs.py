@@ -31,6 +31,11 @@ class Plan:
     dynamic: tuple[dict[int, Dim], ...]
     checks: tuple[Inputs, ...]
 
+    @property
+    def shapes(self) -> tuple[dict[int, Dim], ...] | None:
+        """The dynamic axes as exporters want them; None where none moves."""
+        return self.dynamic if any(self.dynamic) else None
+
     @classmethod
     def of(
         cls,

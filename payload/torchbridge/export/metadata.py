@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,43 @@ from torch import Tensor, nn
 from torchbridge import __version__
 from torchbridge.hardware import Hardware, probe
 from torchbridge.kernels.layers import FusedLinear
+from torchbridge.memory import storage_bytes
 from torchbridge.passes import Prepared
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 SCHEMA = 1
 KEY = "torchbridge"  # under which it is stored in the formats that hold texts by name
 
 
+class _Facts:
+    """Frozen facts as JSON knows them, and back: tuples are its lists, parts its dictionaries."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`.
+
+        Raises:
+            ValueError: an unknown key.
+        """
+        return cls._of(facts)
+
+    @classmethod
+    def _of(cls, facts: Mapping[str, Any]) -> Self:
+        names = {one.name for one in dataclasses.fields(cls)}
+        if unknown := set(facts) - names:
+            raise ValueError(f"{cls.__name__} knows no {', '.join(sorted(unknown))}")
+        tuples = {n: tuple(v) if isinstance(v, list) else v for n, v in facts.items()}
+        return cls(**tuples)
+
+
 @dataclass(frozen=True, slots=True)
-class HardwareMetadata:
+class HardwareMetadata(_Facts):
     """The hardware that a file was made on; see `torchbridge.hardware.Hardware`."""
 
     vendor: str = "cpu"
@@ -36,27 +65,12 @@ class HardwareMetadata:
     @classmethod
     def of(cls, hardware: Hardware) -> HardwareMetadata:
         """As probed or told."""
-        names = [one.name for one in dataclasses.fields(cls) if one.name != "features"]
-        facts = {name: getattr(hardware, name) for name in names}
-        return cls(**facts, features=tuple(sorted(hardware.features)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON knows it."""
-        return _plain(self)
-
-    @classmethod
-    def from_dict(cls, facts: Mapping[str, Any]) -> HardwareMetadata:
-        """The inverse of `to_dict`.
-
-        Raises:
-            ValueError: an unknown key.
-        """
-        known = _known(cls, facts)
-        return cls(**known | {"features": tuple(known.get("features", ()))})
+        facts = {one.name: getattr(hardware, one.name) for one in dataclasses.fields(cls)}
+        return cls(**facts | {"features": tuple(sorted(hardware.features))})
 
 
 @dataclass(frozen=True, slots=True)
-class FusionMetadata:
+class FusionMetadata(_Facts):
     """Operations that one layer computes as one: `modules` are the layers' names in the model."""
 
     name: str
@@ -65,7 +79,7 @@ class FusionMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class OptimizationMetadata:
+class OptimizationMetadata(_Facts):
     """A model, its inputs, what was done to it and where.
 
     `bytes` counts the storages of parameters and buffers, shared ones once. `inputs` reads like
@@ -84,6 +98,7 @@ class OptimizationMetadata:
     hardware: HardwareMetadata = HardwareMetadata()
     torch: str = str(torch.__version__)
     torchbridge: str = __version__
+    schema: int = SCHEMA
 
     def add_fusion(self, fusion: FusionMetadata) -> OptimizationMetadata:
         """The same with one more fusion.
@@ -95,10 +110,6 @@ class OptimizationMetadata:
             raise ValueError(f"fusion {fusion.name!r} is already recorded")
         return dataclasses.replace(self, fusions=(*self.fusions, fusion))
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON knows it, with the schema's number."""
-        return {"schema": SCHEMA} | _plain(self)
-
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> OptimizationMetadata:
         """The inverse of `to_dict`.
@@ -106,16 +117,13 @@ class OptimizationMetadata:
         Raises:
             ValueError: an unknown key, or another schema.
         """
-        facts = dict(facts)
-        schema = facts.pop("schema", None)
-        if schema != SCHEMA:
-            raise ValueError(f"metadata of schema {schema}; this library reads schema {SCHEMA}")
-        known = _known(cls, facts)
-        for name in ("dtypes", "inputs"):
-            known[name] = tuple(known.get(name, ()))
-        known["fusions"] = tuple(_fusion(one) for one in known.get("fusions", ()))
+        if facts.get("schema") != SCHEMA:
+            told = facts.get("schema")
+            raise ValueError(f"metadata of schema {told}; this library reads schema {SCHEMA}")
+        known = dict(facts)
+        known["fusions"] = [FusionMetadata.from_dict(one) for one in known.get("fusions", ())]
         known["hardware"] = HardwareMetadata.from_dict(known.get("hardware", {}))
-        return cls(**known)
+        return cls._of(known)
 
     def to_json(self) -> str:
         """One line; equal metadata give equal lines."""
@@ -164,14 +172,13 @@ def create_metadata_from_model(
     `dynamic` names the axes that move, as in `Plan.of`; `prepared` tells of the passes applied.
     """
     tensors = [*model.parameters(), *model.buffers()]
-    storages = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}
     axes = dynamic or ({},) * len(sample_inputs)
     applied = [result for result in prepared.passes if result.applied] if prepared else []
     return OptimizationMetadata(
         model=type(model).__name__,
         format=file_format,
         parameters=sum(one.numel() for one in model.parameters()),
-        bytes=sum(storages.values()),
+        bytes=storage_bytes(tensors),
         dtypes=tuple(sorted({_dtype(one) for one in tensors})),
         inputs=tuple(_spec(one, names) for one, names in zip(sample_inputs, axes, strict=True)),
         level=prepared.level if prepared else "",
@@ -201,21 +208,3 @@ def _spec(tensor: Tensor, names: Mapping[int, Any]) -> str:
     for axis, dim in names.items():
         sizes[axis] = getattr(dim, "__name__", str(dim))
     return f"{_dtype(tensor)}[{', '.join(sizes)}]"
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses and tuples as dictionaries and lists."""
-    return json.loads(json.dumps(dataclasses.asdict(value)))
-
-
-def _known(kind: type, facts: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = set(facts) - {one.name for one in dataclasses.fields(kind)}
-    if unknown:
-        raise ValueError(f"{kind.__name__} knows no {', '.join(sorted(unknown))}")
-    return dict(facts)
-
-
-def _fusion(facts: Mapping[str, Any]) -> FusionMetadata:
-    known = _known(FusionMetadata, facts)
-    modules = tuple(known.get("modules", ()))
-    return FusionMetadata(known["name"], tuple(known["operations"]), modules)

@@ -5,12 +5,11 @@ A re-loaded file must compute what the model computes, on several inputs and sha
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from torchbridge.export.inputs import Inputs, Plan
 from torchbridge.export.metadata import OptimizationMetadata, create_metadata_from_model
+from torchbridge.passes import evaluating
 
 # largest difference over the largest number of the output
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2}
@@ -105,19 +105,6 @@ class ExportUnavailable(RuntimeError):
         self.missing = missing
 
 
-@contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """In eval mode and without gradients; every module's own mode comes back afterwards."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
-
-
 def leaves(output: Any) -> list[Tensor]:
     """The tensors of a nested output, in order.
 
@@ -157,7 +144,7 @@ def answers(model: nn.Module, checks: Sequence[Inputs]) -> list[list[Tensor]]:
     Raises:
         TypeError: it says nothing that can be compared.
     """
-    with evaluating(model):
+    with evaluating(model), torch.no_grad():
         told = [[leaf.clone() for leaf in leaves(model(*_copies(one)))] for one in checks]
     if not all(told):
         raise TypeError(f"{type(model).__name__} gives no tensors: there is nothing to compare")
@@ -241,7 +228,7 @@ def publish(
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
         draft = Path(folder) / path.name
         start = time.perf_counter()
-        with evaluating(model):
+        with evaluating(model), torch.no_grad():
             write(draft, facts.to_json())
         seconds = time.perf_counter() - start
         run = _loaded(load, draft)
@@ -285,13 +272,3 @@ def _importable(name: str) -> bool:
     except ImportError:
         return False
     return True
-
-
-def need_suffix(file_format: str, path: str | Path, suffix: str) -> None:
-    """Refuse another ending than the format's loader accepts.
-
-    Raises:
-        ValueError: the path ends differently.
-    """
-    if Path(path).suffix != suffix:
-        raise ValueError(f"{file_format}: the path must end in {suffix!r}, got {str(path)!r}")

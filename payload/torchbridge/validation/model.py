@@ -14,6 +14,7 @@ from torchbridge.config.enums import ValidationLevel
 from torchbridge.hardware import Hardware
 from torchbridge.memory import storage_bytes
 from torchbridge.numbers import TOLERANCE, float_tensors, relative_error
+from torchbridge.passes import evaluating
 from torchbridge.peaks import peak_flops
 from torchbridge.timing import Spread, timed, warm_up
 from torchbridge.validation.findings import Finding, doubtful, failed, passed
@@ -46,14 +47,8 @@ class Subject:
         """Of the model (or another) in evaluation; floating-point inputs are scaled."""
         model = self.model if model is None else model
         inputs = [x * scale if x.is_floating_point() else x for x in self.inputs]
-        modes = {module: module.training for module in model.modules()}
-        model.eval()
-        try:
-            with torch.no_grad():
-                return float_tensors(model(*inputs))
-        finally:
-            for module, training in modes.items():
-                module.training = training
+        with evaluating(model), torch.no_grad():
+            return float_tensors(model(*inputs))
 
 
 def parameters_exist(subject: Subject) -> Finding:

@@ -1,10 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.matrix import JobSelection, Matrix, Platform, Subject, expand, selects
+from orchestrator.domain.manifest import Job, Manifest, check_manifest
+from orchestrator.domain.matrix import (
+    Accelerator,
+    JobSelection,
+    Matrix,
+    Platform,
+    Subject,
+    expand,
+    selects,
+    unfit_jobs,
+    why_unfit,
+)
 from orchestrator.domain.matrix_checks import check_matrix
 from tests.unit.domain.builders import TRAITS, manifest, matrix
 
@@ -79,3 +91,60 @@ def test_a_subject_knows_its_source() -> None:
     assert Subject(name="s", version="1").source == "payload"
     assert Subject(name="s", version="1", wheel="x.whl").source == "wheel"
     assert Subject(name="s", version="1", package="s==1").source == "package"
+
+
+FP8 = Job(id="fp8", kind="demo", command=("true",), compute_capability="8.9")
+A10G = Platform(
+    id="a10g",
+    provider="aws",
+    accelerator=Accelerator(vendor="nvidia", name="A10G", compute_capability="8.6"),
+)
+L4 = Platform(id="l4", provider="aws", instance_type="g6.xlarge")
+EITHER = Platform(id="either", provider="aws", instance_type=("g5.xlarge", "g6.xlarge"))
+
+
+def test_a_job_is_not_sent_to_a_gpu_that_is_known_to_be_too_old_for_it() -> None:
+    """float8 kernels need units that an A10G does not have."""
+    payload = manifest(job=(FP8, *manifest("other").job))
+    unknown = (Platform(id="here", provider="local"), replace(L4, id="new", instance_type="g9.x"))
+    made = matrix(platforms=(A10G, L4, EITHER, *unknown))
+    assert {cell.id: cell.jobs for cell in expand(made, payload)} == {
+        "a10g": ("other",),
+        "l4": ("fp8", "other"),
+        "either": ("fp8", "other"),
+        "here": ("fp8", "other"),
+        "new": ("fp8", "other"),
+    }
+    assert unfit_jobs(made, payload) == (
+        "job fp8 is not sent to a10g: it needs compute capability 8.9, and the platform has 8.6",
+    )
+
+
+def test_capabilities_are_numbers_and_not_text() -> None:
+    newer = replace(FP8, compute_capability="10.0")
+    assert "has 8.9" in why_unfit(newer, L4)
+    assert (
+        why_unfit(
+            FP8,
+            replace(
+                L4, accelerator=Accelerator(vendor="nvidia", name="B200", compute_capability="10.0")
+            ),
+        )
+        == ""
+    )
+
+
+def test_a_job_that_is_named_for_a_gpu_that_cannot_run_it_is_refused() -> None:
+    payload = manifest(job=(FP8, *manifest("other").job))
+    named = (JobSelection(select="*"), JobSelection(id="fp8", on=("l4", "a10g")))
+    made = matrix(platforms=(L4, A10G), jobs=named)
+    [problem] = [p for p in check_matrix(made, payload, TRAITS) if p.path[0] == "jobs"]
+    assert problem.path == ("jobs", 1, "on", 1)
+    assert problem.message == (
+        "job 'fp8' cannot run on 'a10g': it needs compute capability 8.9, and the platform has 8.6"
+    )
+
+
+def test_a_compute_capability_is_written_as_nvidia_does() -> None:
+    wrong = manifest(job=(replace(FP8, compute_capability="sm_89"),))
+    assert [p.path for p in check_manifest(wrong)] == [("job", 0, "compute_capability")]

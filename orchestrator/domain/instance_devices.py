@@ -1,0 +1,34 @@
+"""What is in the instance types of the clouds, as far as it was verified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceDevice:
+    """What is in an instance type."""
+
+    name: str
+    count: int
+    compute_capability: str = ""
+
+
+INSTANCE_DEVICES: Mapping[str, InstanceDevice] = {
+    "g4dn.xlarge": InstanceDevice("Tesla T4", 1, "7.5"),
+    "g5.xlarge": InstanceDevice("NVIDIA A10G", 1, "8.6"),
+    "g6.xlarge": InstanceDevice("NVIDIA L4", 1, "8.9"),
+    "g6e.xlarge": InstanceDevice("NVIDIA L40S", 1, "8.9"),
+    "p4d.24xlarge": InstanceDevice("NVIDIA A100-SXM4-40GB", 8, "8.0"),
+    "p4de.24xlarge": InstanceDevice("NVIDIA A100-SXM4-80GB", 8, "8.0"),
+    "p5.4xlarge": InstanceDevice("NVIDIA H100 80GB HBM3", 1, "9.0"),
+    "p5.48xlarge": InstanceDevice("NVIDIA H100 80GB HBM3", 8, "9.0"),
+    "g2-standard-4": InstanceDevice("NVIDIA L4", 1, "8.9"),
+    "g2-standard-8": InstanceDevice("NVIDIA L4", 1, "8.9"),
+    "g2-standard-12": InstanceDevice("NVIDIA L4", 1, "8.9"),
+    "v5litepod-1": InstanceDevice("TPU v5e", 1),
+    "v5litepod-4": InstanceDevice("TPU v5e", 4),
+    "v5litepod-8": InstanceDevice("TPU v5e", 8),
+}
+"""By instance type (of a TPU: accelerator type)."""
