@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from ipaddress import IPv4Network
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+
+from orchestrator.domain.commit import Commit
 
 PREFIX = "SEATRIAL_"
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -200,6 +202,29 @@ def _database_url(settings: Settings, path: Path) -> str:
     if not url:
         raise ConfigError(f"{name} is empty: {path}")
     return url
+
+
+_SHA = re.compile("[0-9a-f]{7,64}")
+_CI_COMMIT: Mapping[str, tuple[str, ...]] = {
+    "sha": ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT", "BUILDKITE_COMMIT", "CIRCLE_SHA1"),
+    "branch": (
+        *("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME"),
+        *("CI_COMMIT_REF_NAME", "GIT_BRANCH", "BUILDKITE_BRANCH", "CIRCLE_BRANCH"),
+    ),
+    "author": ("CI_COMMIT_AUTHOR", "BUILDKITE_BUILD_AUTHOR", "GITHUB_ACTOR", "CIRCLE_USERNAME"),
+}
+"""Variables of GitHub, GitLab, Jenkins, Buildkite and CircleCI; the first that is set counts."""
+
+
+def ci_commit() -> Commit:
+    """What the CI that this process runs in says of the commit; empty outside of one."""
+    said = {
+        field: next((os.environ[name] for name in names if os.environ.get(name)), "")
+        for field, names in _CI_COMMIT.items()
+    }
+    author = said["author"].partition(" <")[0]
+    sha = said["sha"].lower()
+    return Commit(sha=sha if _SHA.fullmatch(sha) else "", branch=said["branch"], author=author)
 
 
 def secret(name: str) -> str | None:

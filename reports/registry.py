@@ -19,6 +19,7 @@ from reports.model.blocks import Plot
 from reports.model.values import Absent, Finding, ReportModel
 from reports.plots.selection import plots_of
 from reports.views.backend import backend_view
+from reports.views.comment import comment_view
 from reports.views.compare import compare_view
 from reports.views.cost import cost_view
 from reports.views.platform import platform_view
@@ -88,6 +89,7 @@ KINDS: Mapping[str, ReportKind] = {
         ReportKind("backend", backend_view, "backend.md.j2", per_cell=False),
         ReportKind("results", results_view, "results.md.j2", per_cell=False),
         ReportKind("cost", cost_view, "cost.md.j2", per_cell=False),
+        ReportKind("comment", comment_view, "comment.md.j2", per_cell=False),
         ReportKind("compare", compare_view, "compare.md.j2", per_cell=False, needs_base=True),
     )
 }

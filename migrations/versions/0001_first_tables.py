@@ -271,6 +271,8 @@ def _runs() -> None:
         *_optional(TEXT, "outcome"),
         *_optional(TIME, "finished_at", "cancel_requested_at"),
         *_optional(TEXT, "rerun_of", "confirmation_run_id"),
+        *_needed(TEXT, "commit_sha", "branch", "author"),
+        *_needed(FLAG, "is_dirty"),
         *_needed(BIG, "event_seq"),
     )
     _index("ix_run_unfinished", "run", ["id"], where="state <> 'finished'")

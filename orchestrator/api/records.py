@@ -23,6 +23,7 @@ from orchestrator.domain.channel import (
     DeliveryResponse,
     NewChannelResponse,
 )
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice
@@ -93,12 +94,12 @@ documented(Notice, derived=["at"])
 documented(Pairs, derived=["slowdown"])
 documented(Ingested, derived=["provenance"])
 documented(DiagnosedTest, derived=["tried"])
-documented(JobRecord, derived=["pairs"], without=["ending", "unnamed", "turns", "test_set"])
+documented(JobRecord, derived=["pairs"], without=["unnamed", "turns", "test_set"])
 documented(
     CellRecord,
     derived=["counts", "pass_rate", "cost_usd", "machine", "packages", "fingerprint"],
 )
-documented(SubjectName)
+documented(SubjectName, Commit)
 documented(RunSummary, RunResponse, derived=["pass_rate"])
 documented(CellPlan, PlannedCell, Quota, QuotaLevel)
 documented(Place, derived=["usd_per_hour"], without=["options"])

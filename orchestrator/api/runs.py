@@ -24,10 +24,12 @@ from orchestrator.application.ports.documents import Source
 from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.run_response import RunResponse, RunSummary, run_answer, summary_answer
+from orchestrator.store.runs import RunsAsked
 
 KIND = "compare"
 
@@ -117,6 +119,18 @@ class RetestsRequest(RequestModel):
         return RetestOptions(**self.model_dump())
 
 
+class CommitRequest(RequestModel):
+    """The commit that is tested; what is not known is left out."""
+
+    sha: str = Field(default="", pattern="^([0-9a-f]{7,64})?$")
+    """Its name in hex."""
+    branch: str = Field(default="", max_length=250)
+    author: str = Field(default="", max_length=200)
+    """Who wrote it, by name."""
+    is_dirty: bool = False
+    """Files of the checkout were changed since."""
+
+
 class LaunchRequest(RequestModel):
     """A matrix to launch, with its uploads."""
 
@@ -137,6 +151,9 @@ class LaunchRequest(RequestModel):
     reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
     """Jobs with identical inputs that passed no longer ago are not run; null runs all."""
 
+    commit: CommitRequest = Field(default_factory=CommitRequest)
+    """Shown with the run, and what runs can be listed by."""
+
     def order(self) -> LaunchOrder:
         """Return the launch order."""
         source: Source = self.matrix
@@ -149,6 +166,7 @@ class LaunchRequest(RequestModel):
             hold_minutes=self.hold_minutes,
             retests=self.retests.wanted if self.retests else None,
             reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours is not None else None,
+            commit=Commit(**self.commit.model_dump()),
         )
 
 
@@ -229,10 +247,16 @@ def list_runs(
     context: ContextDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     before: Annotated[str | None, Query(pattern="^[!-~]{1,200}$")] = None,
+    commit: Annotated[str, Query(description="Begins so", pattern="^[0-9a-f]{0,64}$")] = "",
+    branch: Annotated[str, Query(max_length=250)] = "",
+    author: Annotated[str, Query(max_length=200)] = "",
 ) -> PageResponse[RunSummary]:
-    """List runs, newest first."""
+    """Runs, newest first; of a commit, a branch or an author only."""
     at = context.clock.now()
-    listed, cursor = listing.list_runs(context.stores, limit=limit, before=before, at=at)
+    asked = RunsAsked(commit=commit, branch=branch, author=author)
+    listed, cursor = listing.list_runs(
+        context.stores, limit=limit, before=before, at=at, asked=asked
+    )
     items = [summary_answer(one.run, one.counts, one.cost_usd) for one in listed]
     return PageResponse(items=items, next=cursor)
 

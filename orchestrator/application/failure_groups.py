@@ -206,7 +206,7 @@ class FailureGroupDetail:
     variants: Sequence[MessageVariant]
     """Most frequent first."""
     spots: Sequence[FailureSite]
-    """The newest first."""
+    """Newest first."""
     tests: Mapping[int, KnownTest]
     cells: Mapping[int, WindowCell]
     alike: Sequence[Signature]

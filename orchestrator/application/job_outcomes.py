@@ -129,10 +129,12 @@ def _job(
 def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
     """Whether its outcome is final.
 
-    A command that ended well is judged with its cell: only then is read what it printed.
+    A command that ended well is judged with its cell: only then is read what it printed, and
+    what any job measured.
     """
     has_finished = fact is not None and fact.finished_ts is not None
-    if has_finished and fact is not None and job.kind != "suite" and fact.exit_code == 0:
+    is_read_later = job.kind != "suite" or bool(job.metrics)
+    if has_finished and fact is not None and is_read_later and fact.exit_code == 0:
         return cell.state is CellState.DONE
     return has_finished or cell.has_reached(CellState.DIAGNOSING)
 

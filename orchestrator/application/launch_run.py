@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import zipfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from tempfile import SpooledTemporaryFile
 from typing import Literal
@@ -13,6 +14,7 @@ from typing import Literal
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
 from orchestrator.domain.cell import Run, RunSpec
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.manifest import StoredPayload
@@ -33,6 +35,7 @@ _NOT_HANDED_OUT = (
     "the controller has no {} to hand out: it must stand in its environment and, where others can"
     " reach it, in SEATRIAL_JOB_SECRETS"
 )
+_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NOT_SENT = "its wheel must be uploaded first: PUT /api/v1/subjects/{sha256}"
 
 
@@ -72,6 +75,8 @@ class LaunchOrder:
     """Jobs with identical inputs and evidence no older than this are not run; None runs all."""
     subject_built: str = ""
     """Where the subject's wheel was built, set by controllers only."""
+    commit: Commit = field(default_factory=Commit)
+    """What is tested; by default the revision of a subject from git."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,7 @@ def prepare_launch(
         payload_digest=payload.digest,
         created_at=context.clock.now(),
         rerun_of=order.rerun_of,
+        commit=order.commit or _commit_of(matrix),
     )
     spec = RunSpec(
         matrix,
@@ -155,6 +161,12 @@ def prepare_launch(
         subject_contents=_contents(context, order.subject_digest),
     )
     return run, spec, [(f"{run.id}-{n}", plan) for n, plan in enumerate(plans)]
+
+
+def _commit_of(matrix: Matrix) -> Commit:
+    """The revision that the subject is built from, where it is a commit."""
+    rev = matrix.subject.git.rev if matrix.subject.git else ""
+    return Commit(sha=rev) if _SHA.fullmatch(rev) else Commit()
 
 
 def _contents(context: Context, digest: str | None) -> str:

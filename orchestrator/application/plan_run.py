@@ -26,7 +26,7 @@ from orchestrator.domain.price_age import (
     without_old_prices,
 )
 from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
-from orchestrator.domain.torch_build import TorchBuild, torch_build, torch_warning
+from orchestrator.domain.torch_build import TorchBuild, cuda_warning, torch_build, torch_warning
 
 _UNPRICED = (
     "no price is known at any of {} places, and limits.allow_unknown_price is false: none is rented"
@@ -56,6 +56,7 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
         *unfit_jobs(matrix, payload.manifest),
         age,
         torch_warning(builds),
+        *(cuda_warning(plan, payload.manifest.environment(plan.environment)) for plan in plans),
         *ends,
     )
     return replace(plan, warnings=tuple(filter(None, warnings)))

@@ -70,6 +70,7 @@ def _order(context: Context, run_id: str, *, only: Only | None, hold_minutes: fl
         baseline_digest=spec.baseline_digest,
         only=_jobs_again(record, only) if only else spec.only,
         rerun_of=run_id,
+        commit=record.run.commit,
         hold_minutes=hold_minutes,
     )
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.wiring import DatabaseState
     from orchestrator.config import Settings
     from orchestrator.domain.cloud_account import AccountSetup
+    from orchestrator.domain.commit import Commit
     from orchestrator.domain.machine import ProviderTraits
     from orchestrator.domain.matrix import Subject
 
@@ -83,6 +84,14 @@ class CommandWiring:
         except ArchiveError as error:
             raise RefusedError(str(error)) from error
         return packed
+
+    def commit(self, source: Path | None) -> Commit:
+        """See the protocol."""
+        from orchestrator.adapters.files.checkout import checkout_of
+        from orchestrator.config import ci_commit
+        from orchestrator.domain.commit import Commit, completed
+
+        return completed(checkout_of(source) if source is not None else Commit(), ci_commit())
 
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
         """See the protocol."""

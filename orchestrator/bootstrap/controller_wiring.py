@@ -27,6 +27,7 @@ from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.notify.http_messages import HttpSender
+from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.result_parsers.self_report import read_self_report
 from orchestrator.adapters.signing.signer import DsseSigner
@@ -234,6 +235,7 @@ def _world(settings: Settings, database: Database, local: LocalJobs, controller:
         secret=partial(listed_secret, settings.job_secrets) if local.reached else secret,
         unpack=unpack_bundle,
         self_report=read_self_report,
+        read_metrics=JobMetrics(FileDialects()),
         publish=partial(
             publish_report,
             render=_render,

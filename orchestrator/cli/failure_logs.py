@@ -12,9 +12,7 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.run_failures import (
     FailingTest,
-    failing_jobs,
     failing_tests,
-    fails_itself,
     output_of,
     tests_of,
     why,
@@ -22,6 +20,7 @@ from orchestrator.cli.run_failures import (
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
 from orchestrator.domain.document_problems import nearest
+from orchestrator.domain.failing import failing_jobs, fails_itself
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.run_response import RunResponse
 

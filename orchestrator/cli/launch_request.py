@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from decimal import Decimal
@@ -21,6 +22,7 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.plan import plan_table, shortages, totals
 from orchestrator.cli.wiring import RefusedError, Wiring
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.document_problems import Path as Keys
 from orchestrator.domain.launch_plan import Plan
@@ -210,6 +212,7 @@ def find_baseline(
 
 
 BUILTIN = "builtin"
+_SHA = re.compile("[0-9a-f]{7,64}")
 _MATRIX_LIMIT_BYTES = 1 << 20
 _SHOWN_FROM_BYTES = 8 << 20
 
@@ -236,6 +239,8 @@ class Order:
     """How old evidence may be that stands for a job in which nothing changed."""
     baseline: BaselineFile | None = None
     """What benchmarks are paired with, where it has a file of its own."""
+    commit: Commit = Commit()
+    """What is tested, where it is known."""
 
     @property
     def body(self) -> dict[str, object]:
@@ -248,6 +253,7 @@ class Order:
             "payload": self.payload.digest if self.payload else BUILTIN,
             "subject": self.subject.digest if self.subject else None,
             **({"baseline": self.baseline.digest} if self.baseline else {}),
+            **({"commit": asdict(self.commit)} if self.commit else {}),
             **held,
             **reused,
             **self._trials(),
@@ -293,7 +299,23 @@ def read_order(
     known = _with_commits(session, matrix, subject, baseline)
     if known != matrix:
         source = documents.matrix_document(known)
-    return Order(str(file), known, source, packed, subject, baseline=baseline)
+    return Order(
+        str(file),
+        known,
+        source,
+        packed,
+        subject,
+        baseline=baseline,
+        commit=_commit(session, file, known),
+    )
+
+
+def _commit(session: Session, file: Path, matrix: Matrix) -> Commit:
+    """What the payload's checkout and the CI say is tested; a subject from git says it itself."""
+    if matrix.subject.git is not None:
+        return Commit()
+    own = matrix.payload if not isinstance(matrix.payload, str) else None
+    return session.wiring.commit(file.parent / own.path if own is not None else None)
 
 
 def _with_commits(
@@ -315,6 +337,24 @@ def _at_commit(session: Session, source: GitSource, commit: str) -> GitSource:
     if source.rev != commit:
         session.say(f"{source.rev} of {source.url} is {commit}")
     return replace(source, rev=commit)
+
+
+def stated_commit(
+    found: Commit, *, sha: str | None, branch: str | None, author: str | None
+) -> Commit:
+    """What was found, with what a person says instead. Raises CliError.
+
+    What was found belongs to its own commit: nothing of it is kept beside another one.
+    """
+    if sha is not None and not _SHA.fullmatch(sha.lower()):
+        raise CliError(f"--commit {sha}: write 7 to 64 hexadecimal digits", code=USAGE)
+    same = sha is None or found.sha.startswith(sha.lower())
+    base = found if same else Commit(sha=(sha or "").lower())
+    return replace(
+        base,
+        branch=base.branch if branch is None else branch,
+        author=base.author if author is None else author,
+    )
 
 
 def upload(session: Session, client: Client, order: Order) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.session import cell_path
-from orchestrator.cli.view.glyphs import is_quiet, word
-from orchestrator.domain.outcome import Outcome
+from orchestrator.cli.view.glyphs import word
+from orchestrator.domain.failing import failing_jobs, fails_itself, why_job_failed
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.run_response import RunResponse
 
@@ -85,34 +85,9 @@ def failing_tests(
             yield from tests_of(client, run, cell, job=job, outcome=outcome)
 
 
-def failing_jobs(cell: CellRecord, named: Mapping[str, int]) -> list[JobRecord]:
-    """Those whose failing tests do not explain their outcome.
-
-    `named` is how many failing tests of each job have a name.
-    """
-    return [job for job in _not_passed(cell) if not _is_explained(job, named.get(job.id, 0))]
-
-
-def fails_itself(cell: CellRecord) -> bool:
-    """Whether the cell's outcome has a reason that none of its jobs has."""
-    of_jobs = {(job.outcome, job.reason) for job in _not_passed(cell)}
-    is_bad = cell.outcome is not None and not is_quiet(cell.outcome)
-    return is_bad and (cell.outcome, cell.reason) not in of_jobs
-
-
 def why(record: JobRecord | CellRecord) -> str:
     """Its reason and detail in a line; empty where neither is known."""
     return ": ".join(part for part in (word(record.reason), record.detail) if part)
-
-
-def _not_passed(cell: CellRecord) -> list[JobRecord]:
-    return [job for job in cell.jobs if job.outcome is not None and not is_quiet(job.outcome)]
-
-
-def _is_explained(job: JobRecord, named: int) -> bool:
-    counts = job.counts
-    is_complete = not (counts.missing or counts.not_run) and named == counts.failed + counts.error
-    return job.outcome is Outcome.FAILED and job.reason == "tests" and is_complete
 
 
 def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -> list[FailureLine]:
@@ -133,7 +108,7 @@ def _of_cell(
         named[test.job] += 1
         yield test.job, test.nodeid, test.outcome, test.error
     for job in failing_jobs(cell, named):
-        yield job.id, "", str(job.outcome), job.detail or word(job.reason)
+        yield job.id, "", str(job.outcome), why_job_failed(job)
     if fails_itself(cell):
         yield "", "", str(cell.outcome), why(cell)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.application.ports.signer import Verified
     from orchestrator.application.ports.wheels import Revisions, SubjectWheel
     from orchestrator.domain.cloud_account import AccountSetup
+    from orchestrator.domain.commit import Commit
     from orchestrator.domain.machine import ProviderTraits
     from orchestrator.domain.matrix import Subject
 
@@ -135,6 +136,14 @@ class Wiring(Protocol):
         Raises:
             InvalidDocumentError: ``payload.toml`` is unusable.
             RefusedError: Anything else that keeps it from being shipped.
+        """
+        ...
+
+    def commit(self, source: Path | None) -> Commit:
+        """What the checkout that a payload comes from, and the CI, say is tested.
+
+        Args:
+            source: The payload's folder, or its archive; None for the built-in one.
         """
         ...
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.machine import Endpoint, Extent, Place
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix
@@ -341,6 +342,8 @@ class Run:
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None
     rerun_of: str | None = None
+    commit: Commit = field(default_factory=Commit)
+    """What was tested, where its repository is known."""
 
 
 @dataclass(frozen=True, slots=True)

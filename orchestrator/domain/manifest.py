@@ -14,6 +14,11 @@ from orchestrator.domain.document_problems import Problem, nearest
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Pattern of ids of jobs, platforms and environments, which name folders and files."""
 
+OUTPUT = "output"
+"""Of a job's `metrics`: what it prints."""
+_METRICS_FILE = re.compile(r"[A-Za-z0-9._+=@-]{1,60}(?:/[A-Za-z0-9._+=@-]{1,60}){0,3}")
+_METRICS_NAME_CHARS = 99
+
 CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 """NVIDIA's compute capability, ``8.9``."""
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
@@ -52,6 +57,8 @@ class Job:
     """Whether nothing else may run on the machine meanwhile."""
     secrets: tuple[str, ...] = ()
     """Names of the matrix's secrets that this job receives."""
+    metrics: tuple[str, ...] = ()
+    """Where its figures are: ``output`` (what it prints), or files that it writes."""
     turns: bool = False
     """A benchmark that stays resident and measures in turns: ``seatrial_events.turns()``."""
 
@@ -194,8 +201,22 @@ def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
             yield Problem((*path, key), "must be more than 0")
     yield from _variable_problems(job.env, (*path, "env"))
     yield from _device_problems(job, path)
+    yield from _metrics_problems(job, path)
     if job.turns and job.kind != "benchmark":
         yield Problem((*path, "turns"), f"only a benchmark takes turns, and this is a {job.kind}")
+
+
+def _metrics_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    for index, name in enumerate(job.metrics):
+        is_plain = _METRICS_FILE.fullmatch(name) and ".." not in name.split("/")
+        if not is_plain or len(metrics_artifact(job.id, name)) > _METRICS_NAME_CHARS:
+            message = f"{name!r} must be `output`, or a file below the payload's folder"
+            yield Problem((*path, "metrics", index), message)
+
+
+def metrics_artifact(job: str, name: str) -> str:
+    """Name of the raw file that comes home for an entry of a job's `metrics`."""
+    return f"{job}.txt" if name == OUTPUT else f"{job}.{name.replace('/', '-')}"
 
 
 def _device_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:

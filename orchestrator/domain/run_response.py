@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.domain.cell import Run, RunState
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.diagnosis import DiagnosedTest
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.known_issue import IssueUse
@@ -44,6 +45,8 @@ class RunSummary:
     payload: str
     """sha256 of the payload's archive."""
     rerun_of: str | None
+    commit: Commit = field(default_factory=Commit)
+    """What was tested, where its repository is known."""
     created_at: datetime
     finished_at: datetime | None
     cancel_requested_at: datetime | None
@@ -90,6 +93,7 @@ def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
         counts=counts,
         payload=run.payload_digest,
         rerun_of=run.rerun_of,
+        commit=run.commit,
         created_at=run.created_at,
         finished_at=run.finished_at,
         cancel_requested_at=run.cancel_requested_at,

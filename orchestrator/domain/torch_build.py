@@ -6,9 +6,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from orchestrator.domain.manifest import Environment
+from orchestrator.domain.matrix import CellPlan
+
 _TORCH_IN_IMAGE = re.compile(r"pytorch[ -](\d+)[.-](\d+)", re.IGNORECASE)
 _CUDA_IN_IMAGE = re.compile(r"-cu(\d{2})(\d)\b")
 _TORCH_IN_REQUIREMENT = re.compile(r"torch\s*(?:~=|==)\s*(\d+)\.(\d+)")
+_TORCH = re.compile(r"torch(?![\w-])", re.IGNORECASE)
+_PAGES = "https://download.pytorch.org/whl/"
 _PIN = (
     "their results are not comparable. Name images with the same one by `image:` in the platforms,"
     " or pin it in an environment of payload.toml (`torch==2.9.*`) where the image has none"
@@ -51,6 +56,30 @@ def torch_build(cell: str, image: str, requirements: Iterable[str]) -> TorchBuil
         if pinned is not None:
             return TorchBuild(cell, ".".join(pinned.groups()), source=text)
     return TorchBuild(cell, "")
+
+
+def cuda_warning(cell: CellPlan, environment: Environment | None) -> str:
+    """A sentence where a machine without an NVIDIA GPU would be sent CUDA; else empty.
+
+    torch's build on PyPI for Linux asks for NVIDIA's libraries, whatever the machine has.
+    """
+    platform = cell.platform
+    accelerator = platform.accelerator
+    has_other = platform.accelerator_type is not None or (
+        accelerator is not None and accelerator.vendor != "nvidia"
+    )
+    if environment is None or not has_other:
+        return ""
+    asked = [text for text in environment.pip if _TORCH.match(text) and "+" not in text]
+    if not asked or any(_PAGES in link for link in environment.find_links):
+        return ""
+    is_tpu = accelerator is None or accelerator.vendor == "google"
+    page = f"{_PAGES}cpu/torch/" if is_tpu else f"the page of its own build below {_PAGES}"
+    return (
+        f"{cell.id}: {asked[0]} of the environment {cell.environment!r} is PyPI's build for CUDA: "
+        "4 GB are sent to a machine without an NVIDIA GPU while it costs; name in the "
+        f"environment's find_links {page}"
+    )
 
 
 def torch_warning(builds: Iterable[TorchBuild]) -> str:

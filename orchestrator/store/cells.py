@@ -301,7 +301,7 @@ class CellStore:
         return self._launched[cell.id]
 
     def attempts(self, cell_id: str) -> list[Attempt]:
-        """In their order."""
+        """In order."""
         with self._sessions.read() as session:
             return _attempts(session, CellRow.id == cell_id).get(cell_id, [])
 

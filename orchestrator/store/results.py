@@ -40,7 +40,7 @@ from orchestrator.store.tables import (
     TestRetryRow,
     TextRow,
 )
-from orchestrator.store.write_results import write_checks
+from orchestrator.store.write_results import write_checks, write_metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +305,13 @@ class ResultStore:
         """Insert or replace Seatrial's own checks of an attempt's jobs, by job and name."""
         with self._sessions.write() as session:
             write_checks(session, attempt_row(session, attempt_id).pk, checks)
+
+    def put_metrics(self, attempt_id: str, metrics: Sequence[MetricFact]) -> None:
+        """Add what was measured in an attempt, each number once."""
+        if not metrics:
+            return
+        with self._sessions.write() as session:
+            write_metrics(session, attempt_row(session, attempt_id).pk, metrics)
 
     def put_artifacts(self, cell_id: str, artifacts: Sequence[ArtifactRecord]) -> None:
         """Insert or replace artifacts by name."""

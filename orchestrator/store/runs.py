@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.column_types import short
@@ -32,6 +33,10 @@ class RunsAsked:
     version: str = ""
     """Prefix of the version."""
     matrix: str = ""
+    commit: str = ""
+    """Prefix of the version."""
+    branch: str = ""
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class RunNames:
 
     subjects: Sequence[str] = ()
     matrices: Sequence[str] = ()
+    branches: Sequence[str] = ()
 
 
 class Claim(StrEnum):
@@ -142,11 +148,11 @@ class RunStore:
 
     def names(self) -> RunNames:
         """Return distinct names of matrices, subjects and products."""
-        query = select(RunRow.subject_name, RunRow.matrix_name).distinct()
+        query = select(RunRow.subject_name, RunRow.matrix_name, RunRow.branch).distinct()
         with self._sessions.read() as session:
             found = session.execute(query).all()
-        subjects, matrices = {row[0] for row in found}, {row[1] for row in found}
-        return RunNames(tuple(sorted(subjects)), tuple(sorted(matrices)))
+        columns = (sorted({row[at] for row in found if row[at]}) for at in range(3))
+        return RunNames(*map(tuple, columns))
 
     def request_cancel(self, run_id: str, *, at: datetime) -> Run:
         """Request cancellation, once and only of an unfinished run; return the run.
@@ -207,6 +213,16 @@ def _asked(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
         yield RunRow.subject_version.startswith(asked.version, autoescape=True)
     if asked.matrix:
         yield RunRow.matrix_name == asked.matrix
+    yield from _of_commit(asked)
+
+
+def _of_commit(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
+    if asked.commit:
+        yield RunRow.commit_sha.startswith(asked.commit, autoescape=True)
+    if asked.branch:
+        yield RunRow.branch == asked.branch
+    if asked.author:
+        yield RunRow.author == asked.author
 
 
 def _claim_again(
@@ -262,6 +278,10 @@ def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
         "finished_at": run.finished_at,
         "cancel_requested_at": run.cancel_requested_at,
         "rerun_of": run.rerun_of,
+        "commit_sha": run.commit.sha,
+        "branch": run.commit.branch,
+        "author": run.commit.author,
+        "is_dirty": run.commit.is_dirty,
         "event_seq": 0,
     }
 
@@ -280,4 +300,7 @@ def run_of(row: RunRow) -> Run:
         finished_at=row.finished_at,
         cancel_requested_at=row.cancel_requested_at,
         rerun_of=row.rerun_of,
+        commit=Commit(
+            sha=row.commit_sha, branch=row.branch, author=row.author, is_dirty=row.is_dirty
+        ),
     )

@@ -53,8 +53,7 @@ def write_facts(session: Session, cell_pk: int, attempt_pk: int, facts: Facts) -
     if facts.checks:
         write_checks(session, attempt_pk, facts.checks.values())
     if facts.metrics:
-        rows = [_metric(attempt_pk, fact) for fact in facts.metrics]
-        session.execute(insert_into(session, MetricRow).on_conflict_do_nothing(), rows)
+        write_metrics(session, attempt_pk, facts.metrics)
     if facts.notices:
         notices = [_notice(attempt_pk, notice) for notice in facts.notices]
         session.execute(insert_into(session, NoticeRow).on_conflict_do_nothing(), notices)
@@ -110,6 +109,12 @@ def write_checks(session: Session, attempt_pk: int, checks: Iterable[CheckFact])
         said = {column: getattr(fact, column) for column in _CHECK_COLUMNS}
         rows[job, name] = {"attempt": attempt_pk, "job": job, "name": name, **said}
     session.execute(statement, list(rows.values()))
+
+
+def write_metrics(session: Session, attempt_pk: int, metrics: Iterable[MetricFact]) -> None:
+    """Add by number what is not there yet, within the caller's transaction."""
+    rows = [_metric(attempt_pk, fact) for fact in metrics]
+    session.execute(insert_into(session, MetricRow).on_conflict_do_nothing(), rows)
 
 
 def _rank(outcome: SQLColumnExpression[str]) -> ColumnElement[int]:

@@ -35,8 +35,7 @@ from torchbridge.attention import (
     attend,
     why_not_on,
 )
-from torchbridge.attention.choice import BACKENDS
-from torchbridge.attention.dense import visible
+from torchbridge.attention.sdpa import BACKENDS, visible
 from torchbridge.device import describe, pick_device
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}  # relative error between the arms

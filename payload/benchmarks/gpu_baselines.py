@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from benchmarks import gpu_duels
 from benchmarks.floor_duels import NotHereError
 from benchmarks.gpu_duels import Make
 from benchmarks.kernels import NEAR, drawn, dtype_on, path_on
@@ -109,9 +110,29 @@ def opponents(name: str, layer: Any, x: Tensor) -> Callable[[], Tensor]:
     if name == "vllm":
         fused = package("vllm.model_executor.layers.fused_moe").fused_experts
         return partial(_vllm, fused, layer, x)
+    if name == "unsloth":
+        needs_cuda("Unsloth", x.device)
+        return partial(_unsloth, package("unsloth.kernels.moe.grouped_gemm.interface"), layer, x)
     if reason := moe_arms.why_no_hf():
         raise NotHereError(reason)
     return moe_arms.hf_arms(layer, x)[name.removeprefix("hf_")]
+
+
+def _unsloth(library: Any, layer: Any, x: Tensor) -> Tensor:
+    """Its grouped product picks the rows out of x, and puts those of the second in their order."""
+    routing, bank = layer.router(x), layer.experts
+    weights, chosen = routing["expert_weights"], routing["expert_indices"].flatten()
+    how = {
+        "m_sizes": (chosen[:, None] == torch.arange(len(bank), device=x.device)).sum(dim=0),
+        "gather_indices": chosen.argsort(stable=True),
+        "topk": weights.shape[1],
+        "autotune": True,
+    }
+    hidden = library.grouped_gemm(x, bank.up, permute_x=True, is_first_gemm=True, **how)
+    gate, value = hidden.chunk(2, dim=-1)
+    hidden = F.silu(gate) * value
+    rows = library.grouped_gemm(hidden, bank.down, permute_y=True, is_first_gemm=False, **how)
+    return (rows.unflatten(0, weights.shape) * weights.to(rows.dtype).unsqueeze(-1)).sum(dim=1)
 
 
 def _vllm(fused: Callable[..., Tensor], layer: Any, x: Tensor) -> Tensor:
@@ -261,7 +282,7 @@ def cross_entropy(
     classes: int = 131_072,
 ) -> Duel:
     """Loss and both gradients at a vocabulary of 128k against torch's or Liger's own."""
-    from torchbridge.kernels import functional as ours
+    from torchbridge import kernels as ours
 
     if small:
         tokens, width, classes = 32, 64, 1000
@@ -370,6 +391,24 @@ def _varlen(varlen: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, ends
     return output.unflatten(0, (batch, length)).transpose(1, 2)
 
 
+def flash(version: str, causal: bool, device: torch.device, small: bool) -> Duel:
+    """Our fastest exact path against the FlashAttention that torch's switch puts into SDPA.
+
+    The switch stays on in this process, which is one duel's.
+    """
+    needs_cuda(version, device)
+    switch = getattr(torch.nn.attention, "activate_flash_attention_impl", None)
+    if switch is None:
+        raise NotHereError(f"torch {torch.__version__} has no activate_flash_attention_impl")
+    try:
+        switch(version)
+    except Exception as error:  # of what is not installed, or not for this chip
+        raise NotHereError(f"{version}: {type(error).__name__}: {error}") from error
+    duel = gpu_duels.attention("flash", causal, device, small)
+    name = duel.name.replace("flash", version)
+    return replace(duel, name=name, baseline=replace(duel.baseline, name=f"SDPA, {version}"))
+
+
 def fp8(granularity: str, device: torch.device, small: bool) -> Duel:
     """A float8 layer with scales by row or block, its quantising included, against bfloat16's."""
     from benchmarks.fp8 import fp8_arms
@@ -417,6 +456,7 @@ DUELS: dict[str, Make] = {
             ("hf_grouped_mm", "graph"),
             ("hf_grouped_mm", "compile"),
             ("torch_grouped_mm", "graph"),
+            ("unsloth", "graph"),
             ("vllm", "graph"),
         )
     },
@@ -426,6 +466,7 @@ DUELS: dict[str, Make] = {
             ("hf_grouped_mm", "graph"),
             ("hf_grouped_mm", "compile"),
             ("torch_grouped_mm", "graph"),
+            ("unsloth", "graph"),
             ("vllm", "graph"),
         )
     },
@@ -449,6 +490,11 @@ DUELS: dict[str, Make] = {
             ("documents", "dense_mask"),
             ("documents", "varlen"),
         )
+    },
+    **{
+        f"attention/{'causal' if causal else 'full'}/{version}": partial(flash, version, causal)
+        for causal in (False, True)
+        for version in ("FA3", "FA4")
     },
     "fp8/row": partial(fp8, "row"),
     "fp8/block": partial(fp8, "block"),

@@ -12,7 +12,7 @@ from typing import Any
 FOLDER = Path(__file__).parents[1] / "suites"
 PREFIX = "correctness/"
 GROUPS = {  # by what they prove; each pattern names files of `suites/`
-    "kernels": ("gpu_*kernels", "grouped_mm", "kernel_functions", "linear_cross_entropy*"),
+    "kernels": ("kernel_cross_entropy", "kernel_experts", "kernel_g*", "kernel_quantise"),
     "moe": ("moe_paths", "moe_waits", "moe_graph", "moe_numeric"),
     "training": ("graphs", "train_graphed", "train_device"),
     "gpt2": ("gpt2_numeric_cache", "gpt2_numeric_decode"),

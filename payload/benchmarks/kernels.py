@@ -1,4 +1,4 @@
-"""Our kernels as duels: against torch.compile of the same formula, and against a copy of the bytes.
+"""Our kernels as duels, against torch.compile of the same formula.
 
 A kernel that torch.compile is not slower than has no reason to be: the page of `benchmarks.gpu`
 says which to keep. On the CPU, where the kernels are refused, the library's ways stand in, so that
@@ -16,12 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchbridge import kernels as ours
 from torchbridge.bench import Arm, Duel, Equality, Work, close_to
 from torchbridge.fp8 import FP8Dtype, FP8QuantizedTensor, Granularity
-from torchbridge.kernels import functional as ours
 
 Make = Callable[[torch.device, bool], Duel]
-COPY_GOAL = 0.85  # of the time that copying as many bytes takes
 NEAR = close_to(2e-2)  # bfloat16's rounding, of the largest number
 
 
@@ -66,77 +65,6 @@ def against_compiled(
         cold=True,
         **{"equal": NEAR, **told},
     )
-
-
-def norm_arms(
-    name: str, device: torch.device, small: bool
-) -> tuple[Callable[[], Tensor], Callable[..., Tensor], tuple[Tensor, ...]]:
-    """(our kernel, the formula, x [rows, 4096] and its weight)."""
-    rows, width = (64, 256) if small else (16_384, 4096)
-    x, weight = drawn(device, rows, width), drawn(device, width)
-
-    def formula(x: Tensor, weight: Tensor) -> Tensor:
-        if name == "rms_norm":
-            return F.rms_norm(x, (width,), weight, 1e-5)
-        return F.layer_norm(x, (width,), weight)
-
-    kernel = partial(getattr(ours, name), x, weight, eps=1e-5, path=path_on(device))
-    return kernel, formula, (x, weight)
-
-
-def norm(name: str, device: torch.device, small: bool) -> Duel:
-    """Forward, against torch.compile."""
-    kernel, formula, inputs = norm_arms(name, device, small)
-    return against_compiled(name, kernel, formula, inputs, work=Work(bytes=2 * inputs[0].nbytes))
-
-
-def norm_copy(name: str, device: torch.device, small: bool) -> Duel:
-    """Forward, against copying x: the same bytes read and written. Equal to the formula."""
-    kernel, formula, inputs = norm_arms(name, device, small)
-    target = torch.empty_like(inputs[0])
-    expected = formula(*inputs)
-    return Duel(
-        name=f"kernels/{name}/copy",
-        subject=Arm(path_on(device), kernel),
-        baseline=Arm("copy", lambda: target.copy_(inputs[0])),
-        equal=lambda result, _copied: NEAR(result, expected),
-        device=device,
-        params={"dtype": str(inputs[0].dtype).removeprefix("torch."), "rows": len(target)},
-        goal=COPY_GOAL,
-        work=Work(bytes=2 * target.nbytes),
-        cold=True,
-    )
-
-
-def norm_backward(name: str, device: torch.device, small: bool) -> Duel:
-    """Forward and all gradients, against torch.compile of the formula."""
-    _, formula, inputs = norm_arms(name, device, small)
-    x, weight = (one.requires_grad_() for one in inputs)
-    upstream = drawn(device, *x.shape)
-    fused = compiled(formula)
-
-    def gradients(result: Tensor) -> tuple[Tensor, ...]:
-        return (result.detach(), *torch.autograd.grad(result, (x, weight), upstream))
-
-    @torch.enable_grad()
-    def kernel() -> tuple[Tensor, ...]:
-        return gradients(getattr(ours, name)(x, weight, eps=1e-5, path=path_on(device)))
-
-    @torch.enable_grad()
-    def library() -> tuple[Tensor, ...]:
-        return gradients(fused(x, weight))
-
-    duel = against_compiled(f"{name}_backward", kernel, formula, (x, weight))
-    baseline = Arm("torch.compile", library, compiled=True)
-    return replace(duel, baseline=baseline, work=Work(bytes=5 * x.nbytes))
-
-
-def softmax(device: torch.device, small: bool) -> Duel:
-    """Rows too wide for shared memory, against torch.compile."""
-    x = drawn(device, *((32, 512) if small else (2048, 65_536)))
-    kernel = partial(ours.softmax, x, path=path_on(device))
-    work = Work(bytes=2 * x.nbytes)
-    return against_compiled("softmax", kernel, partial(F.softmax, dim=-1), (x,), work=work)
 
 
 def quantise_rows(device: torch.device, small: bool) -> Duel:
@@ -234,13 +162,6 @@ def moe_experts(device: torch.device, small: bool) -> Duel:
 
 
 DUELS: dict[str, Make] = {
-    "rms_norm/copy": partial(norm_copy, "rms_norm"),
-    "layer_norm/copy": partial(norm_copy, "layer_norm"),
-    "rms_norm/compile": partial(norm, "rms_norm"),
-    "layer_norm/compile": partial(norm, "layer_norm"),
-    "rms_norm_backward/compile": partial(norm_backward, "rms_norm"),
-    "layer_norm_backward/compile": partial(norm_backward, "layer_norm"),
-    "softmax/compile": softmax,
     "quantise_rows/compile": quantise_rows,
     "gated_linear/compile": gated_linear,
     "linear_cross_entropy/compile": partial(linear_cross_entropy, 16_384, 0.3),

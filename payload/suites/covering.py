@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import combinations, product
 from typing import Any
 
 
-def pairwise(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+def pairwise(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
     """Rows of one value of each axis; of all rows the one with the most new pairs comes next."""
-    sizes = [range(len(axis)) for axis in axes]
+    values = [list(axis) for axis in axes]
+    sizes = [range(len(axis)) for axis in values]
     places = list(combinations(range(len(axes)), 2))
     rows = list(product(*sizes))
     missing = {(at, tuple(row[i] for i in at)) for row in rows for at in places}
@@ -17,7 +18,7 @@ def pairwise(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     while missing:
         best = max(rows, key=lambda row: len(missing & _pairs(row, places)))
         missing -= _pairs(best, places)
-        chosen.append(tuple(axis[index] for axis, index in zip(axes, best, strict=True)))
+        chosen.append(tuple(axis[index] for axis, index in zip(values, best, strict=True)))
     return chosen
 
 

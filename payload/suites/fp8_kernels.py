@@ -1,4 +1,4 @@
-"""torch's scaled multiplies as fakes: they refuse what CUDA's refuse, and compute in float64.
+"""torch's scaled multiply as a fake: it refuses what CUDA's refuses, and computes in float64.
 
 Layouts and refusals are those of aten/src/ATen/native/cuda/ScaledBlas.cpp (sm_90, cuBLAS 12.9).
 """
@@ -7,23 +7,20 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import lru_cache
-from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from torchbridge.fp8 import matmul
-from torchbridge.fp8.matmul import _private, _private_blocks, _public, _public_blocks, _search
+from torchbridge.fp8.matmul import _search
 
 BLOCK = 128
-BY_BLOCKS = ("torch._scaled_mm by blocks", "F.scaled_mm by blocks")
 E5M2 = (torch.float8_e5m2, torch.float8_e5m2fnuz)
 
 
 class ScalingType(IntEnum):
-    """torch.nn.functional's, of the kinds that are used."""
+    """How many numbers share a scale."""
 
     TensorWise = 0
     RowWise = 1
@@ -38,7 +35,7 @@ def strides(scale: Tensor, shape: tuple[int, int], wanted: tuple[int, int]) -> b
 
 
 class Kernels:
-    """`torch._scaled_mm` and `F.scaled_mm`; `calls` has what was multiplied.
+    """`torch._scaled_mm`; `calls` has what was multiplied.
 
     `ignores_blocks` is a kernel that is wrong: it takes the first scale of b for all of it;
     `adds` one that takes a bias.
@@ -50,49 +47,12 @@ class Kernels:
         self.blocks, self.ignores_blocks, self.adds = blocks, ignores_blocks, adds
         self.calls: list[dict[str, object]] = []
 
-    def private(
+    def multiply(
         self, a, b, scale_a, scale_b, *, bias=None, out_dtype, use_fast_accum=False
     ) -> Tensor:
         """It finds the kind of scales by itself; those of b are transposed."""
         kinds = self._kind(a, scale_a), self._kind(b.t(), scale_b.t())
         return self.product(a, b, (scale_a, scale_b.t()), kinds, out_dtype, use_fast_accum, bias)
-
-    def public(
-        self,
-        a,
-        b,
-        scale_a,
-        kind_a,
-        scale_b,
-        kind_b,
-        *,
-        bias=None,
-        output_dtype,
-        use_fast_accum=False,
-    ) -> Tensor:
-        """It is told the kinds, and checks them."""
-        if ScalingType.RowWise in (kind_a, kind_b):
-            scale_b = scale_b.t()
-        for matrix, scale, kind in ((a, scale_a, kind_a), (b.t(), scale_b, kind_b)):
-            if kind >= ScalingType.BlockWise1x128 and matrix.dtype != torch.float8_e4m3fn:
-                raise ValueError("Invalid scaling configuration")
-            self._check_told(matrix, scale, kind)
-        tiles = ScalingType.BlockWise128x128
-        scales = [s.t() if k == tiles else s for s, k in ((scale_a, kind_a), (scale_b, kind_b))]
-        kinds = kind_a, kind_b
-        return self.product(a, b, scales, kinds, output_dtype, use_fast_accum, bias)
-
-    def _check_told(self, matrix: Tensor, scale: Tensor, kind: ScalingType) -> None:
-        rows, blocks = matrix.shape[0], -(-matrix.shape[1] // BLOCK)
-        if kind == ScalingType.BlockWise1x128:
-            good = strides(scale, (rows, blocks), (1, rows))
-        elif kind == ScalingType.BlockWise128x128:
-            high = -(-blocks // 4) * 4
-            good = strides(scale, (high, -(-rows // BLOCK)), (1, high))
-        else:
-            good = scale.numel() == (rows if kind == ScalingType.RowWise else 1)
-        if not good:
-            raise ValueError(f"{kind.name} scales {tuple(scale.shape)}, {scale.stride()}")
 
     def _kind(self, matrix: Tensor, scale: Tensor) -> ScalingType:
         rows, blocks = matrix.shape[0], -(-matrix.shape[1] // BLOCK)
@@ -136,17 +96,6 @@ class Kernels:
 def install(monkeypatch: pytest.MonkeyPatch, **options: bool) -> Kernels:
     """Fakes in the place of torch's kernels for one test, with nothing found out about them yet."""
     fake = Kernels(**options)
-    monkeypatch.setattr(matmul, "_PRIVATE", fake.private)
-    names = {"scaled_mm": fake.public, "ScalingType": ScalingType, "pad": F.pad}
-    monkeypatch.setattr(matmul, "F", SimpleNamespace(**names))
+    monkeypatch.setattr(matmul, "_KERNEL", fake.multiply)
     monkeypatch.setattr(matmul, "_search", lru_cache(_search.__wrapped__))
-    for kernels, ours in (
-        (matmul.KERNELS, {"torch._scaled_mm": _private, "F.scaled_mm": _public}),
-        (
-            matmul.BLOCK_KERNELS,
-            dict(zip(BY_BLOCKS, (_private_blocks, _public_blocks), strict=True)),
-        ),
-    ):
-        for name, kernel in ours.items():
-            monkeypatch.setitem(kernels, name, kernel)
     return fake

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from suites.kernel_chips import TARGETS, Compiled, Target, linker_missing
-from suites.specimens import Specimen, all_specimens
+from suites.specimens import SPECIMENS, Specimen
 from torchbridge.kernels import REGISTRY, KernelRefused, Request
 
 NATIVE_FLOAT8 = {  # the encoding of e4m3 that a chip converts to in one instruction
@@ -59,11 +58,10 @@ class Pair:
 
 def all_pairs() -> list[Pair]:
     """Of all modules, but those that a launcher's table has not."""
-    modules = all_specimens() if importlib.util.find_spec("triton") else {}
     return [
         Pair(module, specimen, target)
         for target in TARGETS.values()
-        for module, specimens in modules.items()
+        for module, specimens in SPECIMENS.items()
         for specimen in specimens
         if not specimen.targets or target.name in specimen.targets
     ]

@@ -1,25 +1,28 @@
-"""Specimens: the variants of a kernel that its launcher can choose, to compile without a device."""
+"""Specimens: the variants of a kernel that its launcher can choose, to compile without a device.
+
+Every tile and plan in bfloat16, the widest in the other dtypes. Without Triton there are none.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from torchbridge.kernels.gpu import AMD_TARGETS
+from torchbridge.kernels import cross_entropy, experts, gated, grouped, quantise
+from torchbridge.kernels.tiles import ACTIVATION, AMD_TARGETS, Tiles, triton
 
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")  # that kernels are compiled for
 TYPES = {
-    torch.float32: "fp32",
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
+    FP32: "fp32",
+    FP16: "fp16",
+    BF16: "bf16",
     torch.float8_e4m3fn: "fp8e4nv",
     torch.float8_e4m3fnuz: "fp8e4b8",
-    torch.int32: "i32",
-    torch.int64: "i64",
 }
 
 
@@ -41,7 +44,7 @@ class Specimen:
     num_warps: int = 4
     num_stages: int = 2
     multiplies: bool = False  # must use the target's matrix instruction
-    dtype: torch.dtype = torch.float32  # of its input
+    dtype: torch.dtype = FP32  # of its input
     needs: tuple[int, int] | None = None  # compute capability on NVIDIA, at least
     operation: str = ""
     gradient: bool = False
@@ -54,36 +57,167 @@ class Specimen:
         return self.name
 
 
-def pointer(dtype: torch.dtype) -> str:
-    """Triton's name of a pointer to numbers of `dtype`: "*bf16"."""
-    return f"*{TYPES[dtype]}"
+def signature(kernel: Any, constants: Mapping[str, Any], **types: str) -> dict[str, str]:
+    """The type of every argument that is no constant: those in `types`, "i32" for the others."""
+    names = inspect.signature(kernel.fn).parameters
+    assert set(types) <= set(names), f"{kernel} takes {', '.join(names)}"
+    return {name: types.get(name, "i32") for name in names if name not in constants}
 
 
-def arguments(kernel: Any) -> tuple[str, ...]:
-    """The names of a kernel's arguments, compiled or interpreted."""
-    return tuple(inspect.signature(kernel.fn).parameters)
+def pointers(names: str, dtype: torch.dtype) -> dict[str, str]:
+    """Pointers to numbers of `dtype` by name: {"x": "*bf16"}."""
+    return dict.fromkeys(names.split(), f"*{TYPES[dtype]}")
 
 
-def tiled(name: str, kernel: Any, tiles: Any, dtype: torch.dtype, **facts: Any) -> list:
-    """A matrix kernel with these tiles; `facts` are further fields, `constexprs` without blocks.
+def tiled(name: str, kernel: Any, tiles: Tiles, dtype: torch.dtype, types, constants, **facts: Any):
+    """A matrix kernel with these tiles; `facts` are further fields.
 
     Float32 is multiplied as it is, for which AMD's chips have a matrix instruction; NVIDIA's have
     none, since TF32 drops 13 bits. So there are two specimens of it.
     """
-    constants = {**facts.pop("constexprs"), **tiles.blocks()}
+    constants = {**constants, **tiles.blocks()}
+    given = signature(kernel, constants, **types)
     launch = {"num_warps": tiles.warps, "num_stages": tiles.stages, "dtype": dtype}
 
     def one(suffix: str, multiplies: bool, targets: tuple[str, ...]) -> Specimen:
-        names = {"multiplies": multiplies, "targets": targets, **launch, **facts}
-        return Specimen(f"{name}-{tiles}{suffix}", kernel, constexprs=constants, **names)
+        told = {"multiplies": multiplies, "targets": targets, **launch, **facts}
+        return Specimen(f"{name}-{TYPES[dtype]}-{tiles}{suffix}", kernel, given, constants, **told)
 
     if tiles.bits == 32:
         return [one("", False, NVIDIA), one("-amd", True, AMD_TARGETS)]
     return [one("", True, tiles.targets)]
 
 
-def all_specimens() -> dict[str, list[Specimen]]:
-    """By the module of the kernel package that launches them. Needs Triton."""
-    from suites import specimens_matrices, specimens_rows
+def _dtypes(tiles: Tiles) -> tuple[torch.dtype, ...]:
+    """Float32, or bfloat16; float16 as well where tiles are the widest."""
+    return (FP32,) if tiles.bits == 32 else (BF16, FP16) if tiles.m == 128 else (BF16,)
 
-    return specimens_rows.SPECIMENS | specimens_matrices.SPECIMENS
+
+def _widest(table: Iterable[Tiles]) -> list[tuple[Tiles, torch.dtype]]:
+    """All tiles of a table, each with its dtypes."""
+    return [(tiles, dtype) for tiles in table for dtype in _dtypes(tiles)]
+
+
+def _gated() -> list[Specimen]:
+    wanted = [(*one, "silu") for one in _widest(gated.TABLE)]
+    wanted += [(gated.TABLE[0], BF16, name) for name in ACTIVATION if name != "silu"]
+    return [
+        one
+        for tiles, dtype, activation in wanted
+        for one in tiled(
+            activation,
+            gated.gated_linear_kernel,
+            tiles,
+            dtype,
+            pointers("x gate up y", dtype),
+            {"activation": activation, "group": gated.GROUP},
+            operation="gated_linear",
+            odd=frozenset({"rows"}),
+        )
+    ]
+
+
+def _grouped() -> list[Specimen]:
+    found, ends = [], {"ends": "*i32"}
+    for tiles, dtype in _widest(grouped.TABLE):
+        facts = {"operation": "grouped_mm", "odd": frozenset({"count", "experts"})}
+        types, constants = pointers("rows weights out", dtype) | ends, {"group": grouped.GROUP}
+        for across in (False, True):
+            found += tiled(
+                f"grouped{'-across' * across}",
+                grouped.grouped_kernel,
+                tiles,
+                dtype,
+                types,
+                {"across": across, "padded": 8, **constants},
+                **facts,
+            )
+        types = pointers("upstream rows out", dtype) | ends
+        kernel = grouped.grouped_gradient_kernel
+        found += tiled("gradient", kernel, tiles, dtype, types, constants, **facts, gradient=True)
+    return found
+
+
+def _experts() -> list[Specimen]:
+    small, lists = experts.TABLE[0], {"order": "*i32", "blocks": "*i32"}
+    ups = [(*one, "silu", True) for one in _widest(experts.TABLE)]
+    ups += [(small, FP16, name, False) for name in ACTIVATION if name != "silu"]
+    facts = {"operation": "moe_experts", "odd": frozenset({"top_k", "count", "num_experts"})}
+    facts["odd"] |= {"assignments"}
+    found = []
+    for kernel, constants, types in (
+        (experts.expert_index_kernel, experts.COUNTED, {"experts": "*i64", **lists}),
+        (
+            experts.expert_sum_kernel,
+            {"top_k": 2, "columns": experts.COLUMNS},
+            {"parts": "*fp32", "experts": "*i64", "y": "*bf16"},
+        ),
+    ):
+        given = signature(kernel, constants, **types)
+        found.append(Specimen(kernel.__name__, kernel, given, constants, dtype=BF16, **facts))
+    for tiles, dtype, activation, double in ups:
+        constants = {"activation": activation, "gated": double, "biased": True}
+        types, kernel = pointers("x up bias hidden", dtype) | lists, experts.expert_up_kernel
+        found += tiled(f"up-{activation}", kernel, tiles, dtype, types, constants, **facts)
+    for tiles, dtype in [*_widest(experts.TABLE), (small, FP16)]:
+        types = pointers("hidden down bias weights", dtype) | lists | {"parts": "*fp32"}
+        kernel = experts.expert_down_kernel
+        found += tiled("down", kernel, tiles, dtype, types, {"biased": True}, **facts)
+    return found
+
+
+def _cross_entropy() -> list[Specimen]:
+    found, launch = [], {"num_warps": cross_entropy.WARPS, "operation": "linear_cross_entropy"}
+    for dtype, gradient in ((BF16, True), (FP16, True), (FP32, True), (BF16, False)):
+        kernel = cross_entropy.cross_entropy_kernel
+        constants = {"gradient": gradient, "block": cross_entropy.ELEMENTS}
+        types = pointers("logits", dtype) | pointers("scale losses", FP32) | {"target": "*i64"}
+        types |= {"smoothing": "fp32", "z_loss": "fp32"}
+        facts = {"dtype": dtype, "odd": frozenset({"size", "scale_stride", "ignore"}), **launch}
+        name = f"rows-{TYPES[dtype]}{'-gradient' * gradient}"
+        given = signature(kernel, constants, **types)
+        found.append(Specimen(name, kernel, given, constants, gradient=gradient, **facts))
+    kernel, constants = cross_entropy.multiply_kernel, {"block": 4 * cross_entropy.ELEMENTS}
+    for dtype in (BF16, FP16, FP32):
+        given = signature(kernel, constants, **pointers("x", dtype), factor="*fp32")
+        name = f"multiply-{TYPES[dtype]}"
+        found.append(Specimen(name, kernel, given, constants, dtype=dtype, gradient=True, **launch))
+    return found
+
+
+def _quantised() -> list[Specimen]:
+    wanted = [(how, BF16) for how in quantise.PLANS]
+    wanted += [(quantise.plan(quantise.WIDEST), dtype) for dtype in (FP32, FP16)]
+    found = []
+    for encoding in quantise.ENCODINGS:
+        variant = str(encoding).removeprefix("torch.float8_")
+        for how, dtype in wanted:
+            kernel = quantise.quantise_wide if how.wide else quantise.quantise
+            constants = {"height": how.height, "block": how.block}
+            types = pointers("x", dtype) | pointers("q", encoding) | pointers("scale", FP32)
+            types |= {"limit": "fp32", "largest_scale": "fp32"}
+            found.append(
+                Specimen(
+                    f"{variant}-{how}-{TYPES[dtype]}",
+                    kernel,
+                    signature(kernel, constants, **types),
+                    constants,
+                    num_warps=how.warps,
+                    dtype=dtype,
+                    needs=(8, 9),
+                    operation="quantise_rows",
+                    variant=variant,
+                    odd=frozenset({"rows"}),
+                )
+            )
+    return found
+
+
+MAKERS = {  # by the module of the kernel package that launches them
+    "cross_entropy": _cross_entropy,
+    "experts": _experts,
+    "gated": _gated,
+    "grouped": _grouped,
+    "quantise": _quantised,
+}
+SPECIMENS = {name: make() for name, make in MAKERS.items()} if triton else {}

@@ -12,9 +12,9 @@ from suites import attention_reference as ref
 from suites.attention_reference import CASES, NOT_FOR_SDPA, by_case, inputs
 from suites.numerics import assert_close, needs_cuda
 from torchbridge import attention as att
-from torchbridge.attention import attend, flash, flex
+from torchbridge.attention import attend, flash, flex, sdpa
 from torchbridge.attention.attend import LONG
-from torchbridge.attention.sdpa import Call
+from torchbridge.attention.call import Call
 from torchbridge.hardware import Hardware
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -189,6 +189,58 @@ class TestBackends:
         assert str(attend(q, k, v)[1]) == "sdpa[no mask, flash]"
 
 
+class TestRule:
+    """Between SDPA's back-ends."""
+
+    def call(self, sequence: int = 2048, *, dtype=torch.bfloat16, width=64, **options) -> Call:
+        """On no device: 2 samples, 8 heads."""
+        x = torch.empty(2, 8, sequence, width, dtype=dtype, device="meta")
+        return Call(x, x, x, att.FULL, None, 0.125, **options)
+
+    def test_large_calls_on_hopper(self):
+        told = "rule: cuDNN's is SDPA's fastest on sm_"
+        for hardware in (HOPPER, BLACKWELL[0]):
+            for form in ("no mask", "is_causal"):
+                backend, reason = sdpa.rule(hardware, self.call(), form)
+                assert (backend, reason) == ("cudnn", told + hardware.target.removeprefix("sm_"))
+
+    def test_what_stays_torchs(self):
+        others = [ADA, AMPERE, BLACKWELL[2], Hardware.amd("gfx942"), Hardware.cpu(("avx2",))]
+        for hardware in (*others, Hardware("nvidia", "?", "?")):
+            assert sdpa.rule(hardware, self.call(), "is_causal") == (None, None)
+        longest = int((sdpa.LARGE / 16) ** 0.5)
+        assert 16 * longest**2 <= sdpa.LARGE < 16 * (longest + 1) ** 2
+        q = torch.empty(64, 32, 1, 64, dtype=torch.bfloat16, device="meta")
+        keys = torch.empty(64, 32, 2**15, 64, dtype=torch.bfloat16, device="meta")
+        for call, form in (
+            (self.call(), "mask"),
+            (self.call(), "bias"),
+            (self.call(dtype=torch.float32), "no mask"),
+            (self.call(width=160), "no mask"),
+            (self.call(dropout=0.1), "no mask"),
+            (self.call(longest - 1), "no mask"),
+            (Call(q, keys, keys, att.FULL, None, 1.0), "no mask"),  # one query each
+        ):
+            assert sdpa.rule(HOPPER, call, form) == (None, None)
+        assert sdpa.rule(HOPPER, self.call(longest + 1), "no mask")[0] == "cudnn"
+
+    def test_it_is_heeded_or_told(self, monkeypatch):
+        """A back-end that the rule wants and torch has not: torch's choice, and why."""
+        q, k, v = inputs(torch.device("cpu"))
+        monkeypatch.setattr(sdpa, "rule", lambda *_: ("math", "rule"))
+        output, taken = attend(q, k, v)
+        assert (taken.backend, taken.reason) == ("math", "rule")
+        assert_close(output, by_case(q, k, v, CASES["full"]))
+        monkeypatch.setattr(sdpa, "rule", lambda *_: ("cudnn", "rule"))
+        output, taken = attend(q, k, v)
+        assert_close(output, by_case(q, k, v, CASES["full"]))
+        assert (taken.backend, taken.fallback) == ("flash", None)
+        assert taken.reason.startswith("cudnn not taken: torch has no such kernel")
+        assert attend(q, k, v, path="sdpa")[1].reason is None  # torch's own, asked for
+        traced = torch.compile(lambda *x: attend(*x)[0], backend="aot_eager", fullgraph=True)
+        assert_close(traced(q, k, v), by_case(q, k, v, CASES["full"]))
+
+
 class TestCompiled:
     @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # by inductor
     def test_flex_kernel(self, device):
@@ -203,11 +255,9 @@ class TestCompiled:
     @pytest.mark.parametrize(
         ("pattern", "length", "name"),
         [
-            (att.Causal(), 9, "sdpa"),
             (att.ALiBi(4), 9, "sdpa"),
             (att.SoftCap(2.0), 9, "explicit"),
-            (att.SlidingWindow(40), 1024, "flex"),
-            (att.ALiBi(4) & att.Causal(), 1024, "flex"),
+            (att.ALiBi(4) & att.SlidingWindow(40), 1024, "flex"),
             (att.DocumentMasking(torch.arange(1024) // 300), 1024, "flex"),
         ],
         ids=lambda one: getattr(one, "name", one),

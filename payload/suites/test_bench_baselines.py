@@ -26,6 +26,28 @@ def test_arms_are_equal(name):
     assert set(first_s) == {"subject", "baseline"}
 
 
+def test_unsloths_product_is_called_as_it_wants(monkeypatch):
+    """By a stand-in with the arguments of its interface: rows [A], experts' sizes, and an order."""
+
+    def grouped_gemm(
+        x, w, m_sizes, topk, gather_indices, permute_x=False, permute_y=False, autotune=False,
+        is_first_gemm=True,
+    ):  # fmt: skip
+        assert autotune
+        assert (permute_x, permute_y) == (is_first_gemm, not is_first_gemm)
+        rows = x[gather_indices // topk] if permute_x else x
+        parts = zip(rows.split(m_sizes.tolist()), w, strict=True)
+        out = torch.cat([part @ weight.T for part, weight in parts])
+        return torch.empty_like(out).index_copy(0, gather_indices, out) if permute_y else out
+
+    library = type("Library", (), {"grouped_gemm": staticmethod(grouped_gemm)})
+    monkeypatch.setattr(gpu_baselines, "needs_cuda", lambda *_: None)
+    monkeypatch.setattr(gpu_baselines, "package", lambda name: library)
+    with torch.no_grad():
+        duel = gpu_baselines.DUELS["moe/512/unsloth/graph"](CPU, True)
+        assert compare_outputs(duel)[1].equal
+
+
 def test_a_package_that_is_not_here_is_refused_by_name():
     with pytest.raises(NotHereError, match="no_such_library cannot be imported: ModuleNotFound"):
         gpu_baselines.package("no_such_library")

@@ -13,7 +13,7 @@ from suites.attention_reference import CASES, Case, by_case, by_mask, inputs, lo
 from suites.numerics import assert_close, relative_error
 from torchbridge import attention as att
 from torchbridge.attention import flex
-from torchbridge.attention.dense import modified, visible
+from torchbridge.attention.sdpa import modified, visible
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 

@@ -20,7 +20,6 @@ class TestTraced:
         ("granularity", "path", "dynamic"),
         [
             ("tensor", "auto", False),
-            ("row", "auto", False),
             ("block", "auto", False),
             ("row", "auto", True),
             ("row", "dequantised", False),
@@ -42,9 +41,7 @@ class TestTraced:
             for wanted, actual in zip(*gradients, strict=True):
                 assert_close(actual, wanted, 1e-6)
 
-    @pytest.mark.parametrize(
-        ("granularity", "path"), [("tensor", "auto"), ("block", "auto"), ("row", "predicted")]
-    )
+    @pytest.mark.parametrize(("granularity", "path"), [("block", "auto"), ("row", "predicted")])
     def test_inference(self, device, granularity, path):
         torch.compiler.reset()
         plain = nn.Linear(272, 48, device=device)

@@ -10,12 +10,12 @@ from torch import nn
 
 from suites import fp8_reference as ref
 from suites.covering import pairwise
-from suites.fp8_kernels import BY_BLOCKS, ScalingType, install
+from suites.fp8_kernels import ScalingType, install
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
 from torchbridge.float8 import native_dtype
 from torchbridge.fp8 import FP8Dtype, FP8QuantizedTensor, Granularity, NativeFP8Linear
-from torchbridge.fp8.matmul import Path, _by_kernel, find_path
+from torchbridge.fp8.matmul import BLOCK_SCALES, WHOLE_SCALES, Path, _by_kernel, find_path
 
 pytestmark = pytest.mark.usefixtures("in_float8")
 
@@ -36,14 +36,12 @@ def operands(m: int, k: int, n: int, of_b: Granularity):
 
 class TestOneCall:
     @pytest.mark.parametrize(
-        ("kernel", "of_b", "shape"),
-        pairwise(BY_BLOCKS, [Granularity.TILE, Granularity.BLOCK], SHAPES),
-        ids=str,
+        ("of_b", "shape"), pairwise([Granularity.TILE, Granularity.BLOCK], SHAPES), ids=str
     )
-    def test_against_double(self, monkeypatch, shape, of_b, kernel):
+    def test_against_double(self, monkeypatch, shape, of_b):
         fake = install(monkeypatch)
         a, b, left, right = operands(*shape, of_b)
-        out = _by_kernel(left, right, Path("scaled_mm", None, kernel))
+        out = _by_kernel(left, right, Path("scaled_mm", None, BLOCK_SCALES))
         near = left.data.dtype
         of_rows, of_tiles = (1, 128), (128, 128)
         wanted = ref.snapped(a, near, of_rows)
@@ -56,24 +54,24 @@ class TestOneCall:
     def test_it_is_found_and_split_else(self, monkeypatch):
         fake = install(monkeypatch)
         found = find_path(CPU, *CODES, single=False, heights=(1, 128))
-        assert (found.kernel, found.splits, found.fallback) == (BY_BLOCKS[0], None, None)
+        assert (found.kernel, found.splits, found.fallback) == (BLOCK_SCALES, None, None)
         left, right = operands(8, 300, 140, Granularity.TILE)[2:]
         fake.calls.clear()
         assert fp8.scaled_matmul(left, right)[1] == found
         assert [one["sizes"] for one in fake.calls] == [(16, 512, 256)]
         install(monkeypatch, ignores_blocks=True)
         wrong = find_path(CPU, *CODES, single=False, heights=(1, 128))
-        assert wrong.kernel == "torch._scaled_mm"
-        assert wrong.splits == f"{BY_BLOCKS[0]} computes wrong numbers"
+        assert wrong.kernel == WHOLE_SCALES
+        assert wrong.splits == f"{BLOCK_SCALES} computes wrong numbers"
         assert wrong.fallback is None
 
     def test_a_call_per_block_says_why(self, monkeypatch):
         fake = install(monkeypatch, blocks=False)
         a, b, left, right = operands(20, 528, 144, Granularity.TILE)
         path = find_path(CPU, torch.float8_e5m2, *CODES[1:], single=False, heights=(1, 128))
-        assert path.splits.startswith(f"{BY_BLOCKS[0]} does not run (Invalid scaling")
+        assert path.splits.startswith(f"{BLOCK_SCALES} does not run (Invalid scaling")
         fake.calls.clear()
-        out = _by_kernel(left, right, Path("scaled_mm", None, "torch._scaled_mm"))
+        out = _by_kernel(left, right, Path("scaled_mm", None, WHOLE_SCALES))
         assert len(fake.calls) == 5
         assert_close(out, ref.forward(a, b, left.data.dtype, "block"), 1e-6)
 

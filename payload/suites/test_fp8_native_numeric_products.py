@@ -14,7 +14,7 @@ from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
 from torchbridge.float8 import native_dtype
 from torchbridge.fp8 import FP8Dtype, FP8QuantizedTensor, Granularity, NativeFP8Linear
-from torchbridge.fp8.matmul import KERNELS, Path, _by_kernel, _probe, find_path
+from torchbridge.fp8.matmul import find_path
 
 pytestmark = pytest.mark.usefixtures("in_float8")
 
@@ -55,19 +55,6 @@ class TestProducts:
         out, _ = fp8.scaled_matmul(left, right, out_dtype=dtype)
         assert out.dtype == dtype
         assert_close(out, ref.forward(a, b, left.data.dtype, "tensor"), 8e-3)
-
-    @pytest.mark.parametrize("kernel", list(KERNELS))
-    @pytest.mark.parametrize("granularity", GRANULARITIES)
-    def test_both_names_of_the_kernel(self, device, kernel, granularity):
-        path, dtype = Path("scaled_mm", None, kernel, torch.bfloat16), native_dtype(E4M3, device)
-        single = granularity == "tensor"
-        trouble = _probe(str(device), dtype, dtype, single, path)
-        known = kernel == "torch._scaled_mm" and ref.kernel_works(device, single)
-        if trouble and not known:
-            pytest.skip(f"{kernel} {trouble} on {device}")
-        a, b, left, right = pair(18, 144, 30, granularity, device)
-        out = _by_kernel(left, right, path)
-        assert_close(out.float(), ref.forward(a, b, left.data.dtype, granularity), 8e-3)
 
     @pytest.mark.parametrize(("m", "k", "n"), [(0, 16, 16), (16, 0, 16), (16, 16, 0)])
     def test_no_rows(self, device, m, k, n):

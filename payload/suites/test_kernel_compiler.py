@@ -11,11 +11,13 @@ import torch
 from suites.interpreter import needs_triton
 from suites.kernel_chips import TARGETS, TargetRefused, compile_for
 from suites.kernel_pairs import PAIRS, assert_fits, cache_folder, link
-from suites.specimens import Specimen, all_specimens
+from suites.specimens import SPECIMENS, Specimen
+from torchbridge import kernels
 from torchbridge.hardware import Hardware
-from torchbridge.kernels import REGISTRY, KernelRefused, Request, functional, gpu
+from torchbridge.kernels import REGISTRY, KernelRefused, Request, registry
+from torchbridge.kernels.tiles import rows_variant
 
-FOLDER = Path(gpu.__file__).parent
+FOLDER = Path(kernels.__file__).parent
 pytestmark = needs_triton
 
 
@@ -32,7 +34,7 @@ class TestCoverage:
         assert [target.arch for target in TARGETS.values()] == [80, 86, 89, 90, 100, *names[5:]]
 
     def test_every_module_with_a_kernel_has_specimens(self):
-        known = all_specimens()
+        known = SPECIMENS
         launched = launched_kernels()
         assert set(launched) == set(known)
         assert len(known) >= 3
@@ -40,7 +42,7 @@ class TestCoverage:
             assert {one.kernel.__name__ for one in specimens} == launched[name], name
 
     def test_names_are_unique(self):
-        for module, specimens in all_specimens().items():
+        for module, specimens in SPECIMENS.items():
             names = [one.name for one in specimens]
             assert len(names) == len(set(names)), module
 
@@ -50,29 +52,43 @@ class TestCoverage:
             met = {(p.module, p.specimen.kernel.__name__) for p in PAIRS if p.target is target}
             assert met == kernels, target.name
 
-    def test_every_plan_of_the_tables_is_a_specimen(self):
-        from torchbridge.kernels.gpu import norms, quantise, softmax
-        from torchbridge.kernels.gpu.rows import plan
+    def test_every_plan_of_the_table_is_a_specimen(self):
+        from torchbridge.kernels.quantise import WIDEST, plan
 
-        widests = {
-            (norms, "forward"): norms.FORWARD_WIDEST,
-            (norms, "backward"): norms.BACKWARD_WIDEST,
-            (softmax, "forward"): softmax.WIDEST,
-            (softmax, "backward"): softmax.WIDEST,
-            (quantise, "quantise"): quantise.WIDEST,
+        made = {
+            (one.kernel.__name__, one.constexprs["height"], one.constexprs["block"], one.num_warps)
+            for one in SPECIMENS["quantise"]
         }
-        for (module, kernel), widest in widests.items():
-            for width in (1, 64, 128, 129, 768, 1024, 1025, 4096, 8192, 8193, 16384, 16385, 10**6):
-                how = plan(width, widest)
-                wanted = (f"{kernel}{'_wide' * how.wide}", how.height, how.block, how.warps)
-                name = module.__name__.rpartition(".")[2]
-                assert wanted in {shape_of(one) for one in all_specimens()[name]}
-                assert how.wide == (width > widest)
-                assert how.wide or how.block // 2 < width or how.block == 128 or width < 512
-        assert functional.NORM_WIDEST == norms.BACKWARD_WIDEST  # what "auto" goes by
+        for width in (1, 64, 128, 129, 768, 1024, 1025, 4096, 8192, 8193, 16384, 16385, 10**6):
+            how = plan(width)
+            assert (f"quantise{'_wide' * how.wide}", how.height, how.block, how.warps) in made
+            assert how.wide == (width > WIDEST)
+            assert how.wide or how.block // 2 < width or how.block == 128 or width < 512
+
+    @pytest.mark.parametrize("target", ["sm_86", "sm_90", "gfx942", "sm_120", ""])
+    def test_tiles_are_of_the_rows_and_specimens(self, target):
+        from torchbridge.kernels import experts, gated
+        from torchbridge.kernels.tiles import pick_tiles
+
+        for module, name in ((gated, "gated"), (experts, "experts")):
+            compiled = {
+                (one.constexprs["block_m"], one.constexprs["block_n"], one.num_warps)
+                for one in SPECIMENS[name]
+                if "block_k" in one.constexprs
+            }
+            for dtype in (torch.float32, torch.float16, torch.bfloat16):
+                for rows in (1, 16, 17, 64, 65, 5000):
+                    found = pick_tiles(module.TABLE, target, dtype, rows)
+                    assert (found.m, found.n, found.warps) in compiled
+                    assert found.bits == dtype.itemsize * 8
+                    assert (found.m == 16) == (rows <= 16)
+        small, large = (pick_tiles(gated.TABLE, t, dtype, 999) for t in ("sm_86", "sm_90"))
+        assert (small.stages, large.stages) == (3, 4)  # what needs room is where there is room
+        with pytest.raises(ValueError, match=r"no tiles for 2 rows of torch.float64 on sm_90"):
+            pick_tiles(experts.TABLE, "sm_90", torch.float64, 2)
 
     def test_dtypes_are_those_of_the_registry(self):
-        for specimens in all_specimens().values():
+        for specimens in SPECIMENS.values():
             operations = {one.operation for one in specimens}
             for operation in operations:
                 kernel = next(k for k in REGISTRY.kernels(operation) if k.name == "triton")
@@ -92,22 +108,19 @@ class TestCompiler:
         assert target.instructions[0] in made.instructions
         assert_fits(made, target)
 
-    @pytest.mark.parametrize(
-        ("name", "block", "warps"), [("sm_80", 4096, 2), ("sm_90", 4096, 2), ("gfx942", 8192, 1)]
-    )
-    def test_spills_are_counted(self, name, block, warps, cache):
-        from suites.triton_kernels import compile_of
+    @pytest.mark.parametrize(("name", "block"), [("sm_90", 16384), ("gfx942", 32768)])
+    def test_spills_are_counted(self, name, block, cache):
+        from suites.triton_kernels import crowded
 
         link(TARGETS[name])
-        whole = f"layer_norm-backward-1x{block}-bf16"
-        crowded = compile_of("norms", whole, name, num_warps=warps)
-        assert crowded.spills > 100
+        made = compile_for(crowded(block), TARGETS[name])
+        assert made.spills > 100
         with pytest.raises(AssertionError, match="spilled"):
-            assert_fits(crowded, TARGETS[name])
+            assert_fits(made, TARGETS[name])
 
     def test_a_row_is_read_before_it_is_overwritten(self, cache):
         """The barrier that the kernel asks for; the compiler's own come later, for other memory."""
-        specimen = next(one for one in all_specimens()["cross_entropy"] if one.gradient)
+        specimen = next(one for one in SPECIMENS["cross_entropy"] if one.gradient)
         text = compile_for(specimen, TARGETS["sm_90"]).asm["ttir"]
         read, barrier = text.index("tt.load"), text.index("barrier")
         assert read < barrier < text.index("tt.store")
@@ -139,7 +152,7 @@ class TestCompiler:
 
 
 class TestDispatch:
-    @pytest.mark.parametrize("operation", ["rms_norm", "layer_norm", "softmax"])
+    @pytest.mark.parametrize("operation", ["gated_linear", "grouped_mm", "linear_cross_entropy"])
     def test_old_and_other_chips_are_refused(self, operation):
         turing, rdna = Hardware.nvidia((7, 5)), Hardware.amd("gfx1100")
         for hardware, reason in (
@@ -152,40 +165,76 @@ class TestDispatch:
                 REGISTRY.named(operation, "triton", Request(hardware))
             assert REGISTRY.lookup(operation, Request(hardware)).kernel.name == "torch"
 
-    def test_float64_is_the_librarys(self):
-        request = Request(TARGETS["sm_90"].hardware, torch.float64)
-        choice = REGISTRY.lookup("rms_norm", request)
-        assert choice.kernel.name == "torch"
-        assert choice.refused == {"triton": "does not compute float64"}
+    @pytest.mark.parametrize("operation", ["gated_linear", "moe_experts", "linear_cross_entropy"])
+    def test_dtypes_that_do_not_fit_are_refused(self, operation):
+        hopper = Hardware.nvidia((9, 0))
+        for request, reason in (
+            (Request(hopper, torch.float64), "does not compute float64"),
+            (Request(hopper, variant="mixed dtypes"), "must have one dtype"),
+        ):
+            with pytest.raises(KernelRefused, match=reason):
+                REGISTRY.named(operation, "triton", request)
+            assert REGISTRY.lookup(operation, request).kernel.name == "torch"
 
-    @pytest.mark.parametrize("target", TARGETS.values(), ids=str)
-    def test_what_auto_takes(self, target):
-        def taken(operation: str, **how) -> str:
-            request = Request(target.hardware, torch.bfloat16, **how)
-            return REGISTRY.lookup(operation, request).kernel.name
+    @pytest.mark.parametrize("operation", ["gated_linear", "moe_experts"])
+    def test_few_rows_in_triton_many_by_the_library(self, operation):
+        hopper, bf16 = Hardware.nvidia((9, 0)), torch.bfloat16
+        for hardware, dtype, rows, taken in (
+            (hopper, bf16, 64, "triton"),
+            (hopper, bf16, 65, "torch"),
+            (Hardware.amd("gfx942"), bf16, 65, "torch"),
+            (hopper, torch.float32, 16, "triton"),
+            (hopper, torch.float32, 17, "torch"),
+            (Hardware.amd("gfx942"), torch.float32, 64, "triton"),
+        ):
+            for experts in (1, 8):
+                request = Request(hardware, dtype, variant=rows_variant(experts * rows, experts))
+                assert REGISTRY.lookup(operation, request).kernel.name == taken
+        many = Request(hopper, bf16, variant=rows_variant(65))
+        told = {"triton": "for more than 64 rows the library multiplies faster"}
+        assert REGISTRY.lookup(operation, many).refused == told
+        learns = Request(hopper, bf16, gradient=True)
+        assert REGISTRY.lookup(operation, learns).refused == {"triton": "has no backward"}
 
-        wide = {"variant": "wide rows"}
-        for norm in ("rms_norm", "layer_norm"):
-            assert taken(norm, gradient=True) == "triton"
-            assert taken(norm, gradient=True, variant="mixed dtypes") == "torch"
-        assert taken("layer_norm", gradient=True, **wide) == "torch"
-        assert taken("layer_norm") == taken("softmax") == taken("softmax", gradient=True) == "torch"
-        assert taken("softmax", **wide) == "triton"
+    def test_what_tiles_are_slow_at_is_the_librarys(self):
+        x, weight = torch.ones(2, 64), torch.ones(32, 64)
+        odd, across = "widths are multiples of 16", "would be copied"
+        for tensors, reason in (
+            ((x, weight, None, weight[:, 0]), None),
+            ((x[:, :40], weight[:, :40]), odd),
+            ((x, torch.ones(32, 72)[:, :64]), odd),
+            ((torch.ones(2, 72)[:, :64], weight), odd),
+            ((x, weight.T.contiguous().T), across),
+            ((x, weight, torch.ones(2, 64, 32).mT), across),
+        ):
+            request = Request(Hardware.nvidia((9, 0)), variant=rows_variant(2, 1, *tensors))
+            choice = REGISTRY.lookup("gated_linear", request)
+            assert (choice.kernel.name == "triton") == (reason is None)
+            assert (reason or "") in choice.refused.get("triton", "")
+            assert rows_variant(0, 1, *tensors) == ""  # traced: sizes are not looked at
 
-    def test_rms_norm_forward_yields_where_torch_has_a_kernel(self, monkeypatch):
-        request = Request(TARGETS["sm_90"].hardware)
-        monkeypatch.setattr(functional, "_library_has_rms_norm", lambda: True)
-        kernel = next(k for k in REGISTRY.kernels("rms_norm") if k.name == "triton")
-        assert kernel.objection(request) == "torch's forward reads a row once, too"
-        assert kernel.refusal(request) is None
-        monkeypatch.setattr(functional, "_library_has_rms_norm", lambda: False)
-        assert kernel.objection(request) is None
+    def test_sizes_are_asked_for_by_the_functions(self, monkeypatch):
+        """A device's choices, on the CPU: where Triton were taken it would find no driver."""
+        monkeypatch.setattr(registry, "hardware_of", lambda _: Hardware.nvidia((9, 0)))
+        x, weight, experts = torch.ones(2, 40), torch.ones(64, 40), torch.zeros(2, 1).long()
+        assert kernels.gated_linear(x, weight, weight).shape == (2, 64)
+        given = (x, experts, torch.ones(2, 1), weight[None], torch.ones(1, 40, 64))
+        assert kernels.moe_experts(*given).shape == (2, 40)
 
+    def test_shapes_without_numbers(self):
+        """Autocast does not answer for "meta"."""
+        x = torch.empty(2, 8, device="meta", requires_grad=True)
+        assert kernels.linear_gelu(x, x)[0].is_meta
+        assert kernels.gated_linear(x, x, x).shape == (2, 2)
+        loss = kernels.linear_cross_entropy(x, x, x[:, 0].long())
+        assert torch.autograd.grad(loss, x)[0].shape == x.shape
 
-def shape_of(one: Specimen) -> tuple[str, int, int, int]:
-    """Kernel, rows and numbers of a row for a program, warps."""
-    sizes = one.constexprs
-    return one.kernel.__name__, sizes["height"], sizes["block"], one.num_warps
+    def test_triton_is_not_interpreted_here(self):
+        import triton
+
+        from suites.triton_kernels import scale
+
+        assert isinstance(scale, triton.JITFunction)
 
 
 def launched_kernels() -> dict[str, set[str]]:

@@ -15,8 +15,7 @@ from suites.moe_reference import TOLERANCE, relative_error
 from torchbridge import moe
 from torchbridge.hardware import Hardware
 from torchbridge.kernels import Kernel, Request
-from torchbridge.kernels.gpu import triton_missing
-from torchbridge.kernels.matrices import rows_variant
+from torchbridge.kernels.tiles import rows_variant
 from torchbridge.moe import Batch, Path, banks, paths
 from torchbridge.moe.dispatch import by_kernel
 from torchbridge.moe.paths import FEW_ROWS, choose, triton_kernel, why_no_kernel
@@ -227,10 +226,9 @@ class TestChoice:
             ({"dtype": torch.float64}, "does not compute float64"),
         ],
     )
+    @interpreter.needs_triton
     def test_the_kernel_is_for_few_rows_without_gradients(self, settings, reason):
         hopper = Request(Hardware.nvidia((9, 0)), **settings)
-        if triton_missing():
-            pytest.skip(triton_missing())
         objection = triton_kernel().objection(hopper)
         assert objection is None if reason is None else reason in objection
 
@@ -273,7 +271,7 @@ class TestOurKernel:
         layer = layer_of(device, torch.float32, "auto", kind=kind, use_bias=use_bias).eval()
         x = torch.randn(21, 32, device=device)
         kernel = Kernel(
-            "moe_experts", "here", functools.partial(interpreter.run, "moe.moe_experts")
+            "moe_experts", "here", functools.partial(interpreter.run, "experts.in_triton")
         )
         with torch.no_grad():
             result = by_kernel(layer.experts, x, layer.router(x), kernel, Path("triton"))

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from suites.kernel_chips import TARGETS, Compiled, compile_for
-from suites.specimens import Specimen, all_specimens, pointer
+from suites.specimens import SPECIMENS, Specimen, pointers
 
 
 @triton.jit
@@ -20,6 +20,14 @@ def scale(x, y, n, block: tl.constexpr):
     """y[i] = 2 x[i] for i < n"""
     i = tl.program_id(0) * block + tl.arange(0, block)
     tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def share(x, y, block: tl.constexpr):
+    """y[i] = x[i] / sum(x): all numbers are held until the last was read."""
+    i = tl.arange(0, block)
+    value = tl.load(x + i)
+    tl.store(y + i, value / tl.sum(value, 0))
 
 
 @triton.jit
@@ -34,16 +42,22 @@ def product(a, b, c, depth, side: tl.constexpr, step: tl.constexpr):
     tl.store(c + row[:, None] * side + row[None, :], total.to(c.dtype.element_ty))
 
 
+def crowded(block: int) -> Specimen:
+    """`share` of more numbers than one warp has registers for."""
+    types = pointers("x y", torch.float32)
+    return Specimen(f"share-{block}", share, types, {"block": block}, num_warps=1)
+
+
 def product_of(side: int, step: int, dtype: torch.dtype = torch.float16, **how: int) -> Specimen:
     """`product` of a tile of this size."""
-    types = dict.fromkeys("abc", pointer(dtype)) | {"depth": "i32"}
+    types = pointers("a b c", dtype) | {"depth": "i32"}
     sizes = {"side": side, "step": step}
     return Specimen(f"product-{side}x{step}", product, types, sizes, multiplies=True, **how)
 
 
 def compile_of(module: str, name: str, target: str, **changes: int) -> Compiled:
     """A module's specimen for a target; of the stages only the text that has its instructions."""
-    found = next(one for one in all_specimens()[module] if one.name == name)
+    found = next(one for one in SPECIMENS[module] if one.name == name)
     made = compile_for(dataclasses.replace(found, **changes), TARGETS[target])
     text = {stage: code for stage, code in made.asm.items() if stage in ("ptx", "amdgcn")}
     return dataclasses.replace(made, asm=text)

@@ -101,6 +101,8 @@ class Footer:
     """Kind and version of the template."""
     wheel_sha256: str | Absent
     """Of the subject's wheel."""
+    commit: str = ""
+    """What was tested, where its repository is known: ``1f0c2d9a41b2 on main by Ann``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

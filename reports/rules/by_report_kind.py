@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.domain.run_record import Evidence
 from reports.model.backend import BackendReport
+from reports.model.comment import CommentReport
 from reports.model.comparison import CompareReport
 from reports.model.money import CostReport
 from reports.model.platform import PlatformReport
@@ -15,6 +16,7 @@ from reports.model.summary import SummaryReport
 from reports.model.values import ReportModel
 from reports.rules.backend import backend_evidence, backend_figures, backend_rules
 from reports.rules.blocks import Said
+from reports.rules.comment import comment_figures
 from reports.rules.comparison import compare_evidence, compare_figures, compare_rules
 from reports.rules.ingested import told_evidence, told_of_platform, told_of_summary
 from reports.rules.money import cost_evidence, cost_figures, cost_rules
@@ -34,6 +36,7 @@ _FIGURES: Mapping[type, Callable[[Any], Figures]] = {
     BackendReport: backend_figures,
     ResultsReport: results_figures,
     CostReport: cost_figures,
+    CommentReport: comment_figures,
     CompareReport: compare_figures,
 }
 _REPORTED: Mapping[type, Callable[[Any, Evidence], Iterator[Said]]] = {

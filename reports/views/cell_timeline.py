@@ -212,7 +212,7 @@ def evidence_digest(cell: CellRecord) -> str | Absent:
 def footer_of(record: RunRecord, evidence_sha256: str | Absent, template: str) -> Footer:
     """Where a report of a run, or of one of its cells, comes from."""
     wheel = record.subject.wheel or Absent("the run had no wheel of the subject")
-    return Footer(record.run.id, evidence_sha256, template, wheel)
+    return Footer(record.run.id, evidence_sha256, template, wheel, str(record.run.commit))
 
 
 def run_digest(record: RunRecord, *, base: RunRecord | None = None) -> str | Absent:

@@ -106,6 +106,10 @@ class JobRun:
             suite = self._job.pytest is not None
             verdict = self._suite(job_context, done) if suite else self._command(job_context)
             job_context.checks.drain()
+            if self._job.metrics:
+                from .pack_artifacts import Packer  # noqa: PLC0415 - few jobs need it here
+
+                Packer(self._context).measured(self._job.id, self._job.metrics)
             return verdict
 
     def _paired(self, context: AttemptContext, runner: JobRunner) -> JobExit:

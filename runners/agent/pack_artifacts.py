@@ -46,7 +46,11 @@ class Packer:
         self._until = None if patience_s is None else time.monotonic() + patience_s
         self._room_bytes = _TOTAL_BYTES
         self._room_files = _FILES
-        self._owners: Dict[str, str] = {}
+        self._owners: Dict[str, str] = {
+            flat_name(job.id, Path(name)): job.id
+            for job in context.plan.jobs
+            for name in job.metrics
+        }
 
     def facts(self, environment: JsonValue, *, details: bool = True) -> None:
         """Keep the ``environment`` event and, where there is one, nvidia-smi's full answer."""
@@ -89,6 +93,22 @@ class Packer:
             problem = self._take(path, job, path.relative_to(folder))
             if problem is not None:
                 text = f"artifact {path.relative_to(folder)} of {job} is not kept: {problem}"
+                self._context.events.log("warning", text, job)
+
+    def measured(self, job: str, names: Sequence[str]) -> None:
+        """Take the files of figures that a job wrote into its copy of the payload, masked.
+
+        Nothing of the job runs any more, so that no path can change meanwhile.
+        """
+        root = self._context.attempt.payload.resolve()
+        for name in names:
+            path = root / name
+            if not path.is_file():
+                continue  # it is missed where the figures are read
+            inside = path.resolve() == path
+            problem = self._take(path, job, Path(name)) if inside else "it is, or is below, a link"
+            if problem is not None:
+                text = f"{name} of {job} is not kept: {problem}"
                 self._context.events.log("warning", text, job)
 
     def announce(self, jobs: Sequence[str]) -> None:

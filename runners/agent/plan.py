@@ -98,6 +98,8 @@ class Job:
     """The tests that are run of those that would be; empty for all."""
     paired: Optional[Pairing] = None
     """Measured in turns with the baseline."""
+    metrics: Tuple[str, ...] = ()
+    """Files below the payload's folder that come home."""
     turns: bool = False
     """It stays resident between its turns; otherwise each turn is a process of its own."""
 
@@ -272,6 +274,7 @@ def _job(raw: Fields, at: str) -> Job:
         secrets=_texts(raw, "secrets", at),
         skip=_texts(raw, "skip", at),
         only=_texts(raw, "only", at),
+        metrics=_texts(raw, "metrics", at),
         paired=_pairing(raw, at),
         turns=_flag(raw, "turns", at, default=False),
     )

@@ -227,6 +227,34 @@ def test_the_action_maps_every_way_to_end(ran: Ci) -> None:
     assert said["code"] == "2"
 
 
+GH = """\
+#!/bin/sh
+# Stands for GitHub's own program: lists the comment that it was told to make, and keeps it.
+case "$*" in
+  *--paginate*) [ ! -f "$HOME/comment" ] || echo 77 ;;
+  *) echo "$*" >> "$HOME/gh-calls"; cp "$GATE_OUT/comment.md" "$HOME/comment" ;;
+esac
+"""
+
+
+def test_a_pull_request_gets_one_comment_that_is_replaced(ran: Ci) -> None:
+    gh = ran.folder / "bin" / "gh"
+    gh.write_text(GH)
+    gh.chmod(0o755)
+    ran.action(1, GATE_POLICY=ran.policy("comment"))
+    where = {"GATE_OUT": str(ran.folder / "kept"), "GH_REPO": "o/r", "COMMENT_ON": "7"}
+    for _ in range(2):
+        ran.bash(str(ACTION / "comment.sh"), expect=0, **where)
+    made, again = (ran.folder / "gh-calls").read_text().splitlines()
+    assert made.startswith("api --method POST repos/o/r/issues/7/comments ")
+    assert again.startswith("api --method PATCH repos/o/r/issues/comments/77 ")
+    comment = (ran.folder / "comment").read_text()
+    assert comment.startswith("<!-- seatrial: comment -->\n# proof v1: ")
+    assert "FAILED" in comment
+    assert "test_unit.py::test\\_it" in comment or "`test_unit.py::test_it" in comment
+    assert f"({ran.url}/runs/" in comment
+
+
 def test_words_that_begin_like_options_are_a_policy_and_no_option(ci: Ci) -> None:
     said, _ = ci.action(2, GATE_POLICY="--help")
     assert said["decision"] == ""
@@ -248,3 +276,4 @@ def test_the_shell_of_the_action_is_shell() -> None:
         done = subprocess.run(["bash", "-n"], input=step["run"].encode(), capture_output=True)
         assert done.returncode == 0, done.stderr
     assert os.access(ACTION / "gate.sh", os.X_OK)
+    assert os.access(ACTION / "comment.sh", os.X_OK)

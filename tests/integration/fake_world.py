@@ -12,6 +12,8 @@ from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.artifact_bundle import unpack_bundle
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.wheels import Wheelhouse
+from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
+from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.result_parsers.self_report import read_self_report
 from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.application.cell.flow import run_cell
@@ -108,6 +110,7 @@ class FakeWorld:
             secret=lambda name: None,
             unpack=unpack_bundle,
             self_report=read_self_report,
+            read_metrics=JobMetrics(FileDialects()),
             publish=publish,
             identity=Identity("test", "controller"),
             own_python="/usr/bin/python3",

@@ -69,6 +69,13 @@ ENDING: list[dict[str, Any]] = [
     command("./no-such-program", id="absent"),
     command("true", id="gpus", gpus=4_000),
     command("true", id="secret", secrets=["TOKEN"]),
+    command(
+        "sh",
+        "-c",
+        "mkdir build; echo 1 > build/f.json; ln -s /etc/hostname out.json",
+        id="measures",
+        metrics=["build/f.json", "out.json", "none.json"],
+    ),
     command("true", id="fine"),
 ]
 """Jobs that end by themselves."""
@@ -120,6 +127,13 @@ def test_a_test_that_is_known_to_take_long_may_be_silent_for_longer(ran: Evidenc
         < 2
         <= ran.finished("silent")["longest_silence_s"]
     )
+
+
+def test_files_of_figures_come_home_and_links_do_not(ran: Evidence) -> None:
+    names = {one["name"] for one in ran.of("artifact", "measures")}
+    assert names == {"measures.txt", "measures.build-f.json"}
+    [warning] = [one["message"] for one in ran.of("log", "measures")]
+    assert warning == "out.json of measures is not kept: it is, or is below, a link"
 
 
 def crash_in(ran: Evidence, job: str) -> dict[str, Any]:

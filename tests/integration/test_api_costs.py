@@ -16,7 +16,7 @@ from orchestrator.domain.machine import Place
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quota import QuotaLevel
 from tests.integration.api_clouds import OFFER, Clouds, clouds
-from tests.integration.api_context import MATRIX, Desk
+from tests.integration.api_context import MATRIX, Desk, archive, sha256
 
 COSTS = "/api/v1/costs"
 
@@ -238,6 +238,41 @@ def test_a_plan_reckons_with_no_price_older_than_ninety_days(
     cell = plan["cells"][0]
     assert (cell["worst_usd"] is not None) is worst
     assert ("older than 90 days" in cell["note"]) is not worst
+
+
+NEEDY = """\
+schema = 1
+name = "proof"
+version = "1.10"
+[env.image]
+pip = ["torch~=2.9.0"]
+[[job]]
+id = "any"
+kind = "demo"
+command = ["{python}", "demo.py"]
+[[job]]
+id = "fp8"
+kind = "demo"
+command = ["{python}", "demo.py"]
+compute_capability = "8.9"
+"""
+A10G = """accelerator: {vendor: nvidia, name: A10G, compute_capability: "8.6"}"""
+TPU = "accelerator: {vendor: google, name: TPU v5e}"
+
+
+def test_a_plan_says_what_cannot_run_on_a_platform_or_is_not_meant_for_it(empty: Clouds) -> None:
+    data = archive(NEEDY)
+    empty.client.put(f"/api/v1/payloads/{sha256(data)}", content=data).raise_for_status()
+    matrix = MATRIX.replace("{id: here, provider: fake}", f"{{id: here, provider: fake, {A10G}}}")
+    matrix = matrix.replace("provider: fake, locations", f"provider: fake, {TPU}, locations")
+    body = {"matrix": matrix, "payload": sha256(data)}
+    plan = empty.client.post("/api/v1/plan", json=body).json()
+    assert [cell["cell"]["jobs"] for cell in plan["cells"]] == [["any"], ["any", "fp8"]]
+    unfit, cuda = plan["warnings"]
+    assert unfit == (
+        "job fp8 is not sent to here: it needs compute capability 8.9, and the platform has 8.6"
+    )
+    assert cuda.startswith("there: torch~=2.9.0 of the environment 'image' is PyPI's build")
 
 
 def test_a_plan_says_when_platforms_would_run_different_builds_of_torch(empty: Clouds) -> None:

@@ -358,3 +358,25 @@ def test_a_finished_run_is_launched_again_as_a_new_one(api: Desk) -> None:
     bad = api.client.post(rerun, json={"only": "bad"}, headers={"Idempotency-Key": "bad"})
     assert bad.status_code == 422
     assert bad.json()["errors"][0]["pointer"] == "/only"
+
+
+COMMIT = {"sha": "1f0c2d9a41b2" + "0" * 28, "branch": "main", "author": "Ann", "is_dirty": False}
+
+
+def test_runs_are_listed_by_what_they_test(api: Desk) -> None:
+    told = launch(api, commit=COMMIT).json()
+    launch(api, "other", commit=COMMIT | {"branch": "topic", "author": "Bo", "sha": "a" * 40})
+    launch(api, "none")
+    assert told["commit"] == COMMIT
+    asked = ("commit=1f0c2d9", "branch=main", "author=Ann", "commit=1f&branch=main&author=Ann")
+    for query in asked:
+        items = api.client.get(f"{RUNS}?{query}").json()["items"]
+        assert [(one["id"], one["commit"]) for one in items] == [(told["id"], COMMIT)], query
+    assert api.client.get(f"{RUNS}?commit=1f&branch=topic").json()["items"] == []
+    assert len(api.client.get(RUNS).json()["items"]) == 3
+
+
+def test_a_commit_must_look_like_one(shared_api: Desk) -> None:
+    answer = launch(shared_api, commit={"sha": "main"})
+    assert answer.status_code == 422
+    assert "/commit/sha" in answer.text

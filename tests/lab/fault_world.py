@@ -17,6 +17,8 @@ from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.artifact_bundle import unpack_bundle
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.wheels import Wheelhouse
+from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
+from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.result_parsers.self_report import read_self_report
 from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.application.cell.flow import run_cell
@@ -167,6 +169,7 @@ class FaultWorld:
             secret=lambda name: None,
             unpack=unpack_bundle,
             self_report=read_self_report,
+            read_metrics=JobMetrics(FileDialects()),
             publish=lambda evidence: self.folder,
             identity=Identity(PROJECT, CONTROLLER),
             own_python="/usr/bin/python3",

@@ -17,7 +17,7 @@ import pytest
 from tests.payload.collected import PAYLOAD
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch imports
-COPY, REFUSED = "kernels/rms_norm/copy", "attention/full/cudnn"
+TRIED, REFUSED = "moe/decode/torch_grouped_mm/graph", "attention/full/cudnn"
 AT = {"commit": "c"}
 HELD = {"goal": None, "memory_goal": None, "ratio": {"median": 2.0}}
 
@@ -85,17 +85,17 @@ class TestRun:
 
     def test_a_file_and_a_page(self, gpu, tmp_path, capsys):
         out = tmp_path / "out"
-        assert gpu.main(words(out, "--only", COPY, REFUSED)) == 0
-        refused, norm = told_in(out)["duels"]
-        assert norm["equality"]["equal"] is True
-        assert norm["baseline"] == "copy"
-        assert len(norm["samples"]) == 4 * norm["ratio"]["quads"] >= 24
-        assert norm["roofline"]["copy"] > 0
+        assert gpu.main(words(out, "--only", TRIED, REFUSED)) == 0
+        tried, refused = told_in(out)["duels"]
+        assert tried["equality"]["equal"] is True
+        assert tried["baseline"] == "torch_grouped_mm, graph"
+        assert len(tried["samples"]) == 4 * tried["ratio"]["quads"] >= 24
+        assert tried["roofline"]["copy"] > 0
         assert "sdpa_cudnn" in refused["refused"]
         assert told_in(out)["machine"]["copy_bytes_per_s"] > 0
         text = (out / "gpu.md").read_text()
         assert f"| {REFUSED} |  |  |  | refused: " in text
-        assert f"| {COPY} | auto | copy | " in text
+        assert f"| {TRIED} | layer | torch_grouped_mm, graph | " in text
         assert "No figure here means anything" in text
         said = capsys.readouterr().out
         assert f"\nrefused: {REFUSED}\n" in said
@@ -105,8 +105,8 @@ class TestRun:
         names = set(gpu.makers())
         wanted = {"moe/512/grouped_mm", "moe/1024/eager", "moe/decode", "gpt2", "fp8/4096"}
         wanted |= {f"attention/{kind}/cudnn" for kind in ("full", "causal")}
-        wanted |= {f"kernels/{name}/compile" for name in ("softmax", "linear_cross_entropy")}
-        assert wanted | {"kernels/rms_norm/copy", "kernels/layer_norm/copy"} <= names
+        wanted |= {f"kernels/{name}/compile" for name in ("moe_experts", "linear_cross_entropy")}
+        assert wanted <= names
 
     def test_the_memory_of_the_copies_is_given_back(self, gpu, torch, monkeypatch):
         log = []
@@ -162,7 +162,7 @@ class TestKept:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_a_run_that_is_ended_ends_its_duel(self, tmp_path, number):
-        with started(ASLEEP, *words(tmp_path, "--only", COPY)) as run:
+        with started(ASLEEP, *words(tmp_path, "--only", TRIED)) as run:
             assert b"waiting\n" in iter(run.stdout.readline, b"")
             children = sleepers(run.pid)
             assert children
@@ -175,7 +175,7 @@ class TestKept:
 
     def test_a_run_that_is_killed_ends_its_duel(self, tmp_path):
         """What only the kernel can tell: the other end of its input is closed."""
-        with started(AT_WORK, *words(tmp_path, "--one", COPY)) as duel:
+        with started(AT_WORK, *words(tmp_path, "--one", TRIED)) as duel:
             assert duel.stdout.readline() == b"at work\n"
             duel.stdin.close()
             try:

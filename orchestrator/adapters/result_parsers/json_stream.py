@@ -63,8 +63,10 @@ class JsonReader:
 
     def parts(self) -> Iterator[tuple[Path, object]]:
         """Every wanted part with its path. Raises UnreadableError where nothing can be read."""
-        if not head_text(self._artifact).startswith("{"):
-            raise UnreadableError("it is not a JSON object: it does not begin with {")
+        is_list = any(path[:1] == (EACH,) for path in self._wanted)
+        kind, begin = ("list", "[") if is_list else ("object", "{")
+        if not head_text(self._artifact).startswith(begin):
+            raise UnreadableError(f"it is not a JSON {kind}: it does not begin with {begin}")
         building: _Building | None = None
         try:
             for event, value in _events(self._artifact):

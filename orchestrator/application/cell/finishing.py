@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from orchestrator.application.cell.flow_context import FlowDeps
+from orchestrator.application.cell.measuring import read_metrics
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
 from orchestrator.application.job_outcomes import judge_jobs
@@ -70,6 +71,7 @@ def poll_close(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     cells, at = world.stores.cells, world.clock.now()
     facts = world.stores.results.jobs(now.cell.id)
     check_self_reports(world, now, facts)
+    read_metrics(world, now, facts)
     given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
     world.stores.evidence.settle(now.cell.id, given_up)
     environment = world.stores.results.environment(now.cell.id) or {}

@@ -12,6 +12,7 @@ from orchestrator.application.ports.archives import UnpackBundle
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Value
+from orchestrator.application.ports.result_parsers import ReadMetrics
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.application.process_locks import Locks
@@ -156,6 +157,7 @@ class FlowDeps:
     unpack: UnpackBundle
     self_report: Callable[[Iterable[bytes]], str]
     """Finds the line in a job's output that reports a failure; empty without one."""
+    read_metrics: ReadMetrics
     publish: Callable[[Evidence], Path]
     identity: Identity
     own_python: str

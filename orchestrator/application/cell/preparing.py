@@ -47,7 +47,7 @@ from orchestrator.domain.machine import (
     ShellError,
     SshEndpoint,
 )
-from orchestrator.domain.manifest import Job
+from orchestrator.domain.manifest import OUTPUT, Job
 from orchestrator.domain.matrix import device_kind
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.cells import AttemptState
@@ -160,6 +160,7 @@ def _job(job: Job, finals: Sequence[str], idle: IdleTimeout) -> dict[str, object
         "gpus": job.gpus,
         "secrets": list(job.secrets),
         "skip": list(finals),
+        "metrics": [name for name in job.metrics if name != OUTPUT],
     }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.domain.parsed_results import Provenance, Said
+from orchestrator.domain.parsed_results import ParsedMetric, Provenance, Said
 
 HEAD_BYTES = 65_536
 TAIL_BYTES = 8_192
@@ -57,6 +57,21 @@ class Dialect(Protocol):
         """Parse the artifact into statements, in order, in bounded memory.
 
         Raises UnreadableError.
+        """
+        ...
+
+
+class ReadMetrics(Protocol):
+    """Reads the figures of a job."""
+
+    def __call__(
+        self, name: str, chunks: Iterable[bytes]
+    ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
+        """Return the figures, and what keeps a person from relying on them.
+
+        Args:
+            name: ``output`` for what the job printed, else the file's name.
+            chunks: The bytes.
         """
         ...
 

@@ -127,3 +127,18 @@ ReuseOption = Annotated[
 YesOption = Annotated[
     bool, typer.Option("-y", "--yes", help="Rent what the plan says without asking.")
 ]
+
+CommitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--commit",
+        metavar="SHA",
+        help="The commit that is tested. Default: the payload's checkout, then the CI's variables.",
+    ),
+]
+BranchOption = Annotated[
+    str | None, typer.Option("--branch", metavar="NAME", help="Its branch; as `--commit`.")
+]
+AuthorOption = Annotated[
+    str | None, typer.Option("--author", metavar="NAME", help="Who wrote it; as `--commit`.")
+]

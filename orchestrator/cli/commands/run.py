@@ -12,6 +12,9 @@ import typer
 
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import (
+    AuthorOption,
+    BranchOption,
+    CommitOption,
     DetachOption,
     DiagnoseOption,
     HoldOption,
@@ -28,7 +31,7 @@ from orchestrator.cli.commands.options import (
 )
 from orchestrator.cli.errors import DETACHED, CliError
 from orchestrator.cli.exit_status import conclude, say_how_to_return
-from orchestrator.cli.launch_request import ask, read_order, upload
+from orchestrator.cli.launch_request import ask, read_order, stated_commit, upload
 from orchestrator.cli.responses import read
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.plan import headroom_table, plan_table, shortages, totals
@@ -85,6 +88,9 @@ def run_command(
     rerun_failed: RerunFailedOption = 0,
     diagnose: DiagnoseOption = False,
     reuse: ReuseOption = None,
+    commit: CommitOption = None,
+    branch: BranchOption = None,
+    author: AuthorOption = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -96,7 +102,8 @@ def run_command(
         with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
             order = read_order(session, matrix, settings or (), Path(scratch))
             order = replace(order, hold_minutes=hold, reruns=rerun_failed, diagnose=diagnose)
-            order = replace(order, reuse_hours=reuse)
+            stated = stated_commit(order.commit, sha=commit, branch=branch, author=author)
+            order = replace(order, reuse_hours=reuse, commit=stated)
             upload(session, client, order)
         plan = client.post("/plan", order.body, key=session.wiring.new_id(), document=order.file)
         ask(session, read(Plan, plan), yes=yes)

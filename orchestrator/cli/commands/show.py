@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated
 
@@ -36,8 +36,8 @@ from orchestrator.domain.units import usd
 _PAGE = 100
 _FOLLOW_EVERY_S = 0.5
 _RUNS = Layout(
-    titles=("run", "launched (UTC)", "matrix", "subject", "outcome", "tests", "cost"),
-    first_to_go=("cost", "matrix", "launched (UTC)", "subject", "tests"),
+    titles=("run", "launched (UTC)", "matrix", "subject", "commit", "outcome", "tests", "cost"),
+    first_to_go=("cost", "matrix", "launched (UTC)", "commit", "subject", "tests"),
     whole=("run", "launched (UTC)", "outcome"),
     right=("cost",),
 )
@@ -48,13 +48,23 @@ def runs_command(
     limit: Annotated[
         int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")
     ] = 20,
+    commit: Annotated[
+        str | None, typer.Option("--commit", metavar="SHA", help="Only of commits that begin so.")
+    ] = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="NAME", help="Only of this branch.")
+    ] = None,
+    author: Annotated[
+        str | None, typer.Option("--author", metavar="NAME", help="Only of commits by this author.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the runs, newest first."""
+    asked = {"commit": commit, "branch": branch, "author": author}
     session = session_of(context)
     shown: list[Json] = []
     try:
-        shown += _newest(session.reader(), limit)
+        shown += _newest(session.reader(), limit, asked)
     except EmptyHomeError as empty:
         if not as_json:
             session.say(str(empty))
@@ -63,6 +73,9 @@ def runs_command(
         session.print_json([_without_cells(run) for run in shown])
         return
     if not shown:
+        if any(asked.values()):
+            session.say("No run is like that; `seatrial runs` lists all of them.")
+            return
         session.say("No run yet: `seatrial init` in a project, then `seatrial run seatrial.yaml`.")
         return
     session.out.print(fitting(session.out, _RUNS, [_row(read(RunSummary, run)) for run in shown]))
@@ -175,10 +188,10 @@ class _Printer:
             sys.stdout.buffer.flush()
 
 
-def _newest(client: Client, limit: int) -> Iterator[Json]:
+def _newest(client: Client, limit: int, asked: Mapping[str, str | None]) -> Iterator[Json]:
     cursor: str | None = None
     while limit > 0:
-        page = client.get("/runs", limit=min(limit, _PAGE), before=cursor)
+        page = client.get("/runs", limit=min(limit, _PAGE), before=cursor, **asked)
         items = page.get("items")
         for item in items if isinstance(items, list) else []:
             yield item
@@ -199,6 +212,7 @@ def _row(run: RunSummary) -> dict[str, Text]:
         _moment(run.created_at),
         Text(one_line(run.matrix)),
         Text(one_line(str(run.subject))),
+        Text(one_line(" ".join(part for part in (run.commit.short, run.commit.branch) if part))),
         Text(f"{sign.glyph} {word(run.outcome or run.state)}", style=sign.style),
         tally(run.counts, over=run.is_finished),
         Text(usd(run.cost_usd)),

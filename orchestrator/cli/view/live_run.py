@@ -137,7 +137,6 @@ def _groups(run: RunResponse, frame: Frame) -> tuple[list[CellRecord], Lines]:
 
 LOG_LINES = 6
 _LOG_MIN = 3
-_HEADER = 3
 _FOOTER = 1
 _SMALL = 16
 """Rows below which the log is left out."""
@@ -191,13 +190,17 @@ def summary(run: RunResponse, *, now: datetime, width: int) -> Text:
 
 
 def header(run: RunResponse, frame: Frame) -> list[Text]:
-    """Two lines: what is being validated, and how far it is."""
+    """What is being validated, of which commit, and how far it is."""
     sign = sign_of(run.outcome, active=True)
     name = Text().append(f"{sign.glyph} ", sign.style)
     name.append(one_line(run.matrix) or "run", style="bold")
     name.append(f"  {one_line(str(run.subject))}")
     first = ends(name, Text(f"run {one_line(run.id)}", style="dim"), frame.width)
-    return [first, ends(_progress(run), _times(run, frame.now), frame.width)]
+    second = ends(_progress(run), _times(run, frame.now), frame.width)
+    if not run.commit:
+        return [first, second]
+    commit = Text(fit(f"  {one_line(str(run.commit))}", frame.width), style="dim")
+    return [first, commit, second]
 
 
 def _progress(run: RunResponse) -> Text:

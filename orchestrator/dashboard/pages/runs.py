@@ -29,6 +29,7 @@ _COLUMNS = (
     Column("outcome", "Outcome"),
     Column("subject", "Subject"),
     Column("matrix", "Matrix"),
+    Column("commit", "Commit"),
     Column("tests", "Tests"),
     Column("duration_s", "Duration", is_number=True),
     Column("cost_usd", "Cost", is_number=True),
@@ -51,6 +52,9 @@ class Choice:
     subject: str = ""
     version: str = ""
     matrix: str = ""
+    commit: str = ""
+    branch: str = ""
+    author: str = ""
 
     @property
     def asked(self) -> RunsAsked:
@@ -63,6 +67,9 @@ class Choice:
             subject=self.subject,
             version=self.version,
             matrix=self.matrix,
+            commit=self.commit.lower(),
+            branch=self.branch,
+            author=self.author,
         )
 
 
@@ -73,10 +80,14 @@ def show_runs(
     subject: str = "",
     version: str = "",
     matrix: str = "",
+    commit: str = "",
+    branch: str = "",
+    author: str = "",
     before: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """A page of them."""
-    chosen = Choice(outcome.strip(), subject.strip(), version.strip(), matrix.strip())
+    words = (outcome, subject, version, matrix, commit, branch, author)
+    chosen = Choice(*(word.strip() for word in words))
     cursor = before if _CURSOR.fullmatch(before) else None
     runs, following = list_runs(
         asked.context.stores, limit=PAGE_SIZE, before=cursor, at=asked.now, asked=chosen.asked
@@ -121,6 +132,7 @@ def _row(asked: Asked, listed: ListedRun) -> Row:
             Badge(run.outcome or run.state, note=_note(listed)),
             Text(run.subject_name, note=run.subject_version),
             Text(run.matrix_name),
+            Text(run.commit.short, _of_branch(run), note=run.commit.branch, is_code=True),
             Tally(so_far(listed.counts, run)),
             Span(took.total_seconds()),
             Usd(listed.cost_usd),
@@ -128,6 +140,10 @@ def _row(asked: Asked, listed: ListedRun) -> Row:
         ),
         tone=_LOUD.get(run.outcome, "") if run.outcome else "",
     )
+
+
+def _of_branch(run: Run) -> str:
+    return urls.with_query(urls.RUNS, branch=run.commit.branch) if run.commit.branch else ""
 
 
 def so_far(counts: Counts, run: Run) -> Counts:

@@ -247,7 +247,7 @@ class NewFailureRule:
     max: int = 0
     """Maximum number of new failures."""
     level: Level = "blocking"
-    """Whether it can stop a release."""
+    """Whether it can block a release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,10 @@ class RunRow(Table):
     finished_at: Mapped[datetime | None]
     cancel_requested_at: Mapped[datetime | None]
     rerun_of: Mapped[str | None]
+    commit_sha: Mapped[str] = mapped_column(default="")
+    branch: Mapped[str] = mapped_column(default="")
+    author: Mapped[str] = mapped_column(default="")
+    is_dirty: Mapped[bool] = mapped_column(default=False)
     confirmation_run_id: Mapped[str | None]
     """The run that repeats its failures on another machine."""
     event_seq: Mapped[Long] = mapped_column(default=0)

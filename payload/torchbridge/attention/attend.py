@@ -10,7 +10,6 @@ from torch import Tensor
 
 from torchbridge.attention import flash, flex
 from torchbridge.attention.call import PATHS, Call, Path, PathRefused
-from torchbridge.attention.choice import CHOOSE
 from torchbridge.attention.patterns import FULL, Causal, Pattern, Shifted
 from torchbridge.attention.sdpa import by_matrices, by_sdpa, why_not_sdpa
 
@@ -28,7 +27,6 @@ def attend(
     scale: float | None = None,
     dropout: float = 0.0,
     path: str = "auto",
-    choose: str = "rule",
 ) -> tuple[Tensor, Path]:
     """softmax(q k^T scale, as pattern and mask have it) v: the output and how it was computed.
 
@@ -42,21 +40,15 @@ def attend(
         scale: of the scores, 1 / sqrt(D) unless given.
         dropout: share of the weights to drop, the others growing to make up for it.
         path: one of `PATHS`; any but `auto` is used or refused.
-        choose: between SDPA's back-ends on path auto or sdpa: by a `rule` on the hardware, or as
-            `torch` does; `measure` times each that can compute it, backward included where there
-            will be one, once for each class of shapes. Under torch.compile it is torch's choice.
 
     Raises:
-        ValueError: the shapes do not fit each other or the pattern, or there is no such path
-            or such a way to choose.
+        ValueError: the shapes do not fit each other or the pattern, or there is no such path.
         PathRefused: the path cannot compute this.
     """
     if path not in PATHS:
         raise ValueError(f"path must be one of {', '.join(PATHS)}, got {path!r}")
-    if choose not in CHOOSE:
-        raise ValueError(f"choose must be one of {', '.join(CHOOSE)}, got {choose!r}")
     call = _call(q, k, v, pattern, mask, q_offset, scale, dropout)
-    return _by_name(call, path, choose) if path != "auto" else _fastest(call, choose)
+    return _by_name(call, path) if path != "auto" else _fastest(call)
 
 
 def attend_weighed(
@@ -132,7 +124,7 @@ def _check_mask(mask: Tensor, scores: tuple[int, ...]) -> None:
         raise ValueError(f"mask must be bool (True: seen) or a float bias, got {mask.dtype}")
 
 
-def _fastest(call: Call, choose: str) -> tuple[Tensor, Path]:
+def _fastest(call: Call) -> tuple[Tensor, Path]:
     """Kernels without a mask where there are, FlexAttention where blocks can be skipped."""
     simple = call.mask is None and type(call.pattern) in (Pattern, Causal)
     if simple and flash.preferred(call):
@@ -144,13 +136,13 @@ def _fastest(call: Call, choose: str) -> tuple[Tensor, Path]:
         except PathRefused as refusal:
             reason = refusal.reason
     if why_not_sdpa(call) is None:
-        output, path = by_sdpa(call, choose=choose)
+        output, path = by_sdpa(call, ruled=True)
     else:
         output, _, path = by_matrices(call)
     return output, path if reason is None else replace(path, fallback=reason)
 
 
-def _by_name(call: Call, path: str, choose: str) -> tuple[Tensor, Path]:
+def _by_name(call: Call, path: str) -> tuple[Tensor, Path]:
     if path in ("flex", "flex_eager"):
         return flex.by_flex(call, compiled=path == "flex")
     if path == "flash_attn":
@@ -158,4 +150,4 @@ def _by_name(call: Call, path: str, choose: str) -> tuple[Tensor, Path]:
     if path == "explicit":
         output, _, taken = by_matrices(call)
         return output, taken
-    return by_sdpa(call, path.partition("_")[2] or None, choose)
+    return by_sdpa(call, path.partition("_")[2] or None)

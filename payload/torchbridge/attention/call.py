@@ -10,7 +10,7 @@ from torch import Tensor
 from torchbridge.attention.patterns import Pattern
 
 PATHS = (
-    "auto",  # the fastest exact one
+    "auto",  # the fastest exact one, by rules on the hardware
     "sdpa",  # torch's scaled_dot_product_attention, its back-end of choice
     "sdpa_flash",
     "sdpa_efficient",
@@ -30,7 +30,7 @@ class Path:
     `form` is what the pattern became there (`no mask`, `is_causal`, `mask`, `bias`, `block mask`,
     `scores`, for flash_attn the package); `backend` the kernel torch chose for SDPA, None where it
     does not tell; `fallback` why it is not the way that such a call should take; `reason` why that
-    back-end is not left to torch (choice.py).
+    back-end is not left to torch (`sdpa.rule`).
     """
 
     name: str

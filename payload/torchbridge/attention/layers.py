@@ -39,11 +39,10 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
         bias: bool = True,
         path: str = "auto",
-        choose: str = "rule",
     ) -> None:
         """`num_kv_heads` heads of keys are shared by the query heads; as many unless given.
 
-        `path` and `choose` are those of `attend`.
+        `path` is that of `attend`.
         """
         super().__init__()
         shared = num_heads if num_kv_heads is None else num_kv_heads
@@ -59,7 +58,7 @@ class MultiHeadAttention(nn.Module):
         self.head_dim = embed_dim // num_heads
         self.pattern = pattern
         self.dropout = dropout
-        self.path, self.choose = path, choose
+        self.path = path
         self.qkv = nn.Linear(embed_dim, (num_heads + 2 * shared) * self.head_dim, bias=bias)
         self.out = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.path_taken: str | None = None
@@ -111,7 +110,7 @@ class MultiHeadAttention(nn.Module):
         options = {"pattern": self.pattern, "mask": mask, "q_offset": offset, "dropout": dropout}
         weights = None
         if not weighed:
-            output, taken = attend(q, k, v, path=self.path, choose=self.choose, **options)
+            output, taken = attend(q, k, v, path=self.path, **options)
         elif self.path in ("auto", "explicit"):
             output, weights, taken = attend_weighed(q, k, v, **options)
         else:
@@ -141,10 +140,9 @@ class FlashAttention3(MultiHeadAttention):
         bias: bool = True,
         *,
         path: str = "auto",
-        choose: str = "rule",
     ) -> None:
         pattern = Causal() if causal else FULL
-        options = {"dropout": dropout, "bias": bias, "path": path, "choose": choose}
+        options = {"dropout": dropout, "bias": bias, "path": path}
         super().__init__(embed_dim, num_heads, pattern=pattern, **options)
         self.causal = causal
 
@@ -220,13 +218,12 @@ class FlashAttentionV3(nn.Module):
         scale: float | None = None,
         *,
         path: str = "auto",
-        choose: str = "rule",
     ) -> None:
         super().__init__()
         self.causal = causal
         self.dropout = dropout
         self.scale = scale
-        self.path, self.choose = path, choose
+        self.path = path
         self.path_taken: str | None = None
         self.fallback: str | None = None
 
@@ -240,7 +237,6 @@ class FlashAttentionV3(nn.Module):
             scale=self.scale,
             dropout=self.dropout if self.training else 0.0,
             path=self.path,
-            choose=self.choose,
         )
         self.path_taken, self.fallback = str(taken), taken.fallback
         return output

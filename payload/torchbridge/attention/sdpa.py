@@ -1,18 +1,39 @@
-"""Attention by torch's fused kernels and a dense mask, and explicitly.
+"""Attention by torch's fused kernels, with patterns as dense masks; and explicitly.
 
-q [B, H, Q, D], k [B, G, K, D], v [B, G, K, Dv] with H a multiple of G -> [B, H, Q, Dv].
+B samples, H query heads, Q queries, K keys, G heads of keys, H a multiple of G: q [B, H, Q, D],
+k [B, G, K, D], v [B, G, K, Dv] -> [B, H, Q, Dv]. A row without a visible key has the output 0. All
+back-ends of SDPA are exact; torch has an order of its own, which is not everywhere that of their
+speed: `rule`.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from torchbridge.attention.call import Call, Path, PathRefused
-from torchbridge.attention.choice import by_backend, by_choice
-from torchbridge.attention.dense import Dense, as_bias, joined, modified, visible
 from torchbridge.attention.patterns import Causal, Pattern
+from torchbridge.hardware import Hardware, probe
+
+# Scores of a whole call from which on it takes longer than putting back-ends in order (20 us).
+LARGE = 2**25
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+_NAMES = {int(value): name for name, value in BACKENDS.items()}
+_ASKED = ("cuda", "xpu")
+_choose = getattr(torch, "_fused_sdp_choice", None)
+Shape = tuple[int, int, int, int]  # (B, H, Q, K)
 
 
 def why_not_sdpa(call: Call) -> str | None:
@@ -22,8 +43,8 @@ def why_not_sdpa(call: Call) -> str | None:
     return f"SDPA only adds to scores, and {call.pattern.name} changes them otherwise"
 
 
-def by_sdpa(call: Call, backend: str | None = None, choose: str = "torch") -> tuple[Tensor, Path]:
-    """Through scaled_dot_product_attention; by the back-end of this name, or as `choose` has it.
+def by_sdpa(call: Call, backend: str | None = None, *, ruled: bool = False) -> tuple[Tensor, Path]:
+    """Through scaled_dot_product_attention; by the back-end of this name, `rule`'s, or torch's.
 
     Raises:
         PathRefused: the pattern is no mask, or the back-end cannot compute this.
@@ -42,12 +63,80 @@ def by_sdpa(call: Call, backend: str | None = None, choose: str = "torch") -> tu
         "scale": call.scale,
         "enable_gqa": call.grouped,
     }
-    if backend is None:
-        output, taken, why = by_choice(call, arguments, form, choose)
+    why = None
+    if backend is not None:
+        output, taken = by_backend(call, arguments, backend), backend
     else:
-        output, taken, why = by_backend(call, arguments, backend), backend, None
+        output, taken, why = by_choice(call, arguments, form, ruled=ruled)
     output = output if dense is None else dense.emptied(output)
     return output, Path(name, form, taken, reason=why)
+
+
+def by_choice(
+    call: Call, arguments: dict[str, Any], form: str, *, ruled: bool
+) -> tuple[Tensor, str | None, str | None]:
+    """The output, its back-end (None: not told) and why it was taken (None: torch's choice)."""
+    asked = ruled and not torch.compiler.is_compiling()
+    backend, reason = rule(_hardware(call.q.device), call, form) if asked else (None, None)
+    if backend is not None:
+        try:
+            return by_backend(call, arguments, backend), backend, reason
+        except PathRefused as refusal:
+            reason = f"{backend} not taken: {refusal.reason}"
+    output = F.scaled_dot_product_attention(call.q, call.k, call.v, **arguments)
+    return output, chosen(call, arguments), reason
+
+
+def rule(hardware: Hardware, call: Call, form: str) -> tuple[str | None, str | None]:
+    """(cuDNN's kernel, why) for large calls on Hopper and sm_100; (None, None) is torch's choice.
+
+    torch prefers its FlashAttention-2, which does not use what sm_90 brought. On other generations
+    it is as fast or faster (https://github.com/huggingface/transformers/pull/48163 has figures of
+    six), so that its order stands there.
+    """
+    if hardware.vendor != "nvidia" or (hardware.capability or (0, 0))[0] not in (9, 10):
+        return None, None
+    narrow = max(call.q.shape[3], call.v.shape[3]) <= 128
+    plain = form in ("no mask", "is_causal") and not call.dropout
+    half = call.q.dtype in (torch.float16, torch.bfloat16)
+    batch, heads, queries, keys = call.scores
+    large = batch * heads * queries * keys >= LARGE and queries > 1
+    if not (narrow and plain and half and large):
+        return None, None
+    return "cudnn", f"rule: cuDNN's is SDPA's fastest on {hardware.target}"
+
+
+def by_backend(call: Call, arguments: dict[str, Any], backend: str) -> Tensor:
+    """With all other back-ends switched off.
+
+    Raises:
+        PathRefused: it cannot compute this.
+    """
+    with sdpa_kernel(BACKENDS[backend]):
+        try:
+            found = chosen(call, arguments)
+            if found in (backend, None):
+                return F.scaled_dot_product_attention(call.q, call.k, call.v, **arguments)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            reason = f"torch has no such kernel for these inputs on {call.q.device.type}"
+            raise PathRefused(f"sdpa_{backend}", reason) from error
+    raise PathRefused(f"sdpa_{backend}", f"torch takes {found} though all else is switched off")
+
+
+def chosen(call: Call, arguments: dict[str, Any]) -> str | None:
+    """The back-end torch chooses for such a call, by its own word; None if it does not tell."""
+    if _choose is None or torch.compiler.is_compiling():
+        return None
+    if not call.q.is_cpu and call.q.device.type not in _ASKED:
+        return None
+    return _NAMES.get(int(_choose(call.q, call.k, call.v, **arguments)))
+
+
+@lru_cache
+def _hardware(device: torch.device) -> Hardware:
+    return probe(device)
 
 
 def by_matrices(call: Call) -> tuple[Tensor, Tensor, Path]:
@@ -93,3 +182,69 @@ def _form(dense: Dense | None) -> str:
     if dense is None:
         return "no mask"
     return "mask" if dense.mask.dtype == torch.bool else "bias"
+
+
+def positions(shape: Shape, device: torch.device) -> tuple[Tensor, ...]:
+    """Numbers of sample, head, query and key that broadcast to `shape`."""
+    views = ((-1, 1, 1, 1), (-1, 1, 1), (-1, 1), (-1,))
+    return tuple(
+        torch.arange(size, device=device).view(view)
+        for size, view in zip(shape, views, strict=True)
+    )
+
+
+def visible(pattern: Pattern, shape: Shape, device: torch.device) -> Tensor | None:
+    """[B or 1, H or 1, Q, K] bool: does a query see a key? None if all are seen."""
+    mod = pattern.mask_mod(device)
+    if mod is None:
+        return None
+    batch, heads, queries, keys = shape
+    shape = (batch if pattern.per_batch else 1, heads if pattern.per_head else 1, queries, keys)
+    return mod(*positions(shape, device)).expand(shape)
+
+
+def modified(pattern: Pattern, scores: Tensor) -> Tensor:
+    """`scores` [B, H, Q, K] as the pattern's score modification leaves them."""
+    mod = pattern.score_mod(scores.device)
+    return scores if mod is None else mod(scores, *positions(scores.shape, scores.device))
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """What is added to scores, and which rows see nothing.
+
+    `mask` is bool (True: seen) or a float bias, broadcastable to [B, H, Q, K], and leaves at least
+    one key visible in every row; `empty` [..., Q, 1] are the rows that should see none.
+    """
+
+    mask: Tensor
+    empty: Tensor
+
+    @classmethod
+    def of(cls, mask: Tensor) -> Dense:
+        """Any mask: rows without a visible key see all of them instead, and are noted."""
+        if mask.dtype == torch.bool:
+            empty = ~mask.any(dim=-1, keepdim=True)
+            return cls(mask | empty, empty)
+        empty = (mask == -math.inf).all(dim=-1, keepdim=True)
+        return cls(mask.masked_fill(empty, 0.0), empty)
+
+    def emptied(self, output: Tensor) -> Tensor:
+        """`output` [B, H, Q, D], 0 in rows that see nothing."""
+        return output.masked_fill(self.empty, 0.0)
+
+
+def joined(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+    """The mask that says what both say; each is bool, a float bias, or None."""
+    if one is None or two is None:
+        return two if one is None else one
+    if one.dtype == torch.bool and two.dtype == torch.bool:
+        return one & two
+    return as_bias(one) + as_bias(two)
+
+
+def as_bias(mask: Tensor) -> Tensor:
+    """A float bias from a bool mask; a bias as it is."""
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, -math.inf)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torchbridge.float8 import BLOCK, FP8Dtype, FP8QuantizedTensor, Granularity, native_dtype
 from torchbridge.fp8.dispatch import Choice, choose_for
 from torchbridge.fp8.matmul import PATHS, Heights, Path, find_path, scaled_matmul
-from torchbridge.kernels.functional import quantise_rows
-from torchbridge.kernels.registry import autocast_on
+from torchbridge.kernels.quantise import quantise_rows
+from torchbridge.kernels.registry import autocast_dtype
 
 GRANULARITIES = ("tensor", "row", "block")
 LAYER_PATHS = (*PATHS, "predicted")
@@ -105,9 +105,7 @@ class NativeFP8Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] to [..., out], in x's dtype or autocast's."""
-        dtype = x.dtype
-        if autocast_on(x.device.type):
-            dtype = torch.get_autocast_dtype(x.device.type)
+        dtype = autocast_dtype(x) or x.dtype
         flat = x.reshape(-1, self.in_features)
         paths = self._plan(flat, dtype)
         split = paths["forward"].splits is not None

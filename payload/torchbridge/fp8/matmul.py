@@ -1,16 +1,13 @@
 """The scaled matrix multiply of two float8 matrices, and why a device cannot do it where it cannot.
 
-torch's kernel has a public name (torch 2.10) and a private one; what runs on a device is found by
-running it and comparing the numbers. A kernel gets a [M, K] by rows, b [K, N] by columns, and
-inverse (dequantisation) scales: single ones [], of rows [M, 1] and [1, N], or of 128-blocks [M or
-M / 128, K / 128] and [N or N / 128, K / 128]. Their layouts are those of torch's own checks
-(aten/src/ATen/native/cuda/ScaledBlas.cpp).
+What torch's kernel runs on a device is found by running it and comparing the numbers. It gets a
+[M, K] by rows, b [K, N] by columns, and inverse (dequantisation) scales: single ones [], of rows
+[M, 1] and [1, N], or of 128-blocks [M or M / 128, K / 128] and [N or N / 128, K / 128]. Their
+layouts are those of torch's own checks (aten/src/ATen/native/cuda/ScaledBlas.cpp).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -19,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchbridge.float8 import BLOCK, FP8QuantizedTensor, spread
+from torchbridge.kernels.registry import without_autocast
 
 ALIGNMENT = 16  # of inner and outer width on CUDA; zeros are added, and cut off again
 # Scales of a multiple of four blocks are laid out the same by all versions of torch and cuBLAS.
@@ -44,9 +42,6 @@ class Path:
     adds: bool = False
 
 
-Kernel = Callable[..., Tensor]  # of a, b, their inverse scales, a path, and perhaps a bias
-
-
 def padded(matrix: Tensor, height: int = 1, width: int = ALIGNMENT) -> Tensor:
     """Contiguous, with zeros up to multiples of `height` rows and `width` columns."""
     below, beside = -matrix.shape[0] % height, -matrix.shape[1] % width
@@ -55,66 +50,32 @@ def padded(matrix: Tensor, height: int = 1, width: int = ALIGNMENT) -> Tensor:
     return matrix.contiguous()
 
 
-def _private(
+def _multiply(
     a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path, bias: Tensor | None
 ) -> Tensor:
+    """By torch's kernel, with scales that are single or of rows."""
     scales = a_inverse.contiguous(), b_inverse.contiguous()
     options = {"out_dtype": path.writes, "use_fast_accum": path.fast_accum}
-    return _PRIVATE(a, b, *scales, bias=bias, **options)
+    return _KERNEL(a, b, *scales, bias=bias, **options)
 
 
-def _public(
-    a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path, bias: Tensor | None
-) -> Tensor:
-    kind = F.ScalingType.RowWise if a_inverse.ndim else F.ScalingType.TensorWise
-    options = {"output_dtype": path.writes, "use_fast_accum": path.fast_accum, "bias": bias}
-    return F.scaled_mm(a, b, a_inverse, kind, b_inverse, kind, **options)
-
-
-def _private_blocks(
+def _multiply_blocks(
     a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path
 ) -> Tensor:
     """It tells the kind of scales from their shapes and strides; those of b are transposed."""
-    left = _row_scales(a_inverse) if _of_rows(a, a_inverse) else a_inverse.contiguous()
-    right = _row_scales(b_inverse) if _of_rows(b.t(), b_inverse) else b_inverse.contiguous()
-    return _PRIVATE(a, b, left, right.t(), out_dtype=path.writes)
+
+    def laid_out(matrix: Tensor, inverse: Tensor) -> Tensor:
+        """Those of rows [M, K / 128] with the rows next to each other."""
+        of_rows = matrix.shape[0] == inverse.shape[0]
+        return inverse.t().contiguous().t() if of_rows else inverse.contiguous()
+
+    return _KERNEL(
+        a, b, laid_out(a, a_inverse), laid_out(b.t(), b_inverse).t(), out_dtype=path.writes
+    )
 
 
-def _public_blocks(
-    a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path
-) -> Tensor:
-    """It is told the kind; scales of tiles are transposed, for both operands."""
-    left, a_kind = _told_blocks(a, a_inverse)
-    right, b_kind = _told_blocks(b.t(), b_inverse)
-    return F.scaled_mm(a, b, left, a_kind, right, b_kind, output_dtype=path.writes)
-
-
-def _told_blocks(matrix: Tensor, inverse: Tensor) -> tuple[Tensor, object]:
-    """The scales as F.scaled_mm wants them, and its name for their kind."""
-    if _of_rows(matrix, inverse):
-        return _row_scales(inverse), F.ScalingType.BlockWise1x128
-    return inverse.contiguous().t(), F.ScalingType.BlockWise128x128
-
-
-def _of_rows(matrix: Tensor, inverse: Tensor) -> bool:
-    return matrix.shape[0] == inverse.shape[0]
-
-
-def _row_scales(inverse: Tensor) -> Tensor:
-    """[M, K / 128] with the rows next to each other."""
-    return inverse.t().contiguous().t()
-
-
-_PRIVATE = getattr(torch, "_scaled_mm", None)
-KERNELS: dict[str, Kernel] = {}  # in order of preference: torch.compile knows the private one
-BLOCK_KERNELS: dict[str, Kernel] = {}  # the public one takes e4m3 only, so it is not the first
-if _PRIVATE is not None:
-    KERNELS["torch._scaled_mm"] = _private
-    BLOCK_KERNELS["torch._scaled_mm by blocks"] = _private_blocks
-if hasattr(F, "scaled_mm"):
-    KERNELS["F.scaled_mm"] = _public
-    BLOCK_KERNELS["F.scaled_mm by blocks"] = _public_blocks
-
+_KERNEL = getattr(torch, "_scaled_mm", None)  # no public name that torch.compile knows
+WHOLE_SCALES, BLOCK_SCALES = "torch._scaled_mm", "torch._scaled_mm by blocks"
 PATHS = ("auto", "scaled_mm", "dequantised")
 Heights = tuple[int, int]  # rows of a and of b (1 or 128) that share a block scale
 
@@ -214,13 +175,6 @@ def _dequantised(
         return a.dequantize(dtype) @ b.dequantize(dtype).t()
 
 
-def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Autocast off, on devices that know it."""
-    if not torch.amp.is_autocast_available(device.type):
-        return nullcontext()
-    return torch.autocast(device.type, enabled=False)
-
-
 def _by_kernel(
     a: FP8QuantizedTensor, b: FP8QuantizedTensor, path: Path, bias: Tensor | None = None
 ) -> Tensor:
@@ -233,7 +187,7 @@ def _by_kernel(
         return a.scale.new_zeros(rows, columns)
     if a.scale.ndim == b.scale.ndim == 0:
         return _aligned(a.data, b.data, a.scale.reciprocal(), b.scale.reciprocal(), path, bias)
-    if path.kernel in BLOCK_KERNELS:
+    if path.kernel == BLOCK_SCALES:
         return _by_blocks(a, b, path)
     a_scale, b_scale = _per_row(a), _per_row(b)
     if a_scale.shape[1] == b_scale.shape[1] == 1:
@@ -250,7 +204,7 @@ def _by_kernel(
 def _by_blocks(a: FP8QuantizedTensor, b: FP8QuantizedTensor, path: Path) -> Tensor:
     """One call for all blocks, the matrices widened to whole ones."""
     (left, a_inverse), (right, b_inverse) = _whole(a), _whole(b)
-    out = BLOCK_KERNELS[path.kernel](left, right.t(), a_inverse, b_inverse, path)
+    out = _multiply_blocks(left, right.t(), a_inverse, b_inverse, path)
     return out[: a.shape[0], : b.shape[0]]
 
 
@@ -284,7 +238,7 @@ def _aligned(
     if a_inverse.ndim:  # the scales of the columns that are added do not matter
         b_inverse = F.pad(b_inverse, (0, 0, 0, -columns % ALIGNMENT))
     a, b = padded(a), padded(b, ALIGNMENT)
-    out = KERNELS[path.kernel](a, b.t(), a_inverse, b_inverse.t(), path, bias)
+    out = _multiply(a, b.t(), a_inverse, b_inverse.t(), path, bias)
     return out[:rows, :columns]
 
 
@@ -298,45 +252,31 @@ def _search(
     fast_accum: bool = False,
     heights: Heights | None = None,
 ) -> Path:
-    """The first kernel that is right; written in bfloat16 where it cannot write `out_dtype`."""
+    """The kernel, where it is right; written in bfloat16 where it cannot write `out_dtype`."""
+    if _KERNEL is None:
+        return Path("dequantised", f"torch {torch.__version__} has no scaled_mm")
     wanted = out_dtype if out_dtype.itemsize <= 4 else torch.float32
     dtypes, split = tuple(dict.fromkeys((wanted, torch.bfloat16))), None
     of = device, a_dtype, b_dtype, single
     if heights is not None:
-        path, troubles = _first(of, BLOCK_KERNELS, dtypes, heights=heights)
-        if path is not None:
-            return path
-        split = troubles[0] if troubles else f"torch {torch.__version__} has no scaled_mm"
-    for fast in (True, False) if fast_accum and heights is None else (False,):
-        path, troubles = _first(of, KERNELS, dtypes, fast_accum=fast)
-        if path is not None:
-            adds = single and path.writes.itemsize == 2 and _probe(*of, path, adds=True) is None
-            return replace(path, splits=split, adds=adds)
-    if not troubles:
-        return Path("dequantised", f"torch {torch.__version__} has no scaled_mm")
-    scales = "one scale" if single else "a scale per row"
-    where = f"for {a_dtype} times {b_dtype} with {scales} on {device}"
-    return Path("dequantised", f"{troubles[0]} {where}")
-
-
-def _first(
-    of: tuple[str, torch.dtype, torch.dtype, bool],
-    kernels: Iterable[str],
-    dtypes: tuple[torch.dtype, ...],
-    *,
-    fast_accum: bool = False,
-    heights: Heights | None = None,
-) -> tuple[Path | None, list[str]]:
-    """The first of these kernels that is right, and what is wrong with those before it."""
-    troubles: list[str] = []
-    for dtype in dtypes:
-        for kernel in kernels:
-            path = Path("scaled_mm", None, kernel, dtype, fast_accum)
+        for dtype in dtypes:
+            path = Path("scaled_mm", None, BLOCK_SCALES, dtype)
             trouble = _probe(*of, path, heights)
             if trouble is None:
-                return path, troubles
-            troubles.append(f"{kernel} {trouble}")
-    return None, troubles
+                return path
+            split = split or f"{BLOCK_SCALES} {trouble}"
+    first = None
+    for fast in (True, False) if fast_accum and heights is None else (False,):
+        for dtype in dtypes:
+            path = Path("scaled_mm", None, WHOLE_SCALES, dtype, fast)
+            trouble = _probe(*of, path)
+            if trouble is None:
+                adds = single and dtype.itemsize == 2 and _probe(*of, path, adds=True) is None
+                return replace(path, splits=split, adds=adds)
+            first = first or f"{WHOLE_SCALES} {trouble}"
+    scales = "one scale" if single else "a scale per row"
+    where = f"for {a_dtype} times {b_dtype} with {scales} on {device}"
+    return Path("dequantised", f"{first} {where}")
 
 
 @torch.inference_mode(False)

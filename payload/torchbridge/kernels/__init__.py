@@ -1,7 +1,10 @@
-"""Fused layers, operations with kernels of our own, and the registry that picks the kernel."""
+"""Operations with kernels of our own, one module each, and the registry that picks the kernel."""
 
-from torchbridge.kernels import functional
+from torchbridge.kernels.cross_entropy import linear_cross_entropy
+from torchbridge.kernels.experts import moe_experts
 from torchbridge.kernels.fused import epilogue_gelu, linear_gelu, linear_silu
+from torchbridge.kernels.gated import gated_linear
+from torchbridge.kernels.grouped import grouped_mm
 from torchbridge.kernels.layers import (
     FusedFFNLayer,
     FusedLinear,
@@ -9,6 +12,7 @@ from torchbridge.kernels.layers import (
     FusedLinearSiLU,
     create_fused_ffn_layer,
 )
+from torchbridge.kernels.quantise import quantise_rows
 from torchbridge.kernels.registry import (
     REGISTRY,
     Choice,
@@ -31,7 +35,11 @@ __all__ = [
     "Request",
     "create_fused_ffn_layer",
     "epilogue_gelu",
-    "functional",
+    "gated_linear",
+    "grouped_mm",
+    "linear_cross_entropy",
     "linear_gelu",
     "linear_silu",
+    "moe_experts",
+    "quantise_rows",
 ]

@@ -9,20 +9,29 @@ saves is memory, and with it traffic.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchbridge.kernels.registry import REGISTRY, Request, autocast_on, hardware_of
+from torchbridge.kernels.registry import (
+    REGISTRY,
+    Request,
+    autocast_dtype,
+    hardware_of,
+    kernel_for,
+    without_autocast,
+)
+from torchbridge.kernels.tiles import DTYPES, jit, launching, register, tl, triton
 
 REDUCTIONS = ("mean", "sum", "none")
 CHUNKS = 8  # as many at most: each one rounds the weight's gradient to its dtype
 FULL_ROWS = {"cuda": 2048}  # of a chunk that its products run at speed with
 TILE = 64  # rows and classes that memory is laid out for
+ELEMENTS = 4096  # numbers of a row in registers at a time
+WARPS = 8
 _TAKEN = (
     "linear_cross_entropy gives away the gradients it made in the forward pass: a second backward "
     "needs a second forward (or reduction='none', which computes them anew)"
@@ -48,6 +57,25 @@ class Terms(NamedTuple):
 
 
 def linear_cross_entropy(
+    x: Tensor, weight: Tensor, target: Tensor, *, path: str = "auto", **settings: Any
+) -> Tensor:
+    """cross_entropy(x weight^T, target) that holds the logits of a few tokens at a time.
+
+    x [..., d], weight [V, d], target [...] int64; `settings` are those of `in_chunks`, `path` as in
+    `kernel_for`. Differentiable once. Under torch.compile it is one operation, which takes its
+    kernel as it does elsewhere.
+
+    Raises:
+        KernelRefused: the kernel asked for cannot compute this here.
+        ValueError: shapes, dtypes or settings that make no sense.
+        RuntimeError: in backward, a second time or for a second derivative.
+    """
+    if path != "auto":
+        path = kernel_for("linear_cross_entropy", (x, weight), path).name
+    return in_chunks(x, weight, target, way=path, **settings)
+
+
+def in_chunks(
     x: Tensor,
     weight: Tensor,
     target: Tensor,
@@ -58,29 +86,24 @@ def linear_cross_entropy(
     reduction: str = "mean",
     skip_ignored: bool = False,
     rows: int | None = None,
-    way: str = "torch",
+    way: str = "auto",
 ) -> Tensor:
-    """cross_entropy(x weight^T, target): x [..., d], weight [V, d], target [...] int64.
+    """As `linear_cross_entropy` -> float32 (float64 of float64): [] or, for "none", target's shape.
 
-    -> float32 (float64 of float64): [] or, for reduction "none", target's shape. `z_loss` adds
-    z_loss * log(sum(e^logits))^2 for each token. `skip_ignored` leaves tokens of `ignore_index` out
-    of the products too, which takes a wait for the device. `rows` tokens are in a chunk.
-
-    Raises:
-        ValueError: shapes, dtypes or settings that make no sense.
-        RuntimeError: in backward, a second time or for a second derivative.
+    `z_loss` adds z_loss * log(sum(e^logits))^2 for each token. `skip_ignored` leaves tokens of
+    `ignore_index` out of the products too, which takes a wait for the device. `rows` tokens are in
+    a chunk. `way` is "triton", "torch" or "auto", whether the registry allows it or not.
     """
     _check(x, weight, target, label_smoothing, reduction)
-    flat, matrix = _autocast(x.reshape(-1, x.shape[-1])), _autocast(weight)
+    dtype = autocast_dtype(x) or x.dtype  # what F.linear would be given
+    flat, matrix = x.reshape(-1, x.shape[-1]).to(dtype), weight.to(dtype)
     labels = target.reshape(-1)
     kept = (labels != ignore_index).nonzero().squeeze(1) if skip_ignored else None
     if kept is not None:
         flat, labels = flat.index_select(0, kept), labels.index_select(0, kept)
     rows = rows or chunk_rows(len(labels), x.device.type)
     terms = Terms(ignore_index, float(label_smoothing), float(z_loss), way, rows)
-    kind = x.device.type
-    casts = autocast_on(kind)
-    with torch.autocast(kind, enabled=False) if casts else contextlib.nullcontext():
+    with without_autocast(x.device):
         result = _reduced(flat, matrix, labels, terms, reduction)
     if reduction != "none":
         return result
@@ -248,23 +271,19 @@ def _in_triton(way: str, x: Tensor) -> bool:
 
 def _computer(way: str, x: Tensor, room: int) -> Callable[..., tuple[Tensor, Tensor]]:
     if not _in_triton(way, x):
-        return cross_entropy_rows_by_library_
-    from torchbridge.kernels.gpu.cross_entropy import cross_entropy_rows_
-
-    return functools.partial(cross_entropy_rows_, room=room)
+        return rows_by_library_
+    return functools.partial(rows_in_triton_, room=room)
 
 
 def _times(x: Tensor, factor: Tensor, way: str) -> Tensor:
     """In place: they are large."""
     if x.numel() and _in_triton(way, x):
-        from torchbridge.kernels.gpu.cross_entropy import multiply_
-
-        return multiply_(x, factor)
+        return multiply_in_triton_(x, factor)
     # without a dimension CUDA rounds it to x's dtype
     return x.mul_(factor.reshape(1) if x.is_cuda else factor)
 
 
-def cross_entropy_rows_by_library_(
+def rows_by_library_(
     logits: Tensor,
     target: Tensor,
     scale: Tensor | None,
@@ -297,14 +316,108 @@ def cross_entropy_rows_by_library_(
     return torch.where(counts, loss, 0), logits
 
 
+@jit
+def row_totals(row, size, room, block: tl.constexpr):
+    """Of a row: log(sum(e^x)), and sum(x); beyond `size` of `room` there may be anything."""
+    top = -float("inf")
+    total = 0.0
+    plain = 0.0
+    for start in range(0, size, block):
+        at = start + tl.arange(0, block)
+        x = tl.load(row + at, mask=at < room, other=-float("inf")).to(tl.float32)
+        x = tl.where(at < size, x, -float("inf"))
+        new = tl.maximum(top, tl.max(x, 0))
+        level = tl.where(new == -float("inf"), 0.0, new)  # -inf so far: its powers are 0
+        total = total * tl.exp(top - level) + tl.sum(tl.exp(x - level), 0)
+        plain += tl.sum(tl.where(at < size, x, 0.0), 0)
+        top = new
+    return top + tl.log(total), plain
+
+
+@jit
+def cross_entropy_kernel(
+    logits, target, scale, losses, size, room, stride, scale_stride, ignore, smoothing, z_loss,
+    gradient: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """The loss of a row; `gradient` puts scale * d loss / d logits in the logits' place."""
+    line = tl.program_id(0).to(tl.int64)
+    row = logits + line * stride
+    label = tl.load(target + line)
+    valid = (label >= 0) & (label < size)
+    hit = tl.load(row + label, mask=valid, other=float("nan")).to(tl.float32)
+    lse, plain = row_totals(row, size, room, block)
+    tl.debug_barrier()  # all threads have read the row before one of them overwrites it
+    counts = label != ignore
+    spread = tl.where(smoothing > 0, smoothing / size * plain, 0.0)  # 0 * -inf is NaN
+    loss = lse - (1 - smoothing) * hit - spread + z_loss * lse * lse
+    tl.store(losses + line, tl.where(counts, loss, 0.0))
+    if gradient:
+        factor = tl.load(scale + line * scale_stride).to(tl.float32)
+        factor = tl.where(valid, factor, float("nan"))  # a label that is no class is not hidden
+        for start in range(0, size, block):
+            at = start + tl.arange(0, block)
+            x = tl.load(row + at, mask=at < room, other=0.0).to(tl.float32)
+            slope = tl.exp(x - lse) * (1 + 2 * z_loss * lse) - smoothing / size
+            slope = tl.where(at == label, slope - (1 - smoothing), slope)
+            slope = tl.where(counts & (at < size), slope * factor, 0.0)
+            tl.store(row + at, slope.to(logits.dtype.element_ty), mask=at < room)
+
+
+def rows_in_triton_(
+    logits: Tensor,
+    target: Tensor,
+    scale: Tensor | None,
+    ignore_index: int = -100,
+    smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    room: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """logits [N, V], target [N] int64 -> losses [N] float32, and the logits.
+
+    With `scale` [N] they have become scale * d loss / d logits. A row whose target is
+    `ignore_index` has the loss and the gradient 0; one whose target is no class has NaN. `room`, by
+    default V, is of how many numbers a row is, those beyond V becoming 0: fast if a multiple of 16.
+
+    Raises:
+        ValueError: logits that are no matrix of 16 or 32 bit floats with neighbours side by side.
+    """
+    if logits.dim() != 2 or logits.stride(1) != 1 or logits.dtype not in DTYPES:
+        raise ValueError(f"logits {tuple(logits.shape)} of {logits.dtype}, {logits.stride()}")
+    rows, size = logits.shape
+    losses = torch.empty(rows, dtype=torch.float32, device=logits.device)
+    if rows == 0:
+        return losses, logits
+    factor = losses if scale is None else scale  # not looked at when there is none
+    with launching(logits):
+        cross_entropy_kernel[(rows,)](
+            logits, target.contiguous(), factor, losses, size, room or size, logits.stride(0),
+            factor.stride(0), ignore_index, float(smoothing), float(z_loss),
+            gradient=scale is not None, block=ELEMENTS, num_warps=WARPS,
+        )  # fmt: skip
+    return losses, logits
+
+
+@jit
+def multiply_kernel(x, factor, size, block: tl.constexpr):
+    """x *= factor; of a factor of 1, as most are, it is all that is read."""
+    by = tl.load(factor)
+    if by != 1:
+        at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+        value = tl.load(x + at, mask=at < size, other=0.0).to(tl.float32) * by
+        tl.store(x + at, value.to(x.dtype.element_ty), mask=at < size)
+
+
+def multiply_in_triton_(x: Tensor, factor: Tensor) -> Tensor:
+    """x * factor in x's place: x contiguous, factor one number of float32."""
+    with launching(x):
+        multiply_kernel[(triton.cdiv(x.numel(), 4 * ELEMENTS),)](
+            x, factor, x.numel(), block=4 * ELEMENTS, num_warps=WARPS
+        )
+    return x
+
+
 def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _autocast(x: Tensor) -> Tensor:
-    """As autocast has it: what F.linear would be given."""
-    kind = x.device.type
-    return x.to(torch.get_autocast_dtype(kind)) if autocast_on(kind) else x
 
 
 def _check(
@@ -317,5 +430,11 @@ def _check(
     if weight.dim() != 2 or x.shape[-1] != weight.shape[1] or x.shape[:-1] != target.shape:
         shapes = [tuple(one.shape) for one in (x, weight, target)]
         raise ValueError(f"x, weight and target of {shapes} do not go together")
-    if x.dtype != weight.dtype and not autocast_on(x.device.type):
+    if x.dtype != weight.dtype and autocast_dtype(x) is None:
         raise ValueError(f"x is {x.dtype}, weight {weight.dtype}: they must be the same")
+
+
+# Always: both multiply by the library; between the products the kernel reads and writes a chunk of
+# logits once, where torch's operations go over a float32 copy of them some ten times.
+in_triton = functools.partial(in_chunks, way="triton")
+register("linear_cross_entropy", in_triton, functools.partial(in_chunks, way="torch"))

@@ -12,14 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.kernels.registry import (
-    REGISTRY,
-    Kernel,
-    Request,
-    autocast_on,
-    hardware_of,
-    traced,
-)
+from torchbridge.kernels.registry import REGISTRY, Kernel, Request, kernel_for
 
 _addmm_activation = getattr(torch, "_addmm_activation", None)  # no public name has it
 _DEVICE = {"cpu": "cpu", "nvidia": "cuda", "amd": "cuda", "intel": "xpu"}
@@ -35,9 +28,7 @@ def linear_gelu(
 ) -> tuple[Tensor, str]:
     """gelu(x W^T + b) and the name of the kernel: x [..., i], weight [o, i], bias [o] -> [..., o].
 
-    `approximate` is "none" (erf) or "tanh"; `path` a kernel's name, or "auto" for the best. Under
-    torch.compile, export and trace that is "composed", which their compilers fuse themselves, and
-    under autocast, which has rules for that alone.
+    `approximate` is "none" (erf) or "tanh"; `path` as in `kernel_for`.
 
     Raises:
         ValueError: another approximation.
@@ -45,9 +36,7 @@ def linear_gelu(
     """
     if approximate not in ("none", "tanh"):
         raise ValueError(f'approximate must be "none" or "tanh", got {approximate!r}')
-    if path == "auto" and _watched(x):
-        return _composed_gelu(x, weight, bias, approximate), "composed"
-    kernel = _pick("linear_gelu", x, weight, bias, approximate, path)
+    kernel = kernel_for("linear_gelu", (x, weight, bias), path, approximate)
     return kernel.run(x, weight, bias, approximate), kernel.name
 
 
@@ -59,9 +48,7 @@ def linear_silu(
     Raises:
         KernelRefused: the kernel asked for cannot compute this here.
     """
-    if path == "auto" and _watched(x):
-        return _composed_silu(x, weight, bias), "composed"
-    kernel = _pick("linear_silu", x, weight, bias, "", path)
+    kernel = kernel_for("linear_silu", (x, weight, bias), path)
     return kernel.run(x, weight, bias), kernel.name
 
 
@@ -82,21 +69,6 @@ def _ask_epilogue(device: str) -> str | None:
             if (told - F.gelu(x, approximate=kind)).abs().item() < 1e-5:
                 return kind
     return None
-
-
-def _watched(x: Tensor) -> bool:
-    return traced() or autocast_on(x.device.type)
-
-
-def _pick(
-    operation: str, x: Tensor, weight: Tensor, bias: Tensor | None, variant: str, path: str
-) -> Kernel:
-    tensors = (x, weight) if bias is None else (x, weight, bias)
-    gradient = torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
-    request = Request(hardware_of(x.device), x.dtype, gradient, variant)
-    if path == "auto":
-        return REGISTRY.lookup(operation, request).kernel
-    return REGISTRY.named(operation, path, request)
 
 
 def _refuse_epilogue(request: Request) -> str | None:

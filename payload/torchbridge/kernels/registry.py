@@ -5,12 +5,14 @@ Every kernel that was passed over says why, so that a slow path never comes as a
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from torchbridge.hardware import Hardware, probe
 
@@ -94,6 +96,7 @@ class KernelRegistry:
     """Kernels by operation. Choices are remembered until another kernel is registered."""
 
     def __init__(self) -> None:
+        self.plain: dict[str, Kernel] = {}  # by operation the one of the lowest rank: the library's
         self._kernels: dict[str, dict[str, Kernel]] = {}
         self._choices: dict[tuple[str, Request], Choice] = {}
 
@@ -107,6 +110,7 @@ class KernelRegistry:
         if kernel.name in named:
             raise ValueError(f"{kernel.operation} has a kernel {kernel.name!r} already")
         named[kernel.name] = kernel
+        self.plain[kernel.operation] = self.kernels(kernel.operation)[-1]
         self._choices.clear()
         return kernel
 
@@ -172,6 +176,34 @@ def hardware_of(device: torch.device) -> Hardware:
     return probe(device)
 
 
+def kernel_for(
+    operation: str,
+    tensors: Sequence[Tensor | None],
+    path: str = "auto",
+    variant: str = "",
+    *,
+    ruled: bool = True,
+) -> Kernel:
+    """The kernel to take for these tensors; the first of them says where and in which dtype.
+
+    `path` is a kernel's name, which is used or refused, or "auto" for the best. Under
+    torch.compile, export and trace that is the library's, which they fuse themselves, and under
+    autocast too where that has rules for it (`ruled`).
+
+    Raises:
+        KernelRefused: the kernel asked for cannot compute this here, or none can.
+    """
+    given = [one for one in tensors if one is not None]
+    kind = given[0].device.type
+    if path == "auto" and (traced() or (ruled and autocast_on(kind))):
+        return REGISTRY.plain[operation]
+    gradient = torch.is_grad_enabled() and any(one.requires_grad for one in given)
+    request = Request(hardware_of(given[0].device), given[0].dtype, gradient, variant)
+    if path == "auto":
+        return REGISTRY.lookup(operation, request).kernel
+    return REGISTRY.named(operation, path, request)
+
+
 def traced() -> bool:
     """Is this for a compiler or a trace? They fuse the library's operations themselves."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
@@ -180,3 +212,17 @@ def traced() -> bool:
 def autocast_on(device: str) -> bool:
     """Does autocast choose the dtypes on such devices? There are some that it does not know."""
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+
+
+def autocast_dtype(x: Tensor) -> torch.dtype | None:
+    """The dtype that autocast multiplies x in; None where it leaves x as it is."""
+    kind = x.device.type
+    if x.dtype == torch.float64 or not autocast_on(kind):
+        return None
+    return torch.get_autocast_dtype(kind)
+
+
+def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Within it products are made in the dtypes of what is multiplied."""
+    kind = device.type
+    return torch.autocast(kind, enabled=False) if autocast_on(kind) else contextlib.nullcontext()

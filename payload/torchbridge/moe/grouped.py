@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchbridge.kernels import Kernel
-from torchbridge.moe import autocast
+from torchbridge.kernels.registry import autocast_dtype
 
 
 def _function():
@@ -40,7 +40,7 @@ def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor, kernel: Kernel | Non
 
     By torch's own, or by a `kernel` of ours.
     """
-    dtype = autocast.picked(rows)  # autocast does not know the operator
+    dtype = autocast_dtype(rows)  # autocast does not know the operator
     if dtype is not None:
         rows, weights = rows.to(dtype), weights.to(dtype)
     if kernel is not None:

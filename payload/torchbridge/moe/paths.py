@@ -16,11 +16,9 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from torchbridge.kernels import Kernel, Request
-from torchbridge.kernels.functional import REGISTRY  # with what that module registers
-from torchbridge.kernels.matrices import FEW_ROWS, rows_variant
-from torchbridge.kernels.registry import autocast_on, hardware_of
-from torchbridge.moe import autocast
+from torchbridge.kernels import REGISTRY, Kernel, Request
+from torchbridge.kernels.registry import autocast_dtype, autocast_on, hardware_of
+from torchbridge.kernels.tiles import FEW_ROWS, rows_variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class Batch:
     ) -> Batch:
         """x [T, d] for experts of `bank`, whose outputs are weighted [T, k]."""
         gradient = wants_gradient(bank, x, weights)
-        dtype = autocast.picked(x) or x.dtype
+        dtype = autocast_dtype(x) or x.dtype
         return cls(x.device, dtype, x.shape[0], top_k, gradient, spread)
 
     @property

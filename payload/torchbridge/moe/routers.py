@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchbridge.moe import autocast
+from torchbridge.kernels.registry import without_autocast
 from torchbridge.moe.config import MoEConfig
 
 Routing = dict[str, Tensor]
@@ -30,7 +30,7 @@ def wide(x: Tensor) -> Tensor:
 
 def wide_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """F.linear in float32 or wider."""
-    with autocast.spared(x):
+    with without_autocast(x.device):
         return F.linear(wide(x), wide(weight), None if bias is None else wide(bias))
 
 

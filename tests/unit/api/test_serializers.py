@@ -149,7 +149,7 @@ def test_a_job_keeps_its_checks_and_samples() -> None:
 
 def test_what_only_judging_needs_of_a_job_is_not_answered() -> None:
     job = shown(CELL)["cells"][0]["jobs"][0]
-    assert not job.keys() & {"ending", "unnamed", "turns", "test_set"}
+    assert not job.keys() & {"unnamed", "turns", "test_set"}
 
 
 def test_a_client_reads_the_record_that_was_answered() -> None:

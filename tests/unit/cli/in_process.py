@@ -19,6 +19,7 @@ from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
 from orchestrator.cli.wiring import DatabaseState, RefusedError
 from orchestrator.domain.cloud_account import AccountSetup
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.matrix import Subject
 from tests.unit.cli import runs
@@ -93,6 +94,9 @@ class TestWiring:
 
     def pack(self, source: Path, scratch: Path) -> PackedPayload:
         return CommandWiring().pack(source, scratch)
+
+    def commit(self, source: Path | None) -> Commit:
+        return CommandWiring().commit(source)
 
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
         return CommandWiring().pack_artifacts(source, scratch)

@@ -76,3 +76,10 @@ def test_a_cell_is_a_failure_where_its_reason_is_none_of_its_jobs(
     detail = "the machine is gone"
     cell = runs.cell("cpu", "done", outcome=outcome, reason=reason, detail=detail, jobs=[job])
     assert found(cell) == [SINKS, *more]
+
+
+def test_a_crash_after_failing_tests_is_a_failure_of_its_own() -> None:
+    ending = {"outcome": "failed", "reason": "crashed", "detail": "killed by SIGSEGV"}
+    job = hull("failed", "tests", detail="1 failed", passed=3, failed=1, ending=ending)
+    cell = runs.cell("cpu", "done", outcome="failed", reason="tests", jobs=[job])
+    assert found(cell) == [SINKS, ("hull", "", "failed", "killed by SIGSEGV")]

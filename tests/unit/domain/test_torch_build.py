@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.domain.torch_build import torch_build, torch_warning
+from orchestrator.domain.manifest import Environment
+from orchestrator.domain.matrix import Accelerator, CellPlan, Platform
+from orchestrator.domain.torch_build import cuda_warning, torch_build, torch_warning
 
 AWS = "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.13 (Ubuntu 26.04) 20261028"
 GCP = "pytorch-2-9-cu129-ubuntu-2404-nvidia-580-v20260626"
@@ -41,3 +43,35 @@ def test_different_builds_are_told_with_how_to_pin_one() -> None:
     assert torch_warning([l4, tpu, torch_build("local", "", ())]) == ""
     other = torch_build("gcp-h100", "pytorch-2-9-cu128-ubuntu-2404-nvidia-580", ())
     assert torch_warning([l4, other]).startswith("the platforms would run different builds of CUDA")
+
+
+TPU = Platform(id="tpu", provider="tpu", accelerator_type="v5litepod-1")
+AMD = Platform(id="amd", provider="aws", accelerator=Accelerator(vendor="amd", name="MI300X"))
+L4 = Platform(id="l4", provider="gcp", accelerator=Accelerator(vendor="nvidia", name="L4"))
+CPU_PAGE = "https://download.pytorch.org/whl/cpu/torch/"
+
+
+@pytest.mark.parametrize(
+    ("platform", "pip", "find_links", "warned"),
+    [
+        (TPU, ("torch~=2.9.0", "torch_xla[tpu]~=2.9.0"), (), True),
+        (AMD, ("pytest", "Torch"), (), True),
+        (TPU, ("torch~=2.9.0",), (CPU_PAGE,), False),
+        (TPU, ("torch==2.9.1+cpu",), (), False),
+        (TPU, ("torch_xla[tpu]~=2.9.0", "torchvision", "torch-geometric"), (), False),
+        (L4, ("torch~=2.9.0",), (), False),
+        (Platform(id="here", provider="local"), ("torch",), (), False),
+    ],
+)
+def test_cuda_for_a_machine_without_a_gpu_of_nvidia_is_told_before_it_is_rented(
+    platform: Platform, pip: tuple[str, ...], find_links: tuple[str, ...], warned: bool
+) -> None:
+    cell = CellPlan(platform.id, platform, "tpu", ("job",))
+    told = cuda_warning(cell, Environment(pip=pip, find_links=find_links))
+    assert bool(told) is warned
+    assert (CPU_PAGE in told) is (warned and platform is TPU)
+
+
+def test_an_environment_that_installs_nothing_sends_nothing() -> None:
+    assert cuda_warning(CellPlan("tpu", TPU, "image", ("job",)), Environment()) == ""
+    assert cuda_warning(CellPlan("tpu", TPU, "gone", ("job",)), None) == ""

@@ -5,10 +5,12 @@ After a change that is meant: `pytest tests/unit/reports --update-golden`, and r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.domain.commit import Commit
 from reports.registry import render
 from tests.unit.reports.stories import STORIES, release, story
 
@@ -35,6 +37,18 @@ def test_summary_of_one_cell(name, templates, golden, update_golden):
 def test_summary_of_a_release(templates, golden, update_golden):
     text = render("summary", release(), format="md", templates=templates)
     compare(golden / "summary-release.md", text, update_golden)
+
+
+def test_comment_on_a_release(templates, golden, update_golden):
+    text = render("comment", of_commit(release()), format="md", templates=templates)
+    compare(golden / "comment-release.md", text, update_golden)
+
+
+def of_commit(evidence):
+    """The same run, of a known commit."""
+    commit = Commit(sha="1f0c2d9a41b2" + "0" * 28, branch="topic", author="@ann")
+    record = evidence.record
+    return replace(evidence, record=replace(record, run=replace(record.run, commit=commit)))
 
 
 @pytest.mark.parametrize("form", ["json", "html"])

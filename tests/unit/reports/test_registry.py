@@ -11,7 +11,9 @@ from tests.unit.reports.stories import release, story
 
 
 def test_the_kinds():
-    assert list(KINDS) == ["summary", "platform", "backend", "results", "cost", "compare"]
+    assert list(KINDS) == [
+        *("summary", "platform", "backend", "results", "cost", "comment", "compare"),
+    ]
     assert [name for name, kind in KINDS.items() if kind.per_cell] == ["platform"]
     assert [name for name, kind in KINDS.items() if kind.needs_base] == ["compare"]
 

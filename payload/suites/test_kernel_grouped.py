@@ -9,8 +9,9 @@ from suites import interpreter
 from suites.interpreter import needs_triton
 from suites.moe_kinds import layer_of
 from suites.numerics import assert_close
+from torchbridge import kernels
 from torchbridge.hardware import Hardware
-from torchbridge.kernels import REGISTRY, Kernel, Request, functional
+from torchbridge.kernels import REGISTRY, Kernel, Request, grouped
 from torchbridge.moe import Batch, Path, banks, paths
 from torchbridge.moe.grouped import grouped_mm
 
@@ -53,7 +54,7 @@ class TestNumbers:
     def test_output_and_gradients(self, device, counts, depth, width, dtype):
         rows, weights, ends, upstream = problem(counts, depth, width, dtype, device)
         output, gradients = interpreter.differentiate(
-            "grouped_mm.grouped_mm", upstream, rows, weights, ends
+            "grouped.in_triton", upstream, rows, weights, ends
         )
         wanted = expected(rows, weights, counts, upstream)
         for one, should in zip((output, *gradients), wanted, strict=True):
@@ -68,7 +69,7 @@ class TestNumbers:
         apart = torch.randn(517, 80, device=device, dtype=torch.float16)[:, ::2]
         apart = apart[:, :40].detach().requires_grad_()
         output, gradients = interpreter.differentiate(
-            "grouped_mm.grouped_mm", upstream, apart, weights, ends
+            "grouped.in_triton", upstream, apart, weights, ends
         )
         wanted = expected(apart, weights, counts, upstream)
         for one, should in zip((output, *gradients), wanted, strict=True):
@@ -77,7 +78,7 @@ class TestNumbers:
     @pytest.mark.parametrize("counts", COUNTS)
     def test_the_librarys_way(self, device, counts):
         rows, weights, ends, upstream = problem(counts, 20, 12, torch.float32, device)
-        output = functional.grouped_mm(rows, weights, ends, path="torch")
+        output = kernels.grouped_mm(rows, weights, ends, path="torch")
         gradients = torch.autograd.grad(output, (rows, weights), upstream)
         wanted = expected(rows, weights, counts, upstream)
         for one, should in zip((output, *gradients), wanted, strict=True):
@@ -123,7 +124,7 @@ class TestChoice:
 
     def test_a_layer_computes_by_it(self, monkeypatch):
         """The whole way but the kernel, which the library's loop stands in for."""
-        kernel = Kernel("grouped_mm", "triton", functional.matrices.grouped_mm)
+        kernel = Kernel("grouped_mm", "triton", grouped.by_library)
         monkeypatch.setattr(banks, "triton_kernel", lambda operation: kernel)
         monkeypatch.setattr(banks, "why_no_grouped_kernel", lambda *_, **__: None)
         layer = layer_of("cpu", torch.float32, "triton_grouped")

@@ -1,4 +1,4 @@
-"""Linear layer and cross-entropy in chunks: numbers, memory, and what it refuses."""
+"""Linear layer and cross-entropy in chunks: numbers, memory, what it refuses; and in Triton."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from suites import matrix_reference
+from suites import interpreter, matrix_reference
+from suites.covering import pairwise
+from suites.interpreter import needs_triton
 from suites.numerics import assert_close, needs_cuda
 from torchbridge.hardware import Hardware
-from torchbridge.kernels import REGISTRY, KernelRefused, Request
-from torchbridge.kernels.cross_entropy import chunk_rows
-from torchbridge.kernels.functional import linear_cross_entropy
+from torchbridge.kernels import REGISTRY, KernelRefused, Request, linear_cross_entropy
+from torchbridge.kernels.cross_entropy import chunk_rows, rows_by_library_
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 SETTINGS = {
@@ -22,11 +23,6 @@ SETTINGS = {
     "all": {"label_smoothing": 0.2, "z_loss": 0.003, "ignore_index": 2},
 }
 REDUCTIONS = ["mean", "sum", "none"]
-
-
-def short(dtype: torch.dtype) -> str:
-    """float32"""
-    return str(dtype).removeprefix("torch.")
 
 
 def draw(device, tokens: int = 150, width: int = 33, classes: int = 301, dtype=torch.float32):
@@ -60,23 +56,16 @@ def compare(x: Tensor, weight: Tensor, target: Tensor, tolerance=None, **setting
 
 
 class TestNumbers:
-    @pytest.mark.parametrize("dtype", DTYPES, ids=short)
-    @pytest.mark.parametrize("reduction", REDUCTIONS)
-    @pytest.mark.parametrize("name", SETTINGS)
-    def test_against_the_definition(self, device, dtype, reduction, name):
+    @pytest.mark.parametrize(
+        ("dtype", "reduction", "name", "skip"),
+        pairwise(DTYPES, REDUCTIONS, SETTINGS, [False, True]),
+    )
+    def test_against_the_definition(self, device, dtype, reduction, name, skip):
         x, weight, target = draw(device, dtype=dtype)
         target[::7] = SETTINGS[name].get("ignore_index", -100)
-        compare(x, weight, target, reduction=reduction, **SETTINGS[name])
+        compare(x, weight, target, reduction=reduction, skip_ignored=skip, **SETTINGS[name])
 
-    @pytest.mark.parametrize("seed", range(5))
-    @pytest.mark.parametrize("reduction", REDUCTIONS)
-    def test_seeds(self, device, seed, reduction):
-        torch.manual_seed(seed)
-        x, weight, target = draw(device, tokens=33 + seed, width=7, classes=1000)
-        compare(x, weight, target, 1e-5, reduction=reduction, label_smoothing=0.05 * seed)
-
-    @pytest.mark.parametrize("tokens", [1, 33, 64, 65])
-    @pytest.mark.parametrize("rows", [1, 16, 64, 1000])
+    @pytest.mark.parametrize(("tokens", "rows"), pairwise([1, 33, 64, 65], [1, 16, 64, 1000]))
     def test_chunks_change_nothing(self, device, tokens, rows):
         x, weight, target = draw(device, tokens, 9, 40, torch.float64)
         target[0] = 3
@@ -88,11 +77,6 @@ class TestNumbers:
             how = {"reduction": reduction, "label_smoothing": 0.1}
             wanted = F.cross_entropy(F.linear(x, weight), target, **how)
             assert_close(linear_cross_entropy(x, weight, target, **how), wanted)
-
-    @pytest.mark.parametrize("reduction", REDUCTIONS)
-    def test_skipping_ignored_tokens_changes_nothing(self, device, reduction):
-        x, weight, target = draw(device, dtype=torch.float64)
-        compare(x, weight, target, reduction=reduction, skip_ignored=True)
 
     def test_shapes_and_strides(self, device):
         x, weight, target = draw(device, tokens=60)
@@ -141,7 +125,7 @@ class TestNumbers:
         assert_close(x_grad, wanted[0])
         assert_close(weight_grad, wanted[1], 5e-3)  # eight sums in float16
 
-    @pytest.mark.parametrize("dtype", DTYPES, ids=short)
+    @pytest.mark.parametrize("dtype", DTYPES)
     def test_nothing_is_left_to_multiply_but_of_float16(self, device, dtype):
         loss = linear_cross_entropy(*draw(device, 7, dtype=dtype))
         factor = 1 / 6 if dtype == torch.float16 else 1
@@ -325,3 +309,100 @@ class TestRefusals:
             assert REGISTRY.lookup("linear_cross_entropy", request).kernel.name == "triton"
         wide = Request(Hardware.nvidia((8, 0)), torch.float64)
         assert REGISTRY.lookup("linear_cross_entropy", wide).kernel.name == "torch"
+
+
+@needs_triton
+class TestTriton:
+    """The kernel between the products; they are the library's on every path."""
+
+    @pytest.mark.parametrize(
+        ("classes", "dtype", "name", "room"),
+        pairwise([3, 4096, 4999], DTYPES[1:], list(SETTINGS), [1, 64]),
+    )
+    def test_rows(self, device, dtype, name, classes, room):
+        logits = (3 * torch.randn(6, classes, device=device)).to(dtype)
+        target = torch.tensor([0, classes - 1, -100, 1, 2, 0], device=device)
+        scale = torch.rand(6, device=device)
+        wanted = logits.double().cpu().requires_grad_()
+        eye = torch.eye(classes, dtype=torch.float64)
+        how = {"ignore_index": -100, **SETTINGS[name]}
+        target[2] = how["ignore_index"]
+        expected = matrix_reference.cross_entropy(wanted, eye, target, reduction="none", **how)
+        gradient = torch.autograd.grad(expected, wanted, scale.double().cpu())[0]
+        settings = (how["ignore_index"], how.get("label_smoothing", 0.0), how.get("z_loss", 0.0))
+        function, room = "cross_entropy.rows_in_triton_", -(-classes // room) * room
+        given = torch.full((6, room), float("nan"), dtype=dtype, device=device)[:, :classes]
+        given.copy_(logits)
+        bare, same = interpreter.run(function, given, target, None, *settings, room)
+        assert torch.equal(same, logits)
+        losses, changed = interpreter.run(function, given, target, scale, *settings, room)
+        assert torch.equal(bare, losses)
+        assert_close(losses, expected.detach(), 1e-6)
+        assert_close(changed, gradient)
+        assert not changed.as_strided((6, room), (room, 1))[:, classes:].any()
+
+    @pytest.mark.parametrize("reduction", REDUCTIONS)
+    def test_whole(self, device, reduction):
+        x, weight, target = draw(device, 70, 21, 777)
+        how = {"reduction": reduction, "label_smoothing": 0.1, "z_loss": 0.01}
+        upstream = upstream_of(target.float() if reduction == "none" else torch.ones(()))
+        function = "cross_entropy.in_triton"
+        loss, actual = interpreter.differentiate(
+            function, upstream.to(device), x, weight, target, **how
+        )
+        inputs = matrix_reference.leaves(x, weight)
+        expected = matrix_reference.cross_entropy(*inputs, target, **how)
+        assert_close(loss, expected)
+        wanted = matrix_reference.gradients(expected, inputs, upstream)
+        for one, should in zip(actual, wanted, strict=True):
+            assert_close(one, should)
+
+    def test_odd_rows_are_read_16_bytes_at_a_time(self, tmp_path, monkeypatch):
+        from suites.triton_kernels import compile_of
+
+        monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+        ptx = compile_of("cross_entropy", "rows-bf16-gradient", "sm_90").asm["ptx"]
+        assert ptx.count("ld.global.v4") >= 4
+        assert ptx.count("ld.global.b16") <= 1  # the label's
+
+    @pytest.mark.parametrize("dtype", DTYPES[1:])
+    def test_multiplied_in_place(self, device, dtype):
+        x = torch.randn(70_001, device=device).to(dtype)
+        for number in (1.0, 0.3):
+            wanted, factor = (x.float() * number).to(dtype), torch.tensor(number, device=device)
+            x = interpreter.run("cross_entropy.multiply_in_triton_", x, factor)
+            assert torch.equal(x, wanted)
+
+    @pytest.mark.parametrize(("way", "smoothing"), pairwise(["triton", "torch"], [0.0, 0.1]))
+    def test_logits_of_minus_infinity(self, device, way, smoothing):
+        """A whole block of them; and one that is a label."""
+        logits = torch.randn(3, 4999, device=device)
+        logits[:2, :4100] = -float("inf")
+        target = torch.tensor([4200, 7, 7], device=device)
+        wanted = logits.double().requires_grad_()
+        expected = F.cross_entropy(wanted, target, reduction="none", label_smoothing=smoothing)
+        expected.sum().backward()
+        given = (logits, target, torch.ones(3, device=device), -100, smoothing, 0.0)
+        if way == "triton":
+            made = interpreter.run("cross_entropy.rows_in_triton_", *given)
+        else:
+            made = rows_by_library_(*given)
+        for one, should in zip(made, (expected.detach(), wanted.grad), strict=True):
+            torch.testing.assert_close(one.double(), should, rtol=1e-5, atol=1e-6)
+
+    @pytest.mark.parametrize("wrong", [50, -1])
+    def test_a_target_that_is_no_class_gives_nan(self, device, wrong):
+        x, weight, _ = draw(device, 4, 8, 50)
+        target = torch.tensor([3, wrong, -100, 49], device=device)
+        ones = torch.ones(4, device=device)
+        losses, (x_grad, _) = interpreter.differentiate(
+            "cross_entropy.in_triton", ones, x, weight, target, reduction="none"
+        )
+        assert losses.isnan().tolist() == [False, True, False, False]
+        assert x_grad.isnan().any(1).tolist() == [False, True, False, False]
+
+    def test_logits_must_be_rows(self):
+        from torchbridge.kernels.cross_entropy import rows_in_triton_
+
+        with pytest.raises(ValueError, match=r"logits \(4, 3\) of torch.float32, \(1, 4\)"):
+            rows_in_triton_(torch.zeros(3, 4).T, torch.zeros(4).long(), None)

@@ -1,7 +1,9 @@
-"""One matrix product for each expert's rows, many rows each, and its gradients. Needs Triton.
+"""One matrix product for each expert's rows, many rows each: the library's way, and one in Triton.
 
-For chips on which torch's grouped product asks the host how many rows there are and loops. Grids
-follow from shapes alone: as many blocks as any routing may need, those without rows end at once.
+The one in Triton is for chips on which torch's own grouped product (`torchbridge.moe.grouped`) asks
+the host how many rows there are and loops, sm_80 to sm_89: it is one launch, and waits for nothing.
+Grids follow from shapes alone: as many blocks as any routing may need, those without rows end at
+once.
 
 A rows sorted by expert, E experts, depth K, width N.
 """
@@ -9,34 +11,60 @@ A rows sorted by expert, E experts, depth K, width N.
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from torchbridge.kernels.gpu import launching
-from torchbridge.kernels.gpu.moe import most_blocks
-from torchbridge.kernels.gpu.tiles import (
+from torchbridge.kernels.experts import most_blocks
+from torchbridge.kernels.registry import Request, kernel_for, traced
+from torchbridge.kernels.tiles import (
+    ACROSS,
+    DTYPES,
+    ODD,
+    SLOW,
     Tiles,
-    candidates,
-    inlined,
+    jit,
+    launching,
     load_tile,
+    pick_tiles,
     place,
+    register,
+    rows_variant,
+    rowwise,
     target_of,
+    tl,
+    triton,
 )
 
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 GROUP = 8
-
-# By rows of one expert. Fixed, not measured at run time: measuring cannot be put in a CUDA graph.
-TABLE = (
+TABLE = (  # by rows of one expert
     Tiles(64, 64, 32, 4, 3, bits=16, rows=128),
     Tiles(128, 128, 32, 8, 3, bits=16),
     Tiles(32, 32, 32, 4, 2, bits=32),
 )
 
 
-@inlined
+def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor, *, path: str = "auto") -> Tensor:
+    """rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32 -> [A, N].
+
+    `ends` are one past each expert's last row, ascending to A. `path` as in `kernel_for`.
+    Differentiable, in Triton once.
+
+    Raises:
+        KernelRefused: the kernel asked for cannot compute this here.
+    """
+    variant = rows_variant(0 if traced() else 1, 1, rows, weights)
+    return kernel_for("grouped_mm", (rows, weights), path, variant).run(rows, weights, ends)
+
+
+def by_library(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+    """A product after the other; the host waits for their sizes."""
+    sizes = torch.diff(ends.long(), prepend=ends.new_zeros(1)).tolist()
+    parts = zip(rows.split(sizes), weights, strict=True)
+    return torch.cat([F.linear(part, weight) for part, weight in parts])
+
+
+@jit
 def block_of(ends, number, experts, block_m: tl.constexpr, padded: tl.constexpr):
     """(expert, first row, one past the expert's last) of a block; without rows it is no expert."""
     expert = tl.arange(0, padded)
@@ -49,7 +77,7 @@ def block_of(ends, number, experts, block_m: tl.constexpr, padded: tl.constexpr)
     return chosen, first, tl.sum(tl.where(expert == chosen, end, 0), 0)
 
 
-@triton.jit
+@jit
 def grouped_kernel(
     rows, weights, ends, out, count, experts, width, depth, row_stride,
     across: tl.constexpr, padded: tl.constexpr, group: tl.constexpr,
@@ -79,7 +107,7 @@ def grouped_kernel(
     tl.store(out + at, total.to(out.dtype.element_ty), mask=here)
 
 
-@triton.jit
+@jit
 def grouped_gradient_kernel(
     upstream, rows, ends, out, width, depth, upstream_stride, row_stride,
     group: tl.constexpr,
@@ -104,25 +132,6 @@ def grouped_gradient_kernel(
     tl.store(out + at, total.to(out.dtype.element_ty), mask=here)
 
 
-def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
-    """rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32 -> [A, N].
-
-    `ends` are one past each expert's last row, ascending to A. Differentiable once.
-
-    Raises:
-        ValueError: shapes, dtypes or devices that do not go together.
-    """
-    shapes = [tuple(one.shape) for one in (rows, weights, ends)]
-    fits = rows.ndim == 2 and weights.ndim == 3 and rows.shape[1] == weights.shape[2]
-    if not fits or ends.shape != weights.shape[:1] or ends.dtype != torch.int32:
-        raise ValueError(f"rows, weights and int32 ends of {shapes} do not go together")
-    if rows.dtype not in DTYPES or weights.dtype != rows.dtype:
-        raise ValueError(f"rows are {rows.dtype}, weights {weights.dtype}: one 16 or 32 bit float")
-    if not rows.device == weights.device == ends.device:
-        raise ValueError(f"rows on {rows.device}, weights {weights.device}, ends {ends.device}")
-    return _GroupedProduct.apply(_rowwise(rows), weights.contiguous(), ends.contiguous())
-
-
 class _GroupedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, weights, ends):
@@ -133,7 +142,7 @@ class _GroupedProduct(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, upstream):
         rows, weights, ends = ctx.saved_tensors
-        upstream = _rowwise(upstream)
+        upstream = rowwise(upstream)
         wants_rows, wants_weights, _ = ctx.needs_input_grad
         to_rows = _multiply(upstream, weights, ends, across=True) if wants_rows else None
         return to_rows, _gradient(upstream, rows, weights, ends) if wants_weights else None, None
@@ -172,8 +181,32 @@ def _gradient(upstream: Tensor, rows: Tensor, weights: Tensor, ends: Tensor) -> 
 
 def _tiles(rows: Tensor, experts: int) -> Tiles:
     each = -(-len(rows) // experts)
-    return candidates(TABLE, target_of(rows.device), rows.dtype, each)[0]
+    return pick_tiles(TABLE, target_of(rows.device), rows.dtype, each)
 
 
-def _rowwise(matrix: Tensor) -> Tensor:
-    return matrix if matrix.stride(1) == 1 else matrix.contiguous()
+def in_triton(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+    """As `grouped_mm`.
+
+    Raises:
+        ValueError: shapes, dtypes or devices that do not go together.
+    """
+    shapes = [tuple(one.shape) for one in (rows, weights, ends)]
+    fits = rows.ndim == 2 and weights.ndim == 3 and rows.shape[1] == weights.shape[2]
+    if not fits or ends.shape != weights.shape[:1] or ends.dtype != torch.int32:
+        raise ValueError(f"rows, weights and int32 ends of {shapes} do not go together")
+    if rows.dtype not in DTYPES or weights.dtype != rows.dtype:
+        raise ValueError(f"rows are {rows.dtype}, weights {weights.dtype}: one 16 or 32 bit float")
+    if not rows.device == weights.device == ends.device:
+        raise ValueError(f"rows on {rows.device}, weights {weights.device}, ends {ends.device}")
+    return _GroupedProduct.apply(rowwise(rows), weights.contiguous(), ends.contiguous())
+
+
+def _yields(request: Request) -> str | None:
+    if request.variant in (ODD, ACROSS):
+        return SLOW[request.variant]
+    if request.dtype == torch.float32 and request.hardware.vendor == "nvidia":  # TF32 drops 13 bits
+        return "the library multiplies float32 faster"
+    return None
+
+
+register("grouped_mm", in_triton, by_library, yields=_yields)

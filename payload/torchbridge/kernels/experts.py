@@ -1,8 +1,9 @@
-"""A mixture's feed-forward experts on few tokens, in five launches. Needs Triton.
+"""A mixture's feed-forward experts: the library's way, and five launches in Triton for few tokens.
 
-The assignments are sorted and blocks of rows listed, each of one expert; two products walk that
-list, the first with its rows picked out of x, the second with the routing weight; the sum over
-a token's experts has a fixed order. Grids follow from shapes alone, so a CUDA graph may hold it.
+In Triton the assignments are sorted and blocks of rows listed, each of one expert; two products
+walk that list, the first with its rows picked out of x, the second with the routing weight; the sum
+over a token's experts has a fixed order. Grids follow from shapes alone, so a CUDA graph may hold
+it. The library's way makes a handful of launches for each expert, and waits for the device.
 
 T tokens, k choices each, A = T * k assignments, E experts, width d, hidden width h.
 """
@@ -12,27 +13,31 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import triton
-import triton.language as tl
+import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.kernels.gpu import launching
-from torchbridge.kernels.gpu.tiles import (
+from torchbridge.kernels.registry import kernel_for, traced
+from torchbridge.kernels.tiles import (
+    DTYPES,
     Tiles,
     activate,
-    candidates,
-    inlined,
+    activation_of,
+    jit,
+    launching,
     load_tile,
+    pick_tiles,
+    register,
+    rows_variant,
+    rowwise,
     target_of,
+    tl,
+    triton,
+    yields_few_rows,
 )
 
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 COUNTED = {"rows": 32, "chunk": 64}  # assignments of a program, and those they meet at a time
 COLUMNS = 1024  # of a program that adds up a token's experts
-
-# By rows of one expert. Fixed, not measured at run time: measuring cannot be put in a CUDA graph.
-TABLE = (
+TABLE = (  # by rows of one expert
     Tiles(16, 32, 64, 4, 4, bits=16, rows=16),
     Tiles(64, 64, 64, 4, 2, bits=16),
     Tiles(16, 32, 32, 4, 2, bits=32, rows=16),
@@ -40,14 +45,76 @@ TABLE = (
 )
 
 
-@inlined
+def moe_experts(
+    x: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    up: Tensor,
+    down: Tensor,
+    up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
+    activation: str = "relu",
+    gated: bool = False,
+    *,
+    path: str = "auto",
+) -> Tensor:
+    """The sum of weight * expert(x) over each token's experts: x [T, d] -> [T, d].
+
+    experts [T, k] int64, weights [T, k], up [E, h, d] (gated [E, 2h, d]: act(first half) * second
+    half), down [E, d, h], biases [E, h or 2h] and [E, d]. `path` as in `kernel_for`; the kernel in
+    Triton has no backward.
+
+    Raises:
+        KernelRefused: the kernel asked for cannot compute this here.
+        ValueError: an unknown activation.
+        IndexError: an expert that there is not; the kernel in Triton answers NaN for its token.
+    """
+    tensors = (x, up, down, up_bias, down_bias)
+    variant = rows_variant(0 if traced() else experts.numel(), len(up), *tensors)
+    kernel = kernel_for("moe_experts", (*tensors, weights), path, variant)
+    return kernel.run(x, experts, weights, *tensors[1:], activation, gated)
+
+
+def by_library(
+    x: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    up: Tensor,
+    down: Tensor,
+    up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
+    activation: str = "relu",
+    gated: bool = False,
+) -> Tensor:
+    """An expert after the other, each on its rows."""
+    act, chosen = activation_of(activation), experts.reshape(-1)
+    if chosen.numel() and not 0 <= int(chosen.min()) <= int(chosen.max()) < len(up):
+        raise IndexError(f"experts go from 0 to {len(up) - 1}, got {chosen.unique().tolist()}")
+    order = chosen.argsort(stable=True)
+    counts = torch.bincount(chosen, minlength=len(up)).tolist()
+    parts = []
+    for index, picked in enumerate(order.split(counts)):
+        rows = x.index_select(0, picked // experts.shape[1])
+        hidden = F.linear(rows, up[index], None if up_bias is None else up_bias[index])
+        if gated:
+            first, second = hidden.chunk(2, dim=-1)
+            hidden = act(first) * second
+        else:
+            hidden = act(hidden)
+        shift = None if down_bias is None else down_bias[index]
+        parts.append(F.linear(hidden, down[index], shift))
+    rows = torch.cat(parts).index_select(0, order.argsort())
+    return (rows.unflatten(0, experts.shape) * weights.to(x.dtype).unsqueeze(-1)).sum(1)
+
+
+@jit
 def chosen(experts, at, assignments, num_experts):
     """The experts of assignments `at`, int32; where there is none or an unknown one, E."""
     expert = tl.load(experts + at, mask=at < assignments, other=-1)
     return tl.where((expert >= 0) & (expert < num_experts), expert, num_experts).to(tl.int32)
 
 
-@triton.jit
+@jit
 def expert_index_kernel(
     experts, order, blocks, assignments, num_experts, count, block_m,
     rows: tl.constexpr, chunk: tl.constexpr,
@@ -84,7 +151,7 @@ def expert_index_kernel(
     tl.store(place + 2 * count, last, mask=starts)
 
 
-@triton.jit
+@jit
 def expert_up_kernel(
     x, order, blocks, up, bias, hidden, top_k, depth, width, count, x_stride,
     activation: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr,
@@ -123,7 +190,7 @@ def expert_up_kernel(
     tl.store(hidden + at, result.to(hidden.dtype.element_ty), mask=mask)
 
 
-@triton.jit
+@jit
 def expert_down_kernel(
     hidden, order, blocks, down, bias, weights, parts, depth, width, count,
     biased: tl.constexpr,
@@ -152,7 +219,7 @@ def expert_down_kernel(
     tl.store(parts + at, total, mask=here[:, None] & (column < width)[None, :])
 
 
-@triton.jit
+@jit
 def expert_sum_kernel(
     parts, experts, y, width, num_experts, top_k: tl.constexpr, columns: tl.constexpr
 ):  # fmt: skip
@@ -199,7 +266,7 @@ def most_blocks(assignments: int, num_experts: int, block_m: int) -> int:
     return min(assignments, num_experts) + (assignments - 1) // block_m
 
 
-def moe_experts(
+def in_triton(
     x: Tensor,
     experts: Tensor,
     weights: Tensor,
@@ -210,24 +277,22 @@ def moe_experts(
     activation: str = "relu",
     gated: bool = False,
 ) -> Tensor:
-    """x [T, d], experts [T, k] int64, weights [T, k], up [E, h (gated 2h), d], down [E, d, h] ->
-    [T, d], the sum of weight * expert(x); biases are [E, h (2h)] and [E, d]. No gradient.
+    """As `moe_experts`, without a gradient.
 
     Raises:
         ValueError: shapes, dtypes or an activation that do not go together.
         RuntimeError: a tensor that requires a gradient, while gradients are recorded.
     """
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    activation_of(activation)
     _check(x, experts, weights, up, down, up_bias, down_bias, gated)
     _refuse_gradient(x, weights, up, down, up_bias, down_bias)
     (tokens, top_k), depth = experts.shape, x.shape[1]
     y = x.new_empty(tokens, depth)
     if y.numel() == 0 or top_k == 0:
         return y.zero_()
-    x = x if x.stride(1) == 1 else x.contiguous()
-    experts = experts.contiguous()
-    tiles = pick_tiles(target_of(x.device), x.dtype, experts.numel(), len(up))
+    x, experts = rowwise(x), experts.contiguous()
+    each = -(-experts.numel() // len(up))  # as many as all have when all have as many
+    tiles = pick_tiles(TABLE, target_of(x.device), x.dtype, each)
     index = expert_index(experts, len(up), tiles.m)
     hidden = _hidden(x, index, up.contiguous(), up_bias, activation, tiles, top_k, gated)
     parts = _parts(hidden, index, down.contiguous(), down_bias, weights.contiguous(), tiles)
@@ -273,12 +338,6 @@ def _parts(
     return parts
 
 
-def pick_tiles(target: str, dtype: torch.dtype, assignments: int, num_experts: int) -> Tiles:
-    """For as many rows as an expert has when all have as many."""
-    rows = -(-assignments // num_experts)
-    return candidates(TABLE, target, dtype, rows)[0]
-
-
 def _refuse_gradient(*tensors: Tensor | None) -> None:
     if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in tensors):
         raise RuntimeError("moe_experts has no backward; train with grouped_mm or the library's")
@@ -311,3 +370,12 @@ def _check(
         if given is not None and (tuple(given.shape), given.device) != (shape, x.device):
             what = f"{tuple(given.shape)} on {given.device}"
             raise ValueError(f"{name} must be {shape} on {x.device}, got {what}")
+
+
+register(
+    "moe_experts",
+    in_triton,
+    by_library,
+    differentiable=False,
+    yields=yields_few_rows,
+)

@@ -1,0 +1,226 @@
+"""What the kernels in Triton share: where they run, shapes of tiles, and when they are worth it.
+
+Their modules import without Triton, too: the registry then refuses the kernels, and says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchbridge.hardware import probe
+from torchbridge.kernels.registry import REGISTRY, Kernel, Request
+
+try:
+    import triton
+    import triton.language as tl
+    from triton import jit
+except ImportError:
+    triton = tl = None
+
+    def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function as it is."""
+        return function
+
+
+VENDORS = frozenset({"nvidia", "amd"})
+DTYPES = frozenset({torch.float32, torch.float16, torch.bfloat16})
+LEAST_CAPABILITY = (8, 0)  # asynchronous copies, bfloat16
+AMD_TARGETS = ("gfx90a", "gfx942")
+# chips that multiply out of shared memory, of which they have 227 KiB for one block
+ASYNCHRONOUS = ("sm_90", "sm_100", "sm_103")
+
+FEW_ROWS = 64  # for one weight: the time goes into reading the weight
+FEW_WIDE_ROWS = 16  # of float32 where no matrix instruction multiplies it
+MANY, SOME, MIXED = "many rows", "some rows", "mixed dtypes"
+ODD, ACROSS = "odd widths", "transposed weights"
+SLOW = {
+    MANY: f"for more than {FEW_ROWS} rows the library multiplies faster",
+    ODD: "reads fast where widths are multiples of 16 only, one number at a time elsewhere",
+    ACROSS: "transposed weights would be copied at every call",
+}
+ACTIVATION: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+def refusal(request: Request) -> str | None:
+    """Why none of these kernels runs on the hardware of a request; None if it does."""
+    hardware = request.hardware
+    if hardware.vendor == "nvidia" and (hardware.capability or (0, 0)) < LEAST_CAPABILITY:
+        return f"needs sm_80; this is {hardware.target}"
+    if hardware.vendor == "amd" and hardware.target not in AMD_TARGETS:
+        return f"is built for {' and '.join(AMD_TARGETS)}; this is {hardware.target}"
+    return None if triton else "triton is not installed"
+
+
+def register(
+    operation: str,
+    run: Callable[..., Any],
+    library: Callable[..., Any],
+    library_refuses: Callable[[Request], str | None] | None = None,
+    **told: Any,
+) -> None:
+    """An operation's kernel in Triton, which goes before the library's way; `told`: its fields."""
+    told = {"rank": 1, "vendors": VENDORS, "dtypes": DTYPES, "refuse": refuse_matrices} | told
+    REGISTRY.register(Kernel(operation, "triton", run, **told))
+    REGISTRY.register(Kernel(operation, "torch", library, refuse=library_refuses))
+
+
+def rows_variant(
+    rows: int, experts: int = 1, x: Tensor | None = None, *weights: Tensor | None
+) -> str:
+    """What a request says of its size, and of x and the weights and biases it comes with.
+
+    Without rows, as for a call that is traced, no more than whether dtypes are mixed.
+    """
+    given = [one for one in (x, *weights) if one is not None]
+    if any(one.dtype != given[0].dtype for one in given):
+        return MIXED
+    if rows > FEW_ROWS * experts:
+        return MANY
+    sized = [one for one in given if one.ndim > 1 and rows]
+    if any(one.stride(-1) != 1 for one in sized if one is not x):
+        return ACROSS
+    if any(one.shape[-1] % 16 or one.stride(-2) % 16 for one in sized):
+        return ODD
+    return SOME if rows > FEW_WIDE_ROWS * experts else ""
+
+
+def refuse_matrices(request: Request) -> str | None:
+    """Why a kernel that multiplies cannot; None if it can."""
+    return "x and the weights must have one dtype" if request.variant == MIXED else refusal(request)
+
+
+def yields_few_rows(request: Request) -> str | None:
+    """Why the library's way is taken although the kernel for few rows could compute it."""
+    if request.variant in SLOW:
+        return SLOW[request.variant]
+    wide = request.dtype == torch.float32 and request.hardware.vendor == "nvidia"
+    if request.variant == SOME and wide:  # TF32 drops 13 bits
+        return f"for more than {FEW_WIDE_ROWS} rows the library multiplies float32 faster"
+    return None
+
+
+def activation_of(name: str) -> Callable[[Tensor], Tensor]:
+    """The library's function of that name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in ACTIVATION:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATION)}, got {name!r}")
+    return ACTIVATION[name]
+
+
+def launching(x: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Within it kernels run on the device of `x`: Triton takes the current one, whatever it gets.
+
+    On the CPU, where only Triton's interpreter gets to, it does nothing.
+    """
+    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+
+
+def rowwise(matrix: Tensor) -> Tensor:
+    """With neighbours side by side in memory; rows may be apart."""
+    return matrix if matrix.stride(-1) == 1 else matrix.contiguous()
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """A program computes `m` x `n` results and walks the depth in steps of `k`.
+
+    `rows` is the most rows that it is meant for, 0: any number; `targets` the chips that have the
+    room, all if empty. Tables of them are fixed: measuring cannot be put in a CUDA graph.
+    """
+
+    m: int
+    n: int
+    k: int
+    warps: int
+    stages: int
+    bits: int  # of a number that is multiplied
+    rows: int = 0
+    targets: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}/{self.warps}w{self.stages}s"
+
+    def suits(self, target: str, bits: int) -> bool:
+        """Is it for numbers of so many bits on this chip?"""
+        return self.bits == bits and (not self.targets or target in self.targets)
+
+    def blocks(self) -> dict[str, int]:
+        """The constants of a kernel."""
+        return {"block_m": self.m, "block_n": self.n, "block_k": self.k}
+
+    def launch(self) -> dict[str, int]:
+        """The constants and the compiler's options."""
+        return {**self.blocks(), "num_warps": self.warps, "num_stages": self.stages}
+
+
+@functools.cache
+def target_of(device: torch.device) -> str:
+    """The chip that kernels are launched on; asked once."""
+    return probe(device).target
+
+
+def pick_tiles(table: Iterable[Tiles], target: str, dtype: torch.dtype, rows: int) -> Tiles:
+    """The first of a table for this chip and dtype that is meant for the fewest rows >= `rows`.
+
+    Raises:
+        ValueError: the table has none.
+    """
+    able = [tiles for tiles in table if tiles.suits(target, dtype.itemsize * 8)]
+    bounds = sorted(tiles.rows for tiles in able if tiles.rows >= rows)
+    wanted = bounds[0] if bounds else 0
+    for tiles in able:
+        if tiles.rows == wanted:
+            return tiles
+    raise ValueError(f"no tiles for {rows} rows of {dtype} on {target or 'this device'}")
+
+
+@jit
+def place(
+    program, rows, columns, block_m: tl.constexpr, block_n: tl.constexpr, group: tl.constexpr
+):
+    """Which tile (m, n) a program computes: `group` lines of them together, so that L2 has them."""
+    lines = tl.cdiv(rows, block_m)
+    across = tl.cdiv(columns, block_n)
+    first = program // (group * across) * group
+    height = tl.minimum(lines - first, group)
+    within = program % (group * across)
+    return first + within % height, within // height
+
+
+@jit
+def load_tile(starts, here, steps, depth):
+    """Numbers at `starts` [n] + `steps` [k]; zeros where `here` [n] is false or beyond `depth`."""
+    mask = here[:, None] & (steps < depth)[None, :]
+    return tl.load(starts[:, None] + steps[None, :], mask=mask, other=0.0)
+
+
+@jit
+def activate(x, name: tl.constexpr):
+    """The activation of float32 numbers; a NaN stays one."""
+    if name == "relu":
+        x = tl.where(x < 0, 0.0, x)
+    elif name == "silu":
+        x = x * tl.sigmoid(x)
+    elif name == "gelu":
+        x = 0.5 * x * (1 + tl.erf(x * 0.7071067811865476))
+    elif name == "gelu_tanh":  # (1 + tanh(a)) / 2 is sigmoid(2 a)
+        x = x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+    else:
+        tl.static_assert(False, "no such activation")
+    return x
