@@ -19,6 +19,7 @@ from orchestrator.domain.channel import (
     problems_of,
 )
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.domain.extend_record import filled
 
 MOST_CHANNELS = 100
 _TEST_TEXT = "Nothing has happened: somebody tests whether this channel reaches its people."
@@ -43,15 +44,10 @@ def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]
     Raises InvalidDocumentError, and nothing is stored.
     """
     secret = None if new.kind is ChannelKind.GITHUB else context.gate.courier.new_secret()
-    channel = Channel(
+    channel = filled(
+        Channel,
+        new,
         id=context.new_id(),
-        name=new.name,
-        kind=new.kind,
-        target=new.target,
-        lineages=new.lineages,
-        allow_private=new.allow_private,
-        api_base=new.api_base,
-        token_from=new.token_from,
         created_at=context.clock.now(),
         secrets=(ChannelSecret(secret),) if secret else (),
     )

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 
-from orchestrator.domain.document_problems import Path, Problem, nearest
+from orchestrator.domain.document_problems import Problem, nearest
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import AnnotationKind, RunAnnotation
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
@@ -50,18 +51,8 @@ class AnnotationText:
 
     def about(self, cell: str, *, at: datetime) -> RunAnnotation:
         """Return the annotation of that cell, or of the run, dated `at` unless it states a time."""
-        return RunAnnotation(
-            kind=self.kind,
-            text=self.text,
-            title=self.title,
-            author=self.author,
-            at=(moment(self.at) if self.at else None) or at,
-            cell=cell,
-            files=self.files,
-            problem=self.problem,
-            before=self.before,
-            after=self.after,
-            commit=self.commit,
+        return filled(
+            RunAnnotation, self, at=(moment(self.at) if self.at else None) or at, cell=cell
         )
 
 

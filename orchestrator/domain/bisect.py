@@ -120,13 +120,6 @@ def _is_torn(said: Sequence[RevisionResult]) -> bool:
     )
 
 
-def strays(answers: Answers) -> tuple[int, ...]:
-    """Return revisions that pass after a failing one: more than one change is involved."""
-    bad = [place for place, said in answers.items() if RevisionResult.BAD in said]
-    good = (place for place, said in answers.items() if RevisionResult.GOOD in said)
-    return tuple(sorted(place for place in good if bad and place > min(bad)))
-
-
 def answer_of(outcomes: Sequence[Mapping[str, str]]) -> RevisionResult:
     """Return the result of a revision from the outcomes of its tests, one for each run.
 

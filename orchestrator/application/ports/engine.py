@@ -35,11 +35,3 @@ class Durable(Protocol):
     async def until(self, name: str, look: Look, *args: str, every_s: float) -> Value:
         """Poll repeatedly without holding a thread; record only the final result."""
         ...
-
-
-class Engine(Protocol):
-    """Starts durable flows."""
-
-    def start(self, cell_id: str) -> None:
-        """Start or resume the cell's flow; idempotent."""
-        ...

@@ -157,6 +157,7 @@ def test_what_a_platform_means_by_default() -> None:
         ({"options": {"wait_minutes": "11"}}, "options.wait_minutes"),
         ({"options": {"wait_minutes": "x"}}, "options.wait_minutes"),
         ({"options": {"user": "a b"}}, "options.user"),
+        ({"options": {"labels": "Owner=ML"}}, "options.labels.*no label of yours"),
         ({"options": {"flex_start": "true"}}, "no run duration"),
     ],
 )
