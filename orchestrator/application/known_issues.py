@@ -11,7 +11,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.triage_failures import FailuresToTriage, meant, most_in_a_run
 from orchestrator.domain.caller_identity import Person
-from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.known_issue import (
     IssueMatch,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 
-from orchestrator.domain.document_problems import Problem, nearest
+from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import AnnotationKind, RunAnnotation
 
