@@ -32,7 +32,7 @@ from orchestrator.domain.channel import (
     DeliveryResponse,
     NewChannelResponse,
 )
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extended import extended, filled
 from orchestrator.domain.person import Scope
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
@@ -211,16 +211,13 @@ def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> Chann
 
 def _delivery(one: Delivery, attempts: list[DeliveryAttempt]) -> DeliveryResponse:
     told = one.news.announcement
-    return DeliveryResponse(
-        id=one.id,
-        state=one.state,
-        is_test=one.is_test,
+    return filled(
+        DeliveryResponse,
+        one,
         lineage=told.lineage,
         lineage_state=told.state,
         previous=one.news.previous,
         title=told.title,
-        created_at=one.created_at,
         due_at=one.due_at if one.done_at is None else None,
-        done_at=one.done_at,
         attempts=tuple(attempts),
     )

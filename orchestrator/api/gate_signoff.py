@@ -17,7 +17,7 @@ from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.payloads import NewReview, review_payload
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extended import extended, filled
 from orchestrator.domain.gate.payload_review import (
     LONGEST_REVIEW,
     PayloadLevel,
@@ -116,15 +116,7 @@ def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> Waiver
 
     It is shown in every verdict that it changes.
     """
-    new = NewWaiver(
-        gate=body.gate,
-        rule=body.rule,
-        reason=body.reason,
-        author=caller,
-        days=body.days,
-        verdict=body.verdict,
-        only_this=body.only_this,
-    )
+    new = filled(NewWaiver, body, author=caller)
     return _waiver(request_waiver(context, new), at=context.clock.now())
 
 

@@ -18,6 +18,7 @@ from orchestrator.api.history import (
 from orchestrator.api.models import Filled, ListResponse, RequestModel, Word
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
+from orchestrator.domain.extended import filled
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueResponse, issue_answer
 from orchestrator.domain.person import Person, Scope
 
@@ -60,16 +61,12 @@ class KnownIssueRequest(RequestModel):
 
     def new_issue(self, author: Person) -> NewIssue:
         """As the operation takes it."""
-        return NewIssue(
-            product=self.product,
-            title=self.title,
-            owner=self.owner,
+        return filled(
+            NewIssue,
+            self,
             author=author,
-            expires=self.expires,
             match=IssueMatch(**dict(self.match)),
             scope=IssueScope(**dict(self.scope)),
-            url=self.url,
-            max_failures=self.max_failures,
         )
 
 

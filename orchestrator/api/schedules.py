@@ -16,6 +16,7 @@ from orchestrator.api.runs import MATRIX_TEXT, Matrix
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application import schedules
 from orchestrator.application.launch_run import BUILTIN
+from orchestrator.domain.extended import filled
 from orchestrator.domain.person import Scope
 from orchestrator.domain.schedule import (
     CatchUp,
@@ -86,23 +87,15 @@ class ScheduleRequest(RequestModel):
     def schedule(self, at: datetime, caller: str) -> Schedule:
         """As the operation takes it; the caller owns what neither they nor a gate say."""
         matrix = self.matrix if isinstance(self.matrix, str) else json.dumps(self.matrix)
-        return Schedule(
-            name=self.name,
+        return filled(
+            Schedule,
+            self,
             cron=" ".join(self.cron.split()),
-            tz=self.tz,
             owner=self.owner or ("" if self.gate else caller),
             matrix=matrix,
-            matrix_name=self.matrix_name,
-            payload=self.payload,
             subject_digest=self.subject,
             baseline_digest=self.baseline,
             subject=SubjectSelector(**dict(self.select)),
-            last_passed_baseline=self.last_passed_baseline,
-            gate=self.gate,
-            deadline=self.deadline,
-            overlap=self.overlap,
-            catch_up=self.catch_up,
-            catch_up_hours=self.catch_up_hours,
             reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours else None,
             created_at=at,
         )

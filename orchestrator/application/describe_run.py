@@ -29,6 +29,7 @@ from orchestrator.domain.cell import (
     RunSpec,
     Transition,
 )
+from orchestrator.domain.extended import filled
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.ingested import Ingested, StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
@@ -49,7 +50,7 @@ from orchestrator.domain.run_record import (
     RunRecord,
 )
 from orchestrator.domain.subject_build import SubjectBuild
-from orchestrator.store.cell_results import CellResults
+from orchestrator.store.cell_results import CellResults, Depth
 from orchestrator.store.stores import Stores
 
 _NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE})
@@ -72,18 +73,18 @@ class _Book:
 
     @classmethod
     def of(
-        cls, stores: Stores, run_id: str, cell_ids: Sequence[str], *, whole: bool = True
+        cls, stores: Stores, run_id: str, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE
     ) -> _Book:
         """So many annotations, however many cells there are."""
         ledger = stores.leases
         # Before the attempts that they belong to: meanwhile others may begin.
         leases = ledger.of_run(run_id)
-        known = Known.of(stores, cell_ids, whole=whole)
+        known = Known.of(stores, cell_ids, depth)
         return cls(
             known,
             leases,
             ledger.decisions(run_id),
-            ledger.attestations(run_id) if whole else {},
+            ledger.attestations(run_id) if depth >= Depth.WHOLE else {},
             stores.ingests.of_run(run_id),
             ReuseSources.of(stores, known.decided.values()),
         )
@@ -102,7 +103,7 @@ def told_run(
     spec: RunSpec,
     *,
     at: datetime,
-    whole: bool = True,
+    depth: Depth = Depth.WHOLE,
 ) -> RunRecord:
     """Describe a run whose rows were read already.
 
@@ -112,15 +113,15 @@ def told_run(
         cells: All of its cells.
         spec: What it was launched with, read after the cells: an ingestion adds to both.
         at: Now.
-        whole: With what only reports tell: values that were measured (there may be thousands),
-            artifacts, attestations and what people stated.
+        depth: WHOLE for what only reports tell: metrics, artifacts, attestations and what people
+            stated.
     """
-    book = _Book.of(stores, run.id, [cell.id for cell in cells], whole=whole)
+    book = _Book.of(stores, run.id, [cell.id for cell in cells], depth)
     told = tuple(_cell(cell, spec, book, at) for cell in cells)
     if spec.hold_minutes and run.cancel_requested_at is None:
         hold = timedelta(minutes=spec.hold_minutes)
         told = tuple(replace(cell, kept_until=_kept_until(cell, hold)) for cell in told)
-    annotations = stores.annotations.of_run(run.id) if whole else ()
+    annotations = stores.annotations.of_run(run.id) if depth >= Depth.WHOLE else ()
     explained = explain_run(stores, run, spec.manifest.name, told, on=at.date())
     return RunRecord(
         run,
@@ -158,7 +159,11 @@ def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
 def told_evidence(stores: Stores, run: Run, cells: Sequence[Cell], *, at: datetime) -> Evidence:
     """The same of a run that was read already, with all of its cells."""
     record = told_run(stores, run, cells, stores.runs.spec(run.id), at=at)
-    tests = {cell.name: tuple(told_tests(stores, cell.id)) for cell in cells}
+    reused = {cell.id: any(job.reused_from for job in cell.jobs) for cell in record.cells}
+    tests = {
+        cell.name: tuple(told_tests(stores, cell.id, decided=None if reused[cell.name] else {}))
+        for cell in cells
+    }
     recounted = tuple(_recounted(cell, tests[cell.id]) for cell in record.cells)
     return Evidence(replace(record, cells=recounted), tests)
 
@@ -326,17 +331,13 @@ def _leases(
 def _lease(attempt: int, lease: Lease, steps: Sequence[Transition], at: datetime) -> LeaseRecord:
     offer, facts = lease.offer or Place(lease.place), lease.facts
     bill = lease_bill(lease, at)
-    return LeaseRecord(
+    return filled(
+        LeaseRecord,
+        lease,
         attempt=attempt,
-        provider=lease.provider,
-        place=lease.place,
-        state=lease.state,
-        machine_id=lease.machine_id,
         address=_address(lease),
-        price_usd_per_hour=lease.price_usd_per_hour,
         seconds=machine_seconds(lease, at),
         cost_usd=bill.total_usd,
-        refusal=lease.refusal,
         bill=bill,
         billed_s=billed_seconds(lease, at),
         phase_usd=cost_by_phase(steps, lease, at),
@@ -347,5 +348,4 @@ def _lease(attempt: int, lease: Lease, steps: Sequence[Transition], at: datetime
         zone=facts.get("zone") or offer.zone,
         image_id=facts.get("image_id", ""),
         image_name=facts.get("image_name", ""),
-        simulated=lease.simulated,
     )

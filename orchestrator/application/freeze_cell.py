@@ -11,6 +11,7 @@ from datetime import datetime
 from orchestrator.application.gather_evidence import GatheredCell
 from orchestrator.domain.attestation import mismatch
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.extended import filled
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import (
@@ -56,29 +57,24 @@ def freeze_cell(
     cell = one.cell
     wrong = _mismatch(cell)
     ingested = cell.ingested is not None
-    return CellEvidence(
+    return filled(
+        CellEvidence,
+        cell,
         run=one.taken.id,
-        id=cell.id,
         platform=cell.platform.id,
-        environment=cell.environment,
         state=cell.state.value,
-        outcome=cell.outcome,
-        reason=cell.reason,
         detail=_detail(cell),
         ended_at=_ended(cell),
         instance_type=_instance_type(cell),
         attested=_is_attested(cell, wrong),
         mismatch=wrong,
-        simulated=cell.simulated,
         ingested=ingested,
         subject=subject_of(one),
         packages=_packages(cell),
         own_environment=cell.probed.get("own_environment") is True,
         fingerprint=fingerprint(cell.probed),
-        counts=cell.counts,
         jobs=_jobs(one, before, quarantines),
         pairs=tuple(pairs for job in cell.jobs for pairs in job.pairs),
-        cost_usd=cell.cost_usd,
         green_streak=before.streak,
         baseline_collected=before.collected,
         blame=tuple(answer.as_text() for answer in one.blames),
@@ -158,24 +154,17 @@ def _jobs(
 ) -> tuple[JobEvidence, ...]:
     tests = one.taken.evidence.tests.get(one.cell.id, ())
     return tuple(
-        JobEvidence(
-            id=job.id,
-            kind=job.kind,
-            outcome=job.outcome,
-            reason=job.reason,
-            ending=job.ending,
+        filled(
+            JobEvidence,
+            job,
             degraded=job.degraded or "",
-            counts=job.counts,
             skips=_skips(job, tests),
-            test_set=job.test_set,
             known_tests=_known_tests(job, before),
             failed=_failed(one, job, before, quarantines),
             failed_checks=tuple(c.name for c in job.checks if c.outcome == "failed"),
             check_reasons={
                 c.name: c.reason for c in job.checks if c.outcome == "failed" and c.reason
             },
-            reused_from=job.reused_from,
-            at=job.at,
             newly_skipped=_newly_skipped(job, tests, before),
             checks=dict(sorted(Counter(check.outcome for check in job.checks).items())),
         )

@@ -65,7 +65,8 @@ def with_failed_before(
 
 
 def _with_history(cell: CellEvidence, history: _History) -> CellEvidence:
-    own = {job.id for job in cell.jobs}
+    is_had = cell.outcome is not Outcome.NOT_AVAILABLE
+    own = {job.id for job in cell.jobs if is_had}
     then = [*history.with_other_payloads(cell, cell.run), *history.of_the_same(cell, cell.run)]
     failed = {
         job.id: one.run

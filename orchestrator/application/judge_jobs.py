@@ -15,7 +15,7 @@ from orchestrator.domain.outcome import Counts
 from orchestrator.domain.reuse_inputs import Reuse, produced_at
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.domain.test_set import TestSet
-from orchestrator.store.cell_results import CellResults
+from orchestrator.store.cell_results import CellResults, Depth
 from orchestrator.store.cells import CellLife
 from orchestrator.store.stores import Stores
 
@@ -31,18 +31,18 @@ class Known:
     results: Mapping[str, CellResults]
 
     @classmethod
-    def of(cls, stores: Stores, cell_ids: Sequence[str], *, whole: bool = True) -> Known:
+    def of(cls, stores: Stores, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE) -> Known:
         """A dozen statements, however many cells there are."""
         decided = stores.reusable_results.decisions(cell_ids)
         lent = {x.cell for reuses in decided.values() for x in reuses.values() if x.is_reused}
         ids = [*cell_ids, *sorted(lent.difference(cell_ids))]
-        lives = stores.cells.lives(ids)
-        return cls(decided, lives, stores.results.of_cells(ids, whole=whole))
+        lives = stores.cells.lives(ids, steps=depth > Depth.JUDGED)
+        return cls(decided, lives, stores.results.of_cells(ids, depth))
 
 
 def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    """The cell's jobs alone, judged as far as they are over."""
-    return told_jobs(Known.of(stores, [cell.id]), cell, spec)
+    """The cell's jobs alone, judged as far as they are over, without their metrics."""
+    return told_jobs(Known.of(stores, [cell.id], Depth.JUDGED), cell, spec)
 
 
 def told_jobs(known: Known, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:

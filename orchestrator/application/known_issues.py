@@ -10,6 +10,7 @@ from enum import StrEnum
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.triage_failures import FailuresToTriage, meant, most_in_a_run
+from orchestrator.domain.extended import filled
 from orchestrator.domain.known_issue import (
     IssueMatch,
     IssueScope,
@@ -183,19 +184,8 @@ def add_known_issue(context: Context, new: NewIssue) -> KnownIssue:
     problems = _problems(context, new, today)
     if problems:
         raise InvalidDocumentError("the known issue", problems)
-    issue = KnownIssue(
-        id="",
-        product=new.product,
-        title=new.title,
-        match=new.match,
-        scope=new.scope,
-        owner=new.owner,
-        author=new.author.name,
-        author_token=new.author.token,
-        url=new.url,
-        opened=today,
-        expires=new.expires,
-        max_failures=new.max_failures,
+    issue = filled(
+        KnownIssue, new, id="", author=new.author.name, author_token=new.author.token, opened=today
     )
     return context.stores.known_issues.add(issue)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchestrator.application.context import Context
 from orchestrator.application.janitor import CloudResource
+from orchestrator.domain.extended import filled
 from orchestrator.domain.inventory import DOOMED, InventoryResponse, ResourceResponse
 
 
@@ -21,21 +22,16 @@ def resource_answer(context: Context, found: CloudResource) -> ResourceResponse:
     if found.lease is not None:
         attempt = context.stores.cells.attempt(found.lease.attempt_id)
         cell = context.stores.cells.get(attempt.cell_id).name
-    return ResourceResponse(
+    return filled(
+        ResourceResponse,
+        machine,
         provider=found.provider,
-        id=machine.id,
-        kind=machine.kind,
-        state=machine.state,
         ownership=found.ownership,
         run=tags.get("seatrial-run", ""),
         cell=cell,
         attempt=tags.get("seatrial-attempt", ""),
-        token=machine.token,
         controller=tags.get("seatrial-controller", ""),
         expires_at=found.expires_at,
         first_seen=found.first_seen,
         ends_after=found.ends_after,
-        detail=machine.detail,
-        facts=machine.facts,
-        simulated=machine.simulated,
     )

@@ -18,6 +18,7 @@ from orchestrator.domain.channel import (
     DeliveryState,
     problems_of,
 )
+from orchestrator.domain.extended import filled
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 MOST_CHANNELS = 100
@@ -43,15 +44,10 @@ def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]
     Raises InvalidDocumentError, and nothing is stored.
     """
     secret = None if new.kind is ChannelKind.GITHUB else context.gate.courier.new_secret()
-    channel = Channel(
+    channel = filled(
+        Channel,
+        new,
         id=context.new_id(),
-        name=new.name,
-        kind=new.kind,
-        target=new.target,
-        lineages=new.lineages,
-        allow_private=new.allow_private,
-        api_base=new.api_base,
-        token_from=new.token_from,
         created_at=context.clock.now(),
         secrets=(ChannelSecret(secret),) if secret else (),
     )

@@ -11,6 +11,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.extended import filled
 from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.person import Person
@@ -56,18 +57,15 @@ class NewQuarantine:
 def add_quarantine(context: Context, new: NewQuarantine) -> Quarantine:
     """Store it, opened now. Raises InvalidDocumentError, and nothing is stored."""
     at = context.clock.now()
-    quarantine = Quarantine(
+    quarantine = filled(
+        Quarantine,
+        new,
         id="",
-        product=new.product,
-        nodeid=new.nodeid,
         platforms=tuple(sorted(set(new.platforms))),
-        reason=new.reason,
-        owner=new.owner,
         author=new.author.name,
         author_token=new.author.token,
         opened=at,
         expires=at + timedelta(days=min(max(new.days, 0), 36_500)),
-        returns_after=new.returns_after,
     )
     longest = longest_of(context, new.product)
     found = (*faults_of(quarantine, longest), *_problems(context.stores, quarantine, at))

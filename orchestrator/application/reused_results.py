@@ -81,10 +81,25 @@ def reused_from(
     return found
 
 
-def told_tests(stores: Stores, cell_id: str, *, job: str | None = None) -> list[TestFact]:
-    """The tests of a cell, including those of its reused jobs."""
+def told_tests(
+    stores: Stores,
+    cell_id: str,
+    *,
+    job: str | None = None,
+    decided: Mapping[str, Reuse] | None = None,
+) -> list[TestFact]:
+    """The tests of a cell, including those of its reused jobs.
+
+    Args:
+        stores: What is stored.
+        cell_id: The cell.
+        job: Only the tests of this one.
+        decided: What is reused, where the caller has read that.
+    """
     tests = stores.results.tests(cell_id, job=job)
-    for source, jobs in by_source(stores.reusable_results.decided(cell_id)).items():
+    if decided is None:
+        decided = stores.reusable_results.decided(cell_id)
+    for source, jobs in by_source(decided).items():
         for name in jobs if job is None else {job}.intersection(jobs):
             tests += stores.results.tests(source, job=name)
     return tests

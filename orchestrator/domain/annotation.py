@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 
+from orchestrator.domain.extended import filled
 from orchestrator.domain.ingested import AnnotationKind, RunAnnotation
 from orchestrator.domain.problems import Path, Problem, nearest
 
@@ -50,18 +51,8 @@ class AnnotationText:
 
     def about(self, cell: str, *, at: datetime) -> RunAnnotation:
         """The annotation about that cell, or the run, made at that time unless it says when."""
-        return RunAnnotation(
-            kind=self.kind,
-            text=self.text,
-            title=self.title,
-            author=self.author,
-            at=(moment(self.at) if self.at else None) or at,
-            cell=cell,
-            files=self.files,
-            problem=self.problem,
-            before=self.before,
-            after=self.after,
-            commit=self.commit,
+        return filled(
+            RunAnnotation, self, at=(moment(self.at) if self.at else None) or at, cell=cell
         )
 
 

@@ -120,13 +120,6 @@ def _is_torn(said: Sequence[RevisionResult]) -> bool:
     )
 
 
-def strays(answers: Answers) -> tuple[int, ...]:
-    """Revisions that pass though an earlier one fails: more than one change is at work."""
-    bad = [place for place, said in answers.items() if RevisionResult.BAD in said]
-    good = (place for place, said in answers.items() if RevisionResult.GOOD in said)
-    return tuple(sorted(place for place in good if bad and place > min(bad)))
-
-
 def answer_of(outcomes: Sequence[Mapping[str, str]]) -> RevisionResult:
     """What a revision says, by the outcomes of its tests each time that they ran.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from orchestrator.domain.extended import filled
 from orchestrator.domain.retests import Retest, RetestKind, Tally, key_of, tally_words
 from orchestrator.domain.root_cause import Attribution, RootCause
 
@@ -62,15 +63,7 @@ def diagnosed_of(
     """The tests of a cell that ran again at least once."""
     told = [retest for retest in retests if retest.kind in _TOLD]
     found = (
-        DiagnosedTest(
-            cell=cell,
-            job=one.job,
-            nodeid=one.nodeid,
-            answer=one.answer,
-            sentence=one.sentence,
-            evidence=one.evidence,
-            again=_again(key_of(one.job, one.nodeid), told),
-        )
+        filled(DiagnosedTest, one, cell=cell, again=_again(key_of(one.job, one.nodeid), told))
         for one in blames
     )
     return tuple(one for one in found if one.again)

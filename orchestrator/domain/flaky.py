@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from fractions import Fraction
 from itertools import groupby, pairwise
 
 from orchestrator.domain.failures import FailureClass
@@ -58,11 +57,6 @@ class FlakyEvidence:
     def is_certain(self) -> bool:
         """It passed on retry."""
         return self.passed_on_retry > 0
-
-    @property
-    def flip_rate(self) -> Fraction | None:
-        """Changes by possible changes; None where there were none."""
-        return Fraction(self.flips, self.chances) if self.chances else None
 
 
 def flaky_evidence(history: Iterable[ResultPoint]) -> FlakyEvidence:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.facts import CheckFact, JobFact
-from orchestrator.domain.outcome import Counts, Outcome, TestOutcome, worst
+from orchestrator.domain.outcome import Counts, Outcome, worst
 
 PYTEST_NO_TESTS = 5
 _PYTEST_FAILED = 1
@@ -182,18 +182,3 @@ def judge_cell(jobs: Iterable[JobVerdict], cause: Cause | None) -> Cause:
         return Cause(outcome, "")
     where = f"{first.job}: " if first.job else ""
     return Cause(outcome, first.reason, f"{where}{first.detail or first.reason}")
-
-
-def settle(outcome: TestOutcome, *, final: bool, given_up: bool) -> TestOutcome:
-    """What a test without a final result counts as once its job is over."""
-    if final:
-        return outcome
-    return TestOutcome.NOT_RUN if given_up else TestOutcome.MISSING
-
-
-def merge_tally(tallies: Iterable[Mapping[TestOutcome, int]]) -> Counts:
-    """Add several tallies up."""
-    total = Counts()
-    for tally in tallies:
-        total = total + Counts.of(tally)
-    return total

@@ -9,7 +9,7 @@ from decimal import Decimal
 from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.diagnosis import DiagnosedTest
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extended import extended, filled
 from orchestrator.domain.known_issue import IssueUse
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.quarantine import Quarantined
@@ -83,20 +83,14 @@ class RunResponse(RunSummary):
 
 def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
     """A run without its cells."""
-    return RunSummary(
-        id=run.id,
-        state=run.state,
-        outcome=run.outcome,
+    return filled(
+        RunSummary,
+        run,
         subject=SubjectName(run.subject_name, run.subject_version),
         matrix=run.matrix_name,
         cost_usd=cost_usd,
         counts=counts,
         payload=run.payload_digest,
-        rerun_of=run.rerun_of,
-        commit=run.commit,
-        created_at=run.created_at,
-        finished_at=run.finished_at,
-        cancel_requested_at=run.cancel_requested_at,
     )
 
 

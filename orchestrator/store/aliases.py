@@ -9,6 +9,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.domain.alias import Alias, AliasState
+from orchestrator.domain.extended import filled
 from orchestrator.domain.identity import makes_a_circle
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into
@@ -117,18 +118,4 @@ def _get(session: Session, alias_id: int) -> Alias | None:
 
 
 def _alias(row: TestAliasRow, old: str, new: str, job: str) -> Alias:
-    return Alias(
-        id=row.id,
-        product=row.product,
-        job=job,
-        old_test=row.old_test,
-        old=old,
-        new_test=row.new_test,
-        new=new,
-        change=row.change,
-        similarity=row.similarity,
-        state=row.state,
-        suggested_at=row.suggested_at,
-        decided_at=row.decided_at,
-        decided_by=row.decided_by,
-    )
+    return filled(Alias, row, job=job, old=old, new=new)

@@ -15,6 +15,7 @@ from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.interleaving import BASELINE
 from orchestrator.store.benchmark_rollup import unmeasured, unpack, write_points
+from orchestrator.store.cell_results import metric_of
 from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
@@ -131,18 +132,7 @@ def _measured(row: _Row, cells: Cells, probed: Probed) -> Measured:
         version=row.version,
         at=cell.dated_at or row.launched,
         probed=probed.get(metric.attempt, {}),
-        fact=MetricFact(
-            seq=metric.seq,
-            job=metric.job,
-            name=metric.name,
-            samples=tuple(float(sample) for sample in metric.samples),
-            unit=metric.unit,
-            direction=metric.direction,
-            params=metric.params,
-            arm=metric.arm or "",
-            turn=metric.turn,
-            readings=metric.readings or {},
-        ),
+        fact=metric_of(metric),
     )
 
 

@@ -51,10 +51,8 @@ class DurationStore:
         )
         found: dict[str, dict[str, float]] = {}
         with self._sessions.read() as session:
-            cells = session.scalars(_newest_cells(product)).all()
-            for job, nodeid, longest_us in session.execute(
-                query.where(TestResultRow.cell.in_(cells))
-            ):
+            mine = query.where(TestResultRow.cell.in_(_newest_cells(product)))
+            for job, nodeid, longest_us in session.execute(mine):
                 found.setdefault(job, {})[nodeid] = longest_us / 1_000_000
         return found
 
@@ -70,8 +68,7 @@ class DurationStore:
             .group_by(JobResultRow.job)
         )
         with self._sessions.read() as session:
-            cells = session.scalars(_newest_cells(product)).all()
-            rows = session.execute(query.where(JobResultRow.cell.in_(cells)))
+            rows = session.execute(query.where(JobResultRow.cell.in_(_newest_cells(product))))
             return {job: seconds or 0.0 for job, seconds in rows}
 
 

@@ -16,12 +16,12 @@ from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.logs import log_part, unpack
 from orchestrator.store.run_events import tell_all
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, changed
+from orchestrator.store.sql import attempt_row, changed, lock
 from orchestrator.store.tables import (
     AttemptRow,
     CellRow,
     EvidenceChunkRow,
-    LogChunkRow,
+    EvidenceStream,
     RunRow,
     TestCaseRow,
     TestResultRow,
@@ -112,18 +112,16 @@ class EvidenceStore:
             return self.position(attempt_id)
         tests = self._cases.number(target.product, facts.tests)
         now = _after(have, len(events), facts, len(log), at=at)
-        chunk, log_chunk = zlib.compress(events, _LEVEL), zlib.compress(log, _LEVEL)
+        chunks = list(_chunks(target, have, events, log))
         with self._sessions.write() as session:
             tests_seen = _advance(session, target, have, now, tests=len(facts.tests))
             if tests_seen is None:
                 return None
+            session.connection().execute(insert(EvidenceChunkRow), chunks)
             if events:
-                _add_events(session, target, have, now, chunk)
                 first = target.number * ATTEMPT_SPAN + tests_seen - len(facts.tests)
                 write_tests(session, target.cell_pk, target.attempt_pk, tests, first=first)
                 write_facts(session, target.cell_pk, target.attempt_pk, facts)
-            if log:
-                _add_log(session, target, have, log_chunk, size=len(log))
             tell_all(session, target.run_id, _news(attempt_id, facts, now, log), cell=target.cell)
         return now
 
@@ -135,15 +133,16 @@ class EvidenceStore:
         expected = 0
         query = (
             select(EvidenceChunkRow.offset, EvidenceChunkRow.body)
-            .where(EvidenceChunkRow.attempt == target.attempt_pk)
+            .where(
+                EvidenceChunkRow.attempt == target.attempt_pk,
+                EvidenceChunkRow.stream == EvidenceStream.EVENTS,
+            )
             .order_by(EvidenceChunkRow.offset)
             .limit(_CHUNKS_AT_ONCE)
         )
         while True:
             with self._sessions.read() as session:
                 rows = session.execute(query.where(EvidenceChunkRow.offset >= expected)).all()
-            if not rows:
-                return
             for offset, body in rows:
                 if offset != expected:
                     where = f"of attempt {target.attempt_id} from byte {expected}"
@@ -151,6 +150,8 @@ class EvidenceStore:
                 chunk = unpack(body)
                 expected += len(chunk)
                 yield chunk
+            if len(rows) < _CHUNKS_AT_ONCE:
+                return
 
     def log(self, cell_id: str, *, after: int, limit: int) -> tuple[bytes, int]:
         """Bytes of the cell's log (its attempts' logs, one after the other) and the next offset."""
@@ -172,14 +173,12 @@ class EvidenceStore:
         """
         jobs = select(TestCaseRow.id).where(TestCaseRow.job.in_(list(given_up)))
         not_run = TestResultRow.test_id.in_(jobs)
+        cell = select(CellRow.pk).where(CellRow.id == cell_id).scalar_subquery()
+        mine = select(AttemptRow.pk).where(AttemptRow.cell == cell).order_by(AttemptRow.number)
         with self._sessions.write() as session:
-            attempts = select(AttemptRow).join(CellRow, CellRow.pk == AttemptRow.cell)
-            mine = attempts.where(CellRow.id == cell_id).order_by(AttemptRow.number)
-            rows = session.scalars(mine.with_for_update(key_share=True, of=AttemptRow)).all()
-            if not rows:
-                return
+            lock(session, mine)
             open_tests = update(TestResultRow).where(
-                TestResultRow.cell == rows[0].cell, TestResultRow.final.is_(False)
+                TestResultRow.cell == cell, TestResultRow.final.is_(False)
             )
             outcome = case((not_run, TestOutcome.NOT_RUN.value), else_=TestOutcome.MISSING.value)
             changed(session, open_tests.values(outcome=outcome))
@@ -246,23 +245,19 @@ def _advance(
     )
 
 
-def _add_events(
-    session: Session, target: Target, have: Position, now: Position, body: bytes
-) -> None:
-    values = {
-        "attempt": target.attempt_pk,
-        "offset": have.events_bytes,
-        "length": now.events_bytes - have.events_bytes,
-        "first_seq": have.seq + 1,
-        "last_seq": now.seq,
-        "body": body,
-    }
-    session.execute(insert(EvidenceChunkRow).values(values))
-
-
-def _add_log(session: Session, target: Target, have: Position, body: bytes, *, size: int) -> None:
-    values = {"offset": have.log_bytes, "length": size, "body": body}
-    session.execute(insert(LogChunkRow).values(attempt=target.attempt_pk, **values))
+def _chunks(
+    target: Target, have: Position, events: bytes, log: bytes
+) -> Iterator[dict[str, object]]:
+    """The rows of what is new."""
+    new = (
+        (EvidenceStream.EVENTS, have.events_bytes, events),
+        (EvidenceStream.LOG, have.log_bytes, log),
+    )
+    for stream, offset, body in new:
+        if body:
+            packed = zlib.compress(body, _LEVEL)
+            row = {"attempt": target.attempt_pk, "stream": stream, "offset": offset}
+            yield row | {"body": packed}
 
 
 def _news(

@@ -168,7 +168,7 @@ def _failure(
 
 def _newest_names(session: Session, names: Mapping[int, str]) -> Mapping[int, str]:
     """The node ids that tests have now, by what persons confirmed."""
-    aliases = confirmed_of(session)
+    aliases = confirmed_of(session) if names else {}
     newest = {test: resolve(test, aliases) for test in names if test in aliases}
     if not newest:
         return names

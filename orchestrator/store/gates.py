@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -11,6 +11,7 @@ from sqlalchemy import Row, Select, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.extended import filled
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.signing_key import PublicKey
@@ -21,7 +22,7 @@ from orchestrator.domain.person import Person
 from orchestrator.store import reuse
 from orchestrator.store.column_types import short
 from orchestrator.store.reuse import LastGreen
-from orchestrator.store.sql import changed, insert_into
+from orchestrator.store.sql import changed, insert_into, values_of
 from orchestrator.store.tables import (
     ApprovalRow,
     CellRow,
@@ -295,13 +296,7 @@ class GateStore(VerdictLines):
 
     def add_key(self, key: PublicKey) -> PublicKey:
         """Make a public key known to every controller; one that is known stays as it is."""
-        values: Mapping[str, object] = {
-            "id": key.id,
-            "public": key.public,
-            "created_at": key.created_at,
-            "not_after": key.not_after,
-            "retired_at": key.retired_at,
-        }
+        values = values_of(SigningKeyRow, key)
         with self._sessions.write() as session:
             new = insert_into(session, SigningKeyRow).values(values).on_conflict_do_nothing()
             changed(session, new)
@@ -351,35 +346,14 @@ def _can_follow(line: GatePolicyRow, version: PolicyRow, policy: StoredPolicy) -
 
 def _put_next(session: Session, policy: StoredPolicy, *, number: int) -> None:
     """Write it as the gate's next policy, unless somebody else's has the number."""
-    version = {
-        "digest": policy.digest,
-        "product": policy.product,
-        "text": policy.text,
-        "document": policy.document,
-        "first_seen": policy.first_seen,
-    }
+    version = values_of(PolicyRow, policy)
     session.execute(insert_into(session, PolicyRow).values(version).on_conflict_do_nothing())
-    line = {
-        "gate": policy.gate,
-        "number": number,
-        "digest": policy.digest,
-        "since": policy.since,
-        "by": policy.by,
-    }
+    line = values_of(GatePolicyRow, policy, number=number)
     session.execute(insert_into(session, GatePolicyRow).values(line).on_conflict_do_nothing())
 
 
 def _policy(line: GatePolicyRow, version: PolicyRow) -> StoredPolicy:
-    return StoredPolicy(
-        gate=line.gate,
-        product=version.product,
-        digest=version.digest,
-        text=version.text,
-        document=version.document,
-        first_seen=version.first_seen,
-        since=line.since,
-        by=line.by,
-    )
+    return filled(StoredPolicy, version, gate=line.gate, since=line.since, by=line.by)
 
 
 def _waiver(row: WaiverRow) -> StoredWaiver:
@@ -396,10 +370,4 @@ def _approval(row: ApprovalRow) -> Approval:
 
 
 def _key(row: SigningKeyRow) -> PublicKey:
-    return PublicKey(
-        id=row.id,
-        public=row.public,
-        created_at=row.created_at,
-        not_after=row.not_after,
-        retired_at=row.retired_at,
-    )
+    return filled(PublicKey, row)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from sqlalchemy import Select, case, delete, func, literal, select, update
+from sqlalchemy import Select, case, delete, func, literal, literal_column, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
+from orchestrator.domain.extended import filled
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.store.benchmark_rollup import mend_cost
 from orchestrator.store.column_types import short
@@ -25,9 +26,10 @@ from orchestrator.store.sql import (
     changed,
     insert_into,
     is_postgres,
+    lock,
     micro_usd,
-    run_row,
     usd_of_micro,
+    values_of,
 )
 from orchestrator.store.tables import (
     AttemptRow,
@@ -36,6 +38,7 @@ from orchestrator.store.tables import (
     LeaseCredentialsRow,
     LeaseRow,
     PlacementDecisionRow,
+    RunRow,
 )
 
 
@@ -90,11 +93,10 @@ class LeaseStore:
         """
         budgets = tuple(budgets)
         with self._sessions.write() as session:
-            attempt_pk = attempt_row(session, lease.attempt_id).pk
             if is_postgres(session) and any(x.period is not Period.RUN for x in budgets):
                 # Money of several runs is given out by one at a time, as SQLite writes anyway.
                 session.execute(select(func.pg_advisory_xact_lock(_BUDGET_LOCK)))
-            run_row(session, run_id, lock=True)
+            lock(session, select(RunRow.id).where(RunRow.id == run_id))
             if session.scalar(select(LeaseRow.pk).where(LeaseRow.id == lease.id)) is not None:
                 return Reserved(Reservation.RESERVED)
             uses = _uses(session, budgets, run_id, lease.reserved_at)
@@ -104,9 +106,17 @@ class LeaseStore:
             for use in uses:
                 if use.left_usd < lease.reserved_usd:
                     return Reserved(Reservation.BUDGET_RESERVED, use)
-            row = _values(lease) | {"attempt": attempt_pk, "run_id": run_id}
+            attempt = select(AttemptRow.pk).where(AttemptRow.id == lease.attempt_id)
+            row = values_of(
+                LeaseRow,
+                lease,
+                attempt=attempt.scalar_subquery(),
+                run_id=run_id,
+                exclusive=exclusive,
+                facts=dict(lease.facts) or None,
+            )
             # The index of exclusive places decides between two who ask at once.
-            new = insert_into(session, LeaseRow).values(row | {"exclusive": exclusive})
+            new = insert_into(session, LeaseRow).values(row)
             taken = changed(session, new.on_conflict_do_nothing())
             return Reserved(Reservation.RESERVED if taken else Reservation.BUSY)
 
@@ -172,12 +182,14 @@ class LeaseStore:
 
         Asked once more, it may make the machine late: when that was is noted.
         """
-        with self._changing(lease_id) as (row, attempt_id):
-            if row.state is LeaseState.LAUNCHING:
-                row.facts = {**(row.facts or {}), LeaseFact.ASKED_AT: at.isoformat()}
-            if row.state is LeaseState.RESERVED:
-                row.state, row.launched_at = LeaseState.LAUNCHING, at
-        return lease_of(row, attempt_id)
+        asked: dict[str, str] = {LeaseFact.ASKED_AT: at.isoformat()}
+        again, first = LeaseRow.state == LeaseState.LAUNCHING, LeaseRow.state == LeaseState.RESERVED
+        values = {
+            "facts": case((again, self._with(asked)), else_=LeaseRow.facts),
+            "launched_at": case((first, at), else_=LeaseRow.launched_at),
+            "state": case((first, LeaseState.LAUNCHING), else_=LeaseRow.state),
+        }
+        return self._change(lease_id, values)
 
     def held(
         self,
@@ -189,13 +201,13 @@ class LeaseStore:
         simulated: bool = False,
     ) -> Lease:
         """Keep the machine's id, however late it comes; to HELD unless it is past that."""
-        with self._changing(lease_id) as (row, attempt_id):
-            row.machine_id = row.machine_id or machine_id
-            row.launched_at = row.launched_at or at
-            if row.state in (LeaseState.RESERVED, LeaseState.LAUNCHING):
-                row.state = LeaseState.HELD
-            _note(row, facts, simulated=simulated)
-        return lease_of(row, attempt_id)
+        is_early = LeaseRow.state.in_((LeaseState.RESERVED, LeaseState.LAUNCHING))
+        values = {
+            "machine_id": case((LeaseRow.machine_id == "", machine_id), else_=LeaseRow.machine_id),
+            "launched_at": func.coalesce(LeaseRow.launched_at, at),
+            "state": case((is_early, LeaseState.HELD), else_=LeaseRow.state),
+        }
+        return self._change(lease_id, values | self._noted(facts, simulated=simulated))
 
     def reached(self, lease_id: str, endpoint: Endpoint) -> None:
         """How the machine is reached is known."""
@@ -213,16 +225,28 @@ class LeaseStore:
             if not changed(session, new):
                 _locked(session, lease_id)
 
-    @contextmanager
-    def _changing(self, lease_id: str) -> Iterator[tuple[LeaseRow, str]]:
-        """The locked row and its attempt's id, in a transaction. Raises UnknownIdError."""
+    def _change(self, lease_id: str, values: Mapping[str, object]) -> Lease:
+        """Set the columns, and return the lease. Raises UnknownIdError."""
+        attempt = select(AttemptRow.id).where(AttemptRow.pk == LeaseRow.attempt).scalar_subquery()
+        new = update(LeaseRow).where(LeaseRow.id == lease_id).values(values)
         with self._sessions.write() as session:
-            query = _leases().where(LeaseRow.id == lease_id)
-            locked = query.with_for_update(key_share=True, of=LeaseRow)
-            found = session.execute(locked).one_or_none()
+            found = session.execute(new.returning(LeaseRow, attempt)).one_or_none()
             if found is None:
                 raise UnknownIdError("lease", lease_id)
-            yield found[0], found[1]
+            return lease_of(found[0], found[1])
+
+    def _noted(self, facts: Mapping[str, str], *, simulated: bool) -> dict[str, object]:
+        """The columns of what is noted; none where it says nothing."""
+        values: dict[str, object] = {"facts": self._with(facts)} if facts else {}
+        return values | ({"simulated": True} if simulated else {})
+
+    def _with(self, facts: Mapping[str, str]) -> ColumnElement[dict[str, str]]:
+        """The lease's facts with these."""
+        new = literal(dict(facts), LeaseRow.facts.type)
+        if self._sessions.is_postgres:
+            known = func.coalesce(LeaseRow.facts, literal_column("'{}'::jsonb"))
+            return known.op("||")(new)
+        return func.json_patch(func.coalesce(LeaseRow.facts, literal_column("'{}'")), new)
 
     def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
         """Close it; the place and the money not spent are free again. Its login is erased."""
@@ -255,9 +279,8 @@ class LeaseStore:
 
     def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> Lease:
         """Keep what the provider says the machine is; empty facts change nothing."""
-        with self._changing(lease_id) as (row, attempt_id):
-            _note(row, facts, simulated=simulated)
-        return lease_of(row, attempt_id)
+        values = self._noted(facts, simulated=simulated)
+        return self._change(lease_id, values) if values else self.get(lease_id)
 
     def refused_since(self, provider: str, since: datetime) -> list[Lease]:
         """Leases of any run, gone since then, that the provider refused; newest first."""
@@ -309,11 +332,13 @@ class LeaseStore:
         """Store or replace who produces the results of the lease's attempt."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttestationRow)
-            row = {"lease": _locked(session, lease_id).pk, "document": attestation}
-            statement = insert.values(row).on_conflict_do_update(
+            document = literal(attestation, AttestationRow.document.type)
+            row = select(LeaseRow.pk, document).where(LeaseRow.id == lease_id)
+            statement = insert.from_select(["lease", "document"], row).on_conflict_do_update(
                 index_elements=["lease"], set_={"document": insert.excluded.document}
             )
-            session.execute(statement)
+            if not changed(session, statement):
+                raise UnknownIdError("lease", lease_id)
 
     def attestations(self, run_id: str) -> dict[str, Attestation]:
         """By lease id, in the order the leases were reserved."""
@@ -372,72 +397,31 @@ def _locked(session: Session, lease_id: str) -> LeaseRow:
     return row
 
 
-def _note(row: LeaseRow, facts: Mapping[str, str], *, simulated: bool) -> None:
-    if facts:
-        row.facts = {**(row.facts or {}), **facts}
-    row.simulated = row.simulated or simulated
-
-
-def _values(lease: Lease) -> dict[str, object]:
-    return {
-        "id": lease.id,
-        "provider": lease.provider,
-        "place": lease.place,
-        "state": lease.state,
-        "reserved_usd": lease.reserved_usd,
-        "price_usd_per_hour": lease.price_usd_per_hour,
-        "reserved_at": lease.reserved_at,
-        "machine_id": lease.machine_id,
-        "endpoint": lease.endpoint,
-        "launched_at": lease.launched_at,
-        "gone_at": lease.gone_at,
-        "cost_usd": lease.cost_usd,
-        "refusal": lease.refusal,
-        "offer": lease.offer,
-        "facts": dict(lease.facts) or None,
-        "simulated": lease.simulated,
-    }
-
-
 def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
     """What a row says."""
-    return Lease(
-        id=row.id,
-        attempt_id=attempt_id,
-        provider=row.provider,
-        place=row.place,
-        state=row.state,
-        reserved_usd=row.reserved_usd,
-        price_usd_per_hour=row.price_usd_per_hour,
-        reserved_at=row.reserved_at,
-        machine_id=row.machine_id,
-        endpoint=row.endpoint,
-        launched_at=row.launched_at,
-        gone_at=row.gone_at,
-        cost_usd=row.cost_usd,
-        refusal=row.refusal,
-        offer=row.offer,
-        facts=row.facts or {},
-        simulated=row.simulated,
-    )
+    return filled(Lease, row, attempt_id=attempt_id, facts=row.facts or {})
 
 
 def add_decision(session: Session, attempt_id: str, decision: PlacementDecision) -> None:
     """Keep one line; what was said before is not said again."""
-    attempt = attempt_row(session, attempt_id, lock=True)
+    mine = AttemptRow.id == attempt_id
+    lock(session, select(AttemptRow.pk).where(mine))
     last = select(func.coalesce(func.max(PlacementDecisionRow.number), 0)).where(
-        PlacementDecisionRow.attempt == attempt.pk
+        PlacementDecisionRow.attempt == AttemptRow.pk
     )
-    row = {
-        "attempt": attempt.pk,
-        "number": last.scalar_subquery() + 1,
+    told = {
         "at": decision.at,
         "place": short(decision.place),
         "result": decision.result,
         "reason": short(decision.reason),
         "detail": decision.detail,
     }
-    session.execute(insert_into(session, PlacementDecisionRow).values(row).on_conflict_do_nothing())
+    columns = PlacementDecisionRow.__table__.columns
+    values = [literal(value, columns[name].type) for name, value in told.items()]
+    line = select(AttemptRow.pk, last.scalar_subquery() + 1, *values).where(mine)
+    new = insert_into(session, PlacementDecisionRow).from_select(["attempt", "number", *told], line)
+    if not changed(session, new.on_conflict_do_nothing()):
+        attempt_row(session, attempt_id)
 
 
 def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecision]]:
@@ -458,11 +442,4 @@ def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecis
 
 
 def _decision(row: PlacementDecisionRow, attempt: int) -> PlacementDecision:
-    return PlacementDecision(
-        at=row.at,
-        place=row.place,
-        result=row.result,
-        reason=row.reason,
-        detail=row.detail,
-        attempt=attempt,
-    )
+    return filled(PlacementDecision, row, attempt=attempt)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.tables import AttemptRow, CellRow, LogChunkRow
+from orchestrator.store.tables import AttemptRow, CellRow, EvidenceChunkRow, EvidenceStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,17 @@ class LogStore:
 
 def log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
     """Bytes from `low` until `high`. Raises CorruptEvidenceError where some are not there."""
-    mine = LogChunkRow.attempt == attempt_pk
+    mine = (
+        EvidenceChunkRow.attempt == attempt_pk,
+        EvidenceChunkRow.stream == EvidenceStream.LOG,
+    )
     # The chunk that holds `low`: without it every chunk before would be looked at.
-    holds = select(func.max(LogChunkRow.offset)).where(mine, LogChunkRow.offset <= low)
+    offset = EvidenceChunkRow.offset
+    holds = select(func.max(offset)).where(*mine, offset <= low)
     query = (
-        select(LogChunkRow.offset, LogChunkRow.body)
-        .where(mine, LogChunkRow.offset >= holds.scalar_subquery(), LogChunkRow.offset < high)
-        .order_by(LogChunkRow.offset)
+        select(offset, EvidenceChunkRow.body)
+        .where(*mine, offset >= holds.scalar_subquery(), offset < high)
+        .order_by(offset)
     )
     rows = session.execute(query).all()
     whole = b"".join(unpack(body) for _, body in rows)

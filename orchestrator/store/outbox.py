@@ -25,6 +25,7 @@ from orchestrator.domain.channel import (
     next_look,
     status_word,
 )
+from orchestrator.domain.extended import filled
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, database_time_s, insert_into
@@ -273,17 +274,7 @@ def _judge(
 
 
 def _delivery(row: DeliveryRow) -> Delivery:
-    return Delivery(
-        id=row.id,
-        channel=row.channel,
-        news=row.news,
-        state=row.state,
-        created_at=row.created_at,
-        attempts=row.attempts,
-        due_at=row.due_at,
-        done_at=row.done_at,
-        is_test=row.is_test,
-    )
+    return filled(Delivery, row)
 
 
 def _health(row: ChannelRow, waiting: int) -> ChannelHealth:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from sqlalchemy import select
 
+from orchestrator.domain.extended import filled
 from orchestrator.domain.prices import Price
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import insert_into
+from orchestrator.store.sql import insert_into, values_of
 from orchestrator.store.tables import PriceRow
 
 _THING = ("provider", "item", "place", "market")
@@ -29,7 +30,7 @@ class PriceStore:
                 newest[thing] = price
         if not newest:
             return
-        rows = [_values(newest[thing]) for thing in sorted(newest)]
+        rows = [values_of(PriceRow, newest[thing]) for thing in sorted(newest)]
         with self._sessions.write() as session:
             insert = insert_into(session, PriceRow)
             new = insert.excluded
@@ -45,28 +46,4 @@ class PriceStore:
         query = select(PriceRow).where(PriceRow.provider == provider)
         ordered = query.order_by(PriceRow.item, PriceRow.place, PriceRow.market)
         with self._sessions.read() as session:
-            return tuple(_price(row) for row in session.scalars(ordered))
-
-
-def _values(price: Price) -> dict[str, object]:
-    return {
-        "provider": price.provider,
-        "item": price.item,
-        "place": price.place,
-        "market": price.market,
-        "usd_per_hour": price.usd_per_hour,
-        "as_of": price.as_of,
-        "source": price.source,
-    }
-
-
-def _price(row: PriceRow) -> Price:
-    return Price(
-        provider=row.provider,
-        item=row.item,
-        place=row.place,
-        market=row.market,
-        usd_per_hour=row.usd_per_hour,
-        as_of=row.as_of,
-        source=row.source,
-    )
+            return tuple(filled(Price, row) for row in session.scalars(ordered))

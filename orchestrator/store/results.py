@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, case, or_, select, tuple_
+from sqlalchemy import Row, ScalarSelect, Select, and_, case, or_, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.domain.extended import filled
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED, tally
 from orchestrator.store.cell_results import (
     CellResults,
+    Depth,
     artifacts_of,
     checks_of,
     environments_of,
@@ -169,17 +171,13 @@ def _asked(asked: TestsAsked) -> list[ColumnElement[bool]]:
 
 
 def _line(row: Row[*tuple[Any, ...]]) -> TestLine:
-    return TestLine(
-        test_id=row.test_id,
-        job=row.job,
-        nodeid=row.nodeid,
+    return filled(
+        TestLine,
+        row,
         outcome=TestOutcome(row.counted),
         duration_s=row.duration_us / 1_000_000,
-        reason=row.reason,
-        message=row.message,
         signature=row.signature or "",
         earlier=read_earlier(row.earlier),
-        has_text=row.has_text,
     )
 
 
@@ -197,10 +195,12 @@ class ResultStore:
         with self._sessions.read() as session:
             return tally(session, cell_row(session, cell_id).pk)
 
-    def of_cells(self, cell_ids: Sequence[str], *, whole: bool = True) -> Mapping[str, CellResults]:
-        """Everything but single tests, by cell id; without metrics and artifacts unless whole."""
+    def of_cells(
+        self, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE
+    ) -> Mapping[str, CellResults]:
+        """What is known of cells but single tests, by cell id."""
         with self._sessions.read() as session:
-            return results_of(session, cell_ids, whole=whole)
+            return results_of(session, cell_ids, depth)
 
     def totals(self, run_ids: Sequence[str]) -> Mapping[str, Counts]:
         """The tests of each run, those of its reused jobs too; a run without tests is left out."""
@@ -318,24 +318,27 @@ class ResultStore:
         if not artifacts:
             return
         with self._sessions.write() as session:
-            keep_artifacts(session, cell_row(session, cell_id).pk, artifacts)
+            cell = select(CellRow.pk).where(CellRow.id == cell_id)
+            keep_artifacts(session, cell.scalar_subquery(), artifacts)
 
 
-def keep_artifacts(session: Session, cell_pk: int, artifacts: Sequence[ArtifactRecord]) -> None:
+def keep_artifacts(
+    session: Session, cell_pk: int | ScalarSelect[int], artifacts: Sequence[ArtifactRecord]
+) -> None:
     """Add or replace by name, within the caller's transaction."""
-    insert = insert_into(session, ArtifactRow)
+    insert = insert_into(session, ArtifactRow).values(cell=cell_pk)
     new = insert.excluded
     statement = insert.on_conflict_do_update(
         index_elements=["cell", "name"],
         set_={"digest": new.digest, "size_bytes": new.size_bytes},
     )
     rows = {
-        name: {"cell": cell_pk, "name": name, "digest": a.digest, "size_bytes": a.size_bytes}
+        name: {"name": name, "digest": a.digest, "size_bytes": a.size_bytes}
         for a in artifacts
         for name in [short(a.name)]
     }
     if rows:
-        session.execute(statement, [rows[name] for name in sorted(rows)])
+        session.connection().execute(statement, [rows[name] for name in sorted(rows)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from sqlalchemy import Select, exists, select
+from sqlalchemy import Select, exists, literal, select
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.domain.cell import CellState
@@ -16,7 +16,7 @@ from orchestrator.domain.reuse_inputs import Prepared, Reuse
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, cell_row, insert_into
+from orchestrator.store.sql import cell_row, changed, insert_into
 from orchestrator.store.tables import (
     AttemptEnvironmentRow,
     AttemptRow,
@@ -44,7 +44,8 @@ class LastGreen:
     collected: int
     """Tests of all its environments."""
     streak: int
-    """So many runs in a row, this one the newest, in which it passed; counted up to 100."""
+    """So many runs in a row, this one the newest, in which it passed; counted up to 100. Those that
+    reuse earlier evidence are left out."""
 
 
 STREAK_LIMIT = 100
@@ -71,6 +72,8 @@ class _Cell:
     name: str
     outcome: Outcome | None
     collected: int
+    is_reused: bool
+    """Whether earlier evidence stands for a job of it."""
 
 
 def last_green(session: Session, asked: Asked) -> LastGreen | None:
@@ -83,19 +86,27 @@ def last_green(session: Session, asked: Asked) -> LastGreen | None:
                 cell_id=cells[0].id,
                 cell=cells[0].name,
                 collected=sum(cell.collected for cell in cells),
-                streak=min(1 + streak(session, earlier), STREAK_LIMIT),
+                streak=min(_counts(cells) + streak(session, earlier), STREAK_LIMIT),
             )
     return None
 
 
 def streak(session: Session, asked: Asked) -> int:
-    """Runs in a row, from the newest on, in which the platform passed."""
+    """Runs in a row, from the newest on, in which the platform passed.
+
+    One that reuses earlier evidence neither counts nor ends the row.
+    """
     number = 0
     for _, cells in _runs(session, asked):
         if number == STREAK_LIMIT or any(c.outcome is not Outcome.PASSED for c in cells):
             break
-        number += 1
+        number += _counts(cells)
     return number
+
+
+def _counts(cells: Sequence[_Cell]) -> int:
+    """How many green runs one is: none where it proves nothing of its own."""
+    return 0 if any(cell.is_reused for cell in cells) else 1
 
 
 def is_whole(session: Session, run_id: str) -> bool:
@@ -115,8 +126,9 @@ def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
     simulated = exists().where(
         AttemptRow.cell == CellRow.pk, LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated
     )
+    reused = exists().where(CellReuseRow.cell == CellRow.pk, CellReuseRow.source.is_not(None))
     query = (
-        select(CellRow, CellPlanRow.plan, CellRollupRow, RunRow.rerun_of)
+        select(CellRow, CellPlanRow.plan, CellRollupRow, RunRow.rerun_of, reused)
         .join(RunRow, RunRow.id == CellRow.run_id)
         .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
         .join(CellRollupRow, CellRollupRow.cell == CellRow.pk)
@@ -132,14 +144,14 @@ def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
         older = CellRow.run_id < run
         later = (CellRow.run_id == run) & (CellRow.position > position)
         rows = session.execute(query.where(older | later if position >= 0 else older)).all()
-        for row, plan, rollup, origin in rows:
+        for row, plan, rollup, origin, is_reused in rows:
             run, position = row.run_id, row.position
             platform = plan.platform
             if platform.id != asked.platform or platform.provider == "fake":
                 continue
             if origin is None or is_whole(session, run):
                 counts = Counts(**{name: getattr(rollup, name) for name in Counts().as_dict()})
-                yield _Cell(run, row.id, row.name, row.outcome, counts.collected)
+                yield _Cell(run, row.id, row.name, row.outcome, counts.collected, is_reused)
         if len(rows) < _AT_ONCE:
             return
 
@@ -171,11 +183,13 @@ class ReusableResultStore:
         """Store or replace what an attempt was prepared with."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttemptEnvironmentRow)
-            row = {"attempt": attempt_row(session, attempt_id).pk, "document": prepared}
-            statement = insert.values(row).on_conflict_do_update(
+            document = literal(prepared, AttemptEnvironmentRow.document.type)
+            row = select(AttemptRow.pk, document).where(AttemptRow.id == attempt_id)
+            statement = insert.from_select(["attempt", "document"], row).on_conflict_do_update(
                 index_elements=["attempt"], set_={"document": insert.excluded.document}
             )
-            session.execute(statement)
+            if not changed(session, statement):
+                raise UnknownIdError("attempt", attempt_id)
 
     def preparations(self, cell_id: str) -> list[Prepared]:
         """Of its attempts, in their order; those that were not prepared are left out."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, func, insert, select
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import lock
 from orchestrator.store.tables import RunEventRow, RunRow
 
 
@@ -24,6 +26,20 @@ class RunEvent:
     cell: str
     """The cell's name, or empty."""
     data: Mapping[str, object] = field(default_factory=dict)
+
+
+_LAST: ColumnElement[int] = func.coalesce(func.max(RunEventRow.number), 0)
+_ADD = insert(RunEventRow).from_select(
+    ["run_id", "number", "kind", "cell", "data"],
+    select(
+        RunRow.id,
+        select(_LAST + 1).where(RunEventRow.run_id == RunRow.id).scalar_subquery(),
+        bindparam("of_kind", type_=RunEventRow.kind.type),
+        bindparam("in_cell", type_=RunEventRow.cell.type),
+        bindparam("with_data", type_=RunEventRow.data.type),
+    ).where(RunRow.id == bindparam("to_run")),
+)
+"""One event, with the number after the run's last one; nothing where there is no such run."""
 
 
 def tell(
@@ -43,20 +59,14 @@ def tell_all(
     """Add events, each a kind and its data, within the caller's transaction, as its last lock."""
     if not news:
         return
-    last = session.scalar(
-        update(RunRow)
-        .where(RunRow.id == run_id)
-        .values(event_seq=RunRow.event_seq + len(news))
-        .returning(RunRow.event_seq),
-        execution_options={"synchronize_session": False},
-    )
-    if last is None:
-        raise UnknownIdError("run", run_id)
+    lock(session, select(RunRow.id).where(RunRow.id == run_id))
     rows = [
-        {"run_id": run_id, "number": number, "kind": kind, "cell": cell, "data": dict(data)}
-        for number, (kind, data) in enumerate(news, start=last - len(news) + 1)
+        {"to_run": run_id, "of_kind": kind, "in_cell": cell, "with_data": dict(data)}
+        for kind, data in news
     ]
-    session.execute(insert(RunEventRow).values(rows))
+    added = session.connection().execute(_ADD, rows, execution_options={"preserve_rowcount": True})
+    if added.rowcount != len(rows):
+        raise UnknownIdError("run", run_id)
 
 
 class RunEventStore:
@@ -80,8 +90,7 @@ class RunEventStore:
     def last(self, run_id: str) -> int:
         """The number of the newest item; 0 where there is none."""
         with self._sessions.read() as session:
-            newest = select(RunRow.event_seq).where(RunRow.id == run_id)
-            return session.scalar(newest) or 0
+            return session.scalar(select(_LAST).where(RunEventRow.run_id == run_id)) or 0
 
     def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
         """Append one item for the run's watchers; not idempotent."""

@@ -13,13 +13,14 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.extended import filled
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
 from orchestrator.store.run_events import tell
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, insert_into, run_row
+from orchestrator.store.sql import changed, insert_into, run_row, values_of
 from orchestrator.store.tables import CellPlanRow, CellRow, IdempotencyKeyRow, RunRow, RunSpecRow
 
 
@@ -262,42 +263,19 @@ def _add_cells(session: Session, run: Run, cells: Sequence[tuple[str, CellPlan]]
 
 def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
     """The columns of a new run."""
-    return {
-        "id": run.id,
-        "matrix_name": run.matrix_name,
-        "subject_name": run.subject_name,
-        "subject_version": run.subject_version,
-        "payload_digest": run.payload_digest,
-        "product": spec.manifest.name,
-        "created_at": run.created_at,
-        "state": run.state,
-        "outcome": run.outcome,
-        "finished_at": run.finished_at,
-        "cancel_requested_at": run.cancel_requested_at,
-        "rerun_of": run.rerun_of,
-        "commit_sha": run.commit.sha,
-        "branch": run.commit.branch,
-        "author": run.commit.author,
-        "is_dirty": run.commit.is_dirty,
-        "event_seq": 0,
-    }
+    commit = run.commit
+    return values_of(
+        RunRow,
+        run,
+        product=spec.manifest.name,
+        commit_sha=commit.sha,
+        branch=commit.branch,
+        author=commit.author,
+        is_dirty=commit.is_dirty,
+    )
 
 
 def run_of(row: RunRow) -> Run:
     """What a row says."""
-    return Run(
-        id=row.id,
-        matrix_name=row.matrix_name,
-        subject_name=row.subject_name,
-        subject_version=row.subject_version,
-        payload_digest=row.payload_digest,
-        created_at=row.created_at,
-        state=row.state,
-        outcome=row.outcome,
-        finished_at=row.finished_at,
-        cancel_requested_at=row.cancel_requested_at,
-        rerun_of=row.rerun_of,
-        commit=Commit(
-            sha=row.commit_sha, branch=row.branch, author=row.author, is_dirty=row.is_dirty
-        ),
-    )
+    commit = Commit(sha=row.commit_sha, branch=row.branch, author=row.author, is_dirty=row.is_dirty)
+    return filled(Run, row, commit=commit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -50,9 +50,21 @@ def is_postgres(session: Session) -> bool:
     return session.get_bind().dialect.name == "postgresql"
 
 
+def lock(session: Session, rows: Select[Any]) -> None:
+    """Lock rows that the transaction need not read; who writes to SQLite is alone there."""
+    if is_postgres(session):
+        session.execute(rows.with_for_update(key_share=True))
+
+
 def insert_into(session: Session, table: type[Table]) -> postgresql.Insert | sqlite.Insert:
     """An INSERT that can say what to do ON CONFLICT."""
     return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
+
+
+def values_of(table: type[Table], record: object, **more: object) -> dict[str, object]:
+    """The columns of a table that the record has fields for, and `more`, which goes first."""
+    names = table.__mapper__.column_attrs.keys()
+    return {x: getattr(record, x) for x in names if x not in more and hasattr(record, x)} | more
 
 
 def changed(session: Session, statement: Executable) -> int:

@@ -7,9 +7,10 @@ from datetime import datetime
 
 from sqlalchemy import delete, or_, select, update
 
+from orchestrator.domain.extended import filled
 from orchestrator.domain.token import Token
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, insert_into
+from orchestrator.store.sql import changed, insert_into, values_of
 from orchestrator.store.tables import BrowserSessionRow, TokenRow
 
 
@@ -21,16 +22,7 @@ class TokenStore:
 
     def add(self, token: Token, secret_sha256: str) -> None:
         """Store it, once: of those who come at once with one secret, the first."""
-        row = {
-            "id": token.id,
-            "secret_sha256": secret_sha256,
-            "name": token.name,
-            "scope": token.scope,
-            "created_at": token.created_at,
-            "expires_at": token.expires_at,
-            "last_used_at": token.last_used_at,
-            "revoked_at": token.revoked_at,
-        }
+        row = values_of(TokenRow, token, secret_sha256=secret_sha256)
         with self._sessions.write() as session:
             insert = insert_into(session, TokenRow).values(row)
             session.execute(insert.on_conflict_do_nothing())
@@ -64,15 +56,7 @@ class TokenStore:
 
 def token_of_row(row: TokenRow) -> Token:
     """What a row says."""
-    return Token(
-        id=row.id,
-        name=row.name,
-        scope=row.scope,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        last_used_at=row.last_used_at,
-        revoked_at=row.revoked_at,
-    )
+    return filled(Token, row)
 
 
 class BrowserSessionStore:

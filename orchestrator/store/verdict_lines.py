@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.selectable import ScalarSelect
 
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.extended import filled
 from orchestrator.domain.gate.gate_documents import canonical, read_verdict, verdict_document
 from orchestrator.domain.gate.gate_records import RuleLine, StoredVerdict, VerdictLine
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
@@ -74,18 +75,7 @@ def _verdict(row: VerdictRow, runs: Sequence[str]) -> StoredVerdict:
         verdict = read_verdict(json.loads(row.document))
     except ValueError as error:
         raise DamagedError(f"the stored verdict V-{row.pk:04d} cannot be read back") from error
-    return StoredVerdict(
-        id=f"V-{row.pk:04d}",
-        gate=row.gate,
-        verdict=verdict,
-        runs=tuple(runs),
-        lineage=row.lineage,
-        created_at=row.created_at,
-        snapshot_digest=row.snapshot_digest,
-        document_digest=row.document_digest,
-        envelope_digest=row.envelope_digest,
-        key_id=row.key_id,
-    )
+    return filled(StoredVerdict, row, id=f"V-{row.pk:04d}", verdict=verdict, runs=tuple(runs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from datetime import datetime
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.cell import PlacementResult
+from orchestrator.domain.extended import filled
 from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
@@ -118,19 +119,15 @@ def _kind(source: Source) -> str:
 
 def _line(source: Source) -> SourceLine:
     said = [_NOT_SAID if n is None else n for n in (source.named, source.announced, source.summed)]
-    return SourceLine(
-        name=source.name,
-        size_bytes=source.size_bytes,
+    return filled(
+        SourceLine,
+        source,
         sha256=source.digest,
         state=source.state.value,
-        dialect=source.dialect,
         provenance=_kind(source) if source.provenance else "",
-        jobs=source.jobs,
         named=said[0],
         announced=said[1],
         summed=said[2],
-        stamps=source.stamps,
-        remarks=source.remarks,
     )
 
 

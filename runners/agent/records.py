@@ -14,7 +14,6 @@ from .tail import Tail
 from .test_set import TestSet
 
 Fields = Mapping[str, object]
-Checked = Optional[Dict[str, JsonValue]]
 
 _OUTCOMES = ("passed", "failed", "skipped")
 _WHEN = ("setup", "call", "teardown")

@@ -7,6 +7,7 @@ import binascii
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from orchestrator.domain.extended import filled
 from orchestrator.domain.machine import ConfigError, SshEndpoint
 from orchestrator.domain.matrix import Host, Platform
 
@@ -19,13 +20,7 @@ def host_name(host: Host) -> str:
 
 def endpoint_of(host: Host) -> SshEndpoint:
     """Return how to connect to the host."""
-    return SshEndpoint(
-        address=host.address,
-        user=host.user,
-        host_key=host.host_key,
-        key_file=host.key_file,
-        port=host.port,
-    )
+    return filled(SshEndpoint, host)
 
 
 def checked_hosts(platform: Platform) -> tuple[Host, ...]:

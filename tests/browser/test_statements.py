@@ -19,8 +19,6 @@ from tests.browser.addresses import PAGES, Address
 from tests.browser.world import World
 from tests.integration.dashboard.shown import read_page
 
-pytestmark = pytest.mark.xdist_group("browser-hostile")
-
 EVERY = pytest.mark.parametrize("address", PAGES, ids=lambda one: one.name)
 
 

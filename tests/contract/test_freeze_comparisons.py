@@ -141,6 +141,12 @@ def test_a_policy_that_believes_less_evidence_forgets_no_failure(context, stores
     assert [(t.nodeid, t.run) for t in unit.failed_before] == [("a", "run-1")]
 
 
+def test_what_failed_on_a_platform_that_cannot_be_had_again_is_told(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    ran(stores, "run-2", outcome=Outcome.NOT_AVAILABLE)
+    assert only_cell(context, "run-2").jobs_failed["unit"] == "run-1"
+
+
 def test_what_failed_of_another_subject_is_no_flake(context, stores) -> None:
     ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
     ran(stores, "run-3", passes("a"), digest="f" * 64)

@@ -204,8 +204,8 @@ def test_a_run_is_told_while_a_machine_is_found_for_it(stores, monkeypatch):
     cell_id, _ = create(stores)
     lives = stores.cells.lives
 
-    def found_meanwhile(cell_ids):
-        known = lives(cell_ids)
+    def found_meanwhile(cell_ids, **asked):
+        known = lives(cell_ids, **asked)
         reserve(stores, a_lease("l1", attempt(stores, cell_id)))
         return known
 

@@ -42,6 +42,7 @@ from orchestrator.domain.run_record import CellRecord
 from orchestrator.store.database import Database, open_database
 from runners import ProviderContext, registry
 from runners.fake import FakeComputer, FakeWorkspace
+from tests.databases import make_database
 from tests.integration.fake_world import SteppingClock, manifest
 from tests.lab.faults import Call, Faults
 from tests.lab.machines import MachineSpec, NoMachines
@@ -139,7 +140,7 @@ class FaultWorld:
 
     def __post_init__(self) -> None:
         self.platform = self.rig.platform
-        self.database = open_database(f"sqlite:///{self.folder / 'app.db'}", migrate=True)
+        self.database = open_database(make_database(self.folder))
         self.provider = self.new_provider()
         self.world = self._world()
         self.renew_engine()

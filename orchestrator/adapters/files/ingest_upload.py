@@ -33,7 +33,6 @@ from orchestrator.application.ports.ingest_upload import Handed, IntakeError, In
 from orchestrator.domain.assembly.results_pass import Record
 from orchestrator.domain.run_record import ArtifactRecord
 
-ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _MOST_FILES = 10_000
 
 

@@ -98,16 +98,17 @@ def launch(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider)
     except ProviderError as error:
         return _refused(world, now, lease, error, asked_before=asked_before)
     world.backoff.forget(lease.id)
-    lease = hold(world, lease, machine)
-    if machine.state is MachineState.REQUESTED:
-        return NOT_YET
-    return _granted(world, now, lease, machine)
+    is_granted = machine.state is not MachineState.REQUESTED
+    lease = hold(world, lease, machine, is_granted=is_granted)
+    return _chosen(world, now, lease) if is_granted else NOT_YET
 
 
-def hold(world: FlowDeps, lease: Lease, machine: Machine) -> Lease:
+def hold(world: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = False) -> Lease:
     """The machine's id is known; the provider may not show it everywhere yet."""
     at = world.clock.now()
     facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
+    if is_granted:
+        facts[LeaseFact.GRANTED_AT] = at.isoformat()
     return world.stores.leases.held(
         lease.id, machine.id, at=at, facts=facts, simulated=machine.simulated
     )
@@ -336,7 +337,12 @@ def _withdraw(
 def _granted(world: FlowDeps, now: AttemptState, lease: Lease, machine: Machine) -> Value:
     at = world.clock.now()
     facts = {**lease.facts, **machine.facts, LeaseFact.GRANTED_AT: at.isoformat()}
-    world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
+    return _chosen(
+        world, now, world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
+    )
+
+
+def _chosen(world: FlowDeps, now: AttemptState, lease: Lease) -> Value:
     decide(world, now, lease.place, PlacementResult.CHOSEN, f": {_price(lease)}")
     enter(world, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
     return GO

@@ -162,6 +162,8 @@ def _tell_of_budgets(world: FlowDeps, at: datetime) -> None:
 
 def _worn(world: FlowDeps, now: AttemptState) -> dict[str, str]:
     """Where earlier attempts of the cell broke down, and why: those places are tried last."""
+    if now.attempt.number == 1:
+        return {}
     earlier = world.stores.cells.attempts(now.cell.id)[:-1]
     return {
         lease.place: attempt.cause.reason if attempt.cause else "it stopped"

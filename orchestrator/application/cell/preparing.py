@@ -247,11 +247,12 @@ def _prepare(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value 
         return STOP
     if environment.wheels_digest is not None:
         workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
-    finished = _finished_jobs(world, now)
+    is_first = now.attempt.number == 1  # of its cell: nothing has run before
+    finished = reused_jobs(world, now) | (set() if is_first else _finished_jobs(world, now))
     plan = agent_plan(
         now,
         environment,
-        finals=world.stores.results.final_tests(now.cell.id),
+        finals={} if is_first else world.stores.results.final_tests(now.cell.id),
         finished=finished,
         idle=idle_timeouts(world.stores, now),
         notice=world.traits(now.plan.platform.provider).notice,
@@ -270,8 +271,7 @@ def candidates_of(world: FlowDeps, now: AttemptState) -> list[str]:
 def _finished_jobs(world: FlowDeps, now: AttemptState) -> set[str]:
     facts = world.stores.results.jobs(now.cell.id)
     cut_short = ("stopped", "disk_full")
-    ran = {j for j, f in facts.items() if f.finished_ts is not None and f.cause not in cut_short}
-    return ran | reused_jobs(world, now.cell.id)
+    return {j for j, f in facts.items() if f.finished_ts is not None and f.cause not in cut_short}
 
 
 def secrets_of(world: FlowDeps, now: AttemptState) -> Mapping[str, str]:

@@ -39,7 +39,7 @@ from orchestrator.domain.reuse_inputs import (
 )
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.domain.versions import canonical_name
-from orchestrator.store.cells import AttemptState
+from orchestrator.store.cells import AttemptState, CellStatus
 from orchestrator.store.errors import DamagedError, StoreError
 from orchestrator.store.reuse import Proof
 
@@ -204,15 +204,13 @@ class _Order:
         return asked_for(self.run, self.spec, self.plan)
 
 
-def reuse_before_renting(world: FlowDeps, run: Run, spec: RunSpec, cell: Cell) -> bool:
+def reuse_before_renting(world: FlowDeps, now: CellStatus) -> bool:
     """Decide about each job of a cell that would rent; True where none of them must be run."""
-    if spec.reuse_max_age_s is None:
+    max_age_s, name = now.spec.reuse_max_age_s, now.plan.platform.provider
+    if max_age_s is None or not world.traits(name).rented:
         return False
-    plan = world.stores.cells.plan(cell.id)
-    if not world.traits(plan.platform.provider).rented:
-        return False
-    order = _Order(run, spec, cell, plan, spec.reuse_max_age_s)
-    provider = world.provider(plan.platform.provider)
+    order = _Order(now.run, now.spec, now.cell, now.plan, max_age_s)
+    provider = world.provider(name)
     return _decide(world, order, partial(_expected, world, order, provider))
 
 
@@ -225,11 +223,12 @@ def reuse_on_machine(world: FlowDeps, now: AttemptState, prepared: Prepared | No
     return _decide(world, order, lambda proof: prepared.ingredients)
 
 
-def reused_jobs(world: FlowDeps, cell_id: str) -> set[str]:
+def reused_jobs(world: FlowDeps, now: AttemptState) -> set[str]:
     """Jobs of the cell for which earlier evidence stands."""
-    return {
-        job for job, one in world.stores.reusable_results.decided(cell_id).items() if one.is_reused
-    }
+    if now.spec.reuse_max_age_s is None:
+        return set()
+    decided = world.stores.reusable_results.decided(now.cell.id)
+    return {job for job, one in decided.items() if one.is_reused}
 
 
 def _decide(world: FlowDeps, order: _Order, expect: Expect) -> bool:

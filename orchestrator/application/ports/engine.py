@@ -35,11 +35,3 @@ class Durable(Protocol):
     async def until(self, name: str, look: Look, *args: str, every_s: float) -> Value:
         """Look again and again, without holding a thread; record only the final answer."""
         ...
-
-
-class Engine(Protocol):
-    """Starts flows."""
-
-    def start(self, cell_id: str) -> None:
-        """Begin or resume the cell's flow; doing so twice has the effect of once."""
-        ...

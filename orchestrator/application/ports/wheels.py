@@ -100,19 +100,6 @@ class Wheels(Protocol):
         ...
 
 
-class Subjects(Protocol):
-    """Builds or finds the wheel of a matrix's subject, below the matrix's folder."""
-
-    def prepare(self, subject: Subject, *, base: Path, into: Path) -> SubjectWheel | None:
-        """Find the file, or build the revision, in `into`. None for a package or the payload.
-
-        Raises:
-            WheelsError: There is not exactly one file, it is no wheel, it is another version than
-                the matrix says, or it cannot be built.
-        """
-        ...
-
-
 class Revisions(Protocol):
     """The revisions of one repository, for a bisection."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from orchestrator.domain.assembly.jobs import FoundJob, JobFinder
 from orchestrator.domain.assembly.results_pass import ArtifactReader, ArtifactSummary
 from orchestrator.domain.assembly.test_index import DISAGREEMENTS_LIMIT, TestIndex
+from orchestrator.domain.extended import filled
 from orchestrator.domain.ingested import Disagreement, Source, SourceState
 from orchestrator.domain.outcome import TestOutcome
 
@@ -84,14 +85,10 @@ def source_of(
     wrong = account.unreliable or any(finding.is_inconsistency for finding in mine)
     state = SourceState.INCONSISTENT if wrong else SourceState.READ
     has_tests = any(section.is_suite for section in account.sections)
-    return Source(
-        name=foreign.name,
-        digest=foreign.digest,
-        size_bytes=foreign.size_bytes,
+    return filled(
+        Source,
+        foreign,
         state=state if account.heard else SourceState.KEPT,
-        dialect=foreign.dialect,
-        provenance=foreign.provenance,
-        confidence=foreign.confidence,
         jobs=jobs,
         announced=sums.announced,
         named=account.named if has_tests else None,

@@ -17,6 +17,7 @@ from orchestrator.domain.gate.rules.changed_tests import changed_tests, changed_
 from orchestrator.domain.gate.rules.completeness import missing
 from orchestrator.domain.gate.rules.credibility import (
     attestation,
+    attestation_of_refusals_too,
     evidence,
     evidence_of_product,
     freshness,
@@ -87,6 +88,7 @@ _SECOND: tuple[Rule, ...] = (
 )
 _LATER: Mapping[Rule, Rule] = {
     evidence: evidence_of_product,
+    attestation: attestation_of_refusals_too,
     platforms_with_judged_counts: platforms,
     jobs_by_name: jobs,
     changed_tests: changed_tests_with_remedy,

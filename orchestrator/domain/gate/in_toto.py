@@ -12,7 +12,6 @@ from orchestrator.domain.gate.verdict import Decision, Verdict
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 SIMPLE_RESULT = "https://in-toto.io/attestation/svr/v0.1"
-TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 VERIFIER = "urn:seatrial:gate:v1"
 PROPERTIES = {
     Decision.PASS: ("SEATRIAL_GATE_PASSED",),

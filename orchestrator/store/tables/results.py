@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
 
 from sqlalchemy import (
     Float,
@@ -16,7 +17,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.test_set import TestSet
-from orchestrator.store.column_types import Document, Json, Name
+from orchestrator.store.column_types import Document, Json, Name, OneOf
 from orchestrator.store.tables.shared_columns import (
     Id,
     KeyAttempt,
@@ -29,27 +30,22 @@ from orchestrator.store.tables.shared_columns import (
 )
 
 
+class EvidenceStream(StrEnum):
+    """What a chunk is a piece of."""
+
+    EVENTS = "events"
+    """Its chunks are whole lines."""
+    LOG = "log"
+
+
 class EvidenceChunkRow(Table):
-    """Whole lines of events, as they came, compressed."""
+    """Bytes of an attempt's events or of its log, as they came, compressed."""
 
     __tablename__ = "evidence_chunk"
 
     attempt: Mapped[KeyAttempt]
+    stream: Mapped[EvidenceStream] = mapped_column(OneOf(EvidenceStream), primary_key=True)
     offset: Mapped[KeyNumber]
-    length: Mapped[int]
-    first_seq: Mapped[Long]
-    last_seq: Mapped[Long]
-    body: Mapped[bytes]
-
-
-class LogChunkRow(Table):
-    """Bytes of a log, compressed."""
-
-    __tablename__ = "log_chunk"
-
-    attempt: Mapped[KeyAttempt]
-    offset: Mapped[KeyNumber]
-    length: Mapped[int]
     body: Mapped[bytes]
 
 

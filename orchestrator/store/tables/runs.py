@@ -80,7 +80,6 @@ class RunRow(Table):
     is_dirty: Mapped[bool] = mapped_column(default=False)
     confirmation_run_id: Mapped[str | None]
     """The run that repeats its failures on another machine."""
-    event_seq: Mapped[Long] = mapped_column(default=0)
 
 
 class RunSpecRow(Table):

@@ -11,7 +11,6 @@ from reports.foreign.quantities import quantities
 from reports.foreign.rule import AcrossRule, DocumentRule, Mark
 from reports.foreign.rules.hardware import boards_in
 
-_TORCH = re.compile(r"(?<![\w.])\d+\.\d+\.\d+\+(?:cu|rocm|cpu)[\w.]*")
 _MARKED = re.compile(r"†|(?i:different stacks?|same stack|same software|confounded|torch \d)")
 
 

@@ -102,6 +102,8 @@ def an_issue(**more: str) -> str:
     [
         ({"match": "{}"}, "says nothing: name a signature"),
         ({"match": '{exception: "* *"}'}, "match: would tolerate anything: say max_failures"),
+        ({"match": "{contains: rr}"}, "match: would tolerate anything: say max_failures"),
+        ({"match": "{contains: Error}"}, "match: would tolerate anything: say max_failures"),
         ({"expires": "2025-01-01"}, "2025-01-01 is before it was opened"),
         ({"expires": "soon"}, "must be a day such as 2026-03-01, not 'soon'"),
         ({"expires": "2026-02-30"}, "must be a day such as 2026-03-01"),

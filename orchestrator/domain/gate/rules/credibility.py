@@ -99,6 +99,18 @@ def attestation(case: RuleContext) -> Iterator[RuleResult]:
         )
 
 
+def attestation_of_refusals_too(case: RuleContext) -> Iterator[RuleResult]:
+    """The same; that a platform cannot be had is not believed either where others say so."""
+    typed = {
+        f"attestation/{cell.id}"
+        for stand, cell in case.cells
+        if cell.ingested and stand.rule.level == "blocking"
+    }
+    for result in attestation(case):
+        is_doubted = result.outcome is RuleOutcome.UNKNOWN and result.id in typed
+        yield replace(result, blocking=result.blocking or is_doubted)
+
+
 def evidence(case: RuleContext) -> Iterator[RuleResult]:
     """Something passed, on at least one platform that can stop a release."""
     passing = sorted({cell.id for stand in case.stands for cell in _passing(case, stand)})

@@ -6,7 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from orchestrator.domain.gate.quantities import counted, like, some
-from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
+from orchestrator.domain.gate.rule_context import (
+    JudgedJob,
+    PlatformEvidence,
+    RuleContext,
+    is_unavailable,
+)
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest
 from orchestrator.domain.gate.tolerance import FLAKY, ToleratedResult
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -92,11 +97,14 @@ def failed_first(case: RuleContext) -> Iterator[RuleResult]:
             yield _failed_first(judged, found)
     for stand in case.stands:
         for cell in stand.ran:
-            yield from _left_out(stand, cell)
+            yield from _left_out(stand, cell, is_blocking=stand.blocking(cell))
 
 
 def failed_first_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
-    """The same; where a person has to approve a change of the payload, the command stands there."""
+    """The same, and what failed on a platform that could not be had again counts, too.
+
+    Where a person has to approve a change of the payload, the command stands there.
+    """
     gate = case.policy.metadata.name
     remedy = (
         f" Whoever did not write the change approves it: `seatrial gate approve {gate}`; or test a"
@@ -105,6 +113,11 @@ def failed_first_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
     for result in failed_first(case):
         is_asked = "passed_after" in result.inputs
         yield replace(result, sentence=result.sentence + remedy) if is_asked else result
+    for stand in case.stands:
+        for cell in stand.cells:
+            if is_unavailable(cell):
+                is_blocking = stand.rule.level == "blocking"
+                yield from _left_out(stand, cell, is_blocking=is_blocking)
 
 
 def _failed_first(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
@@ -154,7 +167,9 @@ def _told(test: FailedTest) -> str:
     return f"{test.nodeid} in {test.run}{gone}"
 
 
-def _left_out(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]:
+def _left_out(
+    stand: PlatformEvidence, cell: CellEvidence, *, is_blocking: bool
+) -> Iterator[RuleResult]:
     """Jobs that failed in another run of the subject, and have no result in this cell."""
     for name, run in sorted(cell.jobs_failed.items()):
         asked = next(each for each in stand.rules if like(each.id, name))
@@ -164,7 +179,7 @@ def _left_out(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResul
         yield RuleResult(
             id=f"{FLAKY}/{name}@{cell.id}",
             kind="failed_first",
-            blocking=stand.blocking(cell) and asked.level == "blocking",
+            blocking=is_blocking and asked.level == "blocking",
             outcome=RuleOutcome.UNKNOWN,
             sentence=(
                 f"{name} failed on {cell.id} in {run} (same subject), and this run has no result"
