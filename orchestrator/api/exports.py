@@ -82,8 +82,9 @@ def _json(evidence: Evidence, cell: str | None) -> Iterator[str]:
     yield json.dumps(shown)[:-1] + ', "tests": {'
     for number, one in enumerate(shown["cells"]):
         yield f"{',' if number else ''}\n{json.dumps(one['id'])}: ["
+        names = [artifact["name"] for artifact in one["artifacts"]]
         for position, test in enumerate(evidence.tests.get(one["id"], ())):
-            told = json.dumps(to_test_response(test).model_dump(mode="json"))
+            told = json.dumps(to_test_response(test, names).model_dump(mode="json"))
             yield f"{',' if position else ''}\n{told}"
         yield "]"
     yield "}}\n"

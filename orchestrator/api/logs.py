@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.run_record import ArtifactRecord
+from orchestrator.domain.run_record import ArtifactRecord, artifacts_of_test
 
 
 class TestResponse(ResponseModel):
@@ -35,6 +36,9 @@ class TestResponse(ResponseModel):
     reason: str
     message: str
     text: str
+    """Of one that failed: its traceback, and what it printed."""
+    artifacts: list[str]
+    """Names of the files that it left in a folder of its name; of the cell's artifacts."""
 
 
 class TestPageResponse(ResponseModel):
@@ -129,7 +133,9 @@ def list_tests(
     )
     page = list(islice(fitting, limit + 1))
     more = page[limit][0] if len(page) > limit else None
-    return TestPageResponse(items=[to_test_response(test) for _, test in page[:limit]], next=more)
+    names = [one.name for one in context.stores.results.artifacts(cell.id)]
+    items = [to_test_response(test, names) for _, test in page[:limit]]
+    return TestPageResponse(items=items, next=more)
 
 
 @router.get(
@@ -163,6 +169,7 @@ def _attachment(name: str, response: Response) -> Response:
     return response
 
 
-def to_test_response(test: TestFact) -> TestResponse:
-    """Return the response of a test."""
-    return TestResponse.of(test, outcome=test.outcome.word)
+def to_test_response(test: TestFact, artifacts: Sequence[str] = ()) -> TestResponse:
+    """One test, with those of its cell's artifacts that are its own."""
+    own = artifacts_of_test(artifacts, test.job, test.nodeid)
+    return TestResponse.of(test, outcome=test.outcome.word, artifacts=list(own))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.responses import read, read_items
@@ -30,6 +30,8 @@ class FailingTest:
     outcome: str
     message: str = ""
     text: str = ""
+    artifacts: list[str] = field(default_factory=list)
+    """Names of the files that it left."""
 
     @property
     def error(self) -> str:
@@ -52,6 +54,8 @@ class FailureLine:
     cells: list[str] = field(default_factory=list)
     log: str = ""
     """The command that shows its log."""
+    artifacts: list[str] = field(default_factory=list)
+    """Files that the test left, as ``CELL/NAME``."""
 
     def as_json(self) -> dict[str, object]:
         """For programs."""
@@ -94,23 +98,25 @@ def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -
     """Every failure of these cells of a run, in the order of the cells and their jobs."""
     found: dict[tuple[str, str, str, str], FailureLine] = {}
     for cell in cells:
-        for key in _of_cell(client, run, cell):
-            found.setdefault(key, FailureLine(*key)).cells.append(cell.id)
+        for key, artifacts in _of_cell(client, run, cell):
+            line = found.setdefault(key, FailureLine(*key))
+            line.cells.append(cell.id)
+            line.artifacts.extend(f"{cell.id}/{name}" for name in artifacts)
     return [_with_command(run, failure) for failure in found.values()]
 
 
 def _of_cell(
     client: Client, run: RunResponse, cell: CellRecord
-) -> Iterator[tuple[str, str, str, str]]:
-    """Job, test, outcome and error of each."""
+) -> Iterator[tuple[tuple[str, str, str, str], list[str]]]:
+    """Job, test, outcome and error of each, and the files that it left."""
     named: Counter[str] = Counter()
     for test in failing_tests(client, run, cell):
         named[test.job] += 1
-        yield test.job, test.nodeid, test.outcome, test.error
+        yield (test.job, test.nodeid, test.outcome, test.error), test.artifacts
     for job in failing_jobs(cell, named):
-        yield job.id, "", str(job.outcome), why_job_failed(job)
+        yield (job.id, "", str(job.outcome), why_job_failed(job)), []
     if fails_itself(cell):
-        yield "", "", str(cell.outcome), why(cell)
+        yield ("", "", str(cell.outcome), why(cell)), []
 
 
 def output_of(cell: CellRecord, job: str) -> str | None:
@@ -126,5 +132,4 @@ def _with_command(run: RunResponse, failure: FailureLine) -> FailureLine:
     words += ["--job", failure.job] if is_stored else []
     words += ["--test", failure.test] if failure.test else []
     words += ["--cell", cell.id] if len(run.cells) > 1 else []
-    parts = (failure.job, failure.test, failure.outcome, failure.error, failure.cells)
-    return FailureLine(*parts, log=shlex.join(words))
+    return replace(failure, log=shlex.join(words))

@@ -14,6 +14,7 @@ from orchestrator.domain.untyped_values import known_of, number_of, samples_of, 
 
 MESSAGE_LIMIT = 500
 """Maximum characters of a message in tables; the whole text is stored separately."""
+_HEAD_WIDTH = 80
 EARLIER_LIMIT = 100
 """Maximum earlier tries that are kept for a test."""
 
@@ -37,7 +38,7 @@ class TestFact:
     message: str = ""
     """One line."""
     text: str = ""
-    """The whole traceback."""
+    """The whole traceback, and below it what the test printed."""
     earlier: tuple[TestOutcome, ...] = ()
     """Outcomes of earlier tries within the same job."""
 
@@ -265,8 +266,19 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
         duration_s=number_of(data.get("duration")),
         reason=reason,
         message=_message(data, text) if outcome > TestOutcome.PASSED else "",
-        text=text if outcome >= TestOutcome.ERROR else "",
+        text=_with_output(text, data) if outcome >= TestOutcome.ERROR else "",
     )
+
+
+def _with_output(text: str, data: Mapping[str, object]) -> str:
+    """The traceback with what was captured, headed as pytest does it."""
+    given = data.get("sections")
+    parts = [text] if text else []
+    for pair in given if isinstance(given, list) else ():
+        if isinstance(pair, list) and len(pair) == 2 and text_of(pair[1]).strip():
+            head = f" {text_of(pair[0])} ".center(_HEAD_WIDTH, "-")
+            parts.append(f"{head}\n{text_of(pair[1]).rstrip()}")
+    return "\n".join(parts)
 
 
 def _phase_outcome(data: Mapping[str, object]) -> tuple[TestOutcome, str]:

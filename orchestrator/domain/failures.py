@@ -67,6 +67,8 @@ _CHAINED = re.compile(
     r"^(?:E\s+)?(?:During handling of the above exception, another exception occurred:"
     r"|The above exception was the direct cause of the following exception:)\s*$"
 )
+_CAPTURED = re.compile(r"^-{3,200} Captured \w{1,20} \w{1,20} -{3,200}$", re.MULTILINE)
+"""Above what a test printed, which is no traceback."""
 _SHORT = re.compile(r"^(?P<path>[^\s:][^:\n]*):\d+: in (?P<name>\S+)")
 _LONG_END = re.compile(r"^(?P<path>[^\s:>][^:\n]*):\d+: ?(?P<raised>[\w.]*)\s*$")
 _LONG_DEF = re.compile(r"^\s*(?:async )?def (?P<name>\w+)\s*\(")
@@ -83,11 +85,12 @@ def read_raised(text: str, message: str, *, reason: str = "") -> Raised:
     """Parse the exception out of a traceback and a message.
 
     Args:
-        text: The traceback; may be empty.
+        text: The traceback, and below it what was captured; may be empty.
         message: One line.
         reason: ``crashed`` or ``hung`` where that is what happened.
     """
-    lines = _last_of_chain([line[:_LINE].rstrip() for line in text[-_READ:].split("\n")])
+    traceback = _CAPTURED.split(text, maxsplit=1)[0]
+    lines = _last_of_chain([line[:_LINE].rstrip() for line in traceback[-_READ:].split("\n")])
     block = _said(lines) or _said_plainly(lines, message)
     exception, first = _split(block[0])
     frames = list(_frames(lines))

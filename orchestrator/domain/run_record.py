@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -102,6 +103,23 @@ class ArtifactRecord:
     size_bytes: int
     digest: str
     """sha256 of its bytes, in hex."""
+
+
+_ODD = re.compile(r"[^A-Za-z0-9._+=@-]")
+
+
+def artifacts_of_test(artifacts: Iterable[str], job: str, nodeid: str) -> tuple[str, ...]:
+    """Names of the files that a test left: those of a folder that has the test's name.
+
+    Args:
+        artifacts: Names of the cell's files.
+        job: Of the test.
+        nodeid: Of the test; its name is what follows the last ``::`` before its parameters.
+    """
+    path, bracket, params = nodeid.partition("[")
+    name = path.rsplit("::", 1)[-1] + bracket + params
+    begin = f"{job}.{_ODD.sub('_', name)}-"
+    return tuple(one for one in artifacts if one.startswith(begin))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,9 @@ TRAITS = ProviderTraits(
     rented=True,
     notice="gcp",
     caution=(
-        "a TPU does not end by itself: it costs until a controller of the project ends it; have a "
-        "second one on another computer (docs/explanation/machine-lifecycle.md)"
+        "a TPU does not end by itself: it costs until somebody ends it. `seatrial bootstrap gcp` "
+        "sets up a kill switch in your own account; without it have a second controller on another "
+        "computer (docs/explanation/machine-lifecycle.md)"
     ),
     check=_check,
     extra="gcp",
