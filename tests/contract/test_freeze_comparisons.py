@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.gate.policy import EvidenceRule
-from orchestrator.domain.identity import NameChange
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.test_identity import NameChange
 from tests.contract.frozen_runs import (
     POLICY,
     STORED_POLICY,
