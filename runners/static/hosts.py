@@ -7,7 +7,7 @@ import binascii
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import ConfigError, SshEndpoint
 from orchestrator.domain.matrix import Host, Platform
 

@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.gate.policy import EvidenceRule
-from orchestrator.domain.identity import NameChange
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.test_identity import NameChange
 from tests.contract.frozen_runs import (
     POLICY,
     STORED_POLICY,
@@ -139,6 +139,12 @@ def test_a_policy_that_believes_less_evidence_forgets_no_failure(context, stores
     strict = replace(POLICY, spec=replace(POLICY.spec, evidence=EvidenceRule(max_age="5m")))
     (unit, *_) = only_cell(context, "run-2", policy=strict).jobs
     assert [(t.nodeid, t.run) for t in unit.failed_before] == [("a", "run-1")]
+
+
+def test_what_failed_on_a_platform_that_cannot_be_had_again_is_told(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    ran(stores, "run-2", outcome=Outcome.NOT_AVAILABLE)
+    assert only_cell(context, "run-2").jobs_failed["unit"] == "run-1"
 
 
 def test_what_failed_of_another_subject_is_no_flake(context, stores) -> None:

@@ -36,8 +36,8 @@ from orchestrator.application.ports.archives import (
     PackedPayload,
 )
 from orchestrator.application.ports.documents import Documents
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 MANIFEST = "payload.toml"
 _LEVEL = 0

@@ -29,8 +29,8 @@ from orchestrator.adapters.files.ingest_upload_compression import (
 )
 from orchestrator.adapters.files.tar_stream import CHUNK_BYTES, Kind, read_members, safe_name
 from orchestrator.application.ports.archives import ArchiveError, Limits
-from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.application.ports.ingest_upload import Handed, IntakeError, IntakeFullError
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.domain.assembly.results_pass import Record
 from orchestrator.domain.run_record import ArtifactRecord
 

@@ -37,9 +37,9 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.flaky import FailureOrigin, FlakyEvidence, FlakySignal, ResultPair
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import MOST_PASSES, QuarantineState
 from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import term

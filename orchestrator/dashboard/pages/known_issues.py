@@ -34,9 +34,9 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.domain.caller_identity import Person, Scope
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
-from orchestrator.domain.person import Person, Scope
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.units import plural
 
 RUNS = 20
