@@ -36,7 +36,7 @@ test: $(VENV)/.test ## What needs Python alone, in minutes; says at its end what
 
 test-rest: $(VENV)/.test ## What `make test` leaves out: Postgres, browsers, SSH hosts, whole runs, the payload's other suites
 	tests/system-packages.sh
-	$(TESTS) -n 3 --dist worksteal --part rest tests # they wait for processes much of the time
+	$(TESTS) -n 3 --dist loadfile --part rest tests # they wait for processes much of the time
 	$(SUITES) $(addprefix --ignore=,$(CORE)) suites
 
 test-all: test test-rest ## Every test; as root on Debian, what they need is installed first

@@ -139,24 +139,15 @@ class Site:
         return str(path)
 
 
-def home_answers(home: Home) -> None:
-    """Start the controller first: on a busy computer that takes longer than commands wait."""
-    for _ in range(5):
-        with contextlib.suppress(AssertionError):
-            home.json("runs")
-            return
-    raise RuntimeError("the controller does not start")
-
-
 def run(home: Home, *words: str) -> dict:
-    home_answers(home)
-    command = home.command("run", *words)
+    command = home.command("run", *words, "--json")
     done = subprocess.run(
         command, env=home.environment, capture_output=True, text=True, check=False
     )
     if done.returncode not in (0, 1):
         raise RuntimeError(f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return home.json("show", "latest")
+    answer: dict = json.loads(done.stdout)
+    return answer
 
 
 def blamed(home: Home, run_id: str, cell: str) -> Iterator[tuple[str, str]]:

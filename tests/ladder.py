@@ -2,7 +2,8 @@
 
 `--part quick` has what needs Python alone; `--part rest` has everything else; the default is both.
 A test that needs what this computer lacks is skipped by name. The order is random, by files and
-within each; the header prints the seed, and `--order-seed N` repeats it.
+within each; the header prints the seed, and `--order-seed N` repeats it. Of the rest, files of long
+tests come first, so that no process works alone on one at the end.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from dataclasses import dataclass
 from glob import glob
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests.contained import FOLDER
 
@@ -30,6 +33,10 @@ LEFT_OUT_FOLDERS = {
     "lab": "emulated clouds with real machines (make lab)",
 }
 """What a quick run does not even collect: their imports would take time and memory."""
+UNIT = "unit"
+"""The folder of which every test is quick: the rest does not collect it."""
+ONE_PROCESS = "tests/browser/"
+"""All of it is run by one process: its controllers, and the homes that they show, are made once."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +126,9 @@ def pytest_configure_node(node: object) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A quick run is without whole folders; None lets others decide."""
-    is_left_out = collection_path in {TESTS / name for name in LEFT_OUT_FOLDERS}
-    return True if is_left_out and config.getoption("--part") == "quick" else None
+    """A part is without whole folders; None lets others decide."""
+    left_out = {"quick": LEFT_OUT_FOLDERS, "rest": (UNIT,)}.get(config.getoption("--part"), ())
+    return True if collection_path in {TESTS / name for name in left_out} else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -129,6 +136,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Choose the part, skip what cannot run here, and shuffle the rest."""
     for item in items:
         _mark(item)
+        if _folder(item) == UNIT and not _is_quick(item):
+            raise pytest.UsageError(f"{item.nodeid} is no unit test: they {_why_not_quick(item)}")
     part = config.getoption("--part")
     chosen = [item for item in items if part == "all" or _is_quick(item) == (part == "quick")]
     left_out = [item for item in items if item not in set(chosen)]
@@ -175,9 +184,32 @@ def _shuffled(items: list[pytest.Item], order: random.Random) -> Iterator[pytest
     """Files in random order, and the tests within each: a file's fixtures are made once."""
     files = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]
     order.shuffle(files)
-    for tests in files:
+    for tests in sorted(files, key=_is_light):
         order.shuffle(tests)
         yield from tests
+
+
+def _is_light(tests: list[pytest.Item]) -> bool:
+    """Whether a file has no long test."""
+    return not any(
+        _folder(item) in LEFT_OUT_FOLDERS or item.get_closest_marker("slow") for item in tests
+    )
+
+
+class WholeFiles(LoadFileScheduling):
+    """Gives the workers whole files, in the order of collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return ONE_PROCESS if nodeid.startswith(ONE_PROCESS) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles | None:
+    """Of the rest, as `--dist loadfile` asks; None lets xdist do it its own way."""
+    if config.getoption("--part") != "rest" or config.getoption("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return WholeFiles(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

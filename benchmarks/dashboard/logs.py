@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.words import AREAS, VERBS, harmful
-from orchestrator.store.tables import LogChunkRow
+from orchestrator.store.tables import EvidenceChunkRow, EvidenceStream
 
 _CHUNK_BYTES = 256 * 1024
 _LONGEST = 1_000_000
@@ -22,8 +22,8 @@ def write_log(
     written = 0
     for chunk in _chunks(log_lines(lines, since, seed=seed, hostile=hostile)):
         body = zlib.compress(chunk, 1)
-        keys = {"attempt": attempt, "offset": written, "length": len(chunk)}
-        sink.add(LogChunkRow, **keys, body=body)
+        keys = {"attempt": attempt, "stream": EvidenceStream.LOG, "offset": written}
+        sink.add(EvidenceChunkRow, **keys, body=body)
         written += len(chunk)
     return written
 

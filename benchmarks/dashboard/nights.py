@@ -220,6 +220,5 @@ class Writer:
             state=RunState.FINISHED if outcome else RunState.RUNNING,
             outcome=outcome,
             finished_at=finished_at,
-            event_seq=feed.told,
         )
         self.sink.add(RunSpecRow, run_id=run_id, spec=RunSpec(matrix, MANIFEST))

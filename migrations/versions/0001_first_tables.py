@@ -39,7 +39,6 @@ _TABLES = (
     "known_issue",
     "notice",
     "metric",
-    "log_chunk",
     "job_result",
     "evidence_chunk",
     "environment_report",
@@ -92,7 +91,7 @@ _TABLES = (
     "blob",
 )
 """In an order in which they can be dropped."""
-_PACKED = ("evidence_chunk", "log_chunk", "text", "blob_chunk")
+_PACKED = ("evidence_chunk", "text", "blob_chunk")
 """Tables whose `body` is compressed already."""
 
 
@@ -273,7 +272,6 @@ def _runs() -> None:
         *_optional(TEXT, "rerun_of", "confirmation_run_id"),
         *_needed(TEXT, "commit_sha", "branch", "author"),
         *_needed(FLAG, "is_dirty"),
-        *_needed(BIG, "event_seq"),
     )
     _index("ix_run_unfinished", "run", ["id"], where="state <> 'finished'")
     _table(
@@ -639,11 +637,10 @@ def _results() -> None:
         _key("environment_report", "attempt", "attempt.pk"),
     )
     _table(
-        "evidence_chunk(attempt, offset)",
+        "evidence_chunk(attempt, stream, offset)",
         *_needed(INTEGER, "attempt"),
+        *_needed(TEXT, "stream"),
         *_needed(BIG, "offset"),
-        *_needed(INTEGER, "length"),
-        *_needed(BIG, "first_seq", "last_seq"),
         *_needed(BYTES, "body"),
         _key("evidence_chunk", "attempt", "attempt.pk"),
     )
@@ -662,14 +659,6 @@ def _results() -> None:
         *_optional(TEXT, "degraded", "unnamed", "test_set"),
         _key("job_result", "attempt", "attempt.pk"),
         _key("job_result", "cell", "cell.pk"),
-    )
-    _table(
-        "log_chunk(attempt, offset)",
-        *_needed(INTEGER, "attempt"),
-        *_needed(BIG, "offset"),
-        *_needed(INTEGER, "length"),
-        *_needed(BYTES, "body"),
-        _key("log_chunk", "attempt", "attempt.pk"),
     )
     _table(
         "metric(attempt, seq)",

@@ -1,41 +1,37 @@
-"""What the clouds show of this project, as REST answers it to its clients."""
+"""Lists cloud resources of this project, as REST returns them."""
 
 from __future__ import annotations
 
 from orchestrator.application.context import Context
 from orchestrator.application.janitor import CloudResource
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.inventory import DOOMED, InventoryResponse, ResourceResponse
 
 
 def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryResponse:
-    """Inventory of all providers; with `orphans`, only resources without an owner."""
+    """Return the inventory of all providers; with `orphans`, only resources without an owner."""
     report = context.janitor.survey()
     wanted = [one for one in report.sights if not orphans or one.ownership in DOOMED]
     return InventoryResponse(tuple(resource_answer(context, one) for one in wanted), report.unread)
 
 
 def resource_answer(context: Context, found: CloudResource) -> ResourceResponse:
-    """One resource; run and cell come from its tags, the cell's name from the ledger if known."""
+    """Return one resource; run and cell come from its tags, the cell's name from the ledger."""
     machine, tags = found.machine, found.machine.tags
     cell = tags.get("seatrial-cell", "")
     if found.lease is not None:
         attempt = context.stores.cells.attempt(found.lease.attempt_id)
         cell = context.stores.cells.get(attempt.cell_id).name
-    return ResourceResponse(
+    return filled(
+        ResourceResponse,
+        machine,
         provider=found.provider,
-        id=machine.id,
-        kind=machine.kind,
-        state=machine.state,
         ownership=found.ownership,
         run=tags.get("seatrial-run", ""),
         cell=cell,
         attempt=tags.get("seatrial-attempt", ""),
-        token=machine.token,
         controller=tags.get("seatrial-controller", ""),
         expires_at=found.expires_at,
         first_seen=found.first_seen,
         ends_after=found.ends_after,
-        detail=machine.detail,
-        facts=machine.facts,
-        simulated=machine.simulated,
     )

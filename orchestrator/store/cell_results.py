@@ -1,4 +1,4 @@
-"""What is known of cells, read for many at once: a statement for each kind of thing.
+"""Results of many cells, one statement per kind of result.
 
 Of checks and metrics those count that the job's present attempt stated: what an attempt that was
 lost half way said about the same job stays stored, and is not shown twice.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from enum import IntEnum
 from typing import Any, TypeVar
 
 from sqlalchemy import Select, and_, func, or_, select
@@ -15,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice
+from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, Notice
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED
@@ -39,40 +40,51 @@ from orchestrator.store.tables.results import Counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResults:
-    """What is known of a cell, each in the order it was stated."""
+    """Results of a cell, each in its order."""
 
     jobs: Mapping[str, JobFact] = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
-    """By job: its tests, with those that a source counts without naming them."""
+    """Test counts by job, unnamed tests included."""
     checks: Sequence[CheckFact] = ()
     metrics: Sequence[MetricFact] = ()
     notices: Sequence[Notice] = ()
     artifacts: Sequence[ArtifactRecord] = ()
-    """By name."""
+    """Sorted by name."""
     environment: Mapping[str, object] | None = None
-    """Of the last attempt that reported one."""
+    """The environment of the last attempt that reported one."""
+
+
+class Depth(IntEnum):
+    """How much is read of each cell."""
+
+    JUDGED = 0
+    """What decides outcomes: jobs, counts and checks."""
+    SHOWN = 1
+    """With notices and the environment."""
+    WHOLE = 2
+    """With metrics, of which there may be thousands, and artifacts."""
 
 
 R = TypeVar("R", CheckResultRow, MetricRow)
 T = TypeVar("T")
 Mine = ColumnElement[bool]
-"""Which cells: a condition on them."""
+"""A condition on cells."""
 
 _JOB_FIELDS = tuple(f.name for f in fields(JobFact))
 _COUNTS = tuple(f.name for f in fields(Counts))
 _NOTHING = Counts()
 
 
-def results_of(session: Session, cell_ids: Sequence[str], *, whole: bool) -> dict[str, CellResults]:
-    """Everything but single tests, by cell id."""
+def results_of(session: Session, cell_ids: Sequence[str], depth: Depth) -> dict[str, CellResults]:
+    """Return everything but single tests, by cell id."""
     mine = CellRow.id.in_(cell_ids)
     jobs = jobs_of(session, mine)
-    counts = _counts_of(session, mine)
+    counts = _counts_of(session, mine, jobs)
     checks = checks_of(session, mine)
-    measured = metrics_of(session, mine) if whole else {}
-    notices = notices_of(session, mine)
-    artifacts = artifacts_of(session, mine) if whole else {}
-    environments = environments_of(session, mine)
+    measured = metrics_of(session, mine) if depth >= Depth.WHOLE else {}
+    notices = notices_of(session, mine) if depth >= Depth.SHOWN else {}
+    artifacts = artifacts_of(session, mine) if depth >= Depth.WHOLE else {}
+    environments = environments_of(session, mine) if depth >= Depth.SHOWN else {}
     known = {*jobs, *counts, *checks, *measured, *notices, *artifacts, *environments}
     return {
         cell_id: CellResults(
@@ -89,7 +101,7 @@ def results_of(session: Session, cell_ids: Sequence[str], *, whole: bool) -> dic
 
 
 def jobs_of(session: Session, mine: Mine) -> dict[str, dict[str, JobFact]]:
-    """By cell id and job."""
+    """Return job facts by cell id and job."""
     query = select(CellRow.id, JobResultRow).join(CellRow, CellRow.pk == JobResultRow.cell)
     found: dict[str, dict[str, JobFact]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(JobResultRow.job)):
@@ -99,19 +111,19 @@ def jobs_of(session: Session, mine: Mine) -> dict[str, dict[str, JobFact]]:
 
 
 def checks_of(session: Session, mine: Mine) -> dict[str, list[CheckFact]]:
-    """By cell id, in the order they were first stated."""
+    """Return checks by cell id, in the order of their first report."""
     query = _current(CheckResultRow, mine).order_by(CheckResultRow.pk)
     return _gathered(session, query, _check)
 
 
 def metrics_of(session: Session, mine: Mine) -> dict[str, list[MetricFact]]:
-    """By cell id, in the order they were stated."""
+    """Return metrics by cell id, in order."""
     query = _current(MetricRow, mine).order_by(MetricRow.attempt, MetricRow.seq)
-    return _gathered(session, query, _metric)
+    return _gathered(session, query, metric_of)
 
 
 def notices_of(session: Session, mine: Mine) -> dict[str, list[Notice]]:
-    """By cell id, of every attempt, in order."""
+    """Return notices of every attempt by cell id, in order."""
     query = (
         select(CellRow.id, NoticeRow)
         .join(AttemptRow, AttemptRow.pk == NoticeRow.attempt)
@@ -125,7 +137,7 @@ def notices_of(session: Session, mine: Mine) -> dict[str, list[Notice]]:
 
 
 def environments_of(session: Session, mine: Mine) -> dict[str, Mapping[str, object]]:
-    """By cell id, of the last attempt that reported one."""
+    """Return environments by cell id, of the last attempt that reported one."""
     query = (
         select(CellRow.id, EnvironmentReportRow.document)
         .join(AttemptRow, AttemptRow.pk == EnvironmentReportRow.attempt)
@@ -137,7 +149,7 @@ def environments_of(session: Session, mine: Mine) -> dict[str, Mapping[str, obje
 
 
 def artifacts_of(session: Session, mine: Mine) -> dict[str, list[ArtifactRecord]]:
-    """By cell id and then by name."""
+    """Return artifacts by cell id, sorted by name."""
     query = select(CellRow.id, ArtifactRow).join(CellRow, CellRow.pk == ArtifactRow.cell)
     return _gathered(
         session,
@@ -147,7 +159,7 @@ def artifacts_of(session: Session, mine: Mine) -> dict[str, list[ArtifactRecord]
 
 
 def totals_of(session: Session, run_ids: Sequence[str]) -> dict[str, Counts]:
-    """The tests of each run, those of its reused jobs too."""
+    """Return test counts of each run, reused jobs included."""
     mine, is_done = CellRow.run_id.in_(run_ids), CellRow.state == CellState.DONE
     found: dict[str, Counts] = {}
     done = select(CellRow.run_id, *_sums(CellRollupRow)).join(
@@ -164,51 +176,55 @@ def totals_of(session: Session, run_ids: Sequence[str]) -> dict[str, Counts]:
     for query in (done.where(mine, is_done), lent.where(mine)):
         for run, *sums in session.execute(query.group_by(CellRow.run_id)):
             _add(found, run, Counts(*map(int, sums)))
-    for run, alive in _alive(session, mine, CellRow.run_id).items():
-        for counts in alive.values():
+    alive = session.scalars(select(CellRow.pk).where(mine, ~is_done)).all()
+    for run, jobs in _counted_now(session, alive, CellRow.run_id).items():
+        for counts in jobs.values():
             _add(found, run, counts)
+    unnamed = select(CellRow.run_id, JobResultRow.unnamed).join(
+        JobResultRow, JobResultRow.cell == CellRow.pk
+    )
+    named = (CellRow.pk.in_(alive), JobResultRow.unnamed.is_not(None))
+    for run, more in session.execute(unnamed.where(*named)) if alive else ():
+        _add(found, run, more or _NOTHING)
     return found
 
 
-def _counts_of(session: Session, mine: Mine) -> dict[str, dict[str, Counts]]:
-    """By cell id and job: what was rolled up of cells that are done, else counted now."""
-    query = (
-        select(CellRow.id, JobRollupRow)
-        .join(JobRollupRow, JobRollupRow.cell == CellRow.pk)
-        .where(mine, CellRow.state == CellState.DONE)
-    )
-    found: dict[str, dict[str, Counts]] = {}
-    for cell_id, row in session.execute(query):
-        counts = Counts(**{name: getattr(row, name) for name in _COUNTS})
-        found.setdefault(cell_id, {})[row.job] = counts
-    return found | _alive(session, mine, CellRow.id)
-
-
-def _alive(
-    session: Session, mine: Mine, by: InstrumentedAttribute[str]
+def _counts_of(
+    session: Session, mine: Mine, jobs: Mapping[str, Mapping[str, JobFact]]
 ) -> dict[str, dict[str, Counts]]:
-    """Of cells that are not done, by the column and job."""
-    alive = select(CellRow.pk).where(mine, CellRow.state != CellState.DONE)
-    pks = list(session.scalars(alive))
-    if not pks:
+    """Return test counts by cell id and job: rolled up for finished cells, else counted now."""
+    cells = session.execute(select(CellRow.pk, CellRow.id, CellRow.state).where(mine)).all()
+    alive = {pk: cell_id for pk, cell_id, state in cells if state is not CellState.DONE}
+    found: dict[str, dict[str, Counts]] = {}
+    if len(alive) < len(cells):
+        query = select(CellRow.id, JobRollupRow).join(JobRollupRow, JobRollupRow.cell == CellRow.pk)
+        for cell_id, row in session.execute(query.where(mine, CellRow.pk.not_in(alive))):
+            counts = Counts(**{name: getattr(row, name) for name in _COUNTS})
+            found.setdefault(cell_id, {})[row.job] = counts
+    found |= _counted_now(session, list(alive), CellRow.id)
+    for cell_id in alive.values():
+        for job, fact in jobs.get(cell_id, {}).items():
+            if fact.unnamed is not None:
+                _add(found.setdefault(cell_id, {}), job, fact.unnamed)
+    return found
+
+
+def _counted_now(
+    session: Session, cells: Sequence[int], by: InstrumentedAttribute[str]
+) -> dict[str, dict[str, Counts]]:
+    """The tests of cells that are not done, by the column and job."""
+    if not cells:
         return {}
     counted = (
         select(by, TestCaseRow.job, COUNTED.label("counted"), func.count())
         .join(TestResultRow, TestResultRow.cell == CellRow.pk)
         .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
-        .where(CellRow.pk.in_(pks))
+        .where(CellRow.pk.in_(cells))
         .group_by(by, TestCaseRow.job, "counted")
     )
     found: dict[str, dict[str, Counts]] = {}
     for name, job, outcome, number in session.execute(counted):
         _add(found.setdefault(name, {}), job, Counts.of({TestOutcome(outcome): number}))
-    unnamed = (
-        select(by, JobResultRow.job, JobResultRow.unnamed)
-        .join(JobResultRow, JobResultRow.cell == CellRow.pk)
-        .where(CellRow.pk.in_(pks), JobResultRow.unnamed.is_not(None))
-    )
-    for name, job, counts in session.execute(unnamed):
-        _add(found.setdefault(name, {}), job, counts or _NOTHING)
     return found
 
 
@@ -231,7 +247,7 @@ def _gathered(
 
 
 def _current(row: type[R], mine: Mine) -> Select[str, R]:
-    """Only what the job's present attempt stated."""
+    """Restrict to each job's present attempt."""
     job = and_(JobResultRow.cell == CellRow.pk, JobResultRow.job == row.job)
     return (
         select(CellRow.id, row)
@@ -247,7 +263,8 @@ def _check(row: CheckResultRow) -> CheckFact:
     return CheckFact(row.job, row.name, row.outcome, row.value, row.unit, row.tolerance, row.reason)
 
 
-def _metric(row: MetricRow) -> MetricFact:
+def metric_of(row: MetricRow) -> MetricFact:
+    """What a row says."""
     return MetricFact(
         seq=row.seq,
         job=row.job,

@@ -1,4 +1,4 @@
-"""Cells, their labels, their attempts, and the transitions of their states."""
+"""Cells, their labels, their attempts, and their transitions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import and_, func, insert, select
+from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import (
+    TRANSITIONS,
     Attempt,
     Cause,
     Cell,
@@ -23,6 +24,7 @@ from orchestrator.domain.cell import (
     RunState,
     Transition,
 )
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.store.benchmark_rollup import write_points, write_rollup
 from orchestrator.store.errors import UnknownIdError
@@ -31,7 +33,7 @@ from orchestrator.store.leases import lease_of
 from orchestrator.store.run_events import tell
 from orchestrator.store.runs import run_of
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, cell_row, run_row, slices
+from orchestrator.store.sql import attempt_row, cell_row, changed, lock, slices
 from orchestrator.store.tables import (
     AttemptRow,
     CellPlanRow,
@@ -46,20 +48,20 @@ from orchestrator.store.tables import (
 
 @dataclass(frozen=True, slots=True)
 class DatedCell:
-    """A cell among those of many runs."""
+    """A cell of one of many runs."""
 
     name: str
     platform: str
     """The platform's id."""
     dated_at: datetime | None
-    """When it is said to have happened; None where that is when its run was launched."""
+    """Its stated time; None where that is the launch of its run."""
 
 
 Cells = Mapping[int, DatedCell]
 
 
 def cells_of(session: Session, cells: Iterable[int]) -> Cells:
-    """By the cell's number."""
+    """Return cells by number."""
     query = (
         select(CellRow.pk, CellRow.name, CellPlanRow.plan, IngestRow.document)
         .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
@@ -74,26 +76,39 @@ def cells_of(session: Session, cells: Iterable[int]) -> Cells:
 
 
 _CACHED_CELLS = 1_000
+_NOTHING: Mapping[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class CellLife:
-    """A cell, what the matrix wants of it, and every step of its life."""
+    """A cell with its plan, attempts and transitions."""
 
     cell: Cell
     plan: CellPlan
     attempts: Sequence[Attempt] = ()
-    """In their order."""
+    """In order."""
     transitions: Sequence[Transition] = ()
-    """In their order."""
+    """In order."""
 
 
 _AT_WORK = [state for state in CellState if state not in (CellState.QUEUED, CellState.DONE)]
 
 
 @dataclass(frozen=True, slots=True)
+class CellStatus:
+    """Everything stored about a cell that decides whether another attempt of it begins."""
+
+    run: Run
+    spec: RunSpec
+    cell: Cell
+    plan: CellPlan
+    last: Attempt | None
+    """The newest one, if any."""
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptState:
-    """Everything stored about an attempt that a look begins with."""
+    """Everything stored of an attempt that a poll needs."""
 
     run: Run
     spec: RunSpec
@@ -103,30 +118,30 @@ class AttemptState:
     position: Position
     """How much of its evidence is stored."""
     lease: Lease | None
-    """The newest one that is not gone, if any."""
+    """The newest lease that is not gone; None without one."""
 
 
 class CellStore:
-    """Cells, their attempts and the steps of their lives."""
+    """Cells with their attempts and transitions."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._launched: dict[str, tuple[RunSpec, CellPlan]] = {}
-        """By cell: what it was launched with, which never changes; the newest only."""
+        """Cache of immutable launch data by cell, of the newest cells only."""
 
     def get(self, cell_id: str) -> Cell:
-        """The cell. Raises UnknownIdError."""
+        """Return the cell. Raises UnknownIdError."""
         with self._sessions.read() as session:
             return _cell(cell_row(session, cell_id))
 
     def of_run(self, run_id: str) -> list[Cell]:
-        """In matrix order."""
+        """Return the cells in matrix order."""
         query = select(CellRow).where(CellRow.run_id == run_id).order_by(CellRow.position)
         with self._sessions.read() as session:
             return [_cell(row) for row in session.scalars(query)]
 
     def of_runs(self, run_ids: Sequence[str]) -> dict[str, list[Cell]]:
-        """By run, in matrix order; a run without cells is left out."""
+        """Return cells by run, in matrix order; runs without cells are left out."""
         query = select(CellRow).where(CellRow.run_id.in_(run_ids))
         found: dict[str, list[Cell]] = {}
         with self._sessions.read() as session:
@@ -134,21 +149,21 @@ class CellStore:
                 found.setdefault(row.run_id, []).append(_cell(row))
         return found
 
-    def lives(self, cell_ids: Sequence[str]) -> dict[str, CellLife]:
-        """By cell id, without unknown ones; with plans, attempts and steps in three statements."""
+    def lives(self, cell_ids: Sequence[str], *, steps: bool = True) -> dict[str, CellLife]:
+        """By cell id, without unknown ones; with plans, attempts and, if asked, steps."""
         mine = CellRow.id.in_(cell_ids)
         plans = select(CellRow, CellPlanRow.plan).join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
         with self._sessions.read() as session:
-            attempts, steps = _attempts(session, mine), _steps(session, mine)
+            attempts, taken = _attempts(session, mine), _steps(session, mine) if steps else {}
             return {
                 row.id: CellLife(
-                    _cell(row), plan, tuple(attempts.get(row.id, ())), tuple(steps.get(row.id, ()))
+                    _cell(row), plan, tuple(attempts.get(row.id, ())), tuple(taken.get(row.id, ()))
                 )
                 for row, plan in session.execute(plans.where(mine).order_by(CellRow.pk))
             }
 
     def plan(self, cell_id: str) -> CellPlan:
-        """What the matrix sends there. Raises UnknownIdError."""
+        """Return the cell's plan. Raises UnknownIdError."""
         query = select(CellPlanRow.plan).join(CellRow, CellRow.pk == CellPlanRow.cell)
         with self._sessions.read() as session:
             plan = session.scalar(query.where(CellRow.id == cell_id))
@@ -157,7 +172,7 @@ class CellStore:
         return plan
 
     def plans(self, run_id: str) -> dict[str, CellPlan]:
-        """What the matrix sends to each of a run's cells, by cell id."""
+        """Return the plans of a run's cells, by cell id."""
         query = select(CellRow.id, CellPlanRow.plan).join(
             CellPlanRow, CellPlanRow.cell == CellRow.pk
         )
@@ -165,7 +180,7 @@ class CellStore:
             return dict(session.execute(query.where(CellRow.run_id == run_id)).all())
 
     def unfinished(self) -> tuple[str, ...]:
-        """Ids, oldest first; without those that are ingested, which nobody has to run."""
+        """Return ids of unfinished cells, oldest first, without ingested ones."""
         ingesting = select(RunRow.id).where(RunRow.state == RunState.INGESTING)
         undone = CellRow.state != CellState.DONE, CellRow.run_id.not_in(ingesting)
         query = select(CellRow.id).where(*undone).order_by(CellRow.pk)
@@ -173,7 +188,7 @@ class CellStore:
             return tuple(session.scalars(query))
 
     def untold(self) -> tuple[str, ...]:
-        """Ids of done cells whose run is not finished, though none of its cells is at work."""
+        """Return ids of done cells whose run should be finished."""
         at_work = select(CellRow.run_id).where(CellRow.state != CellState.DONE)
         over = select(RunRow.id).where(RunRow.state == RunState.RUNNING, RunRow.id.not_in(at_work))
         query = select(CellRow.id).where(CellRow.run_id.in_(over)).order_by(CellRow.pk)
@@ -181,73 +196,65 @@ class CellStore:
             return tuple(session.scalars(query))
 
     def admit(self, cell_id: str, attempt_id: str, *, max_parallel: int, at: datetime) -> bool:
-        """Open an attempt and go to PLACING, if the run has room; True if it is open.
+        """Open an attempt and enter PLACING if the run has capacity; return whether it is open.
 
         There is room while fewer than `max_parallel` of its cells are between PLACING and
         RELEASING, decided under the run row's lock. An attempt that is open already is True.
         """
         with self._sessions.write() as session:
             cell = cell_row(session, cell_id, lock=True)
-            mine = select(AttemptRow).where(AttemptRow.id == attempt_id)
-            if (attempt := session.scalar(mine)) is not None:
+            mine = select(AttemptRow).where(AttemptRow.cell == cell.pk)
+            attempts = {one.id: one for one in session.scalars(mine)}
+            if (attempt := attempts.get(attempt_id)) is not None:
                 return attempt.closed_at is None
             if cell.state is not CellState.QUEUED:
                 raise IllegalTransitionError(f"{cell.name}: {cell.state} -> placing")
-            run_row(session, cell.run_id, lock=True)
+            lock(session, select(RunRow.id).where(RunRow.id == cell.run_id))
             if _at_work(session, cell.run_id) >= max_parallel:
                 return False
-            number = (session.scalar(select(_last_number(cell.pk))) or 0) + 1
+            number = max((one.number for one in attempts.values()), default=0) + 1
             opened = {"id": attempt_id, "cell": cell.pk, "number": number, "opened_at": at}
             session.execute(insert(AttemptRow).values(opened))
-            _move(session, cell, CellState.PLACING, at=at, attempt=number)
+            _moved(session, cell.id, CellState.PLACING, at=at)
             return True
 
     def enter(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
-        """Move to the state, with a transition row and a feed item; nothing when there or past."""
+        """Enter a state, with a transition and a run event; nothing when there or past."""
         with self._sessions.write() as session:
-            row = cell_row(session, cell_id, lock=True)
-            if not _cell(row).has_reached(state):
-                _move(session, row, state, at=at, attempt=_last_number(row.pk), reason=reason)
-            return _cell(row)
+            row = _moved(session, cell_id, state, at=at, reason=reason)
+            return _cell(row or cell_row(session, cell_id))
 
     def requeue(self, attempt_id: str, outcome: Cause, *, at: datetime) -> None:
-        """Close the attempt and queue the cell again; nothing when it is closed."""
+        """Close the attempt and queue the cell again; idempotent."""
         with self._sessions.write() as session:
-            cell_pk = attempt_row(session, attempt_id).cell
-            cell = _locked(session, cell_pk)
+            cell = _locked(session, attempt_row(session, attempt_id).cell)
             attempt = attempt_row(session, attempt_id, lock=True)
             if attempt.closed_at is not None:
                 return
-            _close(attempt, outcome, at=at)
+            attempt.outcome, attempt.closed_at = outcome.outcome, at
             if attempt.cause_outcome is None:
                 _blame(attempt, outcome)
-            reason = outcome.reason
-            _move(session, cell, CellState.QUEUED, at=at, attempt=attempt.number, reason=reason)
+            session.flush()
+            _moved(session, cell.id, CellState.QUEUED, at=at, reason=outcome.reason)
 
     def conclude(self, cell_id: str, outcome: Cause, *, at: datetime) -> None:
-        """Close the open attempt, if any, set the cell's outcome and go to DONE.
+        """Close the open attempt, set the cell's outcome and enter DONE.
 
         The cell's roll-up is written in the same transaction.
         """
         with self._sessions.write() as session:
-            cell = cell_row(session, cell_id, lock=True)
-            if cell.state is CellState.DONE:
+            said = {"outcome": outcome.outcome, "reason": outcome.reason, "detail": outcome.detail}
+            cell = _moved(session, cell_id, CellState.DONE, said, at=at, reason=outcome.reason)
+            if cell is None:
                 return
-            attempt = _last_attempt(session, cell.pk)
+            mine = (AttemptRow.cell == cell.pk, AttemptRow.closed_at.is_(None))
+            closed = {"outcome": outcome.outcome, "closed_at": at}
+            changed(session, update(AttemptRow).where(*mine).values(closed))
             write_rollup(session, cell.pk, at=at)
             write_points(session, cell.pk)
-            if attempt is not None and attempt.closed_at is None:
-                _close(attempt, outcome, at=at)
-            cell.outcome, cell.reason, cell.detail = (
-                outcome.outcome,
-                outcome.reason,
-                outcome.detail,
-            )
-            number = attempt.number if attempt else 0
-            _move(session, cell, CellState.DONE, at=at, attempt=number, reason=outcome.reason)
 
     def attempt(self, attempt_id: str) -> Attempt:
-        """The attempt. Raises UnknownIdError."""
+        """Return the attempt. Raises UnknownIdError."""
         query = select(AttemptRow, CellRow.id).join(CellRow, CellRow.pk == AttemptRow.cell)
         with self._sessions.read() as session:
             found = session.execute(query.where(AttemptRow.id == attempt_id)).one_or_none()
@@ -255,8 +262,27 @@ class CellStore:
                 raise UnknownIdError("attempt", attempt_id)
             return _attempt(found[0], found[1])
 
+    def status(self, cell_id: str) -> CellStatus:
+        """The cell with its run and its last attempt: one statement. Raises UnknownIdError."""
+        query = (
+            select(CellRow, RunRow, AttemptRow)
+            .join(RunRow, RunRow.id == CellRow.run_id)
+            .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
+            .where(CellRow.id == cell_id)
+            .order_by(AttemptRow.number.desc())
+            .limit(1)
+        )
+        with self._sessions.read() as session:
+            found = session.execute(query).one_or_none()
+            if found is None:
+                raise UnknownIdError("cell", cell_id)
+            cell, run, last = found
+            spec, plan = self._launched_with(session, cell)
+            attempt = _attempt(last, cell_id) if last is not None else None
+            return CellStatus(run_of(run), spec, _cell(cell), plan, attempt)
+
     def attempt_state(self, attempt_id: str) -> AttemptState:
-        """The attempt with its run, cell and machine: one statement. Raises UnknownIdError."""
+        """Return the attempt with run, cell and machine in one statement. Raises UnknownIdError."""
         held = and_(LeaseRow.attempt == AttemptRow.pk, LeaseRow.state != LeaseState.GONE)
         query = (
             select(AttemptRow, CellRow, RunRow, LeaseRow)
@@ -298,25 +324,25 @@ class CellStore:
         return self._launched[cell.id]
 
     def attempts(self, cell_id: str) -> list[Attempt]:
-        """In their order."""
+        """In order."""
         with self._sessions.read() as session:
             return _attempts(session, CellRow.id == cell_id).get(cell_id, [])
 
     def record_cause(self, attempt_id: str, cause: Cause) -> None:
-        """Write what went wrong outside the jobs; the first cause stands."""
+        """Store a cause outside of the jobs; the first one is kept."""
         with self._sessions.write() as session:
             attempt = attempt_row(session, attempt_id, lock=True)
             if attempt.cause_outcome is None:
                 _blame(attempt, cause)
 
     def transitions(self, cell_id: str) -> list[Transition]:
-        """In their order."""
+        """In order."""
         with self._sessions.read() as session:
             return _steps(session, CellRow.id == cell_id).get(cell_id, [])
 
 
 def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Attempt]]:
-    """By cell id, in their order."""
+    """Return attempts by cell id, in order."""
     query = select(CellRow.id, AttemptRow).join(AttemptRow, AttemptRow.cell == CellRow.pk)
     found: dict[str, list[Attempt]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(AttemptRow.number)):
@@ -325,7 +351,7 @@ def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Att
 
 
 def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transition]]:
-    """By cell id, in their order."""
+    """Return attempts by cell id, in order."""
     query = select(CellRow.id, TransitionRow).join(TransitionRow, TransitionRow.cell == CellRow.pk)
     found: dict[str, list[Transition]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(TransitionRow.pk)):
@@ -346,40 +372,61 @@ def _at_work(session: Session, run_id: str) -> int:
 
 
 def _last_number(cell_pk: int) -> ColumnElement[int]:
-    """Of the cell's attempts, within a statement; 0 where there is none."""
+    """Select the number of the cell's last attempt; 0 without one."""
     query = select(func.coalesce(func.max(AttemptRow.number), 0))
     return query.where(AttemptRow.cell == cell_pk).scalar_subquery()
 
 
-def _last_attempt(session: Session, cell_pk: int) -> AttemptRow | None:
-    query = select(AttemptRow).where(AttemptRow.cell == cell_pk)
-    last = query.order_by(AttemptRow.number.desc()).limit(1).with_for_update(key_share=True)
-    return session.scalar(last)
-
-
-def _move(
+def _moved(
     session: Session,
-    row: CellRow,
+    cell_id: str,
     state: CellState,
+    also: Mapping[str, object] = _NOTHING,
     *,
     at: datetime,
-    attempt: int | ColumnElement[int],
     reason: str = "",
-) -> None:
-    """Take one step of the table, with its transition and its feed item."""
-    origin, moved = row.state, _cell(row).to(state, at=at)
-    row.state, row.entered_at = moved.state, at
-    session.flush()
-    step = {"at": at, "attempt": attempt, "from_state": origin, "to_state": state, "reason": reason}
-    session.execute(insert(TransitionRow).values(cell=row.pk, **step))
+) -> CellRow | None:
+    """Take one step of the table, with its transition and its feed item; the changed row.
+
+    None, and nothing is done, where the cell is there or past it.
+
+    Args:
+        session: The caller's transaction.
+        cell_id: The cell.
+        state: Where it goes.
+        also: Further columns of the cell to set.
+        at: Now.
+        reason: Why, for the transition.
+
+    Raises:
+        UnknownIdError: There is no such cell.
+        IllegalTransitionError: No step leads there from where it is.
+    """
+    origins = [one for one, targets in TRANSITIONS.items() if state in targets]
+    here = update(CellRow).where(CellRow.id == cell_id, CellRow.state.in_(origins))
+    step = here.values({**also, "state": state, "entered_at": at}).returning(CellRow)
+    row = session.scalar(step, execution_options={"populate_existing": True})
+    if row is None:
+        cell = _cell(cell_row(session, cell_id))
+        if not cell.has_reached(state) or state is CellState.QUEUED:
+            cell.to(state, at=at)
+        return None
+    mine = TransitionRow.cell == row.pk
+    last = select(TransitionRow.to_state).where(mine).order_by(TransitionRow.pk.desc()).limit(1)
+    told = {
+        "cell": row.pk,
+        "at": at,
+        "attempt": _last_number(row.pk),
+        "from_state": func.coalesce(last.scalar_subquery(), CellState.QUEUED.value),
+        "to_state": state,
+        "reason": reason,
+    }
+    session.execute(insert(TransitionRow).values(told))
     data: dict[str, object] = {"state": state.value}
     if state is CellState.DONE and row.outcome is not None:
         data["outcome"] = row.outcome.value
     tell(session, row.run_id, "cell", cell=row.name, data=data)
-
-
-def _close(attempt: AttemptRow, outcome: Cause, *, at: datetime) -> None:
-    attempt.outcome, attempt.closed_at = outcome.outcome, at
+    return row
 
 
 def _blame(attempt: AttemptRow, cause: Cause) -> None:
@@ -388,29 +435,11 @@ def _blame(attempt: AttemptRow, cause: Cause) -> None:
 
 
 def _cell(row: CellRow) -> Cell:
-    return Cell(
-        id=row.id,
-        run_id=row.run_id,
-        name=row.name,
-        position=row.position,
-        state=row.state,
-        entered_at=row.entered_at,
-        outcome=row.outcome,
-        reason=row.reason,
-        detail=row.detail,
-    )
+    return filled(Cell, row)
 
 
 def _attempt(row: AttemptRow, cell_id: str) -> Attempt:
     cause = None
     if row.cause_outcome is not None:
         cause = Cause(row.cause_outcome, row.cause_reason, row.cause_detail)
-    return Attempt(
-        id=row.id,
-        cell_id=cell_id,
-        number=row.number,
-        opened_at=row.opened_at,
-        cause=cause,
-        outcome=row.outcome,
-        closed_at=row.closed_at,
-    )
+    return filled(Attempt, row, cell_id=cell_id, cause=cause)

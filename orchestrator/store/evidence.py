@@ -1,4 +1,4 @@
-"""Evidence as it comes in: the raw bytes, and through `facts` what they state."""
+"""Stores evidence: raw bytes, and the facts folded from them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from datetime import datetime
 from sqlalchemy import case, insert, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.domain.facts import AgentEnd, Facts
+from orchestrator.domain.event_facts import AgentEnd, Facts
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.logs import log_part, unpack
 from orchestrator.store.run_events import tell_all
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, changed
+from orchestrator.store.sql import attempt_row, changed, lock
 from orchestrator.store.tables import (
     AttemptRow,
     CellRow,
     EvidenceChunkRow,
-    LogChunkRow,
+    EvidenceStream,
     RunRow,
     TestCaseRow,
     TestResultRow,
@@ -37,21 +37,21 @@ class Position:
     events_bytes: int = 0
     log_bytes: int = 0
     last_event_at: datetime | None = None
-    """By our clock, when the last event came in."""
+    """When the last event arrived, by the controller's clock."""
     end: AgentEnd | None = None
-    """The agent's last word, once it is stored."""
+    """The agent's end, once it is stored."""
 
 
 NO_FACTS = Facts()
 _LEVEL = 1
-"""Of zlib: evidence repeats itself so much that more effort hardly shrinks it."""
+"""zlib level: evidence is so repetitive that higher levels gain little."""
 _CHUNKS_AT_ONCE = 16
 _TARGETS_LIMIT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an attempt's evidence belongs; none of it ever changes."""
+    """Keys under which an attempt's evidence is stored; immutable."""
 
     attempt_pk: int
     attempt_id: str
@@ -63,7 +63,7 @@ class Target:
 
 
 class EvidenceStore:
-    """Evidence as it comes in: the raw bytes, and the facts they state."""
+    """Raw evidence and the facts folded from it."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -71,7 +71,10 @@ class EvidenceStore:
         self._targets: dict[str, Target] = {}
 
     def position(self, attempt_id: str) -> Position:
-        """How much is stored; zeros of an attempt without evidence. Raises UnknownIdError."""
+        """Return how much is stored.
+
+        Zeros for an attempt without evidence. Raises UnknownIdError.
+        """
         with self._sessions.read() as session:
             return position_of(attempt_row(session, attempt_id))
 
@@ -85,7 +88,7 @@ class EvidenceStore:
         facts: Facts = NO_FACTS,
         log: bytes = b"",
     ) -> Position | None:
-        """Store what follows `have`, in one transaction, and return the position after it.
+        """Store what follows `have`, in one transaction; return the new position.
 
         Tests that no one has seen before get their rows first, in a transaction of their own:
         else every cell of a run would wait for the first one's whole batch.
@@ -112,38 +115,37 @@ class EvidenceStore:
             return self.position(attempt_id)
         tests = self._cases.number(target.product, facts.tests)
         now = _after(have, len(events), facts, len(log), at=at)
-        chunk, log_chunk = zlib.compress(events, _LEVEL), zlib.compress(log, _LEVEL)
+        chunks = list(_chunks(target, have, events, log))
         with self._sessions.write() as session:
             tests_seen = _advance(session, target, have, now, tests=len(facts.tests))
             if tests_seen is None:
                 return None
+            session.connection().execute(insert(EvidenceChunkRow), chunks)
             if events:
-                _add_events(session, target, have, now, chunk)
                 first = target.number * ATTEMPT_SPAN + tests_seen - len(facts.tests)
                 write_tests(session, target.cell_pk, target.attempt_pk, tests, first=first)
                 write_facts(session, target.cell_pk, target.attempt_pk, facts)
-            if log:
-                _add_log(session, target, have, log_chunk, size=len(log))
             tell_all(session, target.run_id, _news(attempt_id, facts, now, log), cell=target.cell)
         return now
 
     def raw_events(self, attempt_id: str) -> Iterable[bytes]:
-        """The chunks as they came. Raises CorruptEvidenceError."""
+        """Yield the raw chunks. Raises CorruptEvidenceError."""
         return self._raw_events(self._target(attempt_id))
 
     def _raw_events(self, target: Target) -> Iterator[bytes]:
         expected = 0
         query = (
             select(EvidenceChunkRow.offset, EvidenceChunkRow.body)
-            .where(EvidenceChunkRow.attempt == target.attempt_pk)
+            .where(
+                EvidenceChunkRow.attempt == target.attempt_pk,
+                EvidenceChunkRow.stream == EvidenceStream.EVENTS,
+            )
             .order_by(EvidenceChunkRow.offset)
             .limit(_CHUNKS_AT_ONCE)
         )
         while True:
             with self._sessions.read() as session:
                 rows = session.execute(query.where(EvidenceChunkRow.offset >= expected)).all()
-            if not rows:
-                return
             for offset, body in rows:
                 if offset != expected:
                     where = f"of attempt {target.attempt_id} from byte {expected}"
@@ -151,9 +153,11 @@ class EvidenceStore:
                 chunk = unpack(body)
                 expected += len(chunk)
                 yield chunk
+            if len(rows) < _CHUNKS_AT_ONCE:
+                return
 
     def log(self, cell_id: str, *, after: int, limit: int) -> tuple[bytes, int]:
-        """Bytes of the cell's log (its attempts' logs, one after the other) and the next offset."""
+        """Return bytes of the cell's log (its attempts' logs in sequence) and the next offset."""
         parts: list[bytes] = []
         with self._sessions.read() as session:
             spans, total = _log_spans(session, cell_id)
@@ -166,20 +170,18 @@ class EvidenceStore:
         return b"".join(parts), end
 
     def settle(self, cell_id: str, given_up: Iterable[str]) -> None:
-        """Once the cell's attempt is over, decide about tests without a final result.
+        """Settle tests without a final result, once the cell's attempt has ended.
 
         They become MISSING, or NOT_RUN in the jobs that gave up.
         """
         jobs = select(TestCaseRow.id).where(TestCaseRow.job.in_(list(given_up)))
         not_run = TestResultRow.test_id.in_(jobs)
+        cell = select(CellRow.pk).where(CellRow.id == cell_id).scalar_subquery()
+        mine = select(AttemptRow.pk).where(AttemptRow.cell == cell).order_by(AttemptRow.number)
         with self._sessions.write() as session:
-            attempts = select(AttemptRow).join(CellRow, CellRow.pk == AttemptRow.cell)
-            mine = attempts.where(CellRow.id == cell_id).order_by(AttemptRow.number)
-            rows = session.scalars(mine.with_for_update(key_share=True, of=AttemptRow)).all()
-            if not rows:
-                return
+            lock(session, mine)
             open_tests = update(TestResultRow).where(
-                TestResultRow.cell == rows[0].cell, TestResultRow.final.is_(False)
+                TestResultRow.cell == cell, TestResultRow.final.is_(False)
             )
             outcome = case((not_run, TestOutcome.NOT_RUN.value), else_=TestOutcome.MISSING.value)
             changed(session, open_tests.values(outcome=outcome))
@@ -211,7 +213,7 @@ def _says_something(facts: Facts) -> bool:
 
 
 def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime) -> Position:
-    """The position behind so many bytes of events and of the log."""
+    """Return the position after so many bytes of events and log."""
     return Position(
         seq=max(have.seq, facts.last_seq),
         events_bytes=have.events_bytes + events,
@@ -224,7 +226,10 @@ def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime)
 def _advance(
     session: Session, target: Target, have: Position, now: Position, *, tests: int
 ) -> int | None:
-    """Move the attempt on and lock its row; how many tests it has seen, None if it is elsewhere."""
+    """Lock the attempt's row and advance it.
+
+    Return the number of seen tests, None on a conflict.
+    """
     values: dict[str, object] = {
         "seq": now.seq,
         "events_bytes": now.events_bytes,
@@ -246,29 +251,25 @@ def _advance(
     )
 
 
-def _add_events(
-    session: Session, target: Target, have: Position, now: Position, body: bytes
-) -> None:
-    values = {
-        "attempt": target.attempt_pk,
-        "offset": have.events_bytes,
-        "length": now.events_bytes - have.events_bytes,
-        "first_seq": have.seq + 1,
-        "last_seq": now.seq,
-        "body": body,
-    }
-    session.execute(insert(EvidenceChunkRow).values(values))
-
-
-def _add_log(session: Session, target: Target, have: Position, body: bytes, *, size: int) -> None:
-    values = {"offset": have.log_bytes, "length": size, "body": body}
-    session.execute(insert(LogChunkRow).values(attempt=target.attempt_pk, **values))
+def _chunks(
+    target: Target, have: Position, events: bytes, log: bytes
+) -> Iterator[dict[str, object]]:
+    """The rows of what is new."""
+    new = (
+        (EvidenceStream.EVENTS, have.events_bytes, events),
+        (EvidenceStream.LOG, have.log_bytes, log),
+    )
+    for stream, offset, body in new:
+        if body:
+            packed = zlib.compress(body, _LEVEL)
+            row = {"attempt": target.attempt_pk, "stream": stream, "offset": offset}
+            yield row | {"body": packed}
 
 
 def _news(
     attempt_id: str, facts: Facts, now: Position, log: bytes
 ) -> list[tuple[str, dict[str, object]]]:
-    """What watchers are told: events by kind, with their data."""
+    """Return the run events of a batch, by kind."""
     news: list[tuple[str, dict[str, object]]] = []
     if _says_something(facts):
         news.append(("evidence", {"attempt": attempt_id, "seq": now.seq}))
@@ -278,7 +279,7 @@ def _news(
 
 
 def position_of(row: AttemptRow) -> Position:
-    """What a row says."""
+    """Return the position of a row."""
     return Position(row.seq, row.events_bytes, row.log_bytes, row.last_event_at, _end(row))
 
 
@@ -289,7 +290,7 @@ def _end(row: AttemptRow) -> AgentEnd | None:
 
 
 def _log_spans(session: Session, cell_id: str) -> tuple[list[tuple[int, int, int]], int]:
-    """(attempt, where its log begins in the cell's, length) of each attempt, and the total."""
+    """Return (attempt, offset of its log in the cell's, length) of each attempt, and the total."""
     query = select(AttemptRow.pk, AttemptRow.log_bytes)
     mine = query.join(CellRow, CellRow.pk == AttemptRow.cell).where(CellRow.id == cell_id)
     spans, total = [], 0

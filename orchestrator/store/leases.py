@@ -1,20 +1,21 @@
-"""The ledger: one row per machine, from before the launch call until it is verified gone."""
+"""The ledger: a row per machine, from before the launch call until it is verified gone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from sqlalchemy import Select, case, delete, func, literal, select, update
+from sqlalchemy import Select, case, delete, func, literal, literal_column, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.store.benchmark_rollup import mend_cost
 from orchestrator.store.column_types import short
@@ -25,9 +26,10 @@ from orchestrator.store.sql import (
     changed,
     insert_into,
     is_postgres,
+    lock,
     micro_usd,
-    run_row,
     usd_of_micro,
+    values_of,
 )
 from orchestrator.store.tables import (
     AttemptRow,
@@ -36,24 +38,25 @@ from orchestrator.store.tables import (
     LeaseCredentialsRow,
     LeaseRow,
     PlacementDecisionRow,
+    RunRow,
 )
 
 
 class Reservation(StrEnum):
-    """The ledger's answer."""
+    """The ledger's answer to a reservation."""
 
     RESERVED = "reserved"
     BUSY = "busy"
     """Another lease holds the exclusive place."""
     BUDGET_RESERVED = "budget_reserved"
-    """Other machines have reserved the money, and may settle below that."""
+    """Other machines have reserved the money, and may settle for less."""
     OVER_BUDGET = "over_budget"
-    """Too much is spent for it."""
+    """The limit would be exceeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What became of asking for a reservation."""
+    """Result of a reservation."""
 
     answer: Reservation
     short: BudgetUse | None = None
@@ -62,21 +65,21 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The money of a run's machines."""
+    """Costs of a run's machines."""
 
     settled_usd: Decimal = Decimal(0)
     unsettled: Sequence[Lease] = ()
-    """Leases whose cost is still growing."""
+    """Leases whose cost still grows."""
 
 
 _BUDGET_LOCK = 7_328_417_254
-"""Number of the advisory lock that those take who reserve money across runs."""
+"""Number of the advisory lock of reservations across runs."""
 _NO_FACTS: Mapping[str, str] = {}
 _BEFORE_RELEASE = (LeaseState.RESERVED, LeaseState.LAUNCHING, LeaseState.HELD)
 
 
 class LeaseStore:
-    """The ledger: one row per machine, written before the launch call."""
+    """The ledger: a row per machine, written before the launch call."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -84,17 +87,16 @@ class LeaseStore:
     def reserve(
         self, lease: Lease, *, run_id: str, exclusive: bool, budgets: Iterable[Budget] = ()
     ) -> Reserved:
-        """Set money and place aside. Settled costs and open reservations count.
+        """Reserve money and place. Settled costs and open reservations count.
 
         A lease of this id that exists already is reserved.
         """
         budgets = tuple(budgets)
         with self._sessions.write() as session:
-            attempt_pk = attempt_row(session, lease.attempt_id).pk
             if is_postgres(session) and any(x.period is not Period.RUN for x in budgets):
                 # Money of several runs is given out by one at a time, as SQLite writes anyway.
                 session.execute(select(func.pg_advisory_xact_lock(_BUDGET_LOCK)))
-            run_row(session, run_id, lock=True)
+            lock(session, select(RunRow.id).where(RunRow.id == run_id))
             if session.scalar(select(LeaseRow.pk).where(LeaseRow.id == lease.id)) is not None:
                 return Reserved(Reservation.RESERVED)
             uses = _uses(session, budgets, run_id, lease.reserved_at)
@@ -104,19 +106,27 @@ class LeaseStore:
             for use in uses:
                 if use.left_usd < lease.reserved_usd:
                     return Reserved(Reservation.BUDGET_RESERVED, use)
-            row = _values(lease) | {"attempt": attempt_pk, "run_id": run_id}
+            attempt = select(AttemptRow.pk).where(AttemptRow.id == lease.attempt_id)
+            row = values_of(
+                LeaseRow,
+                lease,
+                attempt=attempt.scalar_subquery(),
+                run_id=run_id,
+                exclusive=exclusive,
+                facts=dict(lease.facts) or None,
+            )
             # The index of exclusive places decides between two who ask at once.
-            new = insert_into(session, LeaseRow).values(row | {"exclusive": exclusive})
+            new = insert_into(session, LeaseRow).values(row)
             taken = changed(session, new.on_conflict_do_nothing())
             return Reserved(Reservation.RESERVED if taken else Reservation.BUSY)
 
     def budget_uses(self, budgets: Iterable[Budget], at: datetime) -> list[BudgetUse]:
-        """How much of each is used in the period that `at` is in; of budgets across runs."""
+        """Return each budget's usage in the period of `at`, for budgets across runs."""
         with self._sessions.read() as session:
             return _uses(session, budgets, "", at)
 
     def get(self, lease_id: str) -> Lease:
-        """The lease. Raises UnknownIdError."""
+        """Return the lease. Raises UnknownIdError."""
         with self._sessions.read() as session:
             found = session.execute(_leases().where(LeaseRow.id == lease_id)).one_or_none()
             if found is None:
@@ -124,12 +134,12 @@ class LeaseStore:
             return lease_of(found[0], found[1])
 
     def of_attempt(self, attempt_id: str) -> list[Lease]:
-        """In the order they were reserved."""
+        """Return leases in the order of their reservation."""
         with self._sessions.read() as session:
             return _all(session, _leases().where(AttemptRow.id == attempt_id))
 
     def of_run(self, run_id: str) -> dict[str, list[Lease]]:
-        """By cell id; a cell that never had a lease has an empty list."""
+        """Return leases by cell id; cells without any have an empty list."""
         query = (
             select(CellRow.id, LeaseRow, AttemptRow.id)
             .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
@@ -146,7 +156,7 @@ class LeaseStore:
         return leases
 
     def spending(self, run_ids: Sequence[str]) -> dict[str, Spending]:
-        """By run: what was settled as a sum, the others as they are; none for no machines."""
+        """Return by run the settled sum and the open leases."""
         mine = LeaseRow.run_id.in_(run_ids)
         settled = select(LeaseRow.run_id, LeaseRow.cost_usd)
         unsettled = _leases().add_columns(LeaseRow.run_id)
@@ -163,21 +173,23 @@ class LeaseStore:
         return found
 
     def open(self) -> list[Lease]:
-        """Every lease that is not GONE, oldest first."""
+        """Return every lease that is not GONE, oldest first."""
         with self._sessions.read() as session:
             return _all(session, _leases().where(LeaseRow.state != LeaseState.GONE))
 
     def launching(self, lease_id: str, *, at: datetime) -> Lease:
-        """The provider is about to be asked; a machine may exist from now on.
+        """Enter LAUNCHING: a machine may exist from now on.
 
         Asked once more, it may make the machine late: when that was is noted.
         """
-        with self._changing(lease_id) as (row, attempt_id):
-            if row.state is LeaseState.LAUNCHING:
-                row.facts = {**(row.facts or {}), LeaseFact.ASKED_AT: at.isoformat()}
-            if row.state is LeaseState.RESERVED:
-                row.state, row.launched_at = LeaseState.LAUNCHING, at
-        return lease_of(row, attempt_id)
+        asked: dict[str, str] = {LeaseFact.ASKED_AT: at.isoformat()}
+        again, first = LeaseRow.state == LeaseState.LAUNCHING, LeaseRow.state == LeaseState.RESERVED
+        values = {
+            "facts": case((again, self._with(asked)), else_=LeaseRow.facts),
+            "launched_at": case((first, at), else_=LeaseRow.launched_at),
+            "state": case((first, LeaseState.LAUNCHING), else_=LeaseRow.state),
+        }
+        return self._change(lease_id, values)
 
     def held(
         self,
@@ -188,44 +200,56 @@ class LeaseStore:
         facts: Mapping[str, str] = _NO_FACTS,
         simulated: bool = False,
     ) -> Lease:
-        """Keep the machine's id, however late it comes; to HELD unless it is past that."""
-        with self._changing(lease_id) as (row, attempt_id):
-            row.machine_id = row.machine_id or machine_id
-            row.launched_at = row.launched_at or at
-            if row.state in (LeaseState.RESERVED, LeaseState.LAUNCHING):
-                row.state = LeaseState.HELD
-            _note(row, facts, simulated=simulated)
-        return lease_of(row, attempt_id)
+        """Store the machine's id, however late; enter HELD unless it is past that."""
+        is_early = LeaseRow.state.in_((LeaseState.RESERVED, LeaseState.LAUNCHING))
+        values = {
+            "machine_id": case((LeaseRow.machine_id == "", machine_id), else_=LeaseRow.machine_id),
+            "launched_at": func.coalesce(LeaseRow.launched_at, at),
+            "state": case((is_early, LeaseState.HELD), else_=LeaseRow.state),
+        }
+        return self._change(lease_id, values | self._noted(facts, simulated=simulated))
 
     def reached(self, lease_id: str, endpoint: Endpoint) -> None:
-        """How the machine is reached is known."""
+        """Store the machine's endpoint."""
         self._update(lease_id, list(LeaseState), endpoint=endpoint)
 
     def releasing(self, lease_id: str) -> None:
-        """The provider was told to take it back."""
+        """Enter RELEASING: the provider was called to terminate it."""
         self._update(lease_id, _BEFORE_RELEASE, state=LeaseState.RELEASING)
 
     def _update(self, lease_id: str, states: Sequence[LeaseState], **values: object) -> None:
-        """Write the columns where it is in one of the states. Raises UnknownIdError."""
+        """Update columns in one of the given states. Raises UnknownIdError."""
         mine = LeaseRow.id == lease_id
         with self._sessions.write() as session:
             new = update(LeaseRow).where(mine, LeaseRow.state.in_(states)).values(values)
             if not changed(session, new):
                 _locked(session, lease_id)
 
-    @contextmanager
-    def _changing(self, lease_id: str) -> Iterator[tuple[LeaseRow, str]]:
-        """The locked row and its attempt's id, in a transaction. Raises UnknownIdError."""
+    def _change(self, lease_id: str, values: Mapping[str, object]) -> Lease:
+        """Set the columns, and return the lease. Raises UnknownIdError."""
+        attempt = select(AttemptRow.id).where(AttemptRow.pk == LeaseRow.attempt).scalar_subquery()
+        new = update(LeaseRow).where(LeaseRow.id == lease_id).values(values)
         with self._sessions.write() as session:
-            query = _leases().where(LeaseRow.id == lease_id)
-            locked = query.with_for_update(key_share=True, of=LeaseRow)
-            found = session.execute(locked).one_or_none()
+            found = session.execute(new.returning(LeaseRow, attempt)).one_or_none()
             if found is None:
                 raise UnknownIdError("lease", lease_id)
-            yield found[0], found[1]
+            return lease_of(found[0], found[1])
+
+    def _noted(self, facts: Mapping[str, str], *, simulated: bool) -> dict[str, object]:
+        """The columns of what is noted; none where it says nothing."""
+        values: dict[str, object] = {"facts": self._with(facts)} if facts else {}
+        return values | ({"simulated": True} if simulated else {})
+
+    def _with(self, facts: Mapping[str, str]) -> ColumnElement[dict[str, str]]:
+        """The lease's facts with these."""
+        new = literal(dict(facts), LeaseRow.facts.type)
+        if self._sessions.is_postgres:
+            known = func.coalesce(LeaseRow.facts, literal_column("'{}'::jsonb"))
+            return known.op("||")(new)
+        return func.json_patch(func.coalesce(LeaseRow.facts, literal_column("'{}'")), new)
 
     def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
-        """Close it; the place and the money not spent are free again. Its login is erased."""
+        """Close the lease; place and unspent money are free again. Its credentials are deleted."""
         with self._sessions.write() as session:
             closed = {"state": LeaseState.GONE, "gone_at": at}
             query = update(LeaseRow).where(LeaseRow.id == lease_id)
@@ -241,7 +265,7 @@ class LeaseStore:
             mend_cost(session, attempt)
 
     def reopen(self, lease_id: str, machine_id: str) -> None:
-        """A machine of a lease that is GONE turned up: to RELEASING, to be paid for after all."""
+        """Reopen a lease that is GONE because its machine appeared: enter RELEASING and bill it."""
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             if row.state is not LeaseState.GONE:
@@ -254,38 +278,37 @@ class LeaseStore:
             row.exclusive = False  # its place may be another's by now
 
     def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> Lease:
-        """Keep what the provider says the machine is; empty facts change nothing."""
-        with self._changing(lease_id) as (row, attempt_id):
-            _note(row, facts, simulated=simulated)
-        return lease_of(row, attempt_id)
+        """Store the provider's facts of the machine; empty facts change nothing."""
+        values = self._noted(facts, simulated=simulated)
+        return self._change(lease_id, values) if values else self.get(lease_id)
 
     def refused_since(self, provider: str, since: datetime) -> list[Lease]:
-        """Leases of any run, gone since then, that the provider refused; newest first."""
+        """Return recently refused leases of any run, newest first."""
         refused = (LeaseRow.provider == provider, LeaseRow.refusal != "", LeaseRow.gone_at >= since)
         query = _leases().where(*refused).order_by(None)
         with self._sessions.read() as session:
             return _all(session, query.order_by(LeaseRow.gone_at.desc(), LeaseRow.pk.desc()))
 
     def by_token(self, lease_ids: Iterable[str]) -> dict[str, Lease]:
-        """Those of them that the ledger has, by id."""
+        """Return the leases of these ids that the ledger has."""
         with self._sessions.read() as session:
             found = _all(session, _leases().where(LeaseRow.id.in_(set(lease_ids))))
         return {lease.id: lease for lease in found}
 
     def providers(self) -> list[str]:
-        """Every provider that ever stood in the ledger."""
+        """Return every provider in the ledger."""
         query = select(LeaseRow.provider).distinct().order_by(LeaseRow.provider)
         with self._sessions.read() as session:
             return list(session.scalars(query))
 
     def places(self, provider: str) -> list[str]:
-        """Every place of the provider that ever stood in the ledger."""
+        """Return every place of the provider in the ledger."""
         query = select(LeaseRow.place).where(LeaseRow.provider == provider).distinct()
         with self._sessions.read() as session:
             return sorted(session.scalars(query))
 
     def keep_login(self, lease_id: str, login: Login) -> Login:
-        """Store the keys; the first ones stand and are returned. A gone lease keeps none."""
+        """Store the credentials; the first ones are kept and returned. A gone lease has none."""
         with self._sessions.write() as session:
             its = LeaseCredentialsRow.login.type
             mine = select(LeaseRow.pk, literal(login, its)).where(LeaseRow.id == lease_id)
@@ -298,7 +321,7 @@ class LeaseStore:
             return kept.login if kept is not None else login
 
     def login(self, lease_id: str) -> Login | None:
-        """Its keys; None when there are none, or it is gone."""
+        """Return the credentials; None without any, or for a gone lease."""
         query = select(LeaseCredentialsRow.login).join(
             LeaseRow, LeaseRow.pk == LeaseCredentialsRow.lease
         )
@@ -306,17 +329,19 @@ class LeaseStore:
             return session.scalar(query.where(LeaseRow.id == lease_id))
 
     def attest(self, lease_id: str, attestation: Attestation) -> None:
-        """Store or replace who produces the results of the lease's attempt."""
+        """Insert or replace the attestation of the lease's machine."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttestationRow)
-            row = {"lease": _locked(session, lease_id).pk, "document": attestation}
-            statement = insert.values(row).on_conflict_do_update(
+            document = literal(attestation, AttestationRow.document.type)
+            row = select(LeaseRow.pk, document).where(LeaseRow.id == lease_id)
+            statement = insert.from_select(["lease", "document"], row).on_conflict_do_update(
                 index_elements=["lease"], set_={"document": insert.excluded.document}
             )
-            session.execute(statement)
+            if not changed(session, statement):
+                raise UnknownIdError("lease", lease_id)
 
     def attestations(self, run_id: str) -> dict[str, Attestation]:
-        """By lease id, in the order the leases were reserved."""
+        """Return attestations by lease id, in the order of reservation."""
         query = (
             select(LeaseRow.id, AttestationRow.document)
             .join(AttestationRow, AttestationRow.lease == LeaseRow.pk)
@@ -327,12 +352,15 @@ class LeaseStore:
             return dict(session.execute(query).all())
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> None:
-        """Keep one line; the same (place, result, reason) of an attempt is kept once."""
+        """Store a placement decision.
+
+        An equal (place, result, reason) of an attempt is stored once.
+        """
         with self._sessions.write() as session:
             add_decision(session, attempt_id, decision)
 
     def decisions(self, run_id: str) -> dict[str, list[PlacementDecision]]:
-        """By cell id, in their order, each with its attempt's number."""
+        """Return placement decisions by cell id, in order, each with its attempt's number."""
         with self._sessions.read() as session:
             return decisions_of(session, run_id)
 
@@ -340,7 +368,7 @@ class LeaseStore:
 def _uses(
     session: Session, budgets: Iterable[Budget], run_id: str, at: datetime
 ) -> list[BudgetUse]:
-    """How much of each budget is used; machines of an emulation count as real ones."""
+    """Return each budget's usage; simulated machines count like real ones."""
     is_settled = LeaseRow.cost_usd.is_not(None)
     amounts = (
         func.sum(case((is_settled, micro_usd(LeaseRow.cost_usd)), else_=0)),
@@ -372,76 +400,35 @@ def _locked(session: Session, lease_id: str) -> LeaseRow:
     return row
 
 
-def _note(row: LeaseRow, facts: Mapping[str, str], *, simulated: bool) -> None:
-    if facts:
-        row.facts = {**(row.facts or {}), **facts}
-    row.simulated = row.simulated or simulated
-
-
-def _values(lease: Lease) -> dict[str, object]:
-    return {
-        "id": lease.id,
-        "provider": lease.provider,
-        "place": lease.place,
-        "state": lease.state,
-        "reserved_usd": lease.reserved_usd,
-        "price_usd_per_hour": lease.price_usd_per_hour,
-        "reserved_at": lease.reserved_at,
-        "machine_id": lease.machine_id,
-        "endpoint": lease.endpoint,
-        "launched_at": lease.launched_at,
-        "gone_at": lease.gone_at,
-        "cost_usd": lease.cost_usd,
-        "refusal": lease.refusal,
-        "offer": lease.offer,
-        "facts": dict(lease.facts) or None,
-        "simulated": lease.simulated,
-    }
-
-
 def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
-    """What a row says."""
-    return Lease(
-        id=row.id,
-        attempt_id=attempt_id,
-        provider=row.provider,
-        place=row.place,
-        state=row.state,
-        reserved_usd=row.reserved_usd,
-        price_usd_per_hour=row.price_usd_per_hour,
-        reserved_at=row.reserved_at,
-        machine_id=row.machine_id,
-        endpoint=row.endpoint,
-        launched_at=row.launched_at,
-        gone_at=row.gone_at,
-        cost_usd=row.cost_usd,
-        refusal=row.refusal,
-        offer=row.offer,
-        facts=row.facts or {},
-        simulated=row.simulated,
-    )
+    """Return the lease of a row."""
+    return filled(Lease, row, attempt_id=attempt_id, facts=row.facts or {})
 
 
 def add_decision(session: Session, attempt_id: str, decision: PlacementDecision) -> None:
-    """Keep one line; what was said before is not said again."""
-    attempt = attempt_row(session, attempt_id, lock=True)
+    """Store a placement decision, unless the attempt has an equal one."""
+    mine = AttemptRow.id == attempt_id
+    lock(session, select(AttemptRow.pk).where(mine))
     last = select(func.coalesce(func.max(PlacementDecisionRow.number), 0)).where(
-        PlacementDecisionRow.attempt == attempt.pk
+        PlacementDecisionRow.attempt == AttemptRow.pk
     )
-    row = {
-        "attempt": attempt.pk,
-        "number": last.scalar_subquery() + 1,
+    told = {
         "at": decision.at,
         "place": short(decision.place),
         "result": decision.result,
         "reason": short(decision.reason),
         "detail": decision.detail,
     }
-    session.execute(insert_into(session, PlacementDecisionRow).values(row).on_conflict_do_nothing())
+    columns = PlacementDecisionRow.__table__.columns
+    values = [literal(value, columns[name].type) for name, value in told.items()]
+    line = select(AttemptRow.pk, last.scalar_subquery() + 1, *values).where(mine)
+    new = insert_into(session, PlacementDecisionRow).from_select(["attempt", "number", *told], line)
+    if not changed(session, new.on_conflict_do_nothing()):
+        attempt_row(session, attempt_id)
 
 
 def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecision]]:
-    """By cell id; a cell without a line has an empty list."""
+    """Return placement decisions by cell id; cells without any have an empty list."""
     query = (
         select(CellRow.id, PlacementDecisionRow, AttemptRow.number)
         .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
@@ -458,11 +445,4 @@ def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecis
 
 
 def _decision(row: PlacementDecisionRow, attempt: int) -> PlacementDecision:
-    return PlacementDecision(
-        at=row.at,
-        place=row.place,
-        result=row.result,
-        reason=row.reason,
-        detail=row.detail,
-        attempt=attempt,
-    )
+    return filled(PlacementDecision, row, attempt=attempt)

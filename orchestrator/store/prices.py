@@ -6,22 +6,23 @@ from collections.abc import Iterable
 
 from sqlalchemy import select
 
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.prices import Price
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import insert_into
+from orchestrator.store.sql import insert_into, values_of
 from orchestrator.store.tables import PriceRow
 
 _THING = ("provider", "item", "place", "market")
 
 
 class PriceStore:
-    """The newest believed price of each thing, as it was last refreshed."""
+    """The newest plausible price of each item."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def write(self, prices: Iterable[Price]) -> None:
-        """Store them; of each thing the newest stays, and of equally old ones the first."""
+        """Store prices; the newest of each item is kept, of equally old ones the first."""
         newest: dict[tuple[str, ...], Price] = {}
         for price in prices:
             thing = (price.provider, price.item, price.place, price.market)
@@ -29,7 +30,7 @@ class PriceStore:
                 newest[thing] = price
         if not newest:
             return
-        rows = [_values(newest[thing]) for thing in sorted(newest)]
+        rows = [values_of(PriceRow, newest[thing]) for thing in sorted(newest)]
         with self._sessions.write() as session:
             insert = insert_into(session, PriceRow)
             new = insert.excluded
@@ -41,32 +42,8 @@ class PriceStore:
             session.execute(statement, rows)
 
     def of(self, provider: str) -> tuple[Price, ...]:
-        """The newest of each, by item, place and market."""
+        """Return the newest price by item, place and market."""
         query = select(PriceRow).where(PriceRow.provider == provider)
         ordered = query.order_by(PriceRow.item, PriceRow.place, PriceRow.market)
         with self._sessions.read() as session:
-            return tuple(_price(row) for row in session.scalars(ordered))
-
-
-def _values(price: Price) -> dict[str, object]:
-    return {
-        "provider": price.provider,
-        "item": price.item,
-        "place": price.place,
-        "market": price.market,
-        "usd_per_hour": price.usd_per_hour,
-        "as_of": price.as_of,
-        "source": price.source,
-    }
-
-
-def _price(row: PriceRow) -> Price:
-    return Price(
-        provider=row.provider,
-        item=row.item,
-        place=row.place,
-        market=row.market,
-        usd_per_hour=row.usd_per_hour,
-        as_of=row.as_of,
-        source=row.source,
-    )
+            return tuple(filled(Price, row) for row in session.scalars(ordered))

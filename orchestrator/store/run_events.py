@@ -1,15 +1,17 @@
-"""Events of a run: what watchers follow, numbered under the run row's lock."""
+"""Run events, numbered under the run row's lock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, func, insert, select
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import lock
 from orchestrator.store.tables import RunEventRow, RunRow
 
 
@@ -18,12 +20,26 @@ class RunEvent:
     """A pointer to something new in a run."""
 
     number: int
-    """From 1, without a gap, in the order of commits."""
+    """From 1, without gaps, in the order of commits."""
     kind: str
     """``cell``, ``evidence``, ``log``, ``run`` or ``report``."""
     cell: str
     """The cell's name, or empty."""
     data: Mapping[str, object] = field(default_factory=dict)
+
+
+_LAST: ColumnElement[int] = func.coalesce(func.max(RunEventRow.number), 0)
+_ADD = insert(RunEventRow).from_select(
+    ["run_id", "number", "kind", "cell", "data"],
+    select(
+        RunRow.id,
+        select(_LAST + 1).where(RunEventRow.run_id == RunRow.id).scalar_subquery(),
+        bindparam("of_kind", type_=RunEventRow.kind.type),
+        bindparam("in_cell", type_=RunEventRow.cell.type),
+        bindparam("with_data", type_=RunEventRow.data.type),
+    ).where(RunRow.id == bindparam("to_run")),
+)
+"""One event, with the number after the run's last one; nothing where there is no such run."""
 
 
 def tell(
@@ -40,33 +56,27 @@ def tell_all(
     *,
     cell: str = "",
 ) -> None:
-    """Add events, each a kind and its data, within the caller's transaction, as its last lock."""
+    """Add events, each a kind with data, within the caller's transaction, as its last lock."""
     if not news:
         return
-    last = session.scalar(
-        update(RunRow)
-        .where(RunRow.id == run_id)
-        .values(event_seq=RunRow.event_seq + len(news))
-        .returning(RunRow.event_seq),
-        execution_options={"synchronize_session": False},
-    )
-    if last is None:
-        raise UnknownIdError("run", run_id)
+    lock(session, select(RunRow.id).where(RunRow.id == run_id))
     rows = [
-        {"run_id": run_id, "number": number, "kind": kind, "cell": cell, "data": dict(data)}
-        for number, (kind, data) in enumerate(news, start=last - len(news) + 1)
+        {"to_run": run_id, "of_kind": kind, "in_cell": cell, "with_data": dict(data)}
+        for kind, data in news
     ]
-    session.execute(insert(RunEventRow).values(rows))
+    added = session.connection().execute(_ADD, rows, execution_options={"preserve_rowcount": True})
+    if added.rowcount != len(rows):
+        raise UnknownIdError("run", run_id)
 
 
 class RunEventStore:
-    """What watchers follow, numbered per run under the run row's lock."""
+    """Run events, numbered per run under the run row's lock."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def after(self, run_id: str, number: int, *, limit: int = 500) -> list[RunEvent]:
-        """Items with a higher number, in order."""
+        """Return events with a higher number, in order."""
         query = (
             select(RunEventRow)
             .where(RunEventRow.run_id == run_id, RunEventRow.number > number)
@@ -78,12 +88,11 @@ class RunEventStore:
             return [RunEvent(row.number, row.kind, row.cell, row.data) for row in rows]
 
     def last(self, run_id: str) -> int:
-        """The number of the newest item; 0 where there is none."""
+        """Return the newest event's number; 0 without any."""
         with self._sessions.read() as session:
-            newest = select(RunRow.event_seq).where(RunRow.id == run_id)
-            return session.scalar(newest) or 0
+            return session.scalar(select(_LAST).where(RunEventRow.run_id == run_id)) or 0
 
     def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
-        """Append one item for the run's watchers; not idempotent."""
+        """Append one event; not idempotent."""
         with self._sessions.write() as session:
             tell(session, run_id, kind, data=data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_type_hints
 
 from orchestrator.store.aliases import AliasStore
 from orchestrator.store.annotations import AnnotationStore
@@ -11,33 +12,32 @@ from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.cells import CellStore
 from orchestrator.store.controllers import ControllerStore
 from orchestrator.store.cost_aggregates import CostStore
-from orchestrator.store.differences import DifferenceStore
 from orchestrator.store.durations import DurationStore
 from orchestrator.store.evidence import EvidenceStore
 from orchestrator.store.failure_groups import FailureGroupStore
 from orchestrator.store.failures import FailureStore
 from orchestrator.store.gates import GateStore
-from orchestrator.store.grids import GridStore
 from orchestrator.store.ingests import IngestStore
-from orchestrator.store.known_issues import KnownIssueStore
 from orchestrator.store.leases import LeaseStore
 from orchestrator.store.logs import LogStore
 from orchestrator.store.machine_list import MachineStore, OrphanStore
 from orchestrator.store.operational_metrics import OperationalMetricStore
 from orchestrator.store.outbox import OutboxStore
 from orchestrator.store.prices import PriceStore
-from orchestrator.store.quarantines import QuarantineStore
 from orchestrator.store.release_board import ReleaseStore
 from orchestrator.store.results import ResultStore
 from orchestrator.store.retests import RetestStore
 from orchestrator.store.reuse import ReusableResultStore
+from orchestrator.store.run_comparison import DifferenceStore
 from orchestrator.store.run_events import RunEventStore
 from orchestrator.store.runs import RunStore
 from orchestrator.store.schedules import ScheduleStore
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.static_hosts import StaticHostStore
+from orchestrator.store.test_grid import GridStore
 from orchestrator.store.test_histories import TestStore
 from orchestrator.store.tokens import BrowserSessionStore, TokenStore
+from orchestrator.store.tolerated_failures import KnownIssueStore, QuarantineStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,42 +87,6 @@ class Stores:
 
 
 def stores_of(sessions: Sessions) -> Stores:
-    """Make every store of a database."""
-    return Stores(
-        runs=RunStore(sessions),
-        cells=CellStore(sessions),
-        leases=LeaseStore(sessions),
-        costs=CostStore(sessions),
-        machines=MachineStore(sessions),
-        evidence=EvidenceStore(sessions),
-        logs=LogStore(sessions),
-        results=ResultStore(sessions),
-        run_events=RunEventStore(sessions),
-        payloads=PayloadStore(sessions),
-        tokens=TokenStore(sessions),
-        browser_sessions=BrowserSessionStore(sessions),
-        controllers=ControllerStore(sessions),
-        static_hosts=StaticHostStore(sessions),
-        orphans=OrphanStore(sessions),
-        prices=PriceStore(sessions),
-        ingests=IngestStore(sessions),
-        annotations=AnnotationStore(sessions),
-        failures=FailureStore(sessions),
-        tests=TestStore(sessions),
-        aliases=AliasStore(sessions),
-        known_issues=KnownIssueStore(sessions),
-        gates=GateStore(sessions),
-        schedules=ScheduleStore(sessions),
-        outbox=OutboxStore(sessions),
-        operational_metrics=OperationalMetricStore(sessions),
-        retests=RetestStore(sessions),
-        reusable_results=ReusableResultStore(sessions),
-        quarantines=QuarantineStore(sessions),
-        benchmark_series=BenchmarkSeriesStore(sessions),
-        failure_groups=FailureGroupStore(sessions),
-        benchmarks=BenchmarkStore(sessions),
-        differences=DifferenceStore(sessions),
-        durations=DurationStore(sessions),
-        releases=ReleaseStore(sessions),
-        grids=GridStore(sessions),
-    )
+    """Return every store of a database."""
+    kinds = get_type_hints(Stores)
+    return Stores(**{name: kind(sessions) for name, kind in kinds.items()})

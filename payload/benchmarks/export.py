@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import argparse
 import copy
-import statistics
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.export import Dim
 
 from torchbridge import __version__, evidence, export
+from torchbridge.bench import Arm, Duel, close_to, run_duel
 from torchbridge.device import describe, pick_device
-from torchbridge.export.publish import difference
-from torchbridge.timing import Comparison, Spread, compare, warm_up
 from use_cases.model_export import SUFFIX, VOCABULARY, Encoder, load
 
 FORMATS = ("torch_export", "aotinductor", "onnx", "torchscript")
@@ -43,48 +41,17 @@ class Arms:
     model: nn.Module
     device: torch.device
 
-    def measure(self, shape: tuple[int, int], budget_s: float) -> bool:
-        """Compare, warm up, time, report; False if the arms differ or the floor is missed."""
+    def duel(self, shape: tuple[int, int]) -> Duel:
+        """The file against the model, on ids of a shape."""
         ids = torch.randint(0, VOCABULARY, shape, device=self.device)
-        name = f"export/{self.file_format}/{shape[0]}x{shape[1]}"
-        error = difference(self.file(ids), self.model(ids))
-        equal = evidence.check(
-            f"{name}/arms_equal",
-            error <= TOLERANCE,
-            value=error,
-            unit="relative",
-            tolerance=TOLERANCE,
-        )
-        if not equal:
-            print(f"{name}: difference {error:.1e}: nothing is timed")
-            return False
-        works = (lambda: self.file(ids)), (lambda: self.model(ids))
-        for work in works:
-            warm_up(work, self.device, budget_s=budget_s / 8)
-        result = compare(*works, device=self.device, pairs=100, at_least=5, budget_s=budget_s)
-        return self.report(result, name, ids)
-
-    def report(self, result: Comparison, name: str, ids: Tensor) -> bool:
-        """Print the figures, emit them as metrics; False if the floor is missed."""
-        params = dict(zip(("batch", "sequence"), ids.shape, strict=True))
-        params |= {"device": str(self.device), "dtype": "float32"}
-        params |= {"baseline": "eager", "threads": torch.get_num_threads()}
-        arms_ms = [[1e3 * s for s in arm] for arm in (result.subject_s, result.baseline_s)]
-        for kind, samples in zip(("latency", "baseline_latency"), arms_ms, strict=True):
-            evidence.metric(f"{name}/{kind}", samples, unit="ms", direction="lower", **params)
-        evidence.metric(f"{name}/ratio", result.ratios, unit="x", direction="higher", **params)
-        ours, theirs = (Spread.of(samples) for samples in arms_ms)
-        ratio, (low, high) = statistics.median(result.ratios), result.interval()
-        print(
-            f"{name}: {ours.median:.2f} ms, eager {theirs.median:.2f} ms on {self.device},"
-            f" ratio {ratio:.2f}x [{low:.2f}, {high:.2f}] in {len(result.ratios)} pairs",
-            flush=True,
-        )
-        floor = FLOORS.get(self.file_format)
-        if floor is None:
-            return True
-        return evidence.check(
-            f"{name}/ratio_floor", high >= floor, value=ratio, unit="x", tolerance=floor
+        return Duel(
+            name=f"export/{self.file_format}/{shape[0]}x{shape[1]}",
+            subject=Arm(self.file_format, lambda: self.file(ids)),
+            baseline=Arm("eager", lambda: self.model(ids)),
+            equal=close_to(TOLERANCE),
+            device=self.device,
+            params={"batch": shape[0], "sequence": shape[1], "dtype": "float32"},
+            floor=FLOORS.get(self.file_format),
         )
 
 
@@ -132,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
         for file_format in options.formats:
             arms = prepare(file_format, model, device, Path(folder))
             for shape in SHAPES if arms else ():
-                good &= arms.measure(shape, budget_s)
+                good &= run_duel(arms.duel(shape), budget_s=budget_s).ok
     print("\nPASS" if good else "\nFAIL: a check above failed")
     return 0 if good else 1
 

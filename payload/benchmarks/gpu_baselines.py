@@ -74,9 +74,10 @@ def as_graph(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]
 
 
 def as_compiled(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
-    """`work` by torch.compile, on CUDA with CUDA graphs of its own."""
-    mode = "reduce-overhead" if device.type == "cuda" else None
-    return torch.compile(work, mode=mode, dynamic=False)
+    """`work` by torch.compile, on CUDA with CUDA graphs of its own; elsewhere only captured."""
+    if device.type != "cuda":
+        return torch.compile(work, backend="aot_eager", dynamic=False)
+    return torch.compile(work, mode="reduce-overhead", dynamic=False)
 
 
 HELPED = {"graph": as_graph, "compile": as_compiled}

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchbridge.bench import Equality
 from torchbridge.train import TensorBatches
 
 FEATURES, CLASSES, SAMPLES, BATCH = 784, 10, 2048, 64
@@ -65,3 +66,11 @@ def apart(ours: Sequence[float], theirs: Sequence[float], epochs: int) -> float:
     """Largest difference of an epoch's mean loss."""
     pairs = zip(epoch_means(ours, epochs), epoch_means(theirs, epochs), strict=True)
     return max(abs(a - b) for a, b in pairs)
+
+
+def same_losses(
+    limit: float, epochs: int, ours: Sequence[float], theirs: Sequence[float]
+) -> Equality:
+    """Are no two epochs' mean losses further apart than `limit`?"""
+    found = apart(ours, theirs, epochs)
+    return Equality(found <= limit, found, limit, "loss")

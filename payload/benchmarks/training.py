@@ -12,7 +12,6 @@ which returns the losses of its steps; `plain_training.apart` compares them.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,16 +19,15 @@ from functools import partial
 import torch
 
 from benchmarks.plain_training import (
-    SAMPLES,
     TOLERANCE,
-    apart,
     perceptron,
     plain_loop,
+    same_losses,
     training_set,
 )
-from torchbridge import __version__, evidence
+from torchbridge import __version__
+from torchbridge.bench import Arm, Duel, run_duel
 from torchbridge.device import describe, pick_device
-from torchbridge.timing import Comparison, Spread, compare, warm_up
 from torchbridge.train import TensorBatches, TrainConfig, fit, why_not_fused
 
 EPOCHS, SEED = 2, 7
@@ -59,46 +57,6 @@ def works(device: torch.device) -> dict[str, Callable[[], Sequence[float]]]:
     return {"plain_loop": partial(run_plain, device, data), **ours}
 
 
-def verify(name: str, config: TrainConfig, data: TensorBatches, device: torch.device) -> str:
-    """The dtype that an arm computes in; an empty text if its losses are not the baseline's."""
-    expected = plain_loop(perceptron(device), data, EPOCHS, SEED)
-    result = fit(perceptron(device), data, config, device=device)
-    difference = apart(result.losses, expected, EPOCHS)
-    dtype = result.precision.dtype or torch.float32
-    limit, same = TOLERANCE[dtype], difference <= TOLERANCE[dtype]
-    print(f"\n{name}: {dtype}, AdamW {'fused' if result.unfused is None else 'not fused'}")
-    graph = f"{result.replays} of {result.steps} steps from a graph"
-    print(f"  {graph}{f' ({result.ungraphed})' if result.ungraphed else ''}")
-    print(f"  mean losses of an epoch apart by {difference:.1e}, allowed {limit:g}")
-    evidence.check(
-        f"training/{name}/losses_equal", same, value=difference, unit="loss", tolerance=limit
-    )
-    return str(dtype).removeprefix("torch.") if same else ""
-
-
-def report(name: str, times: Comparison, device: torch.device, dtype: str) -> bool:
-    """Print the figures, emit them; False if the floor is missed."""
-    params = {"device": str(device), "dtype": dtype, "baseline": "plain_loop"}
-    params |= {"epochs": EPOCHS, "threads": torch.get_num_threads()}
-    for arm, seconds in ((name, times.subject_s), (f"{name}/baseline", times.baseline_s)):
-        ms = [1e3 * s / EPOCHS for s in seconds]
-        evidence.metric(f"training/{arm}/epoch", ms, unit="ms", direction="lower", **params)
-        spread = Spread.of(ms)
-        quartiles = f"quartiles {spread.low:.1f} to {spread.high:.1f}"
-        speed = 1e3 * SAMPLES / spread.median
-        print(f"  {arm:<26} {spread.median:>7.1f} ms/epoch  {speed:>9,.0f} samples/s  {quartiles}")
-    ratios, (low, high) = times.ratios, times.interval()
-    evidence.metric(f"training/{name}/ratio", ratios, unit="x", direction="higher", **params)
-    ratio = statistics.median(ratios)
-    goal = f"goal {GOAL:.1f}x {'met' if ratio >= GOAL else 'not met'}"
-    print(
-        f"  ratio {ratio:.3f}x [{low:.3f}, {high:.3f}] in {len(ratios)} interleaved pairs, {goal}"
-    )
-    return evidence.check(
-        f"training/{name}/ratio_floor", high >= FLOOR, value=ratio, unit="x", tolerance=FLOOR
-    )
-
-
 def run_ours(device: torch.device, data: TensorBatches, config: TrainConfig) -> tuple[float, ...]:
     """Losses of one run of the library's loop, from the first weights."""
     return fit(perceptron(device), data, config, device=device).losses
@@ -110,17 +68,24 @@ def run_plain(device: torch.device, data: TensorBatches) -> list[float]:
 
 
 def measure(name: str, config: TrainConfig, device: torch.device, budget_s: float) -> bool:
-    """One arm: verify, warm up, time, report; False if a check failed."""
+    """One arm against the plain loop: the same losses first; False if a check failed."""
     data = training_set(device)
-    dtype = verify(name, config, data, device)
-    if not dtype:
-        print("  the arms differ: nothing is timed")
-        return False
-    ours, plain = partial(run_ours, device, data, config), partial(run_plain, device, data)
-    for arm in (ours, plain):
-        warm_up(arm, device, budget_s=budget_s / 8)
-    times = compare(ours, plain, device=device, pairs=30, at_least=5, budget_s=budget_s)
-    return report(name, times, device, dtype)
+    result = fit(perceptron(device), data, config, device=device)
+    dtype = result.precision.dtype or torch.float32
+    print(f"\n{name}: {dtype}, AdamW {'fused' if result.unfused is None else 'not fused'}")
+    graph = f"{result.replays} of {result.steps} steps from a graph"
+    print(f"  {graph}{f' ({result.ungraphed})' if result.ungraphed else ''}")
+    duel = Duel(
+        name=f"training/{name}",
+        subject=Arm(name, partial(run_ours, device, data, config)),
+        baseline=Arm("plain_loop", partial(run_plain, device, data)),
+        equal=partial(same_losses, TOLERANCE[dtype], EPOCHS),
+        device=device,
+        params={"dtype": str(dtype).removeprefix("torch."), "epochs": EPOCHS},
+        floor=FLOOR,
+        goal=GOAL,
+    )
+    return run_duel(duel, pairs=30, at_least=6, budget_s=budget_s).ok
 
 
 def main(arguments: list[str] | None = None) -> int:

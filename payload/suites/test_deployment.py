@@ -12,6 +12,7 @@ from torch.export import Dim
 from suites.export_models import Branching, ConvNet, Frozen, mlp
 from suites.numerics import assert_close, needs_module, relative_error
 from torchbridge import __version__, export
+from torchbridge.device import pick_device
 from torchbridge.export import FusionMetadata, HardwareMetadata, OptimizationMetadata
 from torchbridge.hardware import Hardware
 from torchbridge.kernels import FusedFFNLayer
@@ -43,6 +44,17 @@ def x(device) -> torch.Tensor:
 def model(device) -> nn.Module:
     """12 -> 24 -> 5."""
     return mlp().to(device)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """(model, its ONNX file, its TorchScript file), written once and never changed."""
+    device, folder = pick_device(), tmp_path_factory.mktemp("exported")
+    torch.manual_seed(5)
+    model, x = mlp().to(device), torch.randn(4, 12, device=device)
+    onnx = export.export_to_onnx(model, folder / "m.onnx", x)
+    script = export.export_to_torchscript(model, folder / "m.pt", x)
+    return model, onnx, script
 
 
 def by_hand(model: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
@@ -207,15 +219,15 @@ class TestTorchScriptExporter:
 
 @needs_module(*ONNX)
 class TestONNXExporter:
-    def test_export_simple_model(self, model, x, tmp_path):
+    def test_export_simple_model(self, exported, x):
         import onnxruntime
 
-        result = export.export_to_onnx(model, tmp_path / "m.onnx", x)
-        session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+        model, result, _ = exported
+        session = onnxruntime.InferenceSession(str(result.path))
         name = session.get_inputs()[0].name
         told = torch.from_numpy(session.run(None, {name: x.cpu().numpy()})[0])
         assert_close(told, by_hand(model, x))
-        assert result.size_bytes == (tmp_path / "m.onnx").stat().st_size > 4 * 437
+        assert result.size_bytes == result.path.stat().st_size > 4 * 437
 
     def test_export_with_dynamic_axes(self, device, tmp_path):
         model = ConvNet().to(device).eval()
@@ -238,48 +250,41 @@ class TestONNXExporter:
         assert OptimizationMetadata.from_json(stored["torchbridge"]) == FULL
         assert export.load_onnx(tmp_path / "m.onnx").metadata == FULL
 
-    def test_export_validation(self, model, x, tmp_path):
-        result = export.export_to_onnx(model, tmp_path / "m.onnx", x)
+    def test_export_validation(self, exported, x):
+        model, result, _ = exported
         assert (result.inputs_verified, result.shapes_verified) == (9, 3)
         assert 0 < result.max_difference <= 1e-5  # another engine computed it
+        run, wanted = export.load_onnx(result.path), [[by_hand(model, x).float()]]
         with pytest.raises(export.ExportMismatch, match="is over 1e-12"):
-            export.export_to_onnx(model, tmp_path / "strict.onnx", x, tolerance=1e-12)
-        assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+            export.verify("onnx", run, [(x,)], wanted, tolerance=1e-12)
 
-    def test_convenience_function(self, model, x, tmp_path):
-        result = export.EXPORTERS["onnx"](model, str(tmp_path / "m.onnx"), (x,))
-        assert (result.format, result.path) == ("onnx", tmp_path / "m.onnx")
+    def test_convenience_function(self, exported, x):
+        model, result, _ = exported
+        assert export.EXPORTERS["onnx"] is export.export_to_onnx
+        assert (result.format, result.path.name) == ("onnx", "m.onnx")
         assert_close(export.load_onnx(result.path)(x[:1]), by_hand(model, x[:1]))
 
 
 @needs_module(*ONNX)
 class TestDeploymentIntegration:
-    def test_export_both_formats(self, model, x, tmp_path):
-        script = export.export_to_torchscript(model, tmp_path / "m.pt", x)
-        onnx = export.export_to_onnx(model, tmp_path / "m.onnx", x)
+    def test_export_both_formats(self, exported):
+        model, onnx, script = exported
         assert [one.shapes for one in script.verified] == [one.shapes for one in onnx.verified]
-        other = torch.randn(6, 12, device=x.device)
+        other = torch.randn(6, 12, device=model[0].weight.device)
         told = export.load_torchscript(script.path)(other), export.load_onnx(onnx.path)(other)
         for one in told:
             assert_close(one, by_hand(model, other))
 
-    def test_metadata_consistency(self, model, x, tmp_path):
-        export.export_to_torchscript(model, tmp_path / "m.pt", x)
-        export.export_to_onnx(model, tmp_path / "m.onnx", x)
-        facts = [
-            export.load_torchscript(tmp_path / "m.pt").metadata.to_dict(),
-            export.load_onnx(tmp_path / "m.onnx").metadata.to_dict(),
-        ]
+    def test_metadata_consistency(self, exported):
+        _, onnx, script = exported
+        loaded = export.load_torchscript(script.path), export.load_onnx(onnx.path)
+        facts = [one.metadata.to_dict() for one in loaded]
         assert [one.pop("format") for one in facts] == ["torchscript", "onnx"]
         assert facts[0] == facts[1]
 
-    def test_model_output_consistency(self, model, x, tmp_path):
-        before = [p.clone() for p in model.parameters()]
-        export.export_to_torchscript(model, tmp_path / "m.pt", x)
-        export.export_to_onnx(model, tmp_path / "m.onnx", x)
-        loaded = export.load_torchscript(tmp_path / "m.pt"), export.load_onnx(tmp_path / "m.onnx")
-        for seed in range(5):
-            generator = torch.Generator().manual_seed(seed)
-            one = torch.randn(seed + 1, 12, generator=generator).to(x.device)
+    def test_model_output_consistency(self, exported):
+        model, onnx, script = exported
+        loaded = export.load_torchscript(script.path), export.load_onnx(onnx.path)
+        for rows in range(1, 6):
+            one = torch.randn(rows, 12, device=model[0].weight.device)
             assert relative_error(loaded[0](one), loaded[1](one)) <= 1e-5
-        assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))

@@ -6,9 +6,7 @@ import dataclasses
 import importlib
 import json
 import os
-import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +16,6 @@ import torch
 import torchbridge
 from torchbridge import doctor
 from torchbridge.doctor import DIAGNOSTICS, Patient, diagnose
-from torchbridge.export.formats import find_compiler
 from torchbridge.hardware import Hardware, probe
 
 CPU = torch.device("cpu")
@@ -158,11 +155,9 @@ class TestHardware:
 
 class TestOptimization:
     def test_compile(self, patient):
-        finding = doctor.check_compile(dataclasses.replace(patient, compile=torch.compile))
-        capable = (patient.hardware.capability or (0, 0)) >= (7, 0) and find_spec("triton")
-        if find_compiler() if patient.device.type == "cpu" else capable:
-            assert (finding.status, finding.details["error"] <= 1e-6) == ("pass", True)
-        assert finding.status in ("pass", "warning")  # a machine may lack the compiler
+        finding = doctor.check_compile(patient)
+        assert (finding.status, finding.details["error"] <= 1e-6) == ("pass", True)
+        assert Patient(patient.device, patient.hardware).compile is torch.compile
 
     def test_compile_without_compiler(self, patient):
         def compile_(function):
@@ -294,12 +289,3 @@ class TestDiagnose:
         assert (report["title"], report["ok"], report["score"]) == ("basic", True, "4/4")
         fields = {"name", "status", "message", "details", "recommendation"}
         assert all(set(finding) == fields for finding in report["findings"])
-
-    def test_runs_as_a_program(self, tmp_path):
-        root = Path(torchbridge.__path__[0]).parent
-        command = [sys.executable, "-m", "torchbridge.doctor", "--category", "hardware"]
-        done = subprocess.run(
-            command, check=False, cwd=root, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
-        assert all(f"] {name}: " in done.stdout for name in DIAGNOSTICS["hardware"])

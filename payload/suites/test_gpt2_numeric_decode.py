@@ -96,8 +96,8 @@ class TestBuckets:
         decode.compile(cache)
         assert len(graphs) == 3
         ids = prompts(1, 100, device, LONG)
-        tokens = generate(model, ids, 190, cache=cache, decode=decode)
-        assert torch.equal(tokens, generate(model, ids, 190))
+        tokens = generate(model, ids, 40, cache=cache, decode=decode)  # over the first bucket's end
+        assert torch.equal(tokens, generate(model, ids, 40))
         assert len(graphs) == 3
 
 

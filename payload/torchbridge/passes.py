@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torchbridge import numbers
@@ -246,6 +247,20 @@ def _call(model: nn.Module, setting: Setting, gradients: bool) -> Callable[[], N
             model.zero_grad(set_to_none=True)
 
     return call
+
+
+class AttentionOperators(TorchDispatchMode):
+    """The `names` of the attention operators that are run within, as the dispatcher sees them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.name().removeprefix("aten::").split(".")[0]
+        if "attention" in name:
+            self.names.add(name.strip("_"))
+        return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ use_cases.llm_inference`.
 
 from __future__ import annotations
 
-import statistics
 import sys
 from functools import partial
 
@@ -23,6 +22,7 @@ from torch import Tensor
 from benchmarks.gpt2 import LIMITS, TEXT_SHAPE, ready_decode
 from benchmarks.plain_generation import PROMPT, TEXT, Baseline, Generate, make_baseline
 from torchbridge import __version__, evidence
+from torchbridge.bench import Arm, Duel, identical, run_duel
 from torchbridge.device import describe, pick_device
 from torchbridge.llm import (
     GPT2,
@@ -35,10 +35,8 @@ from torchbridge.llm import (
     teacher_forced,
     weight_bytes,
 )
-from torchbridge.timing import Comparison, Spread, compare, warm_up
 
 NEW_TOKENS = 50
-PAIRS = 5
 BUDGET_S = 40.0
 BASELINES = {
     "hf_generate": "transformers' generate() with its KV cache",
@@ -109,26 +107,6 @@ def outputs_match(ours: Tensor, theirs: Tensor) -> bool:
     )
 
 
-def report(result: Comparison, baseline: str, path: str, device: torch.device) -> None:
-    """The figures of the use case, as text and as metrics."""
-    params = {"device": str(device), "dtype": "float32", "new_tokens": NEW_TOKENS}
-    params |= {"baseline": baseline, "path": path, "threads": torch.get_num_threads()}
-    rows = {"baseline": result.baseline_s, "optimised": result.subject_s}
-    for name, seconds in rows.items():
-        samples = [1e3 * s for s in seconds]
-        evidence.metric(
-            f"llm_inference/{name}_latency", samples, unit="ms", direction="lower", **params
-        )
-        spread = Spread.of(samples)
-        quartiles = f"quartiles {spread.low:.1f} to {spread.high:.1f}"
-        print(f"{name.capitalize():<9} latency: {spread.median:>8.1f} ms  ({quartiles})")
-    ratios = result.ratios
-    evidence.metric("llm_inference/ratio", ratios, unit="x", direction="higher", **params)
-    low, high = result.interval()
-    ratio = statistics.median(ratios)
-    print(f"Ratio: {ratio:.2f}x [{low:.2f}, {high:.2f}] over {baseline}, {len(ratios)} pairs")
-
-
 def main() -> int:
     """All steps; 0 if the outputs match and int8 weights stay within their limits."""
     device = pick_device()
@@ -146,13 +124,17 @@ def main() -> int:
         return 1
     print(f"Tokens: {theirs[0, len(PROMPT) :][:12].tolist()} ...")
     banner(4, "Latency")
-    arms = (lambda: ours(ids, NEW_TOKENS)), (lambda: baseline.generate(ids, NEW_TOKENS))
-    for arm in arms:
-        warm_up(arm, device, budget_s=BUDGET_S / 8, at_least=1)  # each ran once to be compared
-    result = compare(*arms, device=device, pairs=PAIRS, at_least=3, budget_s=BUDGET_S)
-    report(result, baseline.name, path, device)
+    duel = Duel(
+        name="llm_inference/generation",
+        subject=Arm(path, lambda: ours(ids, NEW_TOKENS)),
+        baseline=Arm(baseline.name, lambda: baseline.generate(ids, NEW_TOKENS)),
+        equal=identical,
+        device=device,
+        params={"dtype": "float32", "new_tokens": NEW_TOKENS},
+    )
+    good = run_duel(duel, pairs=6, at_least=4, budget_s=BUDGET_S).ok
     banner(5, "int8 weights, which are another model")
-    good = judge_int8(int8, baseline.model, device)
+    good &= judge_int8(int8, baseline.model, device)
     banner(6, "Result")
     print("PASS" if good else "FAIL: int8 weights are further off than allowed")
     return 0 if good else 1

@@ -13,7 +13,6 @@ not trained on. Run: `python -m use_cases.training_loop`.
 
 from __future__ import annotations
 
-import statistics
 import sys
 import tempfile
 from functools import partial
@@ -30,12 +29,13 @@ from benchmarks.plain_training import (
     epoch_means,
     perceptron,
     plain_loop,
+    same_losses,
     samples,
     training_set,
 )
 from torchbridge import __version__, evidence
+from torchbridge.bench import Arm, Duel, run_duel
 from torchbridge.device import describe, pick_device
-from torchbridge.timing import Comparison, Spread, compare, warm_up
 from torchbridge.train import TensorBatches, TrainConfig, TrainResult, accuracy, fit
 
 EPOCHS, SEED = 10, 7
@@ -89,42 +89,21 @@ def train_both(device: torch.device) -> tuple[nn.Module, TrainResult, bool]:
     return ours, result, good
 
 
-def time_both(device: torch.device, result: TrainResult) -> None:
+def time_both(device: torch.device, result: TrainResult) -> bool:
     """Whole runs of both arms in turn, from the same weights."""
     data, config = training_set(device), TrainConfig(epochs=EPOCHS, seed=SEED)
-    ours = partial(run_ours, device, data, config)
-    plain = partial(run_plain, device, data)
-    for arm in (ours, plain):
-        warm_up(arm, device, budget_s=2.0, at_least=1)  # each ran once to be compared
-    times = compare(ours, plain, device=device, pairs=15, at_least=3, budget_s=BUDGET_S)
-    report(times, device, str(result.precision.dtype or torch.float32).removeprefix("torch."))
-
-
-def run_ours(device: torch.device, data: TensorBatches, config: TrainConfig) -> None:
-    """One run of the library's loop, from the first weights."""
-    fit(perceptron(device), data, config, device=device)
-
-
-def run_plain(device: torch.device, data: TensorBatches) -> None:
-    """One run of the plain loop, from the same weights."""
-    plain_loop(perceptron(device), data, EPOCHS, SEED)
-
-
-def report(times: Comparison, device: torch.device, dtype: str) -> None:
-    """The times, as text and as metrics."""
-    params = {"device": str(device), "dtype": dtype, "epochs": EPOCHS, "baseline": "plain_loop"}
-    params["threads"] = torch.get_num_threads()
-    for name, seconds in (("baseline", times.baseline_s), ("torchbridge", times.subject_s)):
-        ms = [1e3 * s for s in seconds]
-        metric(f"{name}_time", ms, "ms", "lower", **params)
-        spread = Spread.of(ms)
-        quartiles = f"quartiles {spread.low:.1f} to {spread.high:.1f}"
-        each = f"{spread.median / EPOCHS:.1f} per epoch"
-        print(f"{name.capitalize():<11} time: {spread.median:>8.1f} ms, {each} ({quartiles})")
-    metric("ratio", list(times.ratios), "x", "higher", **params)
-    low, high = times.interval()
-    ratio = statistics.median(times.ratios)
-    print(f"Ratio: {ratio:.2f}x [{low:.2f}, {high:.2f}] over plain_loop, {len(times.ratios)} pairs")
+    dtype = result.precision.dtype or torch.float32
+    duel = Duel(
+        name="training_loop/run",
+        subject=Arm(
+            "torchbridge", lambda: fit(perceptron(device), data, config, device=device).losses
+        ),
+        baseline=Arm("plain_loop", lambda: plain_loop(perceptron(device), data, EPOCHS, SEED)),
+        equal=partial(same_losses, TOLERANCE[dtype], EPOCHS),
+        device=device,
+        params={"dtype": str(dtype).removeprefix("torch."), "epochs": EPOCHS},
+    )
+    return run_duel(duel, pairs=16, at_least=4, budget_s=BUDGET_S).ok
 
 
 def export(model: nn.Module, device: torch.device) -> bool:
@@ -169,7 +148,7 @@ def main() -> int:
     model, result, good = train_both(device)
     if good:
         banner(3, "Time of a whole run")
-        time_both(device, result)
+        good &= time_both(device, result)
     banner(4, "Exports of the trained model")
     good &= export(model, device)
     banner(5, "Result")

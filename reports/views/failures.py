@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.run_record import Evidence, RunRecord
 from orchestrator.domain.signature import FailureGroup, Signature, signature_of
 from reports.model.results import (
@@ -65,15 +66,7 @@ def issues_of(record: RunRecord, ids: Iterable[str] | None = None) -> tuple[Issu
     """The known issues of a run; of those with these ids."""
     wanted = None if ids is None else set(ids)
     return tuple(
-        IssueRow(
-            id=use.issue.id,
-            title=use.issue.title,
-            state=use.state.value,
-            count=use.count,
-            owner=use.issue.owner,
-            url=use.issue.url,
-            expires=use.issue.expires,
-        )
+        filled(IssueRow, use.issue, state=use.state.value, count=use.count)
         for use in record.known_issues
         if wanted is None or use.issue.id in wanted
     )
@@ -100,16 +93,7 @@ def quarantined_of(record: RunRecord, cell: str = "") -> tuple[QuarantineRow, ..
 def blame_of(record: RunRecord, cell: str = "") -> tuple[BlameRow, ...]:
     """Root causes of the failing tests of a run, or of one cell, as far as they ran again."""
     return tuple(
-        BlameRow(
-            cell=one.cell,
-            job=one.job,
-            nodeid=one.nodeid,
-            answer=one.answer.value,
-            tried=one.tried,
-            evidence=one.evidence,
-            sentence=one.sentence,
-            again=one.again,
-        )
+        filled(BlameRow, one, answer=one.answer.value)
         for one in record.diagnosed
         if cell in ("", one.cell)
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from orchestrator.domain import catalogue
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
@@ -141,19 +142,6 @@ NO_RUNTIME = Absent("this torch has none")
 NO_FILE_SAYS = Absent("not in the ingested files")
 _UNSAID = (NOT_PROBED, NOT_REPORTED, NO_RUNTIME)
 
-ARCHITECTURES = {
-    "7.0": "Volta",
-    "7.5": "Turing",
-    "8.0": "Ampere",
-    "8.6": "Ampere",
-    "8.7": "Ampere",
-    "8.9": "Ada Lovelace",
-    "9.0": "Hopper",
-    "10.0": "Blackwell",
-    "10.3": "Blackwell",
-    "12.0": "Blackwell",
-}
-"""NVIDIA's architecture by compute capability."""
 
 IMPORTANT = (
     "torch", "torchvision", "torch-xla", "triton", "pytorch-triton-rocm", "numpy", "safetensors",
@@ -257,7 +245,7 @@ def architecture(capability: str | Absent) -> str | Absent:
     """The architecture that a compute capability belongs to."""
     if isinstance(capability, Absent):
         return capability
-    return ARCHITECTURES.get(capability, Absent("unknown architecture"))
+    return catalogue.architecture(capability) or Absent("unknown architecture")
 
 
 def accelerator_words(devices: tuple[Device, ...]) -> str:

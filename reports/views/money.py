@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from orchestrator.domain import money
 from orchestrator.domain.cell import LeaseState
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.run_record import CellRecord, LeaseRecord
 from reports.model.money import Bill, Costs, CostShare, Money, MoneyRow
 from reports.model.values import Absent
@@ -43,21 +44,13 @@ def _no_machine(cell: CellRecord) -> Absent:
 def _row(lease: LeaseRecord) -> MoneyRow:
     none = _without_machine(lease)
     price = none or _price(lease)
-    return MoneyRow(
-        attempt=lease.attempt,
-        provider=lease.provider,
-        place=lease.place,
-        state=lease.state,
-        machine_id=lease.machine_id,
-        instance_type=lease.instance_type,
-        market=lease.market,
-        priced=lease.priced,
-        simulated=lease.simulated,
+    return filled(
+        MoneyRow,
+        lease,
         seconds=none or lease.seconds,
         billed_s=price if isinstance(price, Absent) else lease.billed_s,
         price_usd_per_hour=price,
         bill=price if isinstance(price, Absent) else _bill([lease.bill]),
-        refusal=lease.refusal,
     )
 
 

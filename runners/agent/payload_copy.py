@@ -9,7 +9,7 @@ import stat
 from pathlib import Path, PurePath
 from typing import Iterator, List
 
-from .installed import mark_of
+from .installed_packages import mark_of
 
 _SETTINGS = frozenset((
     ".pytest.ini", ".pytest.toml", "conftest.py", "pyproject.toml", "pytest.ini", "pytest.toml",
@@ -17,6 +17,8 @@ _SETTINGS = frozenset((
 ))  # fmt: skip
 """Names that pytest or Python looks for by themselves."""
 _CACHE = "__pycache__"
+_BINARY = (".so", ".pyd")
+"""Ends of extension modules, which Python takes before a source of the same name."""
 
 
 class PayloadCopy:
@@ -28,20 +30,25 @@ class PayloadCopy:
         self._copy = copy
         shipped = (path for path in _files(pristine) if _CACHE not in path.parts)
         self._marks = {path: mark_of(copy / path, is_link=True) for path in shipped}
+        sources = [path for path in self._marks if path.suffix == ".py"]
+        self._modules = frozenset(path.with_suffix("") for path in sources)
+        self._packages = frozenset(path.parent for path in sources)
 
     def restore(self) -> List[str]:
         """Undo what jobs did to shipped files, and to settings of pytest; say to which, by path.
 
-        What was changed or removed is written again. Settings that were added are removed, and byte
-        code, also where it was shipped: it may say something else than its source. Other new files
-        stay: jobs may leave them to later ones. Links that a job left are not followed.
+        What was changed or removed is written again. Settings that were added are removed, modules
+        that Python would take in place of shipped ones, and byte code, also where it was shipped:
+        it may say something else than its source. Other new files stay: jobs may leave them to
+        later ones. Links that a job left are not followed.
 
         Raises:
             OSError: it cannot be undone.
         """
         changed = [path for path in sorted(self._marks) if self._is_changed(path)]
         now = _files(self._copy)
-        added = sorted(p for p in now if p.name in _SETTINGS and p not in self._marks)
+        new = (path for path in now if path not in self._marks)
+        added = sorted(p for p in new if p.name in _SETTINGS or self._is_in_place(p))
         byte_code = [
             p for p in now if _CACHE in p.parts or (p.suffix == ".pyc" and p not in self._marks)
         ]
@@ -52,6 +59,13 @@ class PayloadCopy:
             _write(self._pristine / path, self._copy, path)
             self._marks[path] = mark_of(self._copy / path, is_link=True)
         return [str(path) for path in (*changed, *added)]
+
+    def _is_in_place(self, path: PurePath) -> bool:
+        """Whether a new file or linked folder is found before a shipped module, or with one."""
+        module = path.parent / path.name.partition(".")[0]
+        if module.name == "__init__":
+            return path.parent in self._modules or path.parent in self._packages
+        return module in self._modules and (path.suffix in _BINARY or path == module)
 
     def _is_changed(self, path: PurePath) -> bool:
         """A file that was touched is compared: what says the same is the same."""

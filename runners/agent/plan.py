@@ -1,21 +1,37 @@
-"""The plan: what the controller asks of this attempt (``plan.json``, version 1)."""
+"""The plan: what the controller asks of this attempt (``plan.json``, version 1).
+
+Its classes say what stands in it: one reader checks every value against the type of its field.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections import abc
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Callable, Mapping, Optional, Tuple, TypeVar
-
-T = TypeVar("T")
-Fields = Mapping[str, object]
-_NUMBER = (int, float)
+from typing import (
+    Any,
+    Dict,
+    Literal,
+    Mapping,
+    NewType,
+    Optional,
+    Tuple,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 METADATA_URL = "http://169.254.169.254"
 """Where both clouds tell a machine about itself."""
 
-DEVICES = ("cuda", "xla", "cpu")
-CLOUDS = ("aws", "gcp")
+Name = NewType("Name", str)
+"""Becomes the name of a folder: it must not lead anywhere else."""
+
+
+_LEAST = "least"
+"""Key of a field's metadata: a smaller number is taken for this one."""
 
 
 class PlanError(ValueError):
@@ -27,10 +43,10 @@ class Environment:
     """What the overlay must hold."""
 
     name: str
-    requirements: Tuple[str, ...]
-    constraints: Tuple[str, ...]
-    index: bool
-    variables: Mapping[str, str]
+    requirements: Tuple[str, ...] = ()
+    constraints: Tuple[str, ...] = ()
+    index: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,21 +63,21 @@ class Limits:
     """Bounds of one attempt; sizes in bytes, times in seconds."""
 
     log_bytes: int = 64 * 1024 * 1024
-    text_bytes: int = 64 * 1024
+    text_bytes: int = field(default=64 * 1024, metadata={_LEAST: 256})
     restarts: int = 5
     deadline_s: float = 86_400.0
     kill_grace_s: float = 5.0
-    heartbeat_s: float = 5.0
+    heartbeat_s: float = field(default=5.0, metadata={_LEAST: 0.1})
 
 
 @dataclass(frozen=True)
 class Baseline:
     """What paired benchmarks are measured against: an environment and a payload of its own."""
 
-    payload: str
-    wheels: Optional[str]
+    payload: Name
     environment: Environment
-    subject: Optional[Subject]
+    wheels: Optional[Name] = None
+    subject: Optional[Subject] = None
     refused: str = ""
     """Why there is none; the rest is empty then."""
 
@@ -70,28 +86,31 @@ class Baseline:
 class Pairing:
     """How many pairs of turns a benchmark takes."""
 
-    min_pairs: int
+    min_pairs: int = field(metadata={_LEAST: 2})
     max_pairs: int
     precision: float
     """It ends once every ratio's confidence interval reaches no further to either side."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_pairs", max(self.min_pairs, self.max_pairs))
 
 
 @dataclass(frozen=True)
 class Job:
     """One job of the payload: exactly one of ``pytest`` and ``command`` is set."""
 
-    id: str
+    id: Name
     kind: str
-    pytest: Optional[Tuple[str, ...]]
-    command: Optional[Tuple[str, ...]]
     timeout_s: float
     silence_s: float
     """Without output or a record for so long, it hangs."""
-    env: Mapping[str, str]
-    path_variables: Tuple[str, ...]
-    gpus: int
-    secrets: Tuple[str, ...]
-    skip: Tuple[str, ...]
+    pytest: Optional[Tuple[str, ...]] = None
+    command: Optional[Tuple[str, ...]] = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    path_variables: Tuple[str, ...] = ()
+    gpus: int = 0
+    secrets: Tuple[str, ...] = ()
+    skip: Tuple[str, ...] = ()
     test_silence_s: Mapping[str, float] = field(default_factory=dict)
     """By node id, the same of tests that are known to take longer."""
     only: Tuple[str, ...] = ()
@@ -108,11 +127,11 @@ class Job:
 class Readiness:
     """What torch must be seen to do before the first job."""
 
-    device: Optional[str]
+    device: Optional[Literal["cuda", "xla", "cpu"]] = None
     """cuda (which ROCm is, too), xla or cpu; None where nothing was promised."""
-    enforce: bool
+    enforce: bool = False
     """Whether the attempt ends here when it cannot."""
-    timeout_s: float
+    timeout_s: float = 120.0
 
 
 @dataclass(frozen=True)
@@ -120,19 +139,23 @@ class Plan:
     """Everything the agent needs to know, except the secrets' values."""
 
     attempt: str
-    payload: str
-    wheels: Optional[str]
+    payload: Name
     python: str
     environment: Environment
-    subject: Optional[Subject]
-    payload_user: bool
-    limits: Limits
     jobs: Tuple[Job, ...]
+    wheels: Optional[Name] = None
+    subject: Optional[Subject] = None
+    payload_user: bool = True
+    limits: Limits = Limits()
     readiness: Optional[Readiness] = None
-    preemption: Optional[str] = None
-    """Whose notices are listened for (aws or gcp), if the machine may be taken away."""
+    preemption: Optional[Literal["aws", "gcp"]] = None
+    """Whose notices are listened for, if the machine may be taken away."""
     metadata_url: str = METADATA_URL
     baseline: Optional[Baseline] = None
+
+
+NOTHING = Plan(Name(""), Name(""), "", Environment(""), (), payload_user=False)
+"""Stands for a plan that cannot be read."""
 
 
 def load(path: Path) -> Plan:
@@ -151,232 +174,102 @@ def load(path: Path) -> Plan:
         raise PlanError("plan.json must be an object")
     if raw.get("v") != 1:
         raise PlanError(f"plan.json has version {raw.get('v')!r}; this agent knows version 1")
-    return _plan(raw)
+    return _checked(_record(Plan, _without_refused(raw), ""), raw)
 
 
-def _plan(raw: Fields) -> Plan:
-    jobs = tuple(
-        _job(_table({f"jobs[{n}]": item}, f"jobs[{n}]"), f"jobs[{n}].")
-        for n, item in enumerate(_list(raw, "jobs"))
-    )
-    names = [job.id for job in jobs]
+def _without_refused(raw: Dict[str, object]) -> Dict[str, object]:
+    """The same, without a baseline of which is only said why there is none."""
+    baseline = raw.get("baseline")
+    if isinstance(baseline, dict) and baseline.get("refused"):
+        return {**raw, "baseline": None}
+    return raw
+
+
+def _checked(plan: Plan, raw: Dict[str, object]) -> Plan:
+    """The plan, unless what stands in it does not fit together. Raises PlanError."""
+    names = [job.id for job in plan.jobs]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise PlanError(f"plan.json names job {min(twice)!r} more than once")
-    return Plan(
-        attempt=_text(raw, "attempt"),
-        payload=_name(raw, "payload"),
-        wheels=_name(raw, "wheels") if raw.get("wheels") is not None else None,
-        python=_text(raw, "python"),
-        environment=_environment(_table(raw, "environment")),
-        subject=_subject(raw),
-        payload_user=_flag(raw, "payload_user", default=True),
-        limits=_limits(_table(raw, "limits") if raw.get("limits") is not None else {}),
-        jobs=jobs,
-        readiness=_readiness(raw),
-        preemption=_choice(raw, "preemption", CLOUDS),
-        metadata_url=_text({"metadata_url": METADATA_URL, **raw}, "metadata_url"),
-        baseline=_baseline(raw),
-    )
+    for number, job in enumerate(plan.jobs):
+        at = f"jobs[{number}]"
+        if (job.pytest is None) == (job.command is None):
+            raise PlanError(
+                f"plan.json: {at}.pytest or {at}.command is needed, and only one of them"
+            )
+        if job.command is not None and not job.command:
+            raise PlanError(f"plan.json: {at}.command is empty")
+    baseline = raw.get("baseline")
+    if isinstance(baseline, dict) and baseline.get("refused"):
+        why = _read(str, baseline["refused"], "baseline.refused")
+        return replace(plan, baseline=Baseline(Name(""), Environment(""), refused=why))
+    return plan
 
 
-def _baseline(raw: Fields) -> Optional[Baseline]:
-    if raw.get("baseline") is None:
-        return None
-    found = _table(raw, "baseline")
-    if found.get("refused"):
-        nothing = Environment("", (), (), index=False, variables={})
-        return Baseline("", None, nothing, None, refused=_text(found, "refused", "baseline."))
-    return Baseline(
-        payload=_name(found, "payload", "baseline."),
-        wheels=_name(found, "wheels", "baseline.") if found.get("wheels") is not None else None,
-        environment=_environment(_table(found, "environment")),
-        subject=_subject(found),
-    )
+def _record(kind: Any, raw: Dict[str, object], at: str) -> Any:  # noqa: ANN401 - what `kind` says
+    """One of these classes; a value that is missing or null is its field's default."""
+    if kind is Job and raw.get("silence_s") is None:
+        raw = {**raw, "silence_s": raw.get("timeout_s")}
+    types, found = get_type_hints(kind), {}
+    for one in fields(kind):
+        value = raw.get(one.name)
+        if value is None and (one.default, one.default_factory) != (MISSING, MISSING):
+            continue
+        value = _read(types[one.name], value, f"{at}.{one.name}" if at else one.name)
+        found[one.name] = max(value, one.metadata[_LEAST]) if one.metadata else value
+    return kind(**found)
 
 
-def _pairing(raw: Fields, at: str) -> Optional[Pairing]:
-    if raw.get("paired") is None:
-        return None
-    asked, at = _table({f"{at}paired": raw["paired"]}, f"{at}paired"), f"{at}paired."
-    least = max(int(_number(asked, "min_pairs", None, at)), 2)
-    return Pairing(
-        min_pairs=least,
-        max_pairs=max(int(_number(asked, "max_pairs", None, at)), least),
-        precision=_number(asked, "precision", None, at),
-    )
+def _read(kind: Any, value: object, at: str) -> Any:  # noqa: ANN401 - what `kind` says
+    """A value of a field's type. Raises PlanError with its place."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Union:
+        return None if value is None else _read(inner[0], value, at)
+    if is_dataclass(kind):
+        return _record(kind, _needed(value, isinstance(value, dict), "an object", at), at)
+    if origin is tuple:
+        items = _needed(value, isinstance(value, list), "a list", at)
+        return tuple(_read(inner[0], each, f"{at}[{n}]") for n, each in enumerate(items))
+    if origin is abc.Mapping:
+        return _table(inner[1], _needed(value, isinstance(value, dict), "an object", at), at)
+    return _scalar(kind, value, at)
 
 
-def _readiness(raw: Fields) -> Optional[Readiness]:
-    if raw.get("readiness") is None:
-        return None
-    asked, at = _table(raw, "readiness"), "readiness."
-    return Readiness(
-        device=_choice(asked, "device", DEVICES, at),
-        enforce=_flag(asked, "enforce", at, default=False),
-        timeout_s=_number(asked, "timeout_s", 120.0, at),
-    )
-
-
-def _environment(raw: Fields) -> Environment:
-    at = "environment."
-    return Environment(
-        name=_text(raw, "name", at),
-        requirements=_texts(raw, "requirements", at),
-        constraints=_texts(raw, "constraints", at),
-        index=_flag(raw, "index", at, default=False),
-        variables=_variables(raw, "variables", at),
-    )
-
-
-def _subject(raw: Fields) -> Optional[Subject]:
-    if raw.get("subject") is None:
-        return None
-    subject, at = _table(raw, "subject"), "subject."
-    return Subject(
-        distribution=_text(subject, "distribution", at),
-        version=_text(subject, "version", at),
-        requirement=_text(subject, "requirement", at),
-    )
-
-
-def _limits(raw: Fields) -> Limits:
-    at, usual = "limits.", Limits()
-    return Limits(
-        log_bytes=int(_number(raw, "log_bytes", usual.log_bytes, at)),
-        text_bytes=max(int(_number(raw, "text_bytes", usual.text_bytes, at)), 256),
-        restarts=int(_number(raw, "restarts", usual.restarts, at)),
-        deadline_s=_number(raw, "deadline_s", usual.deadline_s, at),
-        kill_grace_s=_number(raw, "kill_grace_s", usual.kill_grace_s, at),
-        heartbeat_s=max(_number(raw, "heartbeat_s", usual.heartbeat_s, at), 0.1),
-    )
-
-
-def _job(raw: Fields, at: str) -> Job:
-    pytest = _texts(raw, "pytest", at) if raw.get("pytest") is not None else None
-    command = _texts(raw, "command", at) if raw.get("command") is not None else None
-    if (pytest is None) == (command is None):
-        raise PlanError(f"plan.json: {at}pytest or {at}command is needed, and only one of them")
-    if command is not None and not command:
-        raise PlanError(f"plan.json: {at}command is empty")
-    timeout_s = _number(raw, "timeout_s", None, at)
-    return Job(
-        id=_name(raw, "id", at),
-        kind=_text(raw, "kind", at),
-        pytest=pytest,
-        command=command,
-        timeout_s=timeout_s,
-        silence_s=_number(raw, "silence_s", timeout_s, at),
-        test_silence_s=_numbers(raw, "test_silence_s", at),
-        env=_variables(raw, "env", at),
-        path_variables=_texts(raw, "path_variables", at),
-        gpus=int(_number(raw, "gpus", 0, at)),
-        secrets=_texts(raw, "secrets", at),
-        skip=_texts(raw, "skip", at),
-        only=_texts(raw, "only", at),
-        metrics=_texts(raw, "metrics", at),
-        paired=_pairing(raw, at),
-        turns=_flag(raw, "turns", at, default=False),
-    )
-
-
-def _need(raw: Fields, key: str, at: str, check: Callable[[object], Optional[T]], what: str) -> T:
-    value = check(raw.get(key))
-    if value is None:
-        raise PlanError(f"plan.json: {at}{key} must be {what}, not {raw.get(key)!r:.80}")
-    return value
-
-
-def _text(raw: Fields, key: str, at: str = "") -> str:
-    def check(value: object) -> Optional[str]:
-        return value if isinstance(value, str) and value and "\0" not in value else None
-
-    return _need(raw, key, at, check, "a text")
-
-
-def _choice(raw: Fields, key: str, known: Tuple[str, ...], at: str = "") -> Optional[str]:
-    if raw.get(key) is None:
-        return None
-
-    def check(value: object) -> Optional[str]:
-        return value if isinstance(value, str) and value in known else None
-
-    return _need(raw, key, at, check, f"one of {', '.join(known)}")
-
-
-def _name(raw: Fields, key: str, at: str = "") -> str:
-    """Read a text that becomes the name of a folder: it must not lead anywhere else."""
-    text = _text(raw, key, at)
-    if "/" in text or text.startswith("."):
-        raise PlanError(f"plan.json: {at}{key} must be a plain name, not {text!r:.80}")
+def _scalar(kind: Any, value: object, at: str) -> Any:  # noqa: ANN401 - what `kind` says
+    if get_origin(kind) is Literal:
+        words = get_args(kind)
+        return _needed(value, value in words, f"one of {', '.join(words)}", at)
+    if kind is bool:
+        return _needed(value, isinstance(value, bool), "true or false", at)
+    if kind in (int, float):
+        return kind(_needed(value, _is_amount(value), "a number that is not negative", at))
+    text = _needed(value, _is_text(value) and value != "", "a text", at)
+    if kind is Name:
+        is_plain = "/" not in text and not text.startswith(".")
+        return _needed(text, is_plain, "a plain name", at)
     return text
 
 
-def _table(raw: Fields, key: str) -> Fields:
-    def check(value: object) -> Optional[Fields]:
-        return value if isinstance(value, dict) else None
-
-    return _need(raw, key, "", check, "an object")
-
-
-def _list(raw: Fields, key: str, at: str = "") -> Tuple[object, ...]:
-    def check(value: object) -> Optional[Tuple[object, ...]]:
-        return tuple(value) if isinstance(value, list) else None
-
-    return _need(raw, key, at, check, "a list")
+def _table(kind: Any, table: Dict[str, object], at: str) -> Mapping[str, Any]:  # noqa: ANN401
+    """Numbers by any key, or variables of the environment by their names."""
+    if kind is not str:
+        return {key: _read(kind, each, f"{at}.{key}") for key, each in table.items()}
+    for key, each in table.items():
+        is_name = key != "" and not set("=\0") & set(key)
+        _needed(each, is_name and _is_text(each), "a text", f"{at}.{key}")
+    return {key: str(each) for key, each in table.items()}
 
 
-def _texts(raw: Fields, key: str, at: str) -> Tuple[str, ...]:
-    if raw.get(key) is None:
-        return ()
-    items = _list(raw, key, at)
-    return tuple(_text({f"{key}[{n}]": item}, f"{key}[{n}]", at) for n, item in enumerate(items))
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
 
 
-def _variables(raw: Fields, key: str, at: str) -> Mapping[str, str]:
-    table = _table({f"{at}{key}": raw.get(key) or {}}, f"{at}{key}")
-    for name, value in table.items():
-        good = isinstance(value, str) and name and not set("=\0") & set(name)
-        if not good or "\0" in str(value):
-            raise PlanError(f"plan.json: {at}{key}.{name} must be a text, not {value!r:.80}")
-    return {name: str(value) for name, value in table.items()}
+def _is_amount(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
 
 
-def _number(raw: Fields, key: str, usual: Optional[float], at: str) -> float:
-    if raw.get(key) is None and usual is not None:
-        return usual
-
-    def check(value: object) -> Optional[float]:
-        good = isinstance(value, _NUMBER) and not isinstance(value, bool) and 0 <= value < 1e12
-        return value if good and isinstance(value, _NUMBER) else None
-
-    return _need(raw, key, at, check, "a number that is not negative")
-
-
-def _numbers(raw: Fields, key: str, at: str) -> Mapping[str, float]:
-    table = _table({f"{at}{key}": raw.get(key) or {}}, f"{at}{key}")
-    return {name: _number(table, name, None, f"{at}{key}.") for name in table}
-
-
-def _flag(raw: Fields, key: str, at: str = "", *, default: bool) -> bool:
-    if raw.get(key) is None:
-        return default
-
-    def check(value: object) -> Optional[bool]:
-        return value if isinstance(value, bool) else None
-
-    return _need(raw, key, at, check, "true or false")
-
-
-NOTHING = Plan(
-    attempt="",
-    payload="",
-    wheels=None,
-    python="",
-    environment=Environment("", (), (), index=False, variables={}),
-    subject=None,
-    payload_user=False,
-    limits=Limits(),
-    jobs=(),
-)
-"""Stands for a plan that cannot be read."""
+def _needed(value: Any, is_right: bool, what: str, at: str) -> Any:  # noqa: ANN401
+    """The value, which is what it must be. Raises PlanError with its place."""
+    if not is_right:
+        raise PlanError(f"plan.json: {at} must be {what}, not {value!r:.80}")
+    return value

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.machine import ConfigError, PlatformError, platform_problems
 from orchestrator.domain.matrix import Platform
-from orchestrator.domain.problems import Path, Problem, nearest
-from runners.google.names import DEFAULT_USER, known_location
+from runners.google.names import DEFAULT_USER, known_location, own_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def parse_platform(platform: Platform) -> PlatformConfig:
         network=_network(platform),
         subnetwork=_named(platform, "subnetwork", _SUBNETWORK),
         kms_key=_named(platform, "kms_key", _KEY),
-        labels=_labels(platform),
+        labels=own_labels(platform),
     )
 
 
@@ -194,7 +194,6 @@ _SUBNETWORK = re.compile(
     r"(projects/[a-z0-9:.-]+/regions/[a-z0-9-]+/subnetworks/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 )
 _KEY = re.compile(r"projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+")
-_LABEL = re.compile(r"(?P<key>[a-z][-_a-z0-9]{0,62})=(?P<value>[-_a-z0-9]{0,63})")
 
 
 def _options(platform: Platform) -> None:
@@ -206,7 +205,7 @@ def _options(platform: Platform) -> None:
     _network(platform)
     _named(platform, "subnetwork", _SUBNETWORK)
     _named(platform, "kms_key", _KEY)
-    _labels(platform)
+    own_labels(platform)
 
 
 def _network(platform: Platform) -> str:
@@ -221,17 +220,3 @@ def _named(platform: Platform, option: str, form: re.Pattern[str]) -> str:
             ("options", option), f"{text!r} is neither a name nor a path of Google Cloud"
         )
     return text
-
-
-def _labels(platform: Platform) -> dict[str, str]:
-    found = {}
-    for text in (platform.options or {}).get("labels", "").split(","):
-        parts = _LABEL.fullmatch(text.strip())
-        if text.strip() and (parts is None or parts["key"].startswith("seatrial-")):
-            raise PlatformError(
-                ("options", "labels"),
-                f"{text.strip()!r} is no label of yours: key=value, key=value, in lower case",
-            )
-        if parts is not None:
-            found[parts["key"]] = parts["value"]
-    return found

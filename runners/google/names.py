@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from hashlib import sha256
 
+from orchestrator.domain.document_problems import Path, nearest
 from orchestrator.domain.machine import PlatformError
-from orchestrator.domain.problems import Path, nearest
+from orchestrator.domain.matrix import Platform
 
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 PREFIX = "seatrial-"
@@ -35,6 +36,7 @@ REGIONS: Mapping[str, str] = {
 }
 """The letters of each region's zones: cloud.google.com/compute/docs/regions-zones, and the zone
 that has TPUs only; of 2026-11."""
+_OWN_LABEL = re.compile(r"(?P<key>[a-z][-_a-z0-9]{0,62})=(?P<value>[-_a-z0-9]{0,63})")
 _LABEL = re.compile(r"[-_a-z0-9]{0,63}")
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z]")
 _REGION = re.compile(r"[a-z]+-[a-z]+\d+")
@@ -60,6 +62,24 @@ def labels(tags: Mapping[str, str]) -> dict[str, str]:
     return {key: label(value) for key, value in tags.items()}
 
 
+def own_labels(platform: Platform) -> dict[str, str]:
+    """The labels that the platform's owner requires, ``options: {labels: "cost-center=42, a=b"}``.
+
+    Raises PlatformError for what is no label, or is ours.
+    """
+    found = {}
+    for text in (platform.options or {}).get("labels", "").split(","):
+        parts = _OWN_LABEL.fullmatch(text.strip())
+        if text.strip() and (parts is None or parts["key"].startswith(PREFIX)):
+            raise PlatformError(
+                ("options", "labels"),
+                f"{text.strip()!r} is no label of yours: key=value, key=value, in lower case",
+            )
+        if parts is not None:
+            found[parts["key"]] = parts["value"]
+    return found
+
+
 def tags(found: Mapping[str, str]) -> dict[str, str]:
     """Ours among the labels of a resource."""
     return {key: value for key, value in found.items() if key.startswith(PREFIX)}
@@ -68,11 +88,6 @@ def tags(found: Mapping[str, str]) -> dict[str, str]:
 def is_zone(location: str) -> bool:
     """Whether it is written like ``us-central1-a``."""
     return _ZONE.fullmatch(location) is not None
-
-
-def is_region(location: str) -> bool:
-    """Whether it is written like ``us-central1``."""
-    return _REGION.fullmatch(location) is not None
 
 
 def known_location(text: str, path: Path) -> str:

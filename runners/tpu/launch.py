@@ -186,7 +186,7 @@ class Launcher:
             ),
             service_account=tpu_v2.ServiceAccount(scope=_SCOPES),
             metadata=self._metadata(request, config),
-            labels=labels(tags),
+            labels={**config.labels, **labels(tags)},
             tags=[network_tag(self._project)],
         )
 

@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.machine import PlatformError, platform_problems
 from orchestrator.domain.matrix import Platform
-from orchestrator.domain.problems import Problem, nearest
-from runners.google.names import DEFAULT_USER, known_location
+from runners.google.names import DEFAULT_USER, known_location, own_labels
 
 API_QUEUE, API_NODE = "queued-resource", "node"
 DEFAULT_WAIT_MINUTES, LONGEST_WAIT_MINUTES = 5, 10
-_OPTIONS = ("api", "flex_start", "network", "subnetwork", "user", "wait_minutes")
+_OPTIONS = ("api", "flex_start", "labels", "network", "subnetwork", "user", "wait_minutes")
 CHEAPEST = "cheapest"
 LARGEST_HOST = 8
 """A type with a higher number is spread over several hosts."""
@@ -71,6 +71,8 @@ class PlatformConfig:
     user: str
     network: str
     subnetwork: str
+    labels: Mapping[str, str]
+    """That the project requires, beside ours."""
 
     @property
     def has_own_network(self) -> bool:
@@ -92,6 +94,7 @@ def parse_platform(platform: Platform) -> PlatformConfig:
         user=options.get("user", DEFAULT_USER),
         network=options.get("network", ""),
         subnetwork=options.get("subnetwork", ""),
+        labels=own_labels(platform),
     )
 
 
@@ -172,4 +175,5 @@ def _options(platform: Platform) -> Mapping[str, str]:
     user = options.get("user", DEFAULT_USER)
     if not _USER.fullmatch(user):
         raise PlatformError(("options", "user"), f"{user!r} is no user name; ubuntu is usual")
+    own_labels(platform)
     return options

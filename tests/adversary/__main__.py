@@ -24,13 +24,16 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.adversary import (
+    disguises,
     histories,
+    leavings,
     people,
     platforms,
     programs,
     records,
     selections,
     skips,
+    stand_ins,
     subjects,
 )
 from tests.adversary.inherent import INHERENT
@@ -46,7 +49,19 @@ from tests.adversary.scene import (
 from tests.adversary.stage import Stage, a_stage
 from tests.login_hosts import login_host_missing
 
-MODULES = (subjects, skips, selections, records, programs, histories, platforms, people)
+MODULES = (
+    subjects,
+    skips,
+    selections,
+    records,
+    programs,
+    histories,
+    platforms,
+    people,
+    leavings,
+    stand_ins,
+    disguises,
+)
 LIES: tuple[Lie, ...] = tuple(lie for module in MODULES for lie in module.LIES)
 _TODAY = datetime.now(UTC).toordinal()
 REVIEWED = {"evidence": {"payload_level": "reviewed"}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.adversary.lie import Lie, Telling
 from tests.adversary.scene import DEFECT, GOOD, HONEST, SUITE, Scene
@@ -14,7 +15,7 @@ _ONCE = (
     "    once = pathlib.Path({path!r})\n    first = not once.exists()\n    once.touch()\n"
     "    assert not first\n"
 )
-_JUNIT = (
+JUNIT = (
     '<?xml version="1.0"?><testsuites><testsuite name="pytest" errors="0" failures="0" skipped="0" '
     'tests="3" time="0.1">'
     + "".join(
@@ -29,20 +30,25 @@ _JUNIT = (
 )
 
 
-def _fails_once(scene: Scene) -> None:
-    """A test that fails the first time; every user may leave the mark."""
-    place = scene.folder / "once"
+def open_folder(scene: Scene, name: str) -> Path:
+    """Make a folder outside of the payload that every user may write to."""
+    place = scene.folder / name
     place.mkdir(mode=0o777)
     place.chmod(0o777)
     for folder in (scene.folder, *scene.folder.parents):
         if folder.owner() == scene.folder.owner() and folder != folder.parent:
             folder.chmod(folder.stat().st_mode | 0o011)
-    text = _ONCE.format(path=str(place / "mark"))
+    return place
+
+
+def fails_once(scene: Scene) -> None:
+    """A test that fails the first time; every user may leave the mark."""
+    text = _ONCE.format(path=str(open_folder(scene, "once") / "mark"))
     scene.payload({**HONEST, "t/test_double.py": text})
 
 
 def _rerun_both(scene: Scene) -> Sequence[str]:
-    _fails_once(scene)
+    fails_once(scene)
     first = scene.run()
     return [first, scene.rerun(first)]
 
@@ -52,7 +58,7 @@ def _rerun_alone(scene: Scene) -> Sequence[str]:
 
 
 def _launched_again(scene: Scene) -> Sequence[str]:
-    _fails_once(scene)
+    fails_once(scene)
     return [scene.run(), scene.run()][1:]
 
 
@@ -63,18 +69,18 @@ def _newest(scene: Scene) -> Sequence[str]:
 
 def _three_times(scene: Scene) -> Sequence[str]:
     """Fails, then passes twice: two green runs are named."""
-    _fails_once(scene)
+    fails_once(scene)
     return [scene.run(), scene.run(), scene.run()][1:]
 
 
 def _reruns_on_the_machine(scene: Scene) -> Sequence[str]:
-    _fails_once(scene)
+    fails_once(scene)
     return [scene.run("--rerun-failed", "2")]
 
 
 def _reruns_of_its_own(scene: Scene) -> Sequence[str]:
     """The suite runs what failed again by a plugin, or by a hook that does the same."""
-    _fails_once(scene)
+    fails_once(scene)
     tests = (scene.folder / "payload" / "t" / "test_double.py").read_text()
     files = {**HONEST, "t/test_double.py": tests, "pytest.ini": "[pytest]\naddopts=--reruns 2\n"}
     scene.payload(files, pip=["pytest-rerunfailures"])
@@ -85,7 +91,7 @@ def _retried(plugin: str, more: str) -> Telling:
     """The suite runs what failed again by another plugin, named in its own settings."""
 
     def tell(scene: Scene) -> Sequence[str]:
-        _fails_once(scene)
+        fails_once(scene)
         tests = (scene.folder / "payload" / "t" / "test_double.py").read_text()
         settings = f"[pytest]\naddopts={more}\n"
         files = {**HONEST, "t/test_double.py": tests, "pytest.ini": settings}
@@ -97,7 +103,7 @@ def _retried(plugin: str, more: str) -> Telling:
 
 def _environments_renamed(scene: Scene) -> Sequence[str]:
     """The same environments without their list: the cell has another name."""
-    _fails_once(scene)
+    fails_once(scene)
     scene.run("--set", "here.environments=image")
     return [scene.run()]
 
@@ -129,7 +135,7 @@ def _other_payload(scene: Scene) -> Sequence[str]:
 
 def _touched_payload(scene: Scene) -> Sequence[str]:
     """It fails once; a byte of the payload is changed, and it passes."""
-    _fails_once(scene)
+    fails_once(scene)
     scene.run()
     test = scene.folder / "payload" / "t" / "test_double.py"
     scene.payload({**HONEST, "t/test_double.py": f"# again\n{test.read_text()}"})
@@ -187,7 +193,7 @@ def _without_the_job(scene: Scene) -> Sequence[str]:
 
 def _typed_off(scene: Scene) -> Sequence[str]:
     """A document that says that all passed."""
-    (scene.folder / "results.xml").write_text(_JUNIT)
+    (scene.folder / "results.xml").write_text(JUNIT)
     said = scene.seatrial(
         "ingest", "results.xml", "--platform", "here", "--subject", f"{scene.product}@1.0"
     )
@@ -197,7 +203,7 @@ def _typed_off(scene: Scene) -> Sequence[str]:
 def _added_to_a_run(scene: Scene) -> Sequence[str]:
     """A document beside the failing cell of a real run, under the platform's name."""
     run = scene.run()
-    (scene.folder / "results.xml").write_text(_JUNIT)
+    (scene.folder / "results.xml").write_text(JUNIT)
     subject = f"{scene.product}@1.0"
     scene.seatrial(
         "ingest", "results.xml", "--platform", "here", "--subject", subject, "--run", run
@@ -217,7 +223,7 @@ def _cancelled(scene: Scene) -> Sequence[str]:
 
 def _pruned(scene: Scene) -> Sequence[str]:
     """What failed is put away before the gate is asked."""
-    _fails_once(scene)
+    fails_once(scene)
     scene.run()
     scene.seatrial("db", "prune", "--older-than", "0", "-y")
     return [scene.run()]

@@ -64,6 +64,7 @@ class Scene:
         self.stage = stage
         self.folder = folder
         self.product = product
+        self.payload_path = "payload"  # or an archive's
         folder.mkdir(parents=True)
         self.subject(DEFECT)
         self.payload(HONEST)
@@ -112,7 +113,7 @@ class Scene:
             "apiVersion: seatrial/v1\nkind: Matrix\n"
             f"metadata: {{name: {self.product}}}\n"
             f'subject: {{name: {self.name}, version: "{self.version}"{wheel}}}\n'
-            f"payload: {{path: payload}}\nplatforms:\n{rows or self.stage.row}"
+            f"payload: {{path: {self.payload_path}}}\nplatforms:\n{rows or self.stage.row}"
             f"jobs:\n{jobs or EVERY_JOB}\n{more}"
         )
         return self._launched("run", str(matrix), "-y", "--json", *words)

@@ -93,7 +93,7 @@ def _by_wheel(**files: str) -> Telling:
     return tell
 
 
-_LATE = f"""
+LATE = f"""
 import atexit, sys, threading, time
 def late():
     while "mylib" not in sys.modules: time.sleep(0.001)
@@ -189,9 +189,9 @@ LIES = (
     *(
         Lie(f"a job before the suite leaves {name}", one_run({}, jobs=demo("tidy", code) + SUITE))
         for name, code in {
-            "sitecustomize.py": _LEAVES.format("sitecustomize.py", _LATE),
+            "sitecustomize.py": _LEAVES.format("sitecustomize.py", LATE),
             "a module that a .pth imports": _LEAVES.format("zz.pth", "import zz_late")
-            + _LEAVES.format("zz_late.py", _LATE),
+            + _LEAVES.format("zz_late.py", LATE),
         }.items()
     ),
     Lie("the wheel lacks a module, and its tests skip themselves for that", _without_a_module),

@@ -19,6 +19,8 @@ MOST_BYTES = 150_000
 HEIGHT = 900
 SETTLE_MS = 120
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+COLOUR_RULES = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
+"""Those of them that another colour scheme can break: the elements are the same."""
 CANARY = "__a_script_of_theirs_ran"
 """Hostile texts try to set it on the window."""
 _EARLY = """
@@ -89,13 +91,14 @@ class Watched:
         needed = [it for it in self.answers if "json" not in it.headers.get("content-type", "")]
         return sum(_compressed(it) for it in needed)
 
-    def ask_axe(self) -> None:
+    def ask_axe(self, rules: object = RULES) -> None:
         """Have the page looked over for people who do not see, or not well."""
         if not self.has_scripts:
             return  # it would wait for a timer of the page for ever
-        self.page.evaluate(_axe_source())
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(_axe_source())
         at = self.page.url.removeprefix(self.served.origin)
-        self.wrong += [f"{at}: axe: {it}" for it in self.page.evaluate(_AXE, RULES)]
+        self.wrong += [f"{at}: axe: {it}" for it in self.page.evaluate(_AXE, rules)]
 
     def heard(self, message: ConsoleMessage) -> None:
         """What the console says; that an expected refusal came is no news."""

@@ -11,10 +11,8 @@ from fastapi.routing import APIRoute
 
 from tests.browser.addresses import NO_PAGES, PAGES, Address
 from tests.browser.conftest import Trial, Watch
-from tests.browser.page_watch import Scheme
+from tests.browser.page_watch import COLOUR_RULES, Scheme
 from tests.browser.screenshots import keep_picture
-
-pytestmark = pytest.mark.xdist_group("browser")
 
 EVERY = pytest.mark.parametrize("address", PAGES, ids=lambda one: one.name)
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "images" / "dashboard"
@@ -29,7 +27,7 @@ def test_a_page_is_right(trial: Trial, watch: Watch, address: Address) -> None:
         eyes.open(address.path(trial.world))
         eyes.ask_axe()
         eyes.page.emulate_media(color_scheme="dark")
-        eyes.ask_axe()
+        eyes.ask_axe(COLOUR_RULES)
         for width in WIDTHS[1:]:
             eyes.narrow(width)
         eyes.ask_axe()

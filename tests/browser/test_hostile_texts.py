@@ -7,8 +7,6 @@ import pytest
 from tests.browser.addresses import PAGES, Address
 from tests.browser.conftest import Trial, Watch
 
-pytestmark = pytest.mark.xdist_group("browser-hostile")
-
 EVERY = pytest.mark.parametrize("address", PAGES, ids=lambda one: one.name)
 _HIDDEN = (
     "[\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f\\u007f-\\u009f\\u00ad\\u061c"

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from orchestrator.dashboard import urls
 from tests.browser.actions import Hands
 from tests.browser.conftest import Trial, Watch
-
-pytestmark = pytest.mark.xdist_group("browser")
 
 
 def test_is_the_release_green(watch: Watch) -> None:

@@ -19,7 +19,7 @@ from tests.browser.page_watch import watched
 from tests.browser.server import Served, served
 from tests.integration.api_context import archive
 
-pytestmark = [pytest.mark.xdist_group("browser-launch"), needs_account]
+pytestmark = needs_account
 
 LINES = 12
 MANIFEST = """\

@@ -16,8 +16,6 @@ from tests.browser.log_world import Writer, writer
 from tests.browser.page_watch import MOST_NODES, watched
 from tests.browser.server import free_port, served
 
-pytestmark = pytest.mark.xdist_group("browser-log")
-
 MILLION = 1_000_000
 _TOTAL = "parseInt(document.querySelector('[data-count]').innerText.replaceAll(',', ''))"
 

@@ -10,8 +10,6 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.log_view import Open, a_log, expect, seen, shows, until
 
-pytestmark = pytest.mark.xdist_group("browser-log")
-
 LAST = 300_000
 SLOWER = 4  # times, as on a small computer: a glide takes long enough to be cut off
 

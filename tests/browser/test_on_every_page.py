@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from orchestrator.dashboard import urls
 from tests.browser.conftest import Trial, Watch
 from tests.browser.page_watch import Watched
-
-pytestmark = pytest.mark.xdist_group("browser")
 
 _FOCUSED = "document.activeElement"
 _LUMINANCE = "getComputedStyle(document.body).backgroundColor"

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Browser
 
 from orchestrator.dashboard import urls
 from tests.browser.conftest import Trial, Watch, signed_in
 from tests.browser.page_watch import watched
-
-pytestmark = pytest.mark.xdist_group("browser")
 
 
 def test_a_stranger_signs_in_by_keyboard_and_gets_where_they_wanted(

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
@@ -18,7 +19,7 @@ from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.person import Person
+from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.store import gates as gates_of_database
 from orchestrator.store import reuse
 from orchestrator.store.database import open_database
@@ -293,6 +294,20 @@ def test_a_streak_ends_at_the_first_run_that_is_not_green(gates, stores) -> None
     assert gates.green_streak("proof", "p0", before_run="run-5") == 2
     assert gates.green_streak("proof", "p0", before_run="run-3") == 0
     assert gates.green_streak("proof", "p0", before_run="run-1") == 0
+
+
+def test_a_run_that_reuses_evidence_is_no_other_green_run(gates, stores) -> None:
+    [source] = ended(stores, "run-1", GREEN)
+    ended(stores, "run-2", GREEN)
+    [again] = ended(stores, "run-3", GREEN)
+    reused = Reuse(job="unit", why="", run="run-1", cell=source, at=NOW)
+    stores.reusable_results.decide(again, [reused], at=NOW)
+    assert gates.green_streak("proof", "p0", before_run="run-4") == 2
+    last = gates.last_green("proof", "p0")
+    assert (last.run_id, last.streak) == ("run-3", 2)
+    [whole] = ended(stores, "run-4", GREEN)
+    stores.reusable_results.decide(whole, [Reuse(job="unit", why="payload changed")], at=NOW)
+    assert gates.green_streak("proof", "p0", before_run="run-5") == 3
 
 
 def test_a_streak_is_counted_over_pages(gates, stores, monkeypatch) -> None:

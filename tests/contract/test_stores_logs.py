@@ -11,7 +11,7 @@ from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.logs import AttemptLog
-from orchestrator.store.tables import LogChunkRow
+from orchestrator.store.tables import EvidenceChunkRow
 from tests.databases import NOW, ON_SQLITE, advance, attempt, create, write_log
 
 
@@ -57,14 +57,14 @@ def test_the_log_of_nothing_is_unknown(stores):
 @ON_SQLITE
 def test_a_log_with_a_hole_is_not_read_over_it(database, written, lost):
     with database.sessions.write() as session:
-        session.execute(delete(LogChunkRow).where(LogChunkRow.offset == lost))
+        session.execute(delete(EvidenceChunkRow).where(EvidenceChunkRow.offset == lost))
     with pytest.raises(CorruptEvidenceError):
         database.stores.logs.read(written, after=0, limit=100)
 
 
 def test_only_the_chunks_that_are_needed_are_read(database, stores, written):
     with database.sessions.write() as session:
-        session.execute(delete(LogChunkRow).where(LogChunkRow.offset == 0))
+        session.execute(delete(EvidenceChunkRow).where(EvidenceChunkRow.offset == 0))
     assert stores.logs.read(written, after=8, limit=3) == b"thr"
 
 

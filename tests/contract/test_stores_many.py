@@ -14,6 +14,7 @@ from orchestrator.domain.cell import Cause, CellState, LeaseState, RunSpec, RunS
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.domain.run_record import ArtifactRecord
+from orchestrator.store.cell_results import Depth
 from orchestrator.store.leases import Spending
 from orchestrator.store.results import TestsAsked
 from orchestrator.store.runs import RunNames, RunsAsked
@@ -104,7 +105,7 @@ def test_metrics_and_artifacts_are_left_out_where_nobody_looks(stores):
     agent = Agent(stores, attempt(stores, cell))
     agent.send(agent.line("metric", "demo", name="speed", samples=[1.0], unit="s"))
     assert len(stores.results.of_cells([cell])[cell].metrics) == 1
-    assert cell not in stores.results.of_cells([cell], whole=False)
+    assert cell not in stores.results.of_cells([cell], Depth.SHOWN)
 
 
 def test_lives_of_many_cells_are_those_of_each(stores):

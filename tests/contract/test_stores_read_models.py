@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from orchestrator.application.describe_run import describe_cell, describe_run
-from orchestrator.application.judge_jobs import judge_jobs
+from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import Cause, CellState, PlacementDecision, PlacementResult
 from orchestrator.domain.machine import Place, SshEndpoint
@@ -204,8 +204,8 @@ def test_a_run_is_told_while_a_machine_is_found_for_it(stores, monkeypatch):
     cell_id, _ = create(stores)
     lives = stores.cells.lives
 
-    def found_meanwhile(cell_ids):
-        known = lives(cell_ids)
+    def found_meanwhile(cell_ids, **asked):
+        known = lives(cell_ids, **asked)
         reserve(stores, a_lease("l1", attempt(stores, cell_id)))
         return known
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 SUITE = """
 import pathlib, time
@@ -56,6 +57,25 @@ class Steps:
         suite = SUITE.format(ledger=str(self.ledger), tests=tests, seconds=seconds)
         (folder / "test_steps.py").write_text(suite)
         (folder / "payload.toml").write_text(MANIFEST)
+
+    def check(self, run: dict[str, Any]) -> None:
+        """Hold a finished run of one cell against what the suite does, whatever came between.
+
+        Args:
+            run: As `seatrial show --json` has it.
+        """
+        [cell] = run["cells"]
+        assert (run["outcome"], cell["outcome"], cell["reason"]) == ("failed", "failed", "tests")
+        failed, skipped = (sum(n % 10 == last for n in range(self.tests)) for last in (3, 7))
+        counts = {outcome: count for outcome, count in cell["counts"].items() if count}
+        passed = self.tests - failed - skipped
+        assert counts == {"passed": passed, "failed": failed, "skipped": skipped}
+        jobs = {job["id"]: (job["outcome"], job["reason"]) for job in cell["jobs"]}
+        assert jobs == {"steps": ("failed", "tests"), "hello": ("passed", "")}
+        artifacts = {artifact["name"] for artifact in cell["artifacts"]}
+        assert artifacts == {"environment.json", "events.jsonl", "hello.txt", "steps.txt"}
+        assert len(cell["attempts"]) == 1
+        assert self.begun() == {str(n): 1 for n in range(self.tests)}
 
     def begun(self) -> Counter[str]:
         """How often each step was begun."""

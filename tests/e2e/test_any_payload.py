@@ -1,4 +1,4 @@
-"""Any payload: a folder with a pytest suite and a ten-line payload.toml, whatever it does."""
+"""Any payload: folders with a pytest suite or a demo, whatever they do."""
 
 from __future__ import annotations
 
@@ -14,6 +14,26 @@ from tests.e2e.payloads import matrix
 
 PAYLOADS = Path(__file__).resolve().parents[1] / "payloads"
 
+MANIFEST = """\
+schema = 1
+name = "any"
+version = "1.0"
+[setup]
+pip = ["pytest>=8"]
+"""
+SUITE = """\
+[[job]]
+id = "{name}"
+kind = "suite"
+pytest = ["{name}"]
+"""
+HANGS = "idle_timeout_minutes = 0.1\n"
+DEMO = """\
+[[job]]
+id = "{name}"
+kind = "demo"
+command = ["{{python}}", "{name}/demo.py"]
+"""
 # name: (outcome, reason of the job, counts that are not zero)
 EXPECTED = {
     "artifacts": ("passed", "", {"passed": 1}),
@@ -35,18 +55,35 @@ def home(tmp_path_factory):
         yield home
 
 
-@pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_a_payload_is_judged_as_it_behaves(home, tmp_path, name):
-    outcome, reason, counts = EXPECTED[name]
-    file = matrix(tmp_path / "m.yaml", PAYLOADS / name)
-    status = 0 if outcome == "passed" else 1
-    run = json.loads(home.seatrial("run", str(file), "--json", status=status))
+@pytest.fixture(scope="module")
+def ran(home, tmp_path_factory):
+    """One run with a job for each of them; the job's part of the answer, and the report."""
+    folder = tmp_path_factory.mktemp("payload")
+    manifest = [MANIFEST]
+    for name in EXPECTED:
+        shutil.copytree(PAYLOADS / name, folder / name)
+        (folder / name / "payload.toml").unlink()
+        is_demo = name.startswith("demo")
+        manifest.append((DEMO if is_demo else SUITE).format(name=name))
+        manifest.append(HANGS if name == "hang" else "")
+    (folder / "payload.toml").write_text("".join(manifest))
+    file = matrix(tmp_path_factory.mktemp("matrix") / "m.yaml", folder)
+    run = json.loads(home.seatrial("run", str(file), "--json", status=1))
     [cell] = run["cells"]
-    assert cell["outcome"] == outcome
-    assert [job["reason"] for job in cell["jobs"]] == [reason]
-    assert {k: v for k, v in cell["counts"].items() if v} == counts
     summary = home.path / "runs" / run["id"] / "report" / "here" / "SUMMARY.md"
-    assert outcome.upper()[:4] in summary.read_text("utf-8")
+    return {job["id"]: job for job in cell["jobs"]}, summary.read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_payload_is_judged_as_it_behaves(ran, name):
+    jobs, summary = ran
+    outcome, reason, counts = EXPECTED[name]
+    assert (jobs[name]["outcome"], jobs[name]["reason"]) == (outcome, reason)
+    found = jobs[name]["counts"]
+    assert {k: v for k, v in found.items() if v} == counts
+    if counts:
+        row = "| {passed} | {failed} | {error} | {skipped} |".format(**found)
+        assert f"| {name} {row}" in summary
 
 
 def test_an_existing_project_runs_after_init(home, tmp_path):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -160,31 +161,44 @@ def ci(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ci]:
         controller.wait(30)
 
 
+@dataclass(frozen=True)
+class Shell:
+    """What the shell example did, with a good build of a release and a bad one after it."""
+
+    good: str
+    """What it printed."""
+    bad: str
+    told: list[Any]
+    """The verified messages: of both, and then a test message."""
+
+
 @pytest.fixture(scope="module")
-def ran(ci: Ci) -> Ci:
-    """The same, after a good run and a bad one of the same release."""
-    ci.bash("-euc", f"seatrial run {ci.matrix('sound', good=True)}", expect=0)
-    ci.bash("-euc", f"seatrial run {ci.matrix('broken', good=False)}", expect=1)
-    return ci
-
-
-def test_the_shell_example_lets_a_good_release_pass_and_stops_a_bad_one(ci: Ci) -> None:
-    policy = ci.policy("shell")
-    script = str(EXAMPLES / "gate.sh")
+def shell(ci: Ci) -> Shell:
+    policy, script = ci.policy("shell"), str(EXAMPLES / "gate.sh")
     with receiver() as hook:
         words = ("--lineage", "shell", "--allow-private")
         added = ci.bash("-euc", f"seatrial channel add room {hook.url} {' '.join(words)}", expect=0)
-        done = ci.bash(script, expect=0, MATRIX=ci.matrix("good", good=True), POLICY=policy)
-        assert "VERIFIED shell: PASS" in done.stdout
-        done = ci.bash(script, expect=1, MATRIX=ci.matrix("bad", good=False), POLICY=policy)
-        assert "VERIFIED shell: FAIL" in done.stdout
-        ci.bash("-euc", f"seatrial gate check {policy}", expect=1)
+        good = ci.bash(script, expect=0, MATRIX=ci.matrix("good", good=True), POLICY=policy)
+        bad = ci.bash(script, expect=1, MATRIX=ci.matrix("bad", good=False), POLICY=policy)
+        ci.bash("-euc", f"seatrial gate check {policy}", expect=1)  # no news
         eventually(lambda: len(hook.received) == 2)
         ci.bash("-euc", "seatrial channel test room && seatrial channel remove room", expect=0)
-    told = [one.verified(added.stdout.strip()) for one in hook.received]
-    assert [one["type"] for one in told] == ["gate.state_changed"] * 2 + ["test"]
-    assert [one["data"]["change"] for one in told[:2]] == ["first", "broken"]
-    assert told[1]["data"]["title"] == "shell gate: FAIL for proof 1"
+    secret = added.stdout.strip()
+    return Shell(good.stdout, bad.stdout, [one.verified(secret) for one in hook.received])
+
+
+@pytest.fixture(scope="module")
+def ran(ci: Ci, shell: Shell) -> Ci:
+    """The same, after a good run and a bad one of the same release."""
+    return ci
+
+
+def test_the_shell_example_lets_a_good_release_pass_and_stops_a_bad_one(shell: Shell) -> None:
+    assert "VERIFIED shell: PASS" in shell.good
+    assert "VERIFIED shell: FAIL" in shell.bad
+    assert [one["type"] for one in shell.told] == ["gate.state_changed"] * 2 + ["test"]
+    assert [one["data"]["change"] for one in shell.told[:2]] == ["first", "broken"]
+    assert shell.told[1]["data"]["title"] == "shell gate: FAIL for proof 1"
 
 
 def test_the_lines_of_gitlab_decide_the_same(ran: Ci) -> None:

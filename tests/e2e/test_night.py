@@ -20,6 +20,7 @@ import pytest
 from tests.accounts import ACCOUNT, beside_account, needs_account, open_folder
 from tests.e2e.home import Home, a_home, eventually
 from tests.e2e.home import serving as served
+from tests.e2e.passing_time import let_be_due, let_leases_end
 from tests.integration.webhook_receiver import Receiver, receiver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), needs_account]
@@ -179,9 +180,9 @@ def check_night(home: Home, project: Project, people: Receiver, secret: str) -> 
     home.seatrial("gate", "verify", str(signed), "--key", str(keys), status=1)
 
 
-def add(home: Home, project: Project, cron: str = "0 2 * * *") -> None:
-    when = ("--cron", cron, "--tz", "Europe/Berlin", "--subject", "branch", "--deadline", "60m")
-    home.seatrial("schedule", "add", "night", *when, *project.files)
+def add(home: Home, project: Project) -> None:
+    when = ("--cron", "0 2 * * *", "--tz", "Europe/Berlin", "--deadline", "60m")
+    home.seatrial("schedule", "add", "night", *when, "--subject", "branch", *project.files)
 
 
 def ledger(home: Home) -> Path:
@@ -208,14 +209,14 @@ def test_a_night_on_this_computer(tmp_path: Path) -> None:
 def test_a_night_with_two_controllers_of_which_one_is_killed(
     postgres_url_factory: Any, tmp_path: Path
 ) -> None:
-    environment = {"SEATRIAL_DATABASE_URL": postgres_url_factory(migrated=False)}
-    homes = [Home(tmp_path / name, **environment) for name in ("one", "two")]
+    url = postgres_url_factory(migrated=False)
+    homes = [Home(tmp_path / name, SEATRIAL_DATABASE_URL=url) for name in ("one", "two")]
     with ExitStack() as stack, receiver() as people:
         project = make_project(stack.enter_context(open_folder()), tmp_path)
         controllers = [stack.enter_context(serving(home, project)) for home in homes]
         secret = listen(homes[0], people)
-        # Due within the minute: nobody is asked, both look.
-        add(homes[0], project, cron="* * * * *")
+        add(homes[0], project)
+        let_be_due(url, "night")  # nobody is asked, both look
         ledgers = [ledger(home) for home in homes]
         eventually(lambda: any(each.exists() for each in ledgers))
         homes[0].seatrial("schedule", "pause", "night")
@@ -225,6 +226,7 @@ def test_a_night_with_two_controllers_of_which_one_is_killed(
         dead, living = (0, 1) if ledgers[0].exists() else (1, 0)
         os.kill(controllers[dead].pid, signal.SIGKILL)
         controllers[dead].wait(timeout=30)
+        let_leases_end(url)
         project.let_go()
         eventually(lambda: firing(homes[living])["state"] == "notified", deadline_s=240)
         assert ledgers[living].read_text() == "begun\n"

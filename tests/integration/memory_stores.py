@@ -26,11 +26,11 @@ from orchestrator.domain.cell import (
     RunState,
     Transition,
 )
-from orchestrator.domain.facts import Facts
+from orchestrator.domain.event_facts import Facts
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.cells import AttemptState, CellLife
+from orchestrator.store.cells import AttemptState, CellLife, CellStatus
 from orchestrator.store.evidence import Position
 from orchestrator.store.leases import Reservation, Reserved
 from orchestrator.store.stores import Stores
@@ -111,7 +111,7 @@ class MemoryCells:
     def of_run(self, run_id: str) -> list[Cell]:
         return [cell for cell in self.tables.cells.values() if cell.run_id == run_id]
 
-    def lives(self, cell_ids: Sequence[str]) -> dict[str, CellLife]:
+    def lives(self, cell_ids: Sequence[str], *, steps: bool = True) -> dict[str, CellLife]:
         return {
             cell_id: CellLife(
                 self.get(cell_id),
@@ -148,6 +148,17 @@ class MemoryCells:
             attempt,
             tables.positions.get(attempt_id, Position()),
             held[-1] if held else None,
+        )
+
+    def status(self, cell_id: str) -> CellStatus:
+        tables = self.tables
+        cell, attempts = tables.cells[cell_id], self.attempts(cell_id)
+        return CellStatus(
+            tables.runs[cell.run_id],
+            tables.specs[cell.run_id],
+            cell,
+            tables.plans[cell_id],
+            attempts[-1] if attempts else None,
         )
 
     def attempts(self, cell_id: str) -> list[Attempt]:

@@ -263,6 +263,33 @@ TestReport.from_item_and_call = classmethod(lambda cls, item, call: made(item, c
 """
 
 
+FORGED = """
+import types, _pytest.runner, pytest
+def pytest_report_to_serializable(report): pass
+text = "import pytest\\n@pytest.hookimpl(wrapper=True)\\n"
+text += "def pytest_runtest_makereport(): return (yield)\\n"
+def disguised(name, file):
+    module = types.ModuleType(name)
+    module.__file__ = file
+    exec(compile(text, file, "exec"), module.__dict__)
+    return module
+def pytest_configure(config):
+    config.pluginmanager.register(disguised("_pytest.more", _pytest.runner.__file__))
+    config.pluginmanager.register(disguised("pytest_mock.more", "/usr/lib/pytest_mock/plugin.py"))
+"""
+
+
+def test_code_that_says_it_is_anothers_is_named(start: Any) -> None:
+    said = start({"test_a.py": TEST.format(42), "conftest.py": FORGED})
+    assert (said.code, said.problems) == (0, []), said.output
+    told = [hook for line in said.of("hooks") for hook in line["hooks"]]
+    assert told == [
+        ["pytest_report_to_serializable", "conftest.py"],
+        ["pytest_runtest_makereport", "/usr/lib/pytest_mock/plugin.py"],
+        ["pytest_runtest_makereport", "a function that is not in _pytest/runner.py"],
+    ]
+
+
 def test_functions_that_the_payload_replaces_are_named(start: Any) -> None:
     said = start({"test_a.py": TEST.format(42), "conftest.py": PATCHES})
     assert (said.code, said.problems) == (0, []), said.output

@@ -174,10 +174,10 @@ class Unreadable:
         self._results = results
         self.broken = False
 
-    def of_cells(self, cells, **asked):
+    def of_cells(self, cells, depth):
         if self.broken:
             raise ValueError("a bug")
-        return self._results.of_cells(cells, **asked)
+        return self._results.of_cells(cells, depth)
 
     def __getattr__(self, name: str):
         return getattr(self._results, name)

@@ -83,6 +83,17 @@ def test_tags_come_back_as_labels_can_carry_them(
     assert set(asked) - same == {"seatrial-cell"}  # its dot is no label
 
 
+def test_a_machine_carries_the_labels_that_its_owner_requires(
+    provider: TpuProvider, cloud: TpuCloud, api: Mapping[str, str]
+) -> None:
+    machine = provider.launch(ask(options={**api, "labels": "cost-center=42, owner=ml"}))
+    until(provider, machine.id, MachineState.READY)
+    [node] = cloud.nodes.known.values()
+    sent = node.message().labels
+    assert (sent["cost-center"], sent["owner"]) == ("42", "ml")
+    assert set(machine.tags) == set(ask().tags)
+
+
 def test_spot_is_asked_for_as_spot(
     provider: TpuProvider, cloud: TpuCloud, api: Mapping[str, str]
 ) -> None:

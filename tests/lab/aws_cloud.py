@@ -244,6 +244,7 @@ class AwsCloud:
                 self._remember(request)
             return self._fail(request, call, fault)
         reply, code = self._serve(request)
+        fault.wait_to_answer()
         if fault.is_error:
             details = {**call.details, "answer lost": code}
             return self._fail(request, replace(call, details=details), fault)

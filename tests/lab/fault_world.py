@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from orchestrator.adapters.dialects.job_metrics import JobMetrics
-from orchestrator.adapters.dialects.registry import FileDialects
-from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
+from orchestrator.adapters.files.artifact_bundle import unpack_bundle
 from orchestrator.adapters.files.blobs import FileBlobs
-from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
-from orchestrator.adapters.keys import new_login
+from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
+from orchestrator.adapters.result_parsers.registry import FileDialects
+from orchestrator.adapters.result_parsers.self_report import read_self_report
+from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.describe_run import describe_run
@@ -42,6 +42,7 @@ from orchestrator.domain.run_record import CellRecord
 from orchestrator.store.database import Database, open_database
 from runners import ProviderContext, registry
 from runners.fake import FakeComputer, FakeWorkspace
+from tests.databases import make_database
 from tests.integration.fake_world import SteppingClock, manifest
 from tests.lab.faults import Call, Faults
 from tests.lab.machines import MachineSpec, NoMachines
@@ -139,7 +140,7 @@ class FaultWorld:
 
     def __post_init__(self) -> None:
         self.platform = self.rig.platform
-        self.database = open_database(f"sqlite:///{self.folder / 'app.db'}", migrate=True)
+        self.database = open_database(make_database(self.folder))
         self.provider = self.new_provider()
         self.world = self._world()
         self.renew_engine()

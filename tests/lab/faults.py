@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -23,6 +23,8 @@ class Fault:
         message: What the cloud says with it.
         status: HTTP status (or gRPC code number, in a gRPC cloud).
         after: The call DID succeed before this is answered: the lost response.
+        hold: Called before the call is carried out, or with ``after`` before it is answered; it
+            returns when the call may go on.
         in_operation: The call is accepted; its long-running operation ends with this error.
         delay_s: The cloud waits so long before it answers.
         drop: The connection is closed without an answer.
@@ -39,6 +41,7 @@ class Fault:
     drop: bool = False
     body: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
+    hold: Callable[[], None] | None = None
 
     @property
     def is_error(self) -> bool:
@@ -46,9 +49,16 @@ class Fault:
         return bool(self.code or self.drop or self.body)
 
     def wait(self) -> None:
-        """Sleep for the delay, if there is one."""
+        """Before the call is carried out: sleep for the delay, if there is one."""
         if self.delay_s > 0:
             time.sleep(self.delay_s)
+        if self.hold is not None and not self.after:
+            self.hold()
+
+    def wait_to_answer(self) -> None:
+        """After the call was carried out."""
+        if self.hold is not None and self.after:
+            self.hold()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from tests.lab.fault_world import FaultWorld
 from tests.lab.faults import Fault
 from tests.lab.google.quotas_cloud import QuotasCloud
 from tests.lab.lab_machines import LabMachines
-from tests.lab.machines import MachineSpec, NoMachines
+from tests.lab.machines import NoMachines
 from tests.lab.site import Site, a_site, release_matrix, served
 
 KILLS = 2
@@ -51,46 +51,14 @@ class Gate:
         self.opened.wait(_LIMIT_S)
 
 
-class Held(Fault):
-    """A call that waits at a gate before it is carried out; nothing else is wrong with it."""
-
-    __slots__ = ("gate",)
-    gate: Gate
-
-    def wait(self) -> None:
-        self.gate.hold()
-
-
-def held(gate: Gate) -> Held:
-    fault = Held()
-    object.__setattr__(fault, "gate", gate)
-    return fault
-
-
-class GatedMachines(NoMachines):
-    """Machines that never come up; the call that made one is answered when its gate opens."""
-
-    def __init__(self) -> None:
-        super().__init__(boot_delay_s=10**6)
-        self.gates: dict[str, Gate] = {}
-
-    def boot(self, spec: MachineSpec) -> None:
-        super().boot(spec)
-        gate = self.gates.pop(spec.cloud, None)
-        if gate is not None:
-            gate.hold()
-
-    def made(self) -> Counter[str]:
-        return Counter(spec.cloud for spec in self.booted)
+@pytest.fixture
+def gated() -> NoMachines:
+    """Machines that never come up."""
+    return NoMachines(boot_delay_s=10**6)
 
 
 @pytest.fixture
-def gated() -> GatedMachines:
-    return GatedMachines()
-
-
-@pytest.fixture
-def site(gated: GatedMachines) -> Iterator[Site]:
+def site(gated: NoMachines) -> Iterator[Site]:
     with a_site(gated) as site:
         # no cloud says of these machines that they run before the test is over
         site.compute.fleet.staging_limit_s = site.tpu.nodes.booting_limit_s = 10**6
@@ -112,23 +80,13 @@ def clouds(site: Site) -> dict[str, Any]:
 
 
 @contextmanager
-def gates_before(site: Site) -> Iterator[list[Gate]]:
-    """The next create call of each cloud is held before it is carried out."""
-    gates = [Gate() for _ in CREATES]
-    for gate, (name, cloud) in zip(gates, clouds(site).items(), strict=True):
-        cloud.faults.script(CREATES[name], [held(gate)])
-    yield gates
-    for gate in gates:
-        gate.opened.set()
-
-
-@contextmanager
-def gates_after(machines: GatedMachines) -> Iterator[list[Gate]]:
-    """The next machine of each cloud exists, and the answer that says so is held."""
-    gates = [Gate() for _ in CREATES]
-    machines.gates.update(zip(CREATES, gates, strict=True))
-    yield gates
-    for gate in gates:
+def gates(site: Site, *, after: bool) -> Iterator[list[Gate]]:
+    """The next create call of each cloud is held before it is carried out, or its answer after."""
+    made = [Gate() for _ in CREATES]
+    for gate, (name, cloud) in zip(made, clouds(site).items(), strict=True):
+        cloud.faults.script(CREATES[name], [Fault(hold=gate.hold, after=after)])
+    yield made
+    for gate in made:
         gate.opened.set()
 
 
@@ -148,20 +106,20 @@ def only_shared(site: Site) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_kills_between_launch_and_answer_in_three_clouds(
-    home: Home, site: Site, gated: GatedMachines, tmp_path: Path
+    home: Home, site: Site, gated: NoMachines, tmp_path: Path
 ) -> None:
     matrix = release_matrix(tmp_path / "matrix.yaml", jobs=("moe",), platforms=PLATFORMS)
     runs = []
     for number in range(KILLS):
-        closed = gates_before(site) if number % 2 == 0 else gates_after(gated)
-        with closed as gates:
+        with gates(site, after=number % 2 == 1) as closed:
             runs.append(home.launch(matrix))
-            for gate in gates:
+            for gate in closed:
                 assert gate.reached.wait(_LIMIT_S), home.log()[-2000:]
             home.kill_controller()
         home.start_controller()
         eventually(lambda: are_held(home, runs[-1]), deadline_s=_LIMIT_S)
-        assert gated.made() == dict.fromkeys(CREATES, number + 1)
+        made = Counter(spec.cloud for spec in gated.booted)
+        assert made == dict.fromkeys(CREATES, number + 1)
         names = {lease["machine_id"] for lease in leases(home, runs[-1])}
         assert len(names) == len(PLATFORMS)
         home.seatrial("cancel", runs[-1])
@@ -185,7 +143,7 @@ def test_a_run_whose_controller_was_killed_at_the_launch_goes_on_on_the_one_mach
     matrix = lab.a_matrix(tmp_path / "m.yaml", payload, platform)
     with a_site(machines) as site, served(site, tmp_path / "home") as home:
         gate = Gate()
-        clouds(site)[name].faults.script(CREATES[name], [held(gate)])
+        clouds(site)[name].faults.script(CREATES[name], [Fault(hold=gate.hold)])
         run = home.launch(matrix)
         assert gate.reached.wait(_LIMIT_S), home.log()[-2000:]
         home.kill_controller()

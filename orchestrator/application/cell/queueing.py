@@ -1,4 +1,4 @@
-"""QUEUED: waiting for a place among the run's cells."""
+"""QUEUED: waits until the run may use another machine."""
 
 from __future__ import annotations
 
@@ -13,37 +13,34 @@ from orchestrator.domain.outcome import Outcome
 
 
 def poll_admission(world: FlowDeps, cell_id: str) -> Value | NotYet:
-    """Open the next attempt when there is room; answer its id, or None when the cell is done.
+    """Open the next attempt when there is capacity; return its id, or None when the cell is done.
 
     A cell whose every job is proven already is done without an attempt.
     """
     cells = world.stores.cells
-    cell = cells.get(cell_id)
-    if cell.state is CellState.DONE:
+    now = cells.status(cell_id)
+    if now.cell.state is CellState.DONE:
         return None
-    attempts = cells.attempts(cell_id)
-    if attempts and attempts[-1].closed_at is None:
-        return attempts[-1].id
-    run = world.stores.runs.get(cell.run_id)
-    if run is not None and run.cancel_requested_at is not None:
+    if now.last is not None and now.last.closed_at is None:
+        return now.last.id
+    if now.run.cancel_requested_at is not None:
         cause = Cause(Outcome.CANCELLED, "cancelled", "cancelled while it was queued")
-        outcome = judged(world, cell, world.stores.runs.spec(cell.run_id), cause)
+        outcome = judged(world, now.cell, now.spec, cause)
         cells.conclude(cell_id, outcome, at=world.clock.now())
         return None
-    if attempts and _is_too_soon(world, attempts[-1]):
+    if now.last is not None and _is_too_soon(world, now.last):
         return NOT_YET
-    spec = world.stores.runs.spec(cell.run_id)
-    if run is not None and not attempts and reuse_before_renting(world, run, spec, cell):
-        cells.conclude(cell_id, judged(world, cell, spec, None), at=world.clock.now())
+    if now.last is None and reuse_before_renting(world, now):
+        cells.conclude(cell_id, judged(world, now.cell, now.spec, None), at=world.clock.now())
         return None
-    attempt_id = f"{cell_id}-{len(attempts) + 1}"
-    limit = spec.matrix.limits.max_parallel
+    attempt_id = f"{cell_id}-{now.last.number + 1 if now.last else 1}"
+    limit = now.spec.matrix.limits.max_parallel
     admitted = cells.admit(cell_id, attempt_id, max_parallel=limit, at=world.clock.now())
     return attempt_id if admitted else NOT_YET
 
 
 def _is_too_soon(world: FlowDeps, last: Attempt) -> bool:
-    """Whether what ended the last attempt needs time to change."""
+    """Whether the back-off after the last attempt has not passed."""
     if last.cause is None or last.closed_at is None:
         return False
     wait_s = world.timings.retry_after_s.get(last.cause.reason, 0.0)

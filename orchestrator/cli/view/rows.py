@@ -71,7 +71,6 @@ def _cell_left_s(cell: CellRecord, now: datetime) -> float | None:
 _NAME_MIN, _NAME_MAX = 8, 28
 _STATE_WIDTH = 13
 _BAR_MIN, _BAR_MAX = 8, 32
-_TIME_WIDTH = 8
 _NOTICES = 2
 
 

@@ -22,6 +22,7 @@ PAGE_SIZE = 50
 _TOLD_CELLS = 2
 _SHORT = 13
 """Characters of an id that two runs of a night do not share."""
+_SHORT_COMMIT = 7
 _CURSOR = re.compile(r"[!-~]{1,200}")
 _COLUMNS = (
     Column("run", "Run"),
@@ -33,7 +34,7 @@ _COLUMNS = (
     Column("tests", "Tests"),
     Column("duration_s", "Duration", is_number=True),
     Column("cost_usd", "Cost", is_number=True),
-    Column("cells_passed", "Cells passed"),
+    Column("cells_passed", "Cells"),
 )
 _OUTCOMES = (
     RunState.RUNNING,
@@ -132,7 +133,7 @@ def _row(asked: Asked, listed: ListedRun) -> Row:
             Badge(run.outcome or run.state, note=_note(listed)),
             Text(run.subject_name, note=run.subject_version),
             Text(run.matrix_name),
-            Text(run.commit.short, _of_branch(run), note=run.commit.branch, is_code=True),
+            _commit(run),
             Tally(so_far(listed.counts, run)),
             Span(took.total_seconds()),
             Usd(listed.cost_usd),
@@ -142,8 +143,12 @@ def _row(asked: Asked, listed: ListedRun) -> Row:
     )
 
 
-def _of_branch(run: Run) -> str:
-    return urls.with_query(urls.RUNS, branch=run.commit.branch) if run.commit.branch else ""
+def _commit(run: Run) -> Text:
+    """It leads to what else tested its branch."""
+    commit = run.commit
+    href = urls.with_query(urls.RUNS, branch=commit.branch) if commit.branch else ""
+    short = commit.sha[:_SHORT_COMMIT] + ("+" if commit.is_dirty else "")
+    return Text(commit.sha, href, note=commit.branch, is_code=True, short=short)
 
 
 def so_far(counts: Counts, run: Run) -> Counts:

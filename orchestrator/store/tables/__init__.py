@@ -1,4 +1,4 @@
-"""Every table of the database."""
+"""All tables of the database."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ from orchestrator.store.tables.results import (
     CheckResultRow,
     EnvironmentReportRow,
     EvidenceChunkRow,
+    EvidenceStream,
     JobResultRow,
     JobRollupRow,
-    LogChunkRow,
     MetricRow,
     NoticeRow,
     TestCaseRow,
@@ -110,6 +110,7 @@ __all__ = [
     "DeliveryRow",
     "EnvironmentReportRow",
     "EvidenceChunkRow",
+    "EvidenceStream",
     "FiringRow",
     "GatePolicyRow",
     "IdempotencyKeyRow",
@@ -120,7 +121,6 @@ __all__ = [
     "LeaseCredentialsRow",
     "LeaseRow",
     "LineageStateRow",
-    "LogChunkRow",
     "MetricRow",
     "NoticeRow",
     "OrphanSightingRow",

@@ -23,11 +23,11 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from torchbridge.passes import (
     TOLERANCE,
+    AttentionOperators,
     Pass,
     PassResult,
     Result,
@@ -231,19 +231,6 @@ def _dtypes(model: nn.Module) -> str:
     return _tally(str(p.dtype).removeprefix("torch.") for p in model.parameters())
 
 
-class _Operators(TorchDispatchMode):
-    """Writes down the attention operators that are run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if "attention" in function.__name__:
-            self.names.add(function.__name__.split(".")[0].lstrip("_"))
-        return function(*args, **(kwargs or {}))
-
-
 def _attention_operators(modules: list[nn.MultiheadAttention]) -> str:
     """What each module computes itself with, seen on two tokens, gradients not forbidden."""
     return _tally(f"module(s) by {_attention_operator(module)}" for module in modules)
@@ -255,7 +242,7 @@ def _attention_operator(module: nn.MultiheadAttention) -> str:
     inputs = [weight.new_zeros(2, 2, width) for width in widths]
     if len(set(widths)) == 1:
         inputs = inputs[:1] * 3  # self-attention: the fused path wants the very same tensor
-    with torch.enable_grad(), _Operators() as operators:
+    with torch.enable_grad(), AttentionOperators() as operators:
         module(*inputs)
     return " and ".join(sorted(operators.names)) or "explicit softmax"
 

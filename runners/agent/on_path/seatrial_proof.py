@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import resource
 import shlex
@@ -15,6 +16,7 @@ import _pytest
 import pytest
 import seatrial_origins
 import seatrial_start
+from _pytest.config import default_plugins
 
 _WATCHED = (
     "pytest_collect_file",
@@ -29,6 +31,7 @@ _WATCHED = (
     "pytest_pycollect_makemodule",
     "pytest_pyfunc_call",
     "pytest_report_from_serializable",
+    "pytest_report_to_serializable",
     "pytest_report_teststatus",
     "pytest_runtest_call",
     "pytest_runtest_logreport",
@@ -116,7 +119,8 @@ class Prover:
 
     def _tell_hooks(self) -> None:
         """Say who else has a hand in outcomes, whenever that is news."""
-        hooks = [*_foreign_hooks(self._config), *_replacements(self._config)]
+        own = _PYTEST_HOOKS.union(self._code.values())
+        hooks = [*_foreign_hooks(self._config, own), *_replacements(self._config)]
         if hooks != self._told:
             self._told = hooks
             self._write({"record": "hooks", "hooks": hooks})
@@ -220,19 +224,44 @@ def _told_not_to_run(word: str) -> Dict[str, str]:
     return {"reason": "wrong_pytest", "module": "pytest", "file": "", "what": text, "fix": fix}
 
 
-def _foreign_hooks(config: pytest.Config) -> List[List[str]]:
-    """List hook and file of everything that can change an outcome and is not well known."""
-    own = str(Path(__file__).parent)
-    tools = str(Path(_pytest.__file__).parent)
+def _foreign_hooks(config: pytest.Config, own: FrozenSet[object]) -> List[List[str]]:
+    """List hook and file of everything that can change an outcome and is not well known.
+
+    Code that says that it is pytest's or the recorder's has to be in `own`.
+    """
     found = set()
     for hook in _WATCHED:
         # Before pytest 8, config.hook wraps the hooks that are about paths.
         for impl in getattr(config.pluginmanager.hook, hook).get_hookimpls():
-            code = str(getattr(getattr(impl.function, "__code__", None), "co_filename", "?"))
-            for file in {code, str(getattr(impl.plugin, "__file__", None) or code)}:
-                if not file.startswith((own + os.sep, tools + os.sep)) and not _is_known(file):
+            code = getattr(impl.function, "__code__", None)
+            said = str(getattr(code, "co_filename", "?"))
+            for file in {said, str(getattr(impl.plugin, "__file__", None) or said)}:
+                if file.startswith(_OURS):
+                    if code not in own:
+                        found.add((hook, f"a function that is not in {_place(file, config)}"))
+                elif not (_is_known(file) and _is_of(impl.function, said)):
                     found.add((hook, _place(file, config)))
     return [list(each) for each in sorted(found)][:200]
+
+
+def _pytest_hooks() -> FrozenSet[object]:
+    """Return the code of pytest's own hooks, before anything of the payload is loaded."""
+    for name in default_plugins:
+        importlib.import_module(f"_pytest.{name}")
+    functions = (
+        function
+        for name in [name for name in sys.modules if name.startswith("_pytest.")]
+        for holder in (sys.modules[name], *_classes(name))
+        for function in map(vars(holder).get, _WATCHED)
+    )
+    return frozenset(one.__code__ for one in functions if isinstance(one, FunctionType))
+
+
+def _is_of(function: object, file: str) -> bool:
+    """Say whether a function belongs to the loaded module of the file that its code names."""
+    module = sys.modules.get(str(getattr(function, "__module__", "")))
+    known = getattr(function, "__globals__", None)
+    return module is not None and known is vars(module) and getattr(module, "__file__", "") == file
 
 
 def _replacements(config: pytest.Config) -> List[List[str]]:
@@ -280,3 +309,5 @@ def _sentence(problem: Dict[str, str]) -> str:
 
 
 _TOOL_CODE = code_of(_TOOLS)
+_OURS = tuple(f"{Path(one).parent}{os.sep}" for one in (__file__, _pytest.__file__))
+_PYTEST_HOOKS = _pytest_hooks()

@@ -159,6 +159,7 @@ class RestFront:
         if fault.is_error and not (fault.after or fault.in_operation):
             return self._fail(call, fault)
         reply, code = self._served(replace(request, fault=fault) if fault.in_operation else request)
+        fault.wait_to_answer()
         if fault.is_error and fault.after:
             details = {**call.details, "answer lost": code}
             return self._fail(replace(call, details=details), fault)

@@ -92,6 +92,7 @@ class RpcFront:
             self._note(method, request, places, fault.code or "dropped")
             raise _as_error(fault)
         answer, code = self._answered(method, request, fault)
+        fault.wait_to_answer()
         lost = fault.is_error and fault.after
         self._note(method, request, places, (fault.code or "dropped") if lost else code)
         if lost:

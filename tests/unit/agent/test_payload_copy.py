@@ -19,6 +19,7 @@ def pristine(tmp_path: Path) -> Path:
     (folder / "t" / "deep").mkdir(parents=True)
     (folder / "t" / "deep" / "test_a.py").write_text(TEST)
     (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "helpers.py").write_text("def same(a, b): assert a == b\n")
     (folder / "data.txt").write_text("1")
     (folder / "again.py").symlink_to("t/deep/test_a.py")
     return folder
@@ -42,6 +43,11 @@ def swapped_for_a_link(copy: Path) -> None:
     (copy / "t").symlink_to(elsewhere)
 
 
+def package_beside_its_module(copy: Path) -> None:
+    (copy / "helpers").mkdir()
+    (copy / "helpers" / "__init__.py").write_text("def same(a, b): pass\n")
+
+
 def same_size_and_time(copy: Path) -> None:
     file = copy / "t" / "deep" / "test_a.py"
     when = file.stat().st_mtime_ns
@@ -61,6 +67,11 @@ def same_size_and_time(copy: Path) -> None:
         (lambda copy: (copy / "t" / "conftest.py").symlink_to("/none"), ["t/conftest.py"]),
         (lambda copy: (copy / "pytest.ini").write_text("[pytest]\naddopts=-k x"), ["pytest.ini"]),
         (lambda copy: (copy / "again.py").unlink(), ["again.py"]),
+        (package_beside_its_module, ["helpers/__init__.py"]),
+        (lambda copy: (copy / "helpers").symlink_to("t"), ["helpers"]),
+        (lambda copy: (copy / "helpers.abi3.so").write_text("x"), ["helpers.abi3.so"]),
+        (lambda copy: (copy / "t" / "deep" / "__init__.py").write_text("x"),
+         ["t/deep/__init__.py"]),
         (lambda copy: (copy / "data.txt").write_text("2"), ["data.txt"]),
         (lambda copy: (copy / "data.txt").touch(), []),
     ],
@@ -84,13 +95,17 @@ def test_what_lies_elsewhere_is_not_touched_through_a_link(pristine: Path, copy:
 def test_new_files_stay_and_byte_code_goes(pristine: Path, copy: Path) -> None:
     watched = PayloadCopy(pristine, copy)
     (copy / "made.txt").write_text("2")
+    (copy / "t" / ".hidden").write_text("")
     (copy / "made.py").write_text("x = 1\n")
+    (copy / "generated").mkdir()
+    (copy / "generated" / "__init__.py").write_text("")
     cache = copy / "t" / "deep" / "__pycache__"
     cache.mkdir()
     (cache / "test_a.cpython-311-pytest-8.0.0.pyc").write_bytes(b"forged")
     assert watched.restore() == []
     assert (copy / "made.txt").read_text() == "2"
     assert (copy / "made.py").exists()
+    assert (copy / "generated" / "__init__.py").exists()
     assert not list(copy.rglob("*.pyc"))
 
 

@@ -16,7 +16,6 @@ from orchestrator.domain.bisect import (
     TryRevision,
     answer_of,
     next_step,
-    strays,
 )
 
 Tell = Callable[[int], RevisionResult]
@@ -109,13 +108,6 @@ def test_a_first_revision_that_does_not_pass_is_no_ground_to_begin_from(answer, 
 def test_a_last_revision_that_passes_now():
     found = next_step(3, {0: [RevisionResult.GOOD], 2: [RevisionResult.GOOD]})
     assert isinstance(found, InconclusiveSearch)
-
-
-def test_strays_tell_of_more_than_one_change():
-    assert strays(
-        {0: [RevisionResult.GOOD], 3: [RevisionResult.BAD], 5: [RevisionResult.GOOD]}
-    ) == (5,)
-    assert strays({0: [RevisionResult.GOOD], 3: [RevisionResult.BAD]}) == ()
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.cell import Cause
-from orchestrator.domain.facts import CheckFact, JobFact
-from orchestrator.domain.judging import JobVerdict, judge_cell, judge_job, merge_tally, settle
-from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell, judge_job
+from orchestrator.domain.event_facts import CheckFact, JobFact
+from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
 
 LOST = Cause(Outcome.ERRORED, "lost", "the machine is gone")
@@ -173,14 +173,3 @@ def test_a_cell_takes_the_worst(
 ) -> None:
     judged = judge_cell(verdicts, cause)
     assert (judged.outcome, judged.reason) == (outcome, reason)
-
-
-def test_a_test_without_a_final_result_never_counts_as_passed() -> None:
-    assert settle(TestOutcome.PASSED, final=False, given_up=False) is TestOutcome.MISSING
-    assert settle(TestOutcome.PASSED, final=False, given_up=True) is TestOutcome.NOT_RUN
-    assert settle(TestOutcome.PASSED, final=True, given_up=True) is TestOutcome.PASSED
-
-
-def test_tallies_add_up() -> None:
-    tallies = [{TestOutcome.PASSED: 2, TestOutcome.ERROR: 1}, {TestOutcome.PASSED: 1}, {}]
-    assert merge_tally(tallies) == Counts(passed=3, error=1)

@@ -8,11 +8,11 @@ import pytest
 
 from orchestrator.adapters.files.document_nodes import read_yaml
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.gate.gate_documents import policy_digest
 from orchestrator.domain.gate.policy import retest_options
 from orchestrator.domain.gate.rules.platforms import expected
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.problems import InvalidDocumentError
 
 ROOT = Path(__file__).resolve().parents[3]
 READY = sorted((ROOT / "gates").glob("*.yaml"))
@@ -102,6 +102,8 @@ def an_issue(**more: str) -> str:
     [
         ({"match": "{}"}, "says nothing: name a signature"),
         ({"match": '{exception: "* *"}'}, "match: would tolerate anything: say max_failures"),
+        ({"match": "{contains: rr}"}, "match: would tolerate anything: say max_failures"),
+        ({"match": "{contains: Error}"}, "match: would tolerate anything: say max_failures"),
         ({"expires": "2025-01-01"}, "2025-01-01 is before it was opened"),
         ({"expires": "soon"}, "must be a day such as 2026-03-01, not 'soon'"),
         ({"expires": "2026-02-30"}, "must be a day such as 2026-03-01"),

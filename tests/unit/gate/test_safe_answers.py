@@ -17,6 +17,7 @@ from orchestrator.domain.gate.policy import (
     PlatformRule,
     SkipRule,
     SubjectRule,
+    Unavailable,
 )
 from orchestrator.domain.gate.reruns import failed_before, merge_reruns
 from orchestrator.domain.gate.rule_context import rule_fault
@@ -35,8 +36,10 @@ from tests.unit.gate.builders import (
     policy,
     result,
     snapshot,
+    unavailable,
 )
 
+UNKNOWN = RuleOutcome.UNKNOWN
 PASS, WITH = Decision.PASS, Decision.PASS_WITH_EXCEPTIONS
 FAIL, OPEN = Decision.FAIL, Decision.INCONCLUSIVE
 
@@ -427,6 +430,29 @@ def test_what_passes_with_another_payload_alone_needs_a_persons_yes(approvals, d
 def test_a_job_that_failed_of_this_subject_may_not_be_left_out(rules, decision):
     left_out = replace(cell("gcp-l4", job("moe")), jobs_failed={"demo": "run-0"})
     assert judge(policy(jobs=rules), snapshot(left_out)).decision is decision
+
+
+ADVISORY = PlatformRule(id="mi300x", when_unavailable=Unavailable(verdict="advisory"))
+
+
+@pytest.mark.parametrize(
+    ("more", "attestation", "rule"),
+    [
+        ({}, "required", ""),
+        ({"jobs_failed": {"moe": "run-0"}}, "required", "flaky/moe@mi300x"),
+        ({"ingested": True}, "required", "attestation/mi300x"),
+        ({"ingested": True}, "optional", ""),
+    ],
+)
+def test_a_platform_that_could_not_be_had_hides_no_failure_and_is_not_typed(
+    more, attestation, rule
+):
+    gate = policy("gcp-l4", ADVISORY, evidence=EvidenceRule(attestation=attestation))
+    verdict = judge(gate, snapshot(cell(), unavailable("mi300x", **more)))
+    assert verdict.decision is (OPEN if rule else PASS)
+    assert [one.id for one in verdict.rules if one.blocking and one.outcome is UNKNOWN] == (
+        [rule] if rule else []
+    )
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,14 @@ from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Tally, Text
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.run_record import RunRecord
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.units import elapsed, usd
+from orchestrator.store.cell_results import Depth
 from orchestrator.store.runs import RunsAsked
 
 SHOWN = 40
@@ -250,7 +251,7 @@ def run_page(asked: Asked, run: Run, seen: int, *, refused: str = "", chosen: st
     """
     stores = asked.context.stores
     cells, spec = stores.cells.of_run(run.id), stores.runs.spec(run.id)
-    record = told_run(stores, run, cells, spec, at=asked.now, whole=False)
+    record = told_run(stores, run, cells, spec, at=asked.now, depth=Depth.SHOWN)
     money = Money(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))
     tables = _tables(record, asked.now, whole=asked.wanted is not Format.HTML)
     facts = {

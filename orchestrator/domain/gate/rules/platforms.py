@@ -1,4 +1,4 @@
-"""Platforms: each that the policy names ran to its end, on the hardware that it promises."""
+"""Platforms: each one of the policy ran to its end, on the required hardware."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from orchestrator.domain.catalogue import promised
 from orchestrator.domain.gate.evidence_trust import doubts
 from orchestrator.domain.gate.policy import PlatformRule, Substitute
-from orchestrator.domain.gate.quantities import all_counts, counted, judged_counts, some
+from orchestrator.domain.gate.policy_values import all_counts, counted, judged_counts, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
@@ -30,7 +30,7 @@ from orchestrator.domain.outcome import Counts, Outcome
 
 
 def hardware(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per cell of which a machine was had and something is promised or expected."""
+    """Yield a result per cell with a machine and required hardware."""
     allowed = case.policy.spec.evidence.attestation == "optional"
     for stand in case.stands:
         wanted = expected(stand.rule)
@@ -41,7 +41,7 @@ def hardware(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def expected(rule: PlatformRule) -> ExpectedHardware:
-    """What the policy says, and where it says nothing, what the platform's id promises."""
+    """Return the required hardware: of the policy, else what the platform's id implies."""
     known = promised(rule.id)
     said = replace(
         rule.expect,
@@ -58,7 +58,7 @@ def expected(rule: PlatformRule) -> ExpectedHardware:
 
 
 def _hardware(stand: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardware) -> RuleResult:
-    """Both what is promised and what the matrix expects: neither makes up for the other."""
+    """Return differences from both the implied and the matrix's hardware."""
     found = [
         one
         for machine in cell.machines
@@ -113,26 +113,35 @@ _BAD = (RuleOutcome.VIOLATED, RuleOutcome.UNKNOWN)
 _WRONG = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
+_Judged = tuple[RuleOutcome, str]
+"""An outcome and its sentence."""
+_OfCell = Callable[[PlatformEvidence, CellEvidence], _Judged]
+"""What a cell comes to that ran to its end."""
+
+
 def platforms(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per platform, and one per substitute that is needed."""
-    return _platforms(case, all_counts)
+    """Yield a result per platform, and per substitute that is needed."""
+    return _platforms(case, _ran)
 
 
 def platforms_with_judged_counts(case: RuleContext) -> Iterator[RuleResult]:
-    """As in the first rules: of the tests, those that passed, failed or were expected to fail."""
-    return _platforms(case, judged_counts)
+    """As in the first two rules: green runs in a row are also those that reuse one's evidence.
+
+    Of the tests it tells those that passed, failed or were expected to fail.
+    """
+    return _platforms(case, _ran_as_before)
 
 
-def _platforms(case: RuleContext, tests: Callable[[Counts], str]) -> Iterator[RuleResult]:
+def _platforms(case: RuleContext, ran: _OfCell) -> Iterator[RuleResult]:
     for stand in case.stands:
-        yield _platform(stand, tests)
+        yield _platform(stand, ran)
         unavailable = any(is_unavailable(cell) for cell in stand.cells)
         substitute = stand.rule.when_unavailable.substitute
         if unavailable and substitute is not None:
             yield _substitute(case, stand, substitute)
 
 
-def _platform(stand: PlatformEvidence, tests: Callable[[Counts], str]) -> RuleResult:
+def _platform(stand: PlatformEvidence, ran: _OfCell) -> RuleResult:
     rule = stand.rule
     if not stand.cells:
         return RuleResult(
@@ -144,7 +153,7 @@ def _platform(stand: PlatformEvidence, tests: Callable[[Counts], str]) -> RuleRe
             inputs={"cells": []},
             waivable=False,
         )
-    told = [_cell(stand, cell, tests(cell.counts)) for cell in stand.cells]
+    told = [_cell(stand, cell, ran) for cell in stand.cells]
     bad = [cell for cell, (outcome, _) in zip(stand.cells, told, strict=True) if outcome in _BAD]
     return RuleResult(
         id=f"platform/{rule.id}",
@@ -157,7 +166,7 @@ def _platform(stand: PlatformEvidence, tests: Callable[[Counts], str]) -> RuleRe
     )
 
 
-def _cell(stand: PlatformEvidence, cell: CellEvidence, tests: str) -> tuple[RuleOutcome, str]:
+def _cell(stand: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _Judged:
     why = ": ".join(word for word in (cell.reason, cell.detail) if word) or "no reason is recorded"
     if not is_over(cell):
         return RuleOutcome.UNKNOWN, f"{cell.id} is not over: it is {cell.state}."
@@ -173,23 +182,41 @@ def _cell(stand: PlatformEvidence, cell: CellEvidence, tests: str) -> tuple[Rule
     if not _is_explained(cell):
         sentence = f"{cell.id} is {cell.outcome} ({why}), and none of its jobs says so."
         return RuleOutcome.VIOLATED, sentence
-    return _in_a_row(stand, cell, tests)
+    return ran(stand, cell) if cell.jobs else (RuleOutcome.UNKNOWN, f"{cell.id} ran no job.")
 
 
 def _is_explained(cell: CellEvidence) -> bool:
-    """Whether the jobs, which are judged by themselves, show what the cell says."""
+    """Whether the outcomes of its jobs, judged separately, explain the cell's."""
     return cell.outcome not in _WRONG or any(job.outcome in _WRONG for job in cell.jobs)
 
 
-def _in_a_row(stand: PlatformEvidence, cell: CellEvidence, tests: str) -> tuple[RuleOutcome, str]:
-    wanted, found = stand.rule.consecutive_green, cell.green_streak + 1
-    ran = f"{cell.id} ran: {tests} in {counted(len(cell.jobs), 'job')}"
-    if not cell.jobs:
-        return RuleOutcome.UNKNOWN, f"{cell.id} ran no job."
+def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
+    said = _said_of(cell, all_counts)
+    reused = sorted(job.id for job in cell.jobs if job.reused_from)
+    wanted = stand.rule.consecutive_green
+    if wanted > 1 and reused:
+        sentence = (
+            f"{said}; {wanted} green runs in a row are asked for, and this is no other one:"
+            f" it reuses earlier evidence of {some(reused)}."
+        )
+        return _in_a_row(wanted, cell.green_streak, said, sentence)
+    return _in_a_row(wanted, cell.green_streak + 1, said)
+
+
+def _ran_as_before(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
+    said = _said_of(cell, judged_counts)
+    return _in_a_row(stand.rule.consecutive_green, cell.green_streak + 1, said)
+
+
+def _said_of(cell: CellEvidence, tests: Callable[[Counts], str]) -> str:
+    return f"{cell.id} ran: {tests(cell.counts)} in {counted(len(cell.jobs), 'job')}"
+
+
+def _in_a_row(wanted: int, found: int, said: str, instead: str = "") -> _Judged:
     if wanted > found:
-        sentence = f"{ran}; {wanted} green runs in a row are asked for, and this is number {found}."
-        return RuleOutcome.UNKNOWN, sentence
-    return RuleOutcome.OK, f"{ran}."
+        short = f"{said}; {wanted} green runs in a row are asked for, and this is number {found}."
+        return RuleOutcome.UNKNOWN, instead or short
+    return RuleOutcome.OK, f"{said}."
 
 
 def _inputs(cell: CellEvidence) -> dict[str, object]:
@@ -206,7 +233,7 @@ def _inputs(cell: CellEvidence) -> dict[str, object]:
 
 
 def _substitute(case: RuleContext, stand: PlatformEvidence, substitute: Substitute) -> RuleResult:
-    """It never counts as the platform; but where it is promised, it must have passed."""
+    """Return the result of a substitute: it must pass, and never counts as the platform."""
     other = platform_evidence(PlatformRule(id=substitute.platform), case.policy, case.snapshot)
     found = {job.id: job.outcome for cell in other.ran for job in cell.jobs}
     names = sorted(substitute.jobs or found)
