@@ -1,4 +1,4 @@
-"""How long tests and jobs took, over the newest runs of a product."""
+"""Durations of tests and jobs over a product's newest runs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import CellRow, JobResultRow, RunRow, TestCaseRow, TestResultRow
 
 _CELLS = 20
-"""Newest finished cells of a product that durations are taken from."""
+"""Number of newest finished cells that are read."""
 _RUNS = 20
-"""Earlier runs that a duration is compared with."""
+"""Number of earlier runs that a duration is compared with."""
 _TESTS = 1_000
 _RAN = (TestOutcome.PASSED, TestOutcome.FAILED, TestOutcome.XFAILED, TestOutcome.XPASSED)
-"""They came to their own end: what a test took that hung or crashed says nothing."""
+"""Outcomes whose duration counts: not of tests that hung or crashed."""
 
 
 class DurationStore:
-    """How long tests and jobs took."""
+    """Durations of tests and jobs."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -32,7 +32,7 @@ class DurationStore:
     def long_tests(
         self, product: str, jobs: Sequence[str], *, over_s: float
     ) -> dict[str, dict[str, float]]:
-        """By job and node id, the most seconds that a test took lately, where that is much.
+        """Return the longest recent duration of slow tests in seconds, by job and node id.
 
         Args:
             product: Whose tests.
@@ -61,7 +61,7 @@ class DurationStore:
         return found
 
     def longest_silences(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
-        """By job, the most seconds that it was silent lately while no test ran."""
+        """Return the longest recent silence of jobs in seconds while no test ran, by job."""
         query = (
             select(JobResultRow.job, func.max(JobResultRow.longest_silence_s))
             .where(

@@ -12,10 +12,10 @@ from typing import Callable, Dict, List, Mapping, Optional, Pattern, Sequence, S
 
 from .attempt_context import AttemptContext, JobRunner
 from .heartbeat import is_nearly_full
+from .job_output import JobOutput
 from .layout import on_path
-from .output import JobOutput
 from .plan import Job
-from .records import Records, Refusal
+from .pytest_records import Records, Refusal
 from .supervise import Ended
 
 

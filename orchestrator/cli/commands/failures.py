@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.commands.options import CellOption, JsonOption, ReadRunArgument
-from orchestrator.cli.failing import FailureLine, failures_of
+from orchestrator.cli.run_failures import FailureLine, failures_of
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
 from orchestrator.cli.view.glyphs import sign_of, word

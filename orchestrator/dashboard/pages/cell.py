@@ -19,7 +19,7 @@ from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table, Tally, Text, Trace
 from orchestrator.domain.cell import Cell, CellState, Run
-from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.fingerprint import traits
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, artifacts_of_test

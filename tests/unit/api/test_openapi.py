@@ -17,8 +17,8 @@ from orchestrator.api.gate_signoff import ApprovalRequest, PayloadReviewRequest,
 from orchestrator.api.gates import DryRunRequest, EvaluateRequest, PolicyRequest
 from orchestrator.api.history import AliasDecisionRequest, MatchRequest
 from orchestrator.api.known_issues import KnownIssueRequest
-from orchestrator.api.linting import LintRequest
 from orchestrator.api.quarantines import QuarantineRequest
+from orchestrator.api.report_lint import LintRequest
 from orchestrator.api.retests import BisectRequest, ConfirmationRunRequest, RetestRequest
 from orchestrator.api.run_annotations import AnnotationsRequest
 from orchestrator.api.runs import LaunchRequest, RerunRequest

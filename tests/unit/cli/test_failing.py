@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.failing import failures_of
 from orchestrator.cli.responses import read
+from orchestrator.cli.run_failures import failures_of
 from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 

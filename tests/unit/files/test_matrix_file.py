@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.problems import InvalidDocumentError
 from tests.unit.domain.builders import TRAITS, manifest
 
 DOCUMENTS = FileDocuments()
