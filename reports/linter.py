@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from reports.model.metrics import MetricTable
@@ -17,11 +17,11 @@ from reports.model.values import Finding, ReportModel
 from reports.rules.authored import claims_rule
 from reports.rules.backend import BACKEND_PARTS
 from reports.rules.blocks import RULES, Said, differs
-from reports.rules.handed_in import TOLD_PARTS, recorded_rule
-from reports.rules.kinds import kind_evidence, kind_rules
+from reports.rules.by_report_kind import kind_evidence, kind_rules
+from reports.rules.ingested import TOLD_PARTS, recorded_rule
 from reports.rules.metrics import METRIC_RULES, reported_rule
-from reports.rules.models import platform_rules, summary_rules
 from reports.rules.money import MONEY_RULES
+from reports.rules.whole_report import platform_rules, summary_rules
 
 EVERY_RULE = {**RULES, **BACKEND_PARTS, **TOLD_PARTS, **METRIC_RULES, **MONEY_RULES}
 """By the type of the part."""

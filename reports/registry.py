@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
-from orchestrator.domain.problems import nearest
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.run_record import Evidence
 from reports.html import render_html
 from reports.linter import errors, lint, lint_evidence

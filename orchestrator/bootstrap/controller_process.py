@@ -45,7 +45,7 @@ from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import Controller, Listener, end_process
 from orchestrator.dashboard.app import create_dashboard
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.errors import StoreError
 from runners.shell.account import AccountError
 

@@ -16,12 +16,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.cron import CronsimCron
-from orchestrator.adapters.dialects.job_metrics import JobMetrics
-from orchestrator.adapters.dialects.registry import FileDialects
-from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
+from orchestrator.adapters.files.artifact_bundle import unpack_bundle
 from orchestrator.adapters.files.blobs import FileBlobs
-from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.home_folder import TEMPORARY, temporary_folder
 from orchestrator.adapters.files.ingest_upload import FileIntake
@@ -29,9 +26,12 @@ from orchestrator.adapters.files.pip import anywhere, guarded
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.ids import new_id
-from orchestrator.adapters.keys import new_login
 from orchestrator.adapters.notify.http_messages import HttpSender
+from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
+from orchestrator.adapters.result_parsers.registry import FileDialects
+from orchestrator.adapters.result_parsers.self_report import read_self_report
 from orchestrator.adapters.signing.signer import DsseSigner
+from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.adapters.text_similarity import FuzzyLikeness
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
@@ -67,8 +67,8 @@ from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.integrity_check import check_unclosed
 from reports import registry as report_registry
+from reports.document_lint.linter import lint_documents
 from reports.exports import registry as export_registry
-from reports.foreign.linter import lint_documents
 from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry

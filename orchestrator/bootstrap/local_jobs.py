@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.adapters.repositories import Repositories
-from orchestrator.adapters.subjects import BuildRoom, GitAndPipSubjects
+from orchestrator.adapters.git_repositories import Repositories
+from orchestrator.adapters.subject_resolver import BuildRoom, GitAndPipSubjects
 from orchestrator.config import Settings
 from runners.shell.account import account_of, prove_apart
 from runners.shell.local import LocalShell

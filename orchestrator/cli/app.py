@@ -23,7 +23,7 @@ from orchestrator.cli.errors import DETACHED, FAILED, NO_VERDICT, CliError
 from orchestrator.cli.safe_text import in_ascii
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.wiring import Wiring
-from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.document_problems import InvalidDocumentError
 
 NAME = "seatrial"
 _START, _WORK, _LOOK, _KEEP = "Start", "Launch and wait", "Look and stop", "Keep a controller"
@@ -107,6 +107,11 @@ ENTRIES = {
         _LOOK,
         "failures:failures_command",
         "List what failed in a run: job, test, cells, error, and the command that shows its log.",
+    ),
+    "slowest": Entry(
+        _LOOK,
+        "slowest:slowest_command",
+        "List the tests of a run that took longest, and how long they took before.",
     ),
     "logs": Entry(
         _LOOK,

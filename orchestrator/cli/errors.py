@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 
 PASSED = 0
 FAILED = 1

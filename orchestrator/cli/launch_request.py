@@ -23,11 +23,11 @@ from orchestrator.cli.session import Session
 from orchestrator.cli.view.plan import plan_table, shortages, totals
 from orchestrator.cli.wiring import RefusedError, Wiring
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
+from orchestrator.domain.document_problems import Path as Keys
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
-from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
-from orchestrator.domain.problems import Path as Keys
 from orchestrator.domain.schedule import SubjectKind, SubjectSelector
 from orchestrator.domain.units import plural, size, usd
 

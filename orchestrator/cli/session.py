@@ -16,7 +16,7 @@ from rich.console import Console
 
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.safe_text import NATURAL
-from orchestrator.domain.problems import nearest
+from orchestrator.domain.document_problems import nearest
 
 if TYPE_CHECKING:
     from orchestrator.cli.client import Client, Json

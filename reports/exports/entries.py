@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from orchestrator.domain.facts import CheckFact, TestFact
+from orchestrator.domain.event_facts import CheckFact, TestFact
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 

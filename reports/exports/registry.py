@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.problems import nearest
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.exports.ctrf import ctrf
 from reports.exports.entries import Entry, Group, clean, groups_of

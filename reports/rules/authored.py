@@ -6,23 +6,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import CheckedAnnotation, Doubt, ForeignDocument
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from orchestrator.domain.vocabulary import term
 from reports import format as fmt
-from reports.foreign.parsing import read, words
-from reports.foreign.quantities import Fraction, fractions, percents, quantities
-from reports.foreign.rules.hardware import check_architecture, check_fp8
-from reports.foreign.rules.money import check_prices
+from reports.document_lint.parsing import read, words
+from reports.document_lint.quantities import Fraction, fractions, percents, quantities
+from reports.document_lint.rules.hardware import check_architecture, check_fp8
+from reports.document_lint.rules.money import check_prices
 from reports.model.blocks import CommandTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Claim, Finding, ReportModel, Status, Tally
 from reports.rules.blocks import Said, differs
-from reports.rules.kinds import kind_figures
+from reports.rules.by_report_kind import kind_figures
 
 Figures = tuple[int, ...]
 

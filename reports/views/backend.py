@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from reports.format import version
@@ -26,6 +26,8 @@ from reports.model.blocks import Hardware
 from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import benchmark_jobs, block_of, contrasts_of, entries_of
+from reports.views.cell_timeline import footer_of, run_digest
+from reports.views.ingest_origin import catalogued_of, origin_of, run_date
 from reports.views.machine import (
     cell_status,
     hardware_of,
@@ -35,8 +37,6 @@ from reports.views.machine import (
     place_of,
     run_status,
 )
-from reports.views.origin import catalogued_of, origin_of, run_date
-from reports.views.phases import footer_of, run_digest
 from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
 from reports.views.suites import rate, settled, suite_tally, suites_of, tally_of
 from reports.views.summary import unfinished_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.domain.cell import RunState
-from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import moment, status, version
@@ -13,7 +13,9 @@ from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import compare, metrics_of
+from reports.views.cell_timeline import commands_of, footer_of, run_digest
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
+from reports.views.ingest_origin import SIMULATED, elsewhere_of, origin_of, provenance_of, run_date
 from reports.views.machine import (
     accelerator_of,
     cell_status,
@@ -26,9 +28,7 @@ from reports.views.machine import (
     short_name,
 )
 from reports.views.money import money_of, total_costs
-from reports.views.origin import SIMULATED, elsewhere_of, origin_of, provenance_of, run_date
-from reports.views.phases import commands_of, footer_of, run_digest
-from reports.views.reused import reuse_of
+from reports.views.reused_jobs import reuse_of
 from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
 from reports.views.suites import rate, suites_of, sum_tallies
 

@@ -7,7 +7,7 @@ in which a cloud or a machine goes wrong, without a cloud, a machine or a clock.
 from __future__ import annotations
 
 from runners.fake.cloud import FakeCloud, Fault
-from runners.fake.computer import FakeComputer, passing
+from runners.fake.fake_machine import FakeComputer, passing
 from runners.fake.provider import TRAITS, FakeProvider, MemoryBook
 from runners.fake.workspace import FakeWorkspace
 

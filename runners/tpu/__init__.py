@@ -15,8 +15,8 @@ from orchestrator.domain.matrix import Platform
 from runners import ProviderContext
 
 if TYPE_CHECKING:
+    from orchestrator.domain.document_problems import Problem
     from orchestrator.domain.prices import Price
-    from orchestrator.domain.problems import Problem
     from orchestrator.domain.quota import Demand, Quota, QuotaLevel
     from runners.tpu.wiring import CloudTpu
 
@@ -34,8 +34,9 @@ TRAITS = ProviderTraits(
     rented=True,
     notice="gcp",
     caution=(
-        "a TPU does not end by itself: it costs until a controller of the project ends it; have a "
-        "second one on another computer (docs/explanation/machine-lifecycle.md)"
+        "a TPU does not end by itself: it costs until somebody ends it. `seatrial bootstrap gcp` "
+        "sets up a kill switch in your own account; without it have a second controller on another "
+        "computer (docs/explanation/machine-lifecycle.md)"
     ),
     check=_check,
     extra="gcp",

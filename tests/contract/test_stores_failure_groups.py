@@ -17,11 +17,11 @@ from orchestrator.application.failure_groups import (
 from orchestrator.application.known_issues import IssueStatus, list_issues
 from orchestrator.application.list_flaky import list_flaky
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
+from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.failure_triage import TriageStatus
 from orchestrator.domain.flaky import FailureOrigin, FlakySignal
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.person import Person
 from orchestrator.store.failure_groups import Window
 from tests.databases import NOW, ON_SQLITE, after
 from tests.failure_groups_world import RETRIED, KindsWorld, raises

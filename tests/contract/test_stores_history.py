@@ -15,9 +15,9 @@ from orchestrator.application.explain_failures import review_failures, review_ru
 from orchestrator.application.test_history import decide_alias, history_of, suggest_aliases
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.identity import NameChange
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, IssueState, KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.domain.test_identity import NameChange
 from orchestrator.store.aliases import AliasConflictError
 from tests.databases import NOW, Agent, after, attempt, create, together
 from tests.unit.domain.failure_cases import (

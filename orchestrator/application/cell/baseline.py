@@ -1,4 +1,4 @@
-"""The baseline of paired benchmarks: resolved and shipped beside the subject, on its machine."""
+"""The baseline of paired benchmarks: resolved and shipped in addition to the subject."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ship_baseline(
     *,
     finished: Collection[str],
 ) -> Mapping[str, object] | None:
-    """Bring what the other arm needs to the machine; the answer is its part of the agent's plan.
+    """Ship the baseline to the machine; return its part of the agent's plan.
 
     None where no benchmark is left to be paired. A baseline that cannot be had fails nothing: the
     plan says why, and the benchmarks run alone.
@@ -55,7 +55,7 @@ def _benchmarks(now: AttemptState, finished: Collection[str]) -> bool:
 
 
 def with_baseline(world: FlowDeps, now: AttemptState) -> tuple[str, RunSpec]:
-    """The payload's digest, and the run as it would be with the baseline for a subject.
+    """Return the payload's digest, and the run with the baseline as its subject.
 
     Raises EnvironmentRefusedError.
     """

@@ -1,4 +1,4 @@
-"""COLLECTING: stop what still runs, take the last evidence and the raw files; bounded in time."""
+"""COLLECTING: stops running jobs and fetches the last evidence and artifacts, in bounded time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def collect_artifacts(
 
 
 def keep_raw_evidence(stores: Stores, blobs: Blobs, attempt: Attempt) -> None:
-    """Store the attempt's events, byte for byte as they came, beside the other files."""
+    """Store the attempt's raw events as an artifact."""
     digest, size = blobs.put(stores.evidence.raw_events(attempt.id))
     name = RAW_EVENTS if attempt.number == 1 else f"attempt-{attempt.number}.{RAW_EVENTS}"
     if size:
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 def poll_collection(world: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Drain the evidence until the agent's `end`, or until nothing more can be had in time.
+    """Fetch evidence until the agent's `end` event, or until the time limit.
 
     Only an attempt that has run has anything to collect, and nothing here keeps its machine from
     going home.
@@ -89,7 +89,7 @@ def _keep_evidence(world: FlowDeps, now: AttemptState, *, late: bool) -> bool:
 
 
 def _may_pass(error: Exception, *, late: bool) -> bool:
-    """Whether to try again: a machine or a full disk for a while, a store until it is back."""
+    """Whether the error may be transient: an unreachable machine, a full disk or a store."""
     if isinstance(error, StoreError) and not isinstance(error, DamagedError):
         return True
     return not late and isinstance(error, ShellError | OSError)

@@ -1,4 +1,4 @@
-"""DIAGNOSING: failed tests run again on their machine before it goes home.
+"""DIAGNOSING: retests failed tests on their machine before it is released.
 
 Nothing here changes a result, and nothing keeps the machine longer than the order says: whatever
 goes wrong is told, and the machine is given back.
@@ -40,16 +40,16 @@ from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
 
 _LEAST_S = 5.0
-"""With less time left, no agent is started."""
+"""Minimum remaining seconds to start the agent."""
 
 _TOLD = 5
-"""Tests whose answer is told at once."""
+"""Maximum tests whose root cause is announced."""
 
 logger = logging.getLogger(__name__)
 
 
 def poll_diagnosis(world: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Run retests, one retest session after the other, until nothing more can be learnt in time."""
+    """Run retest sessions until the root causes are known, or the time limit is reached."""
     now = world.stores.cells.attempt_state(attempt_id)
     order = now.spec.retests
     if order is None or now.cell.state not in (CellState.COLLECTING, CellState.DIAGNOSING):
@@ -89,13 +89,13 @@ def _look(world: FlowDeps, now: AttemptState, order: RetestOptions) -> Value | N
 
 
 def _is_worth_it(now: AttemptState) -> bool:
-    """The jobs ran, and their machine is still there."""
+    """Whether the jobs ran and the machine still exists."""
     held = now.lease is not None and now.lease.state is LeaseState.HELD
     return held and now.attempt.cause is None and now.run.cancel_requested_at is None
 
 
 def _deadline(now: AttemptState, order: RetestOptions) -> datetime:
-    """When it ends, whatever came of it."""
+    """Return when diagnosis ends in any case."""
     begin = now.cell.entered_at or now.attempt.opened_at
     mine = begin + timedelta(minutes=order.max_minutes + order.await_minutes)
     limit = attempt_deadline(now)
@@ -108,7 +108,7 @@ def _next(
     order: RetestOptions,
     retest_sessions: Sequence[RetestSession],
 ) -> Value | NotYet:
-    """Ask for the next retest session, wait for one that is asked for, or release the machine."""
+    """Request the next retest session, wait for a requested one, or release the machine."""
     stores, at = world.stores, world.clock.now()
     own = [
         retest_session
@@ -154,7 +154,7 @@ def _options(world: FlowDeps, now: AttemptState, order: RetestOptions) -> Option
 def _go_on(
     world: FlowDeps, now: AttemptState, retest_session: RetestSession, until: datetime
 ) -> NotYet:
-    """Start the retest session, or take what has come of it."""
+    """Start the retest session, or read its result."""
     try:
         if retest_session.state is RetestSessionState.REQUESTED:
             _start(world, now, retest_session, until)
@@ -185,7 +185,7 @@ def _start(
 
 
 def _take(world: FlowDeps, now: AttemptState, retest_session: RetestSession) -> None:
-    """Once the agent has ended, keep what it said and clear its folder away."""
+    """Once the agent has ended, store its results and remove its folder."""
     workspace = workspace_of(world, now.lease)
     state = workspace.pull(retest_session.id, events_offset=0, log_offset=0, limit_bytes=0)
     world.lapses.since.pop(now.attempt.id, None)
@@ -217,7 +217,7 @@ def _end(
 
 
 def _stay(world: FlowDeps, now: AttemptState, error: ShellError) -> None:
-    """A machine that does not answer is given a while. Raises the error after that."""
+    """Wait for an unreachable machine for a while; afterwards raise the error."""
     at = world.clock.now()
     since = world.lapses.since.setdefault(now.attempt.id, at)
     if at - since >= timedelta(seconds=world.timings.contact_timeout_s):
@@ -225,7 +225,7 @@ def _stay(world: FlowDeps, now: AttemptState, error: ShellError) -> None:
 
 
 def _leave(world: FlowDeps, now: AttemptState, why: str) -> Value:
-    """Stop what still runs, as far as that can be done; the machine goes home."""
+    """Stop running jobs as far as possible, and release the machine."""
     for retest_session in world.stores.retests.of_attempt(now.attempt.id):
         if retest_session.state is not RetestSessionState.ENDED:
             _stop(world, now, retest_session)
@@ -245,7 +245,7 @@ def _stop(world: FlowDeps, now: AttemptState, retest_session: RetestSession) -> 
 
 
 def folders_of(world: FlowDeps, now: AttemptState) -> list[str]:
-    """Every folder that the attempt may have left on its machine."""
+    """Return every folder that the attempt may have created on its machine."""
     if now.spec.retests is None:
         return [now.attempt.id]
     try:
@@ -256,7 +256,7 @@ def folders_of(world: FlowDeps, now: AttemptState) -> list[str]:
 
 
 def _conclude(world: FlowDeps, now: AttemptState, retest_sessions: Sequence[RetestSession]) -> None:
-    """Tell people what came of it."""
+    """Publish the root causes as notices."""
     if not retest_sessions:
         return
     answers = attribute_cell(world.stores, now.cell)

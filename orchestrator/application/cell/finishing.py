@@ -1,4 +1,7 @@
-"""Closing: the attempt is judged, the cell tried again or done; the last cell ends the run."""
+"""Closing: derives the attempt's outcome, then retries or ends the cell.
+
+The last cell ends the run.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.measuring import read_metrics
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
-from orchestrator.application.judge_jobs import judge_jobs
+from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunSpec
-from orchestrator.domain.facts import CheckFact, JobFact
-from orchestrator.domain.judging import JobVerdict, judge_cell
+from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell
+from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import REUSED, all_reusable
 from orchestrator.domain.run_record import JobRecord
@@ -23,11 +26,11 @@ from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import StoreError
 
 CHECK = "self-report"
-"""Its name in the evidence."""
+"""Name of the check in the evidence."""
 
 
 def check_self_reports(world: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
-    """Keep what the outputs of the attempt's jobs say against their exit code, to be judged."""
+    """Store self-reports in the jobs' output that contradict their exit code."""
     checks = list(_checks(world, now, facts))
     if checks:
         world.stores.results.put_checks(now.attempt.id, checks)
@@ -61,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 
 def poll_close(world: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Judge the attempt and decide what becomes of its cell."""
+    """Derive the attempt's outcome and decide whether the cell is retried or done."""
     now = world.stores.cells.attempt_state(attempt_id)
     if now.attempt.closed_at is not None:
         return "closed"
@@ -84,7 +87,7 @@ def poll_close(world: FlowDeps, attempt_id: str) -> Value | NotYet:
 
 
 def _attest_torch(world: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
-    """Complete who produced the results by what the agent found in the jobs' environment."""
+    """Add the torch version of the jobs' environment to the attestation."""
     torch = probed.get("torch")
     if not isinstance(torch, str):
         return
@@ -95,7 +98,7 @@ def _attest_torch(world: FlowDeps, now: AttemptState, probed: Mapping[str, objec
 
 
 def judged(world: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
-    """The outcome of a cell that is over: by its jobs, whenever they ran, and what stopped it."""
+    """Return the outcome of a finished cell: by its jobs, and by outside causes."""
     return _outcome(cell, cause, partial(_over, world, cell, spec))
 
 
@@ -120,14 +123,14 @@ def _outcome(cell: Cell, cause: Cause | None, judge: Callable[[], Sequence[JobRe
 
 
 def _told(jobs: Sequence[JobRecord], cause: Cause) -> Cause:
-    """The same, saying so where nothing had to be run."""
+    """Return the outcome with a note where every job was reused."""
     if cause.outcome is not Outcome.PASSED or not all(job.reused_from for job in jobs):
         return cause
     return Cause(cause.outcome, REUSED, all_reusable([job.reused_from for job in jobs]))
 
 
 def may_try_again(now: AttemptState) -> bool:
-    """Whether another attempt follows: an infrastructure fault, and tries are left."""
+    """Whether another attempt follows: after an infrastructure fault, with attempts left."""
     cause = now.attempt.cause
     infra = cause is not None and cause.outcome is Outcome.ERRORED and cause.reason in RETRIED
     left = now.attempt.number <= now.spec.matrix.limits.infra_retries
@@ -135,7 +138,7 @@ def may_try_again(now: AttemptState) -> bool:
 
 
 def poll_finish(world: FlowDeps, cell_id: str) -> Value | NotYet:
-    """End the run when this was its last cell: publish its reports, then say so."""
+    """End the run after its last cell: publish reports, then set its outcome."""
     run_id = world.stores.cells.get(cell_id).run_id
     with world.locks.of(run_id):
         return "finished" if end_run(world, run_id) else "others run"

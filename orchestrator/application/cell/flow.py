@@ -1,4 +1,4 @@
-"""One cell as one straight line of idempotent steps; it knows no engine.
+"""The flow of a cell: idempotent steps in one straight line, independent of the engine.
 
 A flow that owns a machine has no `finally`: tearing down is the step after the attempt, whatever
 the attempt came to, and cancelling is a row that every look reads.
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 async def run_cell(world: FlowDeps, do: Durable, cell_id: str) -> None:
-    """Try the cell until an attempt of it stands, give every machine back, tell the run."""
+    """Make attempts until one counts, release every machine, and finish the run."""
     while True:
         admit = _patient(world, queueing.poll_admission)
         attempt = await do.until("admit", admit, cell_id, every_s=0.5)
@@ -49,7 +49,7 @@ async def run_cell(world: FlowDeps, do: Durable, cell_id: str) -> None:
 
 
 async def _work(world: FlowDeps, do: Durable, attempt: str) -> None:
-    """Place, boot, prepare, run; stop at the first phase that cannot go on."""
+    """Place, boot, prepare and run; stop at the first phase that cannot continue."""
     place = _blamed(world, placing.poll_placement)
     if await do.until("place", place, attempt, every_s=1.0) != GO:
         return
@@ -63,7 +63,7 @@ async def _work(world: FlowDeps, do: Durable, attempt: str) -> None:
 
 
 def _blamed(world: FlowDeps, look: CellLook) -> Look:
-    """The look; whatever else goes wrong in it ends the attempt, and its machine goes home."""
+    """Wrap a poll: any other error ends the attempt, and its machine is released."""
 
     def blamed(world: FlowDeps, attempt: str) -> Value | NotYet:
         try:
@@ -77,7 +77,7 @@ def _blamed(world: FlowDeps, look: CellLook) -> Look:
 
 
 def _patient(world: FlowDeps, look: CellLook) -> Look:
-    """The look, which is repeated while the database cannot be reached.
+    """Wrap a poll: repeat it while the database is unreachable.
 
     Hardly an error leaves it: the engine would record that, and replay it for ever.
     """

@@ -1,4 +1,6 @@
-"""LAUNCHING and BOOTING: one machine is requested exactly once, granted or refused, and booted.
+"""LAUNCHING and BOOTING.
+
+Requests one machine exactly once, until it is granted or refused, and booted.
 
 The token is the lease's id. A call without an answer is repeated with the same token; a refusal
 after such a call is believed only when the provider's inventory shows no machine of the token.
@@ -77,15 +79,15 @@ REASONS: dict[type[ProviderError], str] = {
     ConfigError: "config",
     ProviderUnavailableError: "unavailable",
 }
-"""Word by error, the likeliest to pass by itself first."""
+"""Reason by error class, most transient first."""
 _NOT_GRANTED = "not_granted"
 _NEVER_RAN = ("capacity", "quota")
 _WHOLE = (Extent.PLACE, Extent.PROJECT)
-"""A wrong request, or wrong credentials, end the search unless they name a part of the world."""
+"""An invalid request or credentials end the search, unless they concern only some regions."""
 
 
 def launch(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
-    """Make the call, or make it again with the same token."""
+    """Call the provider's launch, or repeat the call with the same token."""
     leases, at = world.stores.leases, world.clock.now()
     if not world.backoff.is_due(lease.id, at):
         return NOT_YET
@@ -104,7 +106,7 @@ def launch(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider)
 
 
 def hold(world: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = False) -> Lease:
-    """The machine's id is known; the provider may not show it everywhere yet."""
+    """Store the machine's id; the provider may not list it everywhere yet."""
     at = world.clock.now()
     facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
     if is_granted:
@@ -115,7 +117,7 @@ def hold(world: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = 
 
 
 def confirm(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
-    """Look whether the machine that was asked for is granted; a late refusal leads on."""
+    """Check whether the requested machine is granted; a late refusal leads to the next place."""
     at = world.clock.now()
     if not world.backoff.is_due(lease.id, at):
         return NOT_YET
@@ -152,7 +154,7 @@ def _confirmed(
 
 
 def still_ordered(world: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> Lease:
-    """Note now and then that nothing was billed yet, when the provider was asked.
+    """Add a notice at intervals that the machine is not granted yet, and nothing is billed.
 
     What it only supposes to be coming (it shows no token) may be granted already.
     """
@@ -166,7 +168,7 @@ def still_ordered(world: FlowDeps, lease: Lease, machine: Machine, *, at: dateti
 
 
 def send_back(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
-    """See a machine off that was refused after all; only then is the next place tried."""
+    """Terminate a machine that was refused after all, before the next place is tried."""
     try:
         provider.terminate(lease.machine_id)
         at = world.clock.now()
@@ -187,13 +189,13 @@ def send_back(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provid
 
 
 def reconcile(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
-    """A call was lost and a later one refused: keep the machine if the first one made it."""
+    """After a lost launch call and a refusal, keep the machine if the first call created it."""
     is_unmade(world, lease, provider, refusal=_refusal(lease))
     return NOT_YET
 
 
 def is_unmade(world: FlowDeps, lease: Lease, provider: Provider, *, refusal: str) -> bool:
-    """Find the machine of a call without an answer by its token, or rule it out and close it."""
+    """Find the machine of an unanswered launch call by its token, or close the lease."""
     at = world.clock.now()
     if not world.backoff.is_due(lease.id, at):
         return False
@@ -217,7 +219,7 @@ def is_unmade(world: FlowDeps, lease: Lease, provider: Provider, *, refusal: str
 
 
 def made_by(provider: Provider, lease: Lease) -> Machine | None:
-    """The machine that carries the lease's token. Raises ProviderError."""
+    """Return the machine with the lease's token. Raises ProviderError."""
     try:
         found = provider.inventory()
     except PartialInventoryError as error:
@@ -228,12 +230,12 @@ def made_by(provider: Provider, lease: Lease) -> Machine | None:
 
 
 def is_young(world: FlowDeps, lease: Lease, *, at: datetime) -> bool:
-    """Whether the provider may simply not have shown it yet, when it was asked."""
+    """Whether the provider may not list the machine yet."""
     return at - lease.asked_at < timedelta(seconds=world.timings.visible_after_s)
 
 
 def is_gone(world: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> bool:
-    """Whether that is certain: what its provider does not know may only not be shown yet.
+    """Whether the machine is certainly gone: a provider may not list it yet.
 
     Args:
         world: The ports.
@@ -254,7 +256,7 @@ def decide(
     result: PlacementResult,
     why: ProviderError | Candidate | str,
 ) -> None:
-    """Write one line of why the machine is where it is."""
+    """Store a placement decision."""
     match why:
         case ProviderError():
             reason, detail = _word(why), str(why)
@@ -267,13 +269,13 @@ def decide(
 
 
 def give_up(world: FlowDeps, now: AttemptState, error: ProviderError) -> Value:
-    """No other place can help."""
+    """End the attempt, since no other place can help."""
     outcome = Outcome.NOT_AVAILABLE if isinstance(error, NotOfferedError) else Outcome.ERRORED
     return record_failure(world, now.attempt.id, outcome, _word(error), str(error))
 
 
 def _request(world: FlowDeps, now: AttemptState, lease: Lease) -> LaunchRequest:
-    """The same at every call for the lease, whatever has changed meanwhile."""
+    """Return the launch request, equal at every call for the lease."""
     ends = expires_at(world, now.spec, lease)
     login = None
     if world.traits(lease.provider).rented:
@@ -321,7 +323,7 @@ def _refused(
 def _withdraw(
     world: FlowDeps, now: AttemptState, lease: Lease, ended: str, said: str, extent: Extent
 ) -> NotYet:
-    """The provider took its word back before the machine was there."""
+    """Handle a refusal after the machine was granted."""
     reason = ended if ended in _NEVER_RAN else "boot"
     if ended == _NOT_GRANTED:
         reason = "capacity"
@@ -366,11 +368,11 @@ def _word(error: ProviderError) -> str:
 
 CONSOLE_LINES = 12
 _AS_THEY_ARE = ("capacity", "quota", "preempted")
-"""Reasons of a machine's end that are an attempt's reason too; any other is a failed boot."""
+"""Ends of a machine that are an attempt's reason as well; others are a failed boot."""
 
 
 def poll_boot(world: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Wait until the provider says how to reach the machine, and it can be reached so."""
+    """Wait until the machine has an address and is reachable."""
     now = world.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.PREPARING):
         return GO
@@ -407,7 +409,7 @@ def poll_boot(world: FlowDeps, attempt_id: str) -> Value | NotYet:
 
 
 def _is_late(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
-    """Whether it is not waited for any longer: then its last words are why."""
+    """Whether boot takes too long; its last error is then the cause."""
     timings = world.timings
     rented = world.traits(lease.provider).rented
     patience_s = timings.boot_s if rented else min(timings.own_boot_s, timings.contact_timeout_s)
@@ -427,7 +429,7 @@ def _ended(
 
 
 def _pinned(world: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoint:
-    """How to reach the machine, with the one host key that is believed.
+    """Return the endpoint with the pinned host key.
 
     It is the key that the machine published to its provider, or else the one it was given.
     """
@@ -443,7 +445,7 @@ def _pinned(world: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoi
 def _may_publish_another(
     world: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, said: str
 ) -> bool:
-    """Whether a guest that publishes its host keys is still given time to publish the new one."""
+    """Whether a guest that publishes host keys still has time to publish a new one."""
     is_published = isinstance(shown, SshAddress) and bool(shown.host_key)
     return is_published and _host_key_settles(world, now, said)
 
@@ -455,7 +457,7 @@ def _host_key_settles(world: FlowDeps, now: AttemptState, said: str) -> bool:
 def is_host_key_awaited(
     world: FlowDeps, now: AttemptState, machine: Machine | None, said: str
 ) -> bool:
-    """Whether a machine that shows another host key before its job begins is looked at again.
+    """Whether a machine with another host key is asked again before its job begins.
 
     Google's guest agent makes new host keys some seconds after the first were published. The key
     that the guest publishes then, through its provider, is pinned instead of the first.
@@ -485,7 +487,7 @@ def _note(world: FlowDeps, lease: Lease, machine: Machine) -> None:
 def _knock(
     world: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress, way: Endpoint, *, late: bool
 ) -> Value | NotYet:
-    """Contact the machine `way`, which follows from what its provider has `shown`."""
+    """Connect to the machine by `way`, derived from what its provider has `shown`."""
     attempt_id, lease = now.attempt.id, now.lease
     if lease is None:
         return STOP
@@ -512,7 +514,7 @@ def _knock(
 
 
 def _blame_boot(world: FlowDeps, attempt_id: str, lease: Lease, reason: str, detail: str) -> Value:
-    """Blame the machine, with what it wrote on its console where that can be had."""
+    """Store a boot failure, with the machine's console where it is available."""
     provider = world.provider(lease.provider)
     if isinstance(provider, ConsoleLog):
         try:

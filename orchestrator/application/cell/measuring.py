@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orchestrator.application.cell.flow_context import FlowDeps
-from orchestrator.domain.facts import CheckFact, JobFact, MetricFact
+from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact
 from orchestrator.domain.manifest import Job, metrics_artifact
 from orchestrator.domain.parsed_results import ParsedMetric
 from orchestrator.store.cells import AttemptState

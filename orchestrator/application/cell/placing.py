@@ -1,4 +1,4 @@
-"""PLACING: a place is reserved in the ledger, then the provider is asked; place after place."""
+"""PLACING: reserves a place in the ledger, then calls the provider, one place after another."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ logger = logging.getLogger(__name__)
 
 
 def poll_placement(world: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Bring one lease a step further: reserved, asked for, granted; a refusal leads on."""
+    """Advance the lease by one step: reserved, requested, granted.
+
+    A refusal leads to the next place.
+    """
     now = world.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.BOOTING):
         return GO
@@ -97,7 +100,7 @@ def _reserve(world: FlowDeps, now: AttemptState, provider: Provider) -> Value | 
 def _set_aside(
     world: FlowDeps, now: AttemptState, provider: Provider, left: list[Candidate], mine: list[Lease]
 ) -> Value | NotYet:
-    """Reserve the first of the places that is free and that the budget allows, and ask for it.
+    """Reserve the first place that is free and within budget, and request a machine there.
 
     Money that other machines of the run have reserved is waited for: they may settle below that.
     """
@@ -161,7 +164,7 @@ def _tell_of_budgets(world: FlowDeps, at: datetime) -> None:
 
 
 def _worn(world: FlowDeps, now: AttemptState) -> dict[str, str]:
-    """Where earlier attempts of the cell broke down, and why: those places are tried last."""
+    """Return places where earlier attempts of the cell failed, and why; they are tried last."""
     if now.attempt.number == 1:
         return {}
     earlier = world.stores.cells.attempts(now.cell.id)[:-1]
@@ -174,7 +177,7 @@ def _worn(world: FlowDeps, now: AttemptState) -> dict[str, str]:
 
 
 def _lately(world: FlowDeps, now: AttemptState) -> list[Lease]:
-    """What the provider refused to any run a short while ago."""
+    """Return recent refusals of the provider to any run."""
     since = world.clock.now() - timedelta(seconds=world.timings.exhausted_s)
     provider = now.plan.platform.provider
     found = world.stores.leases.refused_since(provider, since)
@@ -216,7 +219,7 @@ def _refused_everywhere(
 
 
 def places_of(provider: Provider, platform: Platform) -> tuple[Place, ...]:
-    """Where the provider offers the platform; anywhere, where it knows no places."""
+    """Return the provider's places for the platform; a generic one where it lists none."""
     if isinstance(provider, Offers):
         return provider.places(platform)
     return (Place("here", price_usd_per_hour=Decimal(0)),)

@@ -1,4 +1,4 @@
-"""PREPARING: the machine is ready and the one that was asked for; then everything goes to it."""
+"""PREPARING: waits for the machine, checks it against the request, and ships everything."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LOG_LIMIT_BYTES = 64 * 1024 * 1024
 TEXT_LIMIT_BYTES = 64 * 1024
 READINESS_S = 180
 RESTARTS = 5
-"""Fresh processes after a crash or a hang, per job."""
+"""Fresh processes per job after a crash or a hang."""
 
 
 def agent_plan(
@@ -70,7 +70,7 @@ def agent_plan(
     notice: str,
     baseline: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """Build the plan of an attempt.
+    """Build the agent's plan of an attempt.
 
     Args:
         now: The attempt.
@@ -122,7 +122,7 @@ def _environment(now: AttemptState, environment: PreparedEnvironment) -> dict[st
 
 
 def _readiness(now: AttemptState) -> dict[str, object] | None:
-    """What torch must be able to do before the first job; nothing is asked of this computer."""
+    """Return the torch check before the first job; none on the controller's own computer."""
     platform, lease = now.plan.platform, now.lease
     if lease is None or isinstance(lease.endpoint, LocalEndpoint):
         return None
@@ -134,7 +134,7 @@ def _readiness(now: AttemptState) -> dict[str, object] | None:
 
 
 def _turns(now: AttemptState, job: Job, baseline: Mapping[str, object] | None) -> dict[str, object]:
-    """How a benchmark is measured in turns with the baseline; nothing for any other job."""
+    """Return the paired settings of a benchmark with a baseline; empty for other jobs."""
     asked = now.spec.matrix.baseline
     if asked is None or baseline is None or job.kind != BENCHMARK:
         return {}
@@ -165,7 +165,7 @@ def _job(job: Job, finals: Sequence[str], idle: IdleTimeout) -> dict[str, object
 
 
 def poll_preparation(world: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Bring the machine to where the agent runs; a broken connection is tried again."""
+    """Prepare the machine until the agent runs; broken connections are retried."""
     now = world.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.RUNNING):
         return GO
@@ -190,7 +190,7 @@ def _late(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value:
 
 
 def _trouble(world: FlowDeps, now: AttemptState, error: Exception, *, late: bool) -> Value | NotYet:
-    """A machine that cannot be spoken to may be gone; one that is there is given time."""
+    """Handle an unreachable machine: check whether it is gone, else wait."""
     reason, said = _reason(error), str(error)
     if reason in ("ssh", "host_key"):
         every_s = world.timings.host_key_look_s if reason == "host_key" else None
@@ -207,7 +207,7 @@ def _trouble(world: FlowDeps, now: AttemptState, error: Exception, *, late: bool
 
 
 def _is_given_up(world: FlowDeps, now: AttemptState, said: str) -> bool:
-    """Whether it has been silent for too long; a rented machine may boot once more meanwhile."""
+    """Whether it has been unreachable for too long; a rented machine may reboot once."""
     silent_s = note_no_contact(world, now, said).total_seconds()
     rented = now.lease is not None and world.traits(now.lease.provider).rented
     lost = not rented and silent_s >= world.timings.contact_timeout_s
@@ -232,7 +232,7 @@ def _reason(error: Exception) -> str:
 
 
 def _prepare(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value | NotYet:
-    """Everything up to the agent's start; NOT_YET while the machine is busy with itself.
+    """Prepare everything up to the agent's start; NOT_YET while the machine is not ready.
 
     STOP where nothing is left to run: earlier evidence stands for every job.
     """
@@ -263,7 +263,7 @@ def _prepare(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value 
 
 
 def candidates_of(world: FlowDeps, now: AttemptState) -> list[str]:
-    """Interpreters to look for; on this computer, our own is the last resort."""
+    """Return interpreters to probe; on the controller's computer, its own is the last resort."""
     here = now.lease is not None and isinstance(now.lease.endpoint, LocalEndpoint)
     return [*now.spec.manifest.python.candidates, *([world.own_python] if here else [])]
 
@@ -275,7 +275,7 @@ def _finished_jobs(world: FlowDeps, now: AttemptState) -> set[str]:
 
 
 def secrets_of(world: FlowDeps, now: AttemptState) -> Mapping[str, str]:
-    """What the jobs are promised, by name. Raises EnvironmentRefusedError."""
+    """Return the jobs' secrets by name. Raises EnvironmentRefusedError."""
     jobs = [job for job in now.spec.manifest.job if job.id in now.plan.jobs]
     names = {name for job in jobs for name in job.secrets}
     found = {name: world.secret(name) for name in names}
@@ -293,7 +293,7 @@ _REASONS = {"cloud_init": "cloud_init", "apt": "packages", "driver": "driver"}
 
 
 class NotReadyError(Exception):
-    """The machine did not come to rest in time; `reason` is the attempt's."""
+    """The machine was not ready in time; `reason` is the attempt's."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -301,11 +301,11 @@ class NotReadyError(Exception):
 
 
 class WrongHardwareError(Exception):
-    """Another device was found than the matrix asks for."""
+    """The device differs from the requested one."""
 
 
 def await_machine(world: FlowDeps, now: AttemptState, workspace: Workspace) -> bool:
-    """Whether the machine is done with its own affairs; each has its own time.
+    """Whether the machine is ready; each check has its own time limit.
 
     Raises NotReadyError.
     """
@@ -331,7 +331,7 @@ def await_machine(world: FlowDeps, now: AttemptState, workspace: Workspace) -> b
 
 
 def _tell_awaited(world: FlowDeps, now: AttemptState, lease: Lease, awaited: str) -> None:
-    """Tell people what the machine is busy with, once each."""
+    """Add a notice for each readiness check that is awaited, once."""
     if lease.awaited == awaited:
         return
     facts: dict[str, str] = {LeaseFact.AWAITED: awaited}
@@ -342,7 +342,9 @@ def _tell_awaited(world: FlowDeps, now: AttemptState, lease: Lease, awaited: str
 
 
 def _counted(world: FlowDeps, now: AttemptState, lease: Lease) -> set[str]:
-    """What is waited for: a first boot where there was one, a driver where a device is promised.
+    """Return the readiness checks that apply.
+
+    First boot where there was one, driver where a device is required.
 
     What a simulated machine says of its devices is not waited for.
     """
@@ -361,7 +363,7 @@ def _checks(said: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
 
 
 def attest(world: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
-    """Keep who will produce the results. Raises WrongHardwareError when it is somebody else."""
+    """Store the machine's attestation. Raises WrongHardwareError where it is not as requested."""
     lease = now.lease
     if lease is None:
         return

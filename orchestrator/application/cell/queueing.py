@@ -1,4 +1,4 @@
-"""QUEUED: waiting for a place among the run's cells."""
+"""QUEUED: waits until the run may use another machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.domain.outcome import Outcome
 
 
 def poll_admission(world: FlowDeps, cell_id: str) -> Value | NotYet:
-    """Open the next attempt when there is room; answer its id, or None when the cell is done.
+    """Open the next attempt when there is capacity; return its id, or None when the cell is done.
 
     A cell whose every job is proven already is done without an attempt.
     """
@@ -40,7 +40,7 @@ def poll_admission(world: FlowDeps, cell_id: str) -> Value | NotYet:
 
 
 def _is_too_soon(world: FlowDeps, last: Attempt) -> bool:
-    """Whether what ended the last attempt needs time to change."""
+    """Whether the back-off after the last attempt has not passed."""
     if last.cause is None or last.closed_at is None:
         return False
     wait_s = world.timings.retry_after_s.get(last.cause.reason, 0.0)

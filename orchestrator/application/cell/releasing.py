@@ -1,4 +1,4 @@
-"""RELEASING: every machine of the attempt goes home, and the provider says so."""
+"""RELEASING: terminates every machine of the attempt, and verifies it with the provider."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ logger = logging.getLogger(__name__)
 
 
 def record_bug(world: FlowDeps, attempt_id: str, error: Exception) -> Value:
-    """Store an error of our own as the attempt's cause."""
+    """Store an internal error as the attempt's cause."""
     logger.error("attempt %s: an error of our own", attempt_id, exc_info=error)
     detail = f"{type(error).__name__}: {error}"
     return record_failure(world, attempt_id, Outcome.ERRORED, "controller", detail)
 
 
 def poll_release(world: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Go on until no lease of the attempt is open; nothing may keep a machine from going home."""
+    """Continue until no lease of the attempt is open; nothing prevents the release."""
     try:
         now = world.stores.cells.attempt_state(attempt_id)
         now = enter(world, now, CellState.RELEASING)
@@ -68,7 +68,7 @@ def _is_gone(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
 
 
 def _is_told(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
-    """Leave the machine clean, then tell the provider to take it back."""
+    """Clean the machine, then call the provider to terminate it."""
     if lease.endpoint is not None and not _is_left(world, now, lease, lease.endpoint):
         return False
     try:
@@ -81,7 +81,7 @@ def _is_told(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
 
 
 def _is_left(world: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint) -> bool:
-    """Whether the machine was left as it was found, or is given back all the same.
+    """Whether the machine was cleaned, or is released anyway.
 
     One that was made for this lease ends with it: nothing on it is worth the wait.
     """
@@ -100,7 +100,7 @@ def _is_left(world: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint) ->
 
 
 def _is_verified(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
-    """Done only when the provider says that the machine is gone."""
+    """Close the lease once the provider reports that the machine is gone."""
     provider, at = world.provider(lease.provider), world.clock.now()
     try:
         machine = provider.inspect(lease.machine_id)
@@ -121,7 +121,7 @@ _NOT_WORTH_A_LOOK = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)
 
 
 def is_held(world: FlowDeps, now: AttemptState) -> bool:
-    """Whether the machine stays for now; cancelling the run, or the time's end, lets it go."""
+    """Whether the machine is held for a person; cancelling the run or the time limit ends that."""
     minutes, lease = now.spec.hold_minutes, now.lease
     if not minutes or lease is None or lease.state is not LeaseState.HELD:
         return False

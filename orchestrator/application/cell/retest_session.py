@@ -1,4 +1,4 @@
-"""One retest session: the agent is started once more on the machine, with one thing changed."""
+"""A retest session: starts the agent again on the machine, with one thing changed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from orchestrator.application.cell.preparing import agent_plan, candidates_of, s
 from orchestrator.application.diagnosis_inputs import last_time
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import RunSpec
+from orchestrator.domain.derive_outcomes import judge_job
+from orchestrator.domain.event_facts import Facts, fold
 from orchestrator.domain.evidence import EvidenceError, read_events
-from orchestrator.domain.facts import Facts, fold
-from orchestrator.domain.judging import judge_job
 from orchestrator.domain.manifest import Environment
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.retests import (
@@ -29,9 +29,9 @@ from orchestrator.domain.retests import (
 from orchestrator.store.cells import AttemptState
 
 ABSENT = "absent"
-"""The test is not collected."""
+"""Outcome of a test that was not collected."""
 LARGEST_SESSION = 64 * 1024 * 1024
-"""Bytes of events; a machine that says more of a few tests is not believed."""
+"""Maximum bytes of a session's events."""
 
 
 def start_session(
@@ -42,7 +42,7 @@ def start_session(
     *,
     deadline_s: float,
 ) -> None:
-    """Prepare what the retest session needs and start its agent; may take minutes, and be repeated.
+    """Prepare a retest session and start its agent; may take minutes; repeatable.
 
     Raises EnvironmentRefusedError where it cannot be had, and MachineError.
     """
@@ -72,14 +72,14 @@ def start_session(
 
 
 def _check_jobs(spec: RunSpec, ask: RetestPlan) -> None:
-    """A baseline's payload may lack jobs. Raises EnvironmentRefusedError if it lacks them all."""
+    """Check that a baseline's payload has any of the jobs. Raises EnvironmentRefusedError."""
     if not {job.id for job in spec.manifest.job} & set(ask.tests):
         jobs = ", ".join(sorted(ask.tests))
         raise EnvironmentRefusedError(f"the payload {spec.manifest.name} has no job {jobs}")
 
 
 def _changed(world: FlowDeps, now: AttemptState, ask: RetestPlan) -> AttemptState:
-    """The attempt with the one thing changed."""
+    """Return the attempt with one thing changed."""
     match ask.kind:
         case RetestKind.BASELINE:
             return _with_baseline(world, now)
@@ -116,7 +116,7 @@ def _with_revision(now: AttemptState, ask: RetestPlan) -> AttemptState:
 def _narrowed(
     plan: Mapping[str, object], ask: RetestPlan, *, deadline_s: float
 ) -> dict[str, object]:
-    """Only the jobs in question, so many times, each in processes of its own."""
+    """Return only the given jobs, repeated, each in its own processes."""
     listed = plan["jobs"]
     jobs = {str(job["id"]): job for job in listed} if isinstance(listed, list) else {}
     again = [
@@ -132,7 +132,7 @@ def _narrowed(
 
 
 def read_session(workspace: Workspace, retest_session_id: str, *, limit_bytes: int) -> bytes:
-    """Every event of a session whose agent has ended. Raises MachineError, EvidenceError."""
+    """Return every event of a session whose agent has ended. Raises MachineError, EvidenceError."""
     raw = b""
     while True:
         pulled = workspace.pull(
@@ -150,7 +150,7 @@ def read_session(workspace: Workspace, retest_session_id: str, *, limit_bytes: i
 def outcomes_of(
     raw: bytes, ask: RetestPlan, keys: Sequence[str]
 ) -> tuple[tuple[Mapping[str, str], ...], str]:
-    """What each time came to, by test key, and why nothing did. Raises EvidenceError.
+    """Return each retest's outcomes by test key, and why there are none. Raises EvidenceError.
 
     Args:
         raw: The retest session's events.

@@ -1,4 +1,4 @@
-"""Whether a job must be run at all: decided once per cell, and said with its reason.
+"""Reuse decisions: whether a job must run, decided once per cell, with the reason.
 
 On a machine that costs nothing this is decided when it was looked at; where machines are rented,
 before one is. There nobody has seen the machine yet, so each earlier proof is asked again: would
@@ -19,8 +19,8 @@ from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.attestation import Device, devices_of
+from orchestrator.domain.boot_image import BootImage, Images
 from orchestrator.domain.cell import Cell, Lease, Run, RunSpec
-from orchestrator.domain.image import BootImage, Images
 from orchestrator.domain.machine import Place, Provider, ProviderError
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import CellPlan, Subject
@@ -45,7 +45,7 @@ from orchestrator.store.reuse import Proof
 
 
 def asked_for(run: Run, spec: RunSpec, plan: CellPlan) -> ReuseInputs:
-    """What is known of a cell's ingredients before there is a machine."""
+    """Return the known reuse inputs of a cell before it has a machine."""
     return ReuseInputs(
         product=spec.manifest.name,
         payload=run.payload_digest,
@@ -68,7 +68,7 @@ def note_prepared(
     probe: Mapping[str, object],
     environment: PreparedEnvironment,
 ) -> Prepared | None:
-    """Keep what the attempt is prepared with; None without a machine."""
+    """Store what the attempt is prepared with; None without a machine."""
     if now.lease is None:
         return None
     devices, rented = devices_of(probe), world.traits(now.lease.provider).rented
@@ -94,7 +94,7 @@ def keep_reuse_inputs(
     judge: Callable[[], Sequence[JobRecord]],
     probed: Mapping[str, object],
 ) -> None:
-    """Keep the jobs that passed as proofs, unless the cell's attempts were not alike.
+    """Store passed jobs as reusable, unless the cell's attempts had different inputs.
 
     Nothing here keeps a cell from being closed: without a proof a job is only run again.
 
@@ -122,7 +122,7 @@ def _proven_inputs(
     judge: Callable[[], Sequence[JobRecord]],
     probed: Mapping[str, object],
 ) -> dict[str, datetime]:
-    """Jobs that passed here, with when."""
+    """Return jobs that passed, with the time of their evidence."""
     made = [one.ingredients for one in world.stores.reusable_results.preparations(now.cell.id)]
     if len({one.key for one in made}) != 1 or _differs(probed, made[0]):
         return {}
@@ -137,7 +137,7 @@ def _proven_inputs(
 
 
 def _differs(probed: Mapping[str, object], made: ReuseInputs) -> bool:
-    """Whether the jobs had other packages than those that were resolved for them."""
+    """Whether the jobs had other packages than the resolved ones."""
     told = probed.get("packages")
     found = told if isinstance(told, Mapping) else {}
     installed = {canonical_name(str(name)): str(version) for name, version in found.items()}
@@ -148,7 +148,7 @@ def _differs(probed: Mapping[str, object], made: ReuseInputs) -> bool:
 
 
 def _subject(subject: Subject, digest: str | None) -> str:
-    """What is validated, so that another one is called otherwise; empty where that is unknown."""
+    """Return the identity of the subject; empty where it is unknown."""
     if subject.package:
         return subject.package
     if subject.source == "payload":
@@ -161,7 +161,10 @@ def _instance_type(lease: Lease) -> str:
 
 
 def _machine(probe: Mapping[str, object]) -> str:
-    """A machine of one's own boots no image: it is what it says it is."""
+    """Return the identity of the machine.
+
+    An own host has no image, and counts as what it reports.
+    """
     said = [str(probe.get(key) or "") for key in ("hostname", "os", "kernel", "cpu_model")]
     return ", ".join(said) if all(said[:3]) else ""
 
@@ -172,7 +175,7 @@ def _named(devices: tuple[Device, ...]) -> str:
 
 
 def _driver(devices: tuple[Device, ...]) -> str:
-    """The drivers of its devices; empty where one of them does not tell."""
+    """Return the drivers of its devices; empty where one is unknown."""
     drivers = {device.driver for device in devices}
     return "" if "" in drivers else ", ".join(sorted(drivers)) or NOTHING
 
@@ -180,18 +183,18 @@ def _driver(devices: tuple[Device, ...]) -> str:
 logger = logging.getLogger(__name__)
 
 LOOKED_AT = 5
-"""Earlier proofs of a job that are asked, the newest first."""
+"""Maximum earlier results of a job to check, newest first."""
 Expect = Callable[[Proof], ReuseInputs]
-"""What a machine would be prepared with now, if it is like the proof's. Raises UnknownError."""
+"""Returns what a machine like the earlier one would be prepared with. Raises UnknownError."""
 
 
 class UnknownError(Exception):
-    """It cannot be told what a machine would be prepared with."""
+    """It is unknown what a machine would be prepared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """The cell that is decided about."""
+    """The cell to decide about."""
 
     run: Run
     spec: RunSpec
@@ -205,7 +208,7 @@ class _Order:
 
 
 def reuse_before_renting(world: FlowDeps, now: CellStatus) -> bool:
-    """Decide about each job of a cell that would rent; True where none of them must be run."""
+    """Decide about each job of a cell on rented hardware; True where none must run."""
     max_age_s, name = now.spec.reuse_max_age_s, now.plan.platform.provider
     if max_age_s is None or not world.traits(name).rented:
         return False
@@ -215,7 +218,7 @@ def reuse_before_renting(world: FlowDeps, now: CellStatus) -> bool:
 
 
 def reuse_on_machine(world: FlowDeps, now: AttemptState, prepared: Prepared | None) -> bool:
-    """The same for a machine that costs nothing, once it is known what it is."""
+    """Decide on a machine that costs nothing, once it is known."""
     rented = world.traits(now.plan.platform.provider).rented
     if now.spec.reuse_max_age_s is None or prepared is None or rented:
         return False
@@ -224,7 +227,7 @@ def reuse_on_machine(world: FlowDeps, now: AttemptState, prepared: Prepared | No
 
 
 def reused_jobs(world: FlowDeps, now: AttemptState) -> set[str]:
-    """Jobs of the cell for which earlier evidence stands."""
+    """Return jobs of the cell with reused evidence."""
     if now.spec.reuse_max_age_s is None:
         return set()
     decided = world.stores.reusable_results.decided(now.cell.id)
@@ -232,7 +235,7 @@ def reused_jobs(world: FlowDeps, now: AttemptState) -> set[str]:
 
 
 def _decide(world: FlowDeps, order: _Order, expect: Expect) -> bool:
-    """Write the decision down, unless there is one; whether nothing is left to run."""
+    """Store the decision, unless there is one; return whether nothing must run."""
     proofs, cell = world.stores.reusable_results, order.cell.id
     if not proofs.decided(cell):
         jobs = [job for job in order.spec.manifest.job if job.id in order.plan.jobs]
@@ -274,7 +277,7 @@ def _proven(world: FlowDeps, proof: Proof) -> Reuse:
 
 
 def _why_not(world: FlowDeps, order: _Order, proof: Proof, expect: Expect) -> str:
-    """Why the proof does not stand now; empty where it does."""
+    """Return why an earlier result cannot be reused; empty where it can."""
     old = too_old(proof.at, now=world.clock.now(), max_age_s=order.max_age_s)
     if old:
         return old
@@ -291,7 +294,7 @@ def _why_not(world: FlowDeps, order: _Order, proof: Proof, expect: Expect) -> st
 
 
 def _no_proof(world: FlowDeps, order: _Order, job: Job) -> str:
-    """Why there is no proof of what is asked for: say what changed since the newest one."""
+    """Return why there is no reusable result: the changes since the newest one."""
     asked = order.asked
     where = (asked.platform["id"], asked.environment)
     newest = world.stores.reusable_results.newest(asked.product, *where, job.id)
@@ -303,14 +306,14 @@ def _no_proof(world: FlowDeps, order: _Order, job: Job) -> str:
 
 
 class _Remembered:
-    """Jobs of one cell mostly have the same proof: it is asked once."""
+    """Caches the expected inputs: jobs of one cell mostly have the same source."""
 
     def __init__(self, expect: Expect) -> None:
         self._expect = expect
         self._known: dict[str, ReuseInputs | UnknownError] = {}
 
     def __call__(self, proof: Proof) -> ReuseInputs:
-        """What the proof's cell would be prepared with. Raises UnknownError."""
+        """Return what the source cell would be prepared with now. Raises UnknownError."""
         if proof.cell not in self._known:
             try:
                 self._known[proof.cell] = self._expect(proof)
@@ -323,7 +326,7 @@ class _Remembered:
 
 
 def _expected(world: FlowDeps, order: _Order, provider: Provider, proof: Proof) -> ReuseInputs:
-    """What a rented machine like the proof's would be prepared with. Raises UnknownError."""
+    """Return the inputs that a machine like the earlier one would have. Raises UnknownError."""
     before = proof.prepared.ingredients
     place, image = _image_like(order, provider, proof)
     if image.id != before.image:
@@ -343,7 +346,7 @@ def _expected(world: FlowDeps, order: _Order, provider: Provider, proof: Proof) 
 
 
 def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place, BootImage]:
-    """Where the same machine would boot the same image; or else where it was, and what now."""
+    """Return the image that the same machine would boot; else a comparison of places."""
     if not isinstance(provider, Images):
         name = order.plan.platform.provider
         raise UnknownError(f"image unknown: {name} cannot say which one it would boot")
@@ -361,7 +364,7 @@ def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place,
 
 
 def _alike(places: tuple[Place, ...], proof: Proof) -> list[Place]:
-    """Places of the proof's instance type, one of each region, its own place first."""
+    """Return places of the same instance type, one per region, the original place first."""
     kind, name = proof.prepared.ingredients.instance_type, proof.prepared.place
     fitting = [place for place in places if (place.instance_type or NOTHING) == kind]
     by_region: dict[str, Place] = {}

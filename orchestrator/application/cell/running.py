@@ -1,4 +1,4 @@
-"""RUNNING: evidence is fetched while it is produced, and the agent's liveness is watched."""
+"""RUNNING: fetches evidence while it is produced, and watches the agent's liveness."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from orchestrator.application.cell.flow_context import (
 from orchestrator.application.finish_ingestion import drained, pull_evidence
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, LeaseFact
+from orchestrator.domain.event_facts import AgentEnd
 from orchestrator.domain.evidence import EvidenceError
-from orchestrator.domain.facts import AgentEnd
 from orchestrator.domain.machine import (
     HostKeyError,
     Machine,
@@ -37,7 +37,7 @@ from orchestrator.store.evidence import Position
 def record_machine_end(
     world: FlowDeps, now: AttemptState, machine: Machine | None, said: str
 ) -> Value | None:
-    """Stop the attempt if the provider says that its machine is ending; None if it does not.
+    """Stop the attempt if the provider reports that its machine is ending; None if not.
 
     Args:
         world: The ports.
@@ -60,7 +60,7 @@ def record_machine_end(
 
 
 def note_no_contact(world: FlowDeps, now: AttemptState, said: str) -> timedelta:
-    """Tell people why the machine does not answer; how long it has not."""
+    """Add a notice that the machine does not answer, with the reason and duration."""
     at = world.clock.now()
     since = world.lapses.since.setdefault(now.attempt.id, at)
     _note(world, now, said, notice=f"no answer: {said}")
@@ -68,13 +68,13 @@ def note_no_contact(world: FlowDeps, now: AttemptState, said: str) -> timedelta:
 
 
 def note_provider_trouble(world: FlowDeps, now: AttemptState, error: ProviderError) -> None:
-    """Tell people that the provider did not say how the machine is."""
+    """Add a notice that the provider's state of the machine is unavailable."""
     said = f"{now.lease.provider if now.lease else 'its provider'}: {error}"
     _note(world, now, said, notice=said)
 
 
 def note_contact(world: FlowDeps, now: AttemptState) -> None:
-    """The machine answers, again or at last."""
+    """Record that the machine answers again."""
     world.lapses.since.pop(now.attempt.id, None)
     _note(world, now, "", notice="the machine answers now")
 
@@ -90,7 +90,7 @@ def _note(world: FlowDeps, now: AttemptState, said: str, *, notice: str) -> None
 def inspected(
     world: FlowDeps, now: AttemptState, *, every_s: float | None = None
 ) -> Machine | None:
-    """Ask the provider for the machine, unless that was done a short while ago.
+    """Return the provider's state of the machine; cached for a short time.
 
     Args:
         world: The ports.
@@ -111,7 +111,7 @@ def inspected(
 
 
 def poll_run(world: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Pull what is new, until the agent says `end` or the attempt must stop.
+    """Fetch new evidence, until the agent's `end` event or a reason to stop.
 
     Every way out leads to COLLECTING, so that finished tests are kept.
     """
@@ -162,7 +162,7 @@ def _watch(world: FlowDeps, now: AttemptState) -> Value | NotYet:
 
 
 def _ended(world: FlowDeps, now: AttemptState, end: AgentEnd) -> Value:
-    """The agent had its last word: on what the jobs did, or on why they could not."""
+    """Handle the agent's `end` event."""
     if end.outcome == "errored":
         reason = end.reason or "agent"
         return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, end.detail)
@@ -182,7 +182,7 @@ def _first_event(world: FlowDeps, now: AttemptState, have: Position) -> Value | 
 
 
 def _unheard(world: FlowDeps, now: AttemptState, said: str) -> Value | NotYet:
-    """The machine does not answer: gone, or only cut off?"""
+    """Handle an unreachable machine: gone, or only disconnected."""
     silent_s = note_no_contact(world, now, said).total_seconds()
     ended = record_machine_end(world, now, inspected(world, now), said)
     if ended is not None:

@@ -19,7 +19,7 @@ from orchestrator.cli.commands.options import (
     RunArgument,
 )
 from orchestrator.cli.errors import CliError, EmptyHomeError
-from orchestrator.cli.failing_logs import Chosen, chosen_logs
+from orchestrator.cli.failure_logs import Chosen, chosen_logs
 from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.session import Session, find_cells, find_run, run_path, session_of

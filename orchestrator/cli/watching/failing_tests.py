@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.failing import BAD, FailingTest
 from orchestrator.cli.responses import read_items
+from orchestrator.cli.run_failures import BAD, FailingTest
 from orchestrator.cli.safe_text import fit, one_line
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.run_response import RunResponse

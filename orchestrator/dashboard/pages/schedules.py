@@ -30,8 +30,8 @@ from orchestrator.dashboard.forms import Form
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Table, Text
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.schedule import (
     CatchUp,
     Firing,

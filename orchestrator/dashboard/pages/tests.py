@@ -27,13 +27,13 @@ from orchestrator.dashboard.table import (
     Text,
 )
 from orchestrator.domain.alias import KnownTest
-from orchestrator.domain.identity import split_nodeid
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import is_flaky
 from orchestrator.domain.signature import BAD
+from orchestrator.domain.test_identity import split_nodeid
 from orchestrator.domain.units import duration
 from orchestrator.domain.vocabulary import term
-from orchestrator.store.grids import CellResult
+from orchestrator.store.test_grid import CellResult
 
 
 def name_cell(test: KnownTest, *beside: str) -> Text:

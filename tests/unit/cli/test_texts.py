@@ -15,7 +15,7 @@ from orchestrator.cli.launch_request import with_overrides
 from orchestrator.cli.safe_text import fit, fit_end, log_line, one_line, pad
 from orchestrator.cli.watching.poll_threads import FeedEvent, read_events
 from orchestrator.domain import units
-from orchestrator.domain.problems import Problem
+from orchestrator.domain.document_problems import Problem
 
 MATRIX = """\
 apiVersion: seatrial/v1

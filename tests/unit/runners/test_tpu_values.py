@@ -17,8 +17,10 @@ from google.cloud.cloudquotas_v1 import DimensionsInfo, QuotaDetails, QuotaInfo
 from google.type.money_pb2 import Money
 
 from orchestrator.domain.machine import ConfigError
+from orchestrator.domain.plan_text import cautions
 from orchestrator.domain.prices import Price, sift
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel, QuotaStatus, headroom
+from runners import registry
 from runners.google.names import labels
 from runners.tpu import TRAITS, names
 from runners.tpu.catalogue import prices_of
@@ -196,6 +198,15 @@ def test_the_client_still_has_no_run_duration(library: object) -> None:
     for message in (library.QueuedResource, library.Node, library.SchedulingConfig):  # type: ignore[attr-defined]
         fields = set(message.meta.fields)
         assert not {f for f in fields if "run_duration" in f or "provisioning_model" in f}
+
+
+def test_a_plan_with_tpus_says_that_nothing_ends_them_and_what_would() -> None:
+    told = cautions(
+        ["tpu", "local", "tpu"], {name: registry.traits(name) for name in ("tpu", "local")}
+    )
+    assert [one.partition(": ")[0] for one in told] == ["tpu"]
+    assert "does not end by itself" in told[0]
+    assert "`seatrial bootstrap gcp`" in told[0]
 
 
 # prices

@@ -33,8 +33,8 @@ from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Table
 from orchestrator.domain.cell import Cell, Run
-from orchestrator.domain.difference import Difference
 from orchestrator.domain.subject_build import SubjectBuild, build_difference
+from orchestrator.domain.test_difference import Difference
 
 CHOICES = 40
 """Runs that the pickers offer."""

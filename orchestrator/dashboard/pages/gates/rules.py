@@ -26,7 +26,7 @@ from orchestrator.dashboard.table import (
     Text,
 )
 from orchestrator.domain.gate.gate_records import StoredVerdict
-from orchestrator.domain.gate.quantities import as_percent, counted, percent, some
+from orchestrator.domain.gate.policy_values import as_percent, counted, percent, some
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 SHOWN = 50

@@ -35,10 +35,10 @@ from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Tally, Text
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.run_record import RunRecord
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.units import elapsed, usd

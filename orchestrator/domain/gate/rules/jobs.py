@@ -1,4 +1,4 @@
-"""Jobs: required ones passed, failures are excused only by exceptions, the cost limit holds."""
+"""Jobs: required ones passed, failures are excused only by exceptions, and the cost limit holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import JobRule
-from orchestrator.domain.gate.quantities import (
+from orchestrator.domain.gate.policy_values import (
     all_counts,
     counted,
     expected_failures,
@@ -34,7 +34,7 @@ from orchestrator.domain.outcome import Counts, Outcome
 
 
 def cost(case: RuleContext) -> Iterator[RuleResult]:
-    """All machines of all runs that were looked at."""
+    """Yield a result: the cost of all machines of all judged runs."""
     rule = case.policy.spec.cost
     if rule is None:
         return
@@ -55,19 +55,19 @@ def cost(case: RuleContext) -> Iterator[RuleResult]:
 
 
 TOLD = 20
-"""Failing results that a verdict names, per job; of the others it has the number."""
+"""Maximum failing results that a verdict names per job; of the rest it has the number."""
 SAID = 3
-"""Of these, those that its sentence names."""
+"""Maximum failing results that its sentence names."""
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 def jobs(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job of every cell, and one for each that should be there."""
+    """Yield a result per job of every cell, and per required job that is absent."""
     return _jobs(case, _sentence)
 
 
 def jobs_by_name(case: RuleContext) -> Iterator[RuleResult]:
-    """As in the first rules: of what failed, the name alone is said."""
+    """The rule as in the first versions: failures are given by name alone."""
     return _jobs(case, _sentence_by_name)
 
 
@@ -85,7 +85,7 @@ def _jobs(case: RuleContext, sentence: _Sentence) -> Iterator[RuleResult]:
 
 
 def degraded(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job that passed by a fallback."""
+    """Yield a result per job that passed with a fallback."""
     for judged in case.jobs:
         if judged.job.degraded:
             where, why = f"{judged.job.id} on {judged.cell.id}", judged.job.degraded.rstrip(". ")
@@ -123,7 +123,7 @@ def _job(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
 
 
 def _sentence(judged: JudgedJob, found: Sequence[ToleratedResult], result: RuleResult) -> str:
-    """How each failed that nothing tolerates, and where to look."""
+    """Describe how each untolerated failure failed, and where to look."""
     said = [f"{judged.job.id} on {judged.cell.id} {_went(judged, _passed)}"]
     if not is_bad(result):
         return "; ".join([*said, *_failures(found), *_rest(judged)]) + "."
@@ -137,7 +137,10 @@ _SIGNAL = re.compile(r"signal (\d+)")
 
 
 def _cause(one: FailingResult) -> str:
-    """``t.py::one crashed (SIGSEGV)``, ``self-report: it printed 'FAILED'``, or the name alone."""
+    """Describe a failure.
+
+    ``t.py::one crashed (SIGSEGV)``, ``self-report: it printed 'FAILED'``, or its name.
+    """
     if one.name.startswith("("):
         return _SIGNAL.sub(_signal, one.words.rstrip(": ")) or one.name.strip("()")
     how = one.test.exception if one.test else ""
@@ -155,7 +158,7 @@ def _signal(found: re.Match[str]) -> str:
 
 
 def _failing(job: JobEvidence, found: Sequence[ToleratedResult]) -> Mapping[str, int]:
-    """What nothing tolerates, by its name; an end of the job also by its reason."""
+    """Return untolerated failures by name; the end of a job also by its reason."""
     failing: Counter[str] = Counter()
     for result in found:
         one = result.failing
@@ -171,7 +174,7 @@ def _failing(job: JobEvidence, found: Sequence[ToleratedResult]) -> Mapping[str,
 
 
 def _came_to_its_end(job: JobEvidence) -> bool:
-    """Whether nothing from outside, as a machine that was lost, ended it."""
+    """Whether the job was not ended from outside, as by a lost machine."""
     return job.ending is None or job.ending.outcome in _FINAL
 
 
@@ -206,7 +209,7 @@ def _name(one: FailingResult) -> str:
 def _failures(
     found: Sequence[ToleratedResult], *, label: Callable[[FailingResult], str] = _name
 ) -> Iterator[str]:
-    """How many failed, what tolerates them, and what would if it were not used up."""
+    """Describe how many failed, what tolerates them, and which tolerance is used up."""
     left = sum(result.left for result in found)
     used = [f"{number} tolerated by {name}" for name, number in _tolerated(found).items()]
     if left:
@@ -219,13 +222,13 @@ def _failures(
 
 
 def _named(found: Sequence[ToleratedResult], label: Callable[[FailingResult], str]) -> str:
-    """`` (test_a.py::one and 2 more)``: the first that nothing tolerates, where they have names."""
+    """Name the first untolerated failures: `` (test_a.py::one and 2 more)``."""
     names = sorted({label(r.failing) for r in found if r.left and r.failing.name})
     return f" ({some(names, SAID)})" if names else ""
 
 
 def _passed(counts: Counts) -> str:
-    """``passed 5 tests``; with all its counts where not every test passed."""
+    """Describe a pass: ``passed 5 tests``; with all counts where not every test passed."""
     if counts.passed == counts.collected:
         return f"passed {counted(counts.passed, 'test')}" if counts.passed else "passed"
     return f"passed: {all_counts(counts)}"
@@ -287,7 +290,7 @@ def _row(result: ToleratedResult) -> dict[str, object]:
 
 
 def _blame(judged: JudgedJob) -> list[Mapping[str, str]]:
-    """Of its failing tests; of a command itself, which has no tests."""
+    """Return the root causes of the job's failing tests, or of the command itself."""
     tests, job = {test.nodeid for test in judged.job.failed}, judged.job.id
     rows = [
         row
@@ -299,7 +302,7 @@ def _blame(judged: JudgedJob) -> list[Mapping[str, str]]:
 
 
 def _absent(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]:
-    """What a rule asks for, and the cell has no word of."""
+    """Return required jobs that are absent in the cell."""
     seen: set[str] = set()
     for rule in stand.rules[:-1]:
         found = any(like(rule.id, job.id) for job in cell.jobs)

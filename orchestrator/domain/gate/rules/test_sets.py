@@ -1,11 +1,11 @@
-"""Test sets: a job is the same tests on every platform, and none was deselected."""
+"""Test sets: a job has the same tests on every platform, and none was deselected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.policy import SkipRule
-from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.policy_values import counted, like, some
 from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext
 from orchestrator.domain.gate.snapshot import JobEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -14,7 +14,7 @@ from orchestrator.domain.test_set import Deselection, SkippedPath
 
 
 def selection(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job that left something out, or whose outcomes others had a hand in."""
+    """Yield a result per job that left out tests, or whose outcomes hooks can change."""
     for judged in case.jobs:
         told = judged.job.test_set
         if told.deselected or told.modules or told.ignored or told.hooks:
@@ -59,13 +59,13 @@ def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
 
 
 def _lost(job: JobEvidence) -> list[SkippedPath]:
-    """Skipped and ignored places in which the last green run had tests."""
+    """Return skipped and ignored paths in which the last green run had tests."""
     places = (*job.test_set.modules, *job.test_set.ignored)
     return [place for place in places if job.known_tests.get(place.path, 0)]
 
 
 def _is_accepted(place: SkippedPath, job: JobEvidence, skips: SkipRule | None) -> bool:
-    """Whether it skipped itself for a reason that the policy accepts."""
+    """Whether a module skipped itself for an accepted reason."""
     patterns = skips.allow_reasons if skips is not None and place in job.test_set.modules else ()
     return any(like(pattern, place.why) for pattern in patterns)
 
@@ -94,7 +94,7 @@ _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 def test_sets(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job that lacks tests that it has elsewhere, or whose tests are unknown."""
+    """Yield a result per job that lacks tests of other platforms, or whose tests are unknown."""
     groups: dict[str, list[JudgedJob]] = {}
     for judged in case.jobs:
         if _is_compared(case, judged):
@@ -105,7 +105,7 @@ def test_sets(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def _is_compared(case: RuleContext, judged: JudgedJob) -> bool:
-    """Evidence from elsewhere may count tests without naming them, where it is allowed at all."""
+    """Whether tests can be compared: ingested evidence may count tests without naming them."""
     job = judged.job
     asked = judged.blocking and judged.rule.test_set == "same"
     allowed = case.policy.spec.evidence.attestation == "optional"
