@@ -1,4 +1,4 @@
-"""A controller's parts, put together."""
+"""Wiring of a controller: its stores, providers, engine and applications."""
 
 from __future__ import annotations
 
@@ -82,15 +82,15 @@ if TYPE_CHECKING:
 
 
 class EndingWorkspace(Workspace):
-    """One in which what was begun is brought home and ended, and nothing is begun."""
+    """A workspace that collects and ends what was started, and starts nothing."""
 
     def __init__(self, shell: Shell, refusal: str, *, base: str, candidates: Sequence[str]) -> None:
-        """`refusal` says why, to a person."""
+        """`refusal` is the reason, for a person."""
         super().__init__(shell, base=base, candidates=candidates)
         self._refusal = refusal
 
     def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
-        """Refuse it: it runs the interpreters that a payload names. Raises ConfigError."""
+        """Refuse, since it would run a payload's interpreters. Raises ConfigError."""
         raise ConfigError(self._refusal)
 
     def start(
@@ -101,7 +101,7 @@ class EndingWorkspace(Workspace):
 
 
 class WorkspacePool:
-    """Hands out workspaces; `disconnect` of one drops its connection."""
+    """Creates workspaces; `disconnect` of one closes its connection."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class WorkspacePool:
         self._lock = threading.Lock()
 
     def open(self, endpoint: Endpoint) -> WorkspacePort:
-        """The workspace of a machine; nothing is connected before its first call.
+        """Return the workspace of a machine; it connects at its first call.
 
         Raises ShellError where it cannot be reached from here at all.
         """
@@ -141,7 +141,7 @@ class WorkspacePool:
         return Workspace(shell)
 
     def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
-        """What was begun as one user is gone on with as that one, whatever is permitted now."""
+        """Continue an attempt as the user that it was started as, whatever is permitted now."""
         if endpoint.hostname != socket.gethostname():
             here = socket.gethostname()
             raise UnreachableError(f"the machine is the computer {endpoint.hostname}, not {here}")
@@ -158,7 +158,7 @@ class WorkspacePool:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a controller consists of."""
+    """The components of a controller."""
 
     identity: str
     database: Database
@@ -173,14 +173,14 @@ def is_embedded(settings: Settings) -> bool:
 
 
 def app_url(settings: Settings) -> str:
-    """Where our own tables are."""
+    """Return the URL of the application's database."""
     if settings.database_url is not None:
         return settings.database_url.get_secret_value()
     return f"sqlite:///{settings.home / 'app.db'}"
 
 
 def shown_url(url: str) -> str:
-    """The URL for a person: without its password."""
+    """Return the URL without its password."""
     parts = urlsplit(url)
     if not parts.password:
         return url
@@ -189,7 +189,7 @@ def shown_url(url: str) -> str:
 
 
 def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELVES) -> Parts:
-    """Open the stores and make everything that hangs on them; nothing runs yet."""
+    """Open the stores and create all components; nothing runs yet."""
     if is_embedded(settings):
         check_unclosed(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
@@ -204,7 +204,7 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
 
 
 def open_to_read(settings: Settings) -> tuple[Database, Context]:
-    """What answers reads without a controller: it writes neither the database nor any file.
+    """Create the components that answer reads without a controller; writes nothing.
 
     Raises StoreError where there is no database, or one of another version.
     """
@@ -328,13 +328,13 @@ def _janitor(world: FlowDeps) -> Janitor:
 
 
 def _leave_it(cell_id: str) -> None:
-    """A controller that runs cells finds the new one by itself."""
+    """Ignore new cells: a controller that runs cells finds them."""
 
 
 def _providers(
     database: Database | None, settings: Settings, local: LocalJobs
 ) -> Callable[[str], Provider]:
-    """Loads a provider, once. Without a database it knows no static host and no newer price."""
+    """Return a loader of providers; without a database, no static hosts or new prices."""
     context = ProviderContext(
         book=database.stores.static_hosts if database else MemoryBook(),
         settings={**settings.for_providers(), **local.for_providers()},
@@ -351,7 +351,7 @@ def _providers(
 
 
 def emergency_stop(settings: Settings) -> EmergencyStop:
-    """Ends every machine of the project; it opens no database and no file of the home."""
+    """Create the emergency stop, which opens no database and no file of the home."""
     return EmergencyStop(_providers(None, settings, AS_OURSELVES), _traits(), settings.project)
 
 
@@ -402,7 +402,7 @@ def _engine_url(settings: Settings) -> str:
 
 
 def _controller_id(home: Path) -> str:
-    """Made once per home: the tag that says whose machines they are."""
+    """Return the controller's id, created once per home: the tag of its machines."""
     path = home / "controller.id"
     if not path.exists():
         path.write_text(new_id(), encoding="ascii")
@@ -411,7 +411,7 @@ def _controller_id(home: Path) -> str:
 
 @dataclass(slots=True)
 class BuiltinPayload:
-    """Answers with its digest; packs and stores it on the first call."""
+    """Packs and stores the built-in payload at the first call."""
 
     folder: Path
     archives: PayloadArchives
@@ -421,7 +421,7 @@ class BuiltinPayload:
     _digest: str = field(default="", init=False)
 
     def __call__(self) -> str:
-        """Digest of the archive. Raises ArchiveError or InvalidDocumentError."""
+        """Return the digest of its archive. Raises ArchiveError or InvalidDocumentError."""
         if not self._digest:
             with tempfile.TemporaryDirectory() as scratch:
                 packed = self.archives.pack(self.folder, into=Path(scratch))

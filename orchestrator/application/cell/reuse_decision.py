@@ -355,7 +355,7 @@ def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place,
         places = _alike(places_of(provider, platform), proof)
         if not places:
             kind = proof.prepared.ingredients.instance_type
-            raise UnknownError(f"no {kind} is offered now as at {proof.prepared.place}")
+            raise UnknownError(f"{proof.prepared.place} no longer offers {kind}")
         asked = [(place, provider.image(platform, place)) for place in places]
     except ProviderError as error:
         raise UnknownError(f"image unknown: {error}") from error
