@@ -32,7 +32,7 @@ from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.result_parsers.self_report import read_self_report
 from orchestrator.adapters.signing.signer import DsseSigner
 from orchestrator.adapters.ssh_key_pairs import new_login
-from orchestrator.adapters.text_similarity import FuzzyLikeness
+from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
@@ -72,7 +72,7 @@ from reports.exports import registry as export_registry
 from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
-from runners.fake import MemoryBook
+from runners.fake import MemoryHostStore
 from runners.shell import open_shell
 from runners.shell.account import account_of
 from runners.workspace import Workspace
@@ -163,7 +163,7 @@ class Parts:
     identity: str
     database: Database
     context: Context
-    world: FlowDeps
+    deps: FlowDeps
     engine: DbosEngine | None
 
 
@@ -193,14 +193,14 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     if is_embedded(settings):
         check_unclosed(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
-    world = _world(settings, database, local, _controller_id(settings.home))
+    deps = _world(settings, database, local, _controller_id(settings.home))
     executor = "local" if is_embedded(settings) else new_id()
-    engine = _engine(settings, executor, world) if runs_cells else None
+    engine = _engine(settings, executor, deps) if runs_cells else None
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
-    context = _context(world, scratch, wake=wake, gate=gate)
-    return Parts(executor, database, context, world, engine)
+    context = _context(deps, scratch, wake=wake, gate=gate)
+    return Parts(executor, database, context, deps, engine)
 
 
 def open_to_read(settings: Settings) -> tuple[Database, Context]:
@@ -209,10 +209,10 @@ def open_to_read(settings: Settings) -> tuple[Database, Context]:
     Raises StoreError where there is no database, or one of another version.
     """
     database = open_database(app_url(settings), read_only=True)
-    world = _world(settings, database, AS_OURSELVES, controller="")
+    deps = _world(settings, database, AS_OURSELVES, controller="")
     scratch = settings.home / TEMPORARY  # where an upload would go; it may not be there
     gate = _gate_ports(settings, subjects_of(settings, AS_OURSELVES, scratch))
-    return database, _context(world, scratch, wake=_leave_it, gate=gate)
+    return database, _context(deps, scratch, wake=_leave_it, gate=gate)
 
 
 def _world(settings: Settings, database: Database, local: LocalJobs, controller: str) -> FlowDeps:
@@ -262,19 +262,19 @@ def _budgets(settings: Settings) -> tuple[Budget, ...]:
 
 
 def _context(
-    world: FlowDeps, scratch: Path, *, wake: Callable[[str], None], gate: GatePorts
+    deps: FlowDeps, scratch: Path, *, wake: Callable[[str], None], gate: GatePorts
 ) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
-    payloads = world.stores.payloads
+    payloads = deps.stores.payloads
     return Context(
-        stores=world.stores,
-        blobs=world.blobs,
-        clock=world.clock,
+        stores=deps.stores,
+        blobs=deps.blobs,
+        clock=deps.clock,
         new_id=new_id,
         documents=documents,
         traits=_traits(),
-        provider=world.provider,
+        provider=deps.provider,
         read_payload=archives.read_file,
         render=_render,
         draw=_draw,
@@ -284,19 +284,19 @@ def _context(
         lint=lint_documents,
         doubt=doubts_of,
         builtin_payload=BuiltinPayload(
-            asset_dir("payload"), archives, payloads, world.blobs, world.clock
+            asset_dir("payload"), archives, payloads, deps.blobs, deps.clock
         ),
-        secret=world.secret,
-        janitor=_janitor(world),
+        secret=deps.secret,
+        janitor=_janitor(deps),
         dialects=FileDialects(),
         intake=FileIntake(scratch=scratch),
         scratch=scratch,
-        publish=world.publish,
-        similarity=FuzzyLikeness(),
+        publish=deps.publish,
+        similarity=FuzzySimilarity(),
         gate=gate,
         wake=wake,
-        budgets=world.budgets,
-        locks=world.locks,
+        budgets=deps.budgets,
+        locks=deps.locks,
     )
 
 
@@ -316,14 +316,14 @@ def _traits() -> Mapping[str, ProviderTraits]:
     return {name: provider_registry.traits(name) for name in provider_registry.names()}
 
 
-def _janitor(world: FlowDeps) -> Janitor:
+def _janitor(deps: FlowDeps) -> Janitor:
     return Janitor(
-        stores=world.stores,
-        provider=world.provider,
+        stores=deps.stores,
+        provider=deps.provider,
         traits=_traits(),
-        project=world.identity.project,
-        controller=world.identity.controller,
-        now=world.clock.now,
+        project=deps.identity.project,
+        controller=deps.identity.controller,
+        now=deps.clock.now,
     )
 
 
@@ -336,7 +336,7 @@ def _providers(
 ) -> Callable[[str], Provider]:
     """Return a loader of providers; without a database, no static hosts or new prices."""
     context = ProviderContext(
-        book=database.stores.static_hosts if database else MemoryBook(),
+        book=database.stores.static_hosts if database else MemoryHostStore(),
         settings={**settings.for_providers(), **local.for_providers()},
         prices=database.stores.prices if database else None,
         now=SystemClock().now,
@@ -377,7 +377,7 @@ def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
         raise ReportRefusedError(str(error)) from error
 
 
-def _engine(settings: Settings, executor: str, world: FlowDeps) -> DbosEngine:
+def _engine(settings: Settings, executor: str, deps: FlowDeps) -> DbosEngine:
     # A reader has no engine, and its library takes a third of a second.
     from orchestrator.adapters.engine.dbos_engine import (  # noqa: PLC0415
         DbosEngine,
@@ -385,7 +385,7 @@ def _engine(settings: Settings, executor: str, world: FlowDeps) -> DbosEngine:
     )
 
     async def flow(durable: Durable, cell_id: str) -> None:
-        await run_cell(world, durable, cell_id)
+        await run_cell(deps, durable, cell_id)
 
     return DbosEngine(DbosSettings(_engine_url(settings), executor), flow)
 

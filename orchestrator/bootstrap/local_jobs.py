@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.adapters.git_repositories import Repositories
-from orchestrator.adapters.subject_resolver import BuildRoom, GitAndPipSubjects
+from orchestrator.adapters.subject_resolver import BuildFolder, GitAndPipSubjects
 from orchestrator.config import Settings
 from runners.shell.account import account_of, prove_apart
 from runners.shell.local import LocalShell
@@ -68,5 +68,5 @@ def subjects_of(settings: Settings, local: LocalJobs, scratch: Path) -> GitAndPi
         return GitAndPipSubjects(None, repositories)
     account = account_of(local.account) if local.account else None
     folder = account.work if account else str(scratch)
-    room = BuildRoom(LocalShell(account), folder, account=local.account)
+    room = BuildFolder(LocalShell(account), folder, account=local.account)
     return GitAndPipSubjects(room, repositories)

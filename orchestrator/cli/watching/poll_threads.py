@@ -78,7 +78,7 @@ def _chosen(run: RunResponse, present: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedEvent:
+class StreamedEvent:
     """A run event; its data points to what changed."""
 
     id: str
@@ -99,7 +99,7 @@ class Notice:
         return f"{one_line(self.about)}: {one_line(self.text)}"
 
 
-def notice_of(event: FeedEvent) -> Notice | None:
+def notice_of(event: StreamedEvent) -> Notice | None:
     """Return an event's notice; None without one, or where the run shows the same."""
     try:
         data = json.loads(event.data)
@@ -112,13 +112,13 @@ def notice_of(event: FeedEvent) -> Notice | None:
     return Notice(str(about), text) if isinstance(text, str) and text else None
 
 
-def read_events(lines: Iterable[str]) -> Iterator[FeedEvent]:
+def read_events(lines: Iterable[str]) -> Iterator[StreamedEvent]:
     """Parse server-sent events by the HTML standard: comments and unknown fields are ignored."""
     last_id, kind, data = "", "", list[str]()
     for line in lines:
         if not line:
             if data or kind:
-                yield FeedEvent(last_id, kind or "message", "\n".join(data))
+                yield StreamedEvent(last_id, kind or "message", "\n".join(data))
             kind, data = "", []
             continue
         name, _, value = line.partition(":")
@@ -211,7 +211,7 @@ class Follower:
             feed.join(_LAST_WORDS_S)
         return replace(watched, notices=self._notices)
 
-    def _hear(self, event: FeedEvent) -> None:
+    def _hear(self, event: StreamedEvent) -> None:
         notice = notice_of(event)
         if notice is not None:
             self._notices = (*self._notices, notice)

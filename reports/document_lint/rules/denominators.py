@@ -117,7 +117,7 @@ def check_stand_in(document: Document) -> Iterator[Mark]:
                 yield Mark("warning", line.number, message)
 
 
-def check_skips_said(document: Document) -> Iterator[Mark]:
+def check_skips_stated(document: Document) -> Iterator[Mark]:
     """Where every test passed, a reader must learn whether any was skipped."""
     if "skip" in document.words:
         return
@@ -169,7 +169,7 @@ RULES = (
     DocumentRule("stand-in", "a result from elsewhere in place of one that is not there",
          "Report it as what it is; the platform stays not available.", check_stand_in),
     DocumentRule("skips-unsaid", "full counts in a document that never speaks of skipped tests",
-         "Print the skipped tests beside the passed ones, a zero too.", check_skips_said),
+         "Print the skipped tests beside the passed ones, a zero too.", check_skips_stated),
     DocumentRule("same-set", "one measure over different sets on different platforms",
          "Say on each platform what was not run, and why.", check_same_set),
 )  # fmt: skip

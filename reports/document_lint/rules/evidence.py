@@ -40,7 +40,7 @@ def key(title: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DocumentRow:
     """A row of a document and the job that it is about."""
 
     row: Row
@@ -49,7 +49,7 @@ class Told:
     job: JobRecord
 
 
-def rows(document: Document, evidence: Evidence, *kinds: str) -> Iterator[Told]:
+def rows(document: Document, evidence: Evidence, *kinds: str) -> Iterator[DocumentRow]:
     """The rows of tables that a job of one of these kinds is found for."""
     cells = cells_about(document, evidence)
     if len(cells) != 1:
@@ -62,7 +62,7 @@ def rows(document: Document, evidence: Evidence, *kinds: str) -> Iterator[Told]:
             for job in cells[0].jobs:
                 fits = (job.kind == "demo") is about_demos
                 if job.kind in kinds and fits and key(job.title or job.id) == key(row.label):
-                    yield Told(row, table, cells[0], job)
+                    yield DocumentRow(row, table, cells[0], job)
 
 
 def check_counts(document: Document, evidence: Evidence) -> Iterator[Mark]:
