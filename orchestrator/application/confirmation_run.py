@@ -16,7 +16,7 @@ from orchestrator.application.diagnosis_inputs import failing_keys
 from orchestrator.application.launch_run import IdempotencyKey, LaunchOrder, launch_run
 from orchestrator.application.plan_run import plan_run
 from orchestrator.domain.cell import Cell, RunSpec
-from orchestrator.domain.matrix import Host, Matrix, Platform
+from orchestrator.domain.matrix import Matrix, Platform
 from orchestrator.domain.retests import SURE, RetestOptions, split_key
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def elsewhere(platform: Platform, used: Collection[str], *, rented: bool) -> Pla
     locations are tried first.
     """
     if platform.hosts is not None:
-        left = tuple(host for host in platform.hosts if _place(host) not in used)
+        left = tuple(host for host in platform.hosts if host.place not in used)
         return replace(platform, hosts=left) if left else None
     if not rented:
         return None
@@ -116,11 +116,6 @@ def elsewhere(platform: Platform, used: Collection[str], *, rented: bool) -> Pla
     there = [x for x in platform.locations if any(place.startswith(x) for place in used)]
     others = [x for x in platform.locations if x not in there]
     return replace(platform, locations=(*others, *there))
-
-
-def _place(host: Host) -> str:
-    shown = f"[{host.address}]" if ":" in host.address else host.address
-    return f"{shown}:{host.port}"
 
 
 def _with_platforms(matrix: Matrix, kept: Mapping[str, Platform]) -> Matrix:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from orchestrator.application.context import Context
+from orchestrator.application.schedules import next_firing
 from orchestrator.domain.money import PHASES, machine_cost
 from orchestrator.domain.schedule import Firing, Schedule
 from orchestrator.store.cost_aggregates import Account, PhaseCost, PhaseSum, Refusals, RunSum, Sum
@@ -135,7 +136,7 @@ def forecast(context: Context) -> list[Forecast]:
     return [
         Forecast(
             schedule,
-            _next(context, schedule, now),
+            next_firing(context, schedule, now),
             [spent[one.run] for one in firings.get(schedule.name, ()) if one.run in spent],
         )
         for schedule in schedules
@@ -151,12 +152,6 @@ def _spent(stores: Stores, firings: Mapping[str, Sequence[Firing]]) -> Mapping[s
     """Return costs by finished run."""
     over = [one.run for some in firings.values() for one in some if one.is_over and one.run]
     return stores.costs.of_runs(over) if over else {}
-
-
-def _next(context: Context, schedule: Schedule, now: datetime) -> datetime | None:
-    if schedule.paused_at is not None:
-        return None
-    return context.gate.cron.next_after(schedule.cron, schedule.tz, now)
 
 
 def _by(dimension: Dimension, accounts: Sequence[Account]) -> list[tuple[str, Sum]]:

@@ -60,7 +60,7 @@ def with_failed_before(
         taken: All runs that may be told of, oldest first; the cells' own among them.
         quarantines: The product's.
     """
-    history = _History.of(taken, quarantines)
+    history = _History.of(taken, quarantines, frozenset(cell.platform for cell in cells))
     return tuple(cell if cell.ingested else _with_history(cell, history) for cell in cells)
 
 
@@ -109,16 +109,23 @@ class _History:
     cells: Mapping[tuple[str, str], CellEvidence]
     """Cells by run and name, without ingested ones."""
     quarantines: Sequence[Quarantine]
+    judged: frozenset[str]
+    """Platforms that the gate looks at."""
 
     @classmethod
-    def of(cls, taken: Sequence[GatheredRun], quarantines: Sequence[Quarantine]) -> _History:
+    def of(
+        cls,
+        taken: Sequence[GatheredRun],
+        quarantines: Sequence[Quarantine],
+        judged: frozenset[str],
+    ) -> _History:
         cells = {
             (one.id, cell.id): freeze_cell(GatheredCell(one, cell), _NOTHING, quarantines)
             for one in taken
             for cell in one.evidence.record.cells
             if cell.ingested is None
         }
-        return cls({one.id: one for one in taken}, cells, quarantines)
+        return cls({one.id: one for one in taken}, cells, quarantines, judged)
 
     def of_the_same(self, cell: CellEvidence, run: str) -> list[CellEvidence]:
         """Return the cell in other runs with the payload and the subject of `run`."""
@@ -136,7 +143,9 @@ class _History:
     ) -> list[CellEvidence]:
         """Return the cell in these runs; where a run lacks it, all of its platform's cells.
 
-        A matrix that lists its environments otherwise names its cells otherwise.
+        A matrix that lists its environments otherwise names its cells otherwise. A platform may
+        have had another id: one that is not judged, on the same kind of machine in the same
+        environment.
         """
         found: list[CellEvidence] = []
         for one in runs:
@@ -144,8 +153,17 @@ class _History:
                 continue
             there = [self.cells[key] for key in self.cells if key[0] == one.id]
             same = [other for other in there if other.id == cell.id]
-            found += same or [other for other in there if other.platform == cell.platform]
+            here = [other for other in there if other.platform == cell.platform]
+            found += same or here or [o for o in there if self._is_renamed(o, cell)]
         return found
+
+    def _is_renamed(self, other: CellEvidence, cell: CellEvidence) -> bool:
+        is_alike = (other.environment, other.fingerprint, set(other.machines)) == (
+            cell.environment,
+            cell.fingerprint,
+            set(cell.machines),
+        )
+        return bool(cell.fingerprint) and is_alike and other.platform not in self.judged
 
     def passing(self, run: str, cell: str, job: str) -> frozenset[str]:
         """Return passing tests of a job, as `normal_nodeid`."""
@@ -360,6 +378,7 @@ def with_changes(
     """Return the cells, with each job's changes against the baseline's tests."""
     collected = {one.id: one.evidence.tests for one in taken}
     renames = _renames(context, product)
+    judged = frozenset(cell.platform for cell in cells)
 
     def told(cell: CellEvidence, job: JobEvidence, then: Sequence[BaselineTests]) -> JobEvidence:
         tests = collected.get(job.run or cell.run, {}).get(cell.id, ())
@@ -379,7 +398,7 @@ def with_changes(
         return replace(job, changes=changes)
 
     def whole(cell: CellEvidence) -> CellEvidence:
-        then = _baselines(context, cell, compared)
+        then = _baselines(context, cell, compared, judged)
         present = {job.id for job in cell.jobs}
         absent = {
             name: tuple(sorted(tests.elements()))
@@ -394,12 +413,14 @@ def with_changes(
 
 
 def _baselines(
-    context: Context, cell: CellEvidence, compared: BaselineEvidence
+    context: Context, cell: CellEvidence, compared: BaselineEvidence, judged: frozenset[str]
 ) -> list[BaselineTests]:
     """Return the baselines: runs that the gate passed last, and the platform's last green one."""
     green = compared.green.get(cell.platform, "")
     groups = (_of_one_payload(context, compared.passed), (green,) if green else ())
-    return [found for runs in dict.fromkeys(groups) if (found := _baseline(context, cell, runs))]
+    return [
+        found for runs in dict.fromkeys(groups) if (found := _baseline(context, cell, runs, judged))
+    ]
 
 
 def _of_one_payload(context: Context, runs: Sequence[str]) -> tuple[str, ...]:
@@ -410,17 +431,36 @@ def _of_one_payload(context: Context, runs: Sequence[str]) -> tuple[str, ...]:
     return tuple(run for run in runs if runs and payloads.get(run) == payloads.get(runs[-1]))
 
 
-def _baseline(context: Context, cell: CellEvidence, runs: Sequence[str]) -> BaselineTests | None:
+def _baseline(
+    context: Context, cell: CellEvidence, runs: Sequence[str], judged: frozenset[str]
+) -> BaselineTests | None:
     by_job: dict[str, Tests] = {}
     found: list[str] = []
     for run in runs:
-        one = _same_cell(context.stores.cells.of_run(run), cell)
-        tests = results_of_cell(context.stores, one.id) if one else []
+        cells = _cells_like(context.stores.cells.of_run(run), cell, judged)
+        mine = _common_tests(results_of_cell(context.stores, one.id) for one in cells)
+        by_job |= {job: by_job.get(job, Counter()) | tests for job, tests in mine.items()}
+        found += [run] if mine else []
+    return BaselineTests(tuple(found), by_job) if found else None
+
+
+def _common_tests(cells: Iterable[Sequence[TestFact]]) -> dict[str, Tests]:
+    """By job, the tests that all cells have which have the job."""
+    found: dict[str, Tests] = {}
+    for tests in cells:
         for job in {test.job for test in tests}:
             mine = _names(test for test in tests if test.job == job)
-            by_job[job] = by_job.get(job, Counter()) | mine
-        found += [run] if tests else []
-    return BaselineTests(tuple(found), by_job) if found else None
+            found[job] = found[job] & mine if job in found else mine
+    return found
+
+
+def _cells_like(cells: Sequence[Cell], cell: CellEvidence, judged: frozenset[str]) -> list[Cell]:
+    """The same cell; where every platform has another id now, all that there were."""
+    same = _same_cell(cells, cell)
+    if same is not None:
+        return [same]
+    known = {one.name.partition(".")[0] for one in cells}
+    return [] if known & judged else list(cells)
 
 
 def _same_cell(cells: Sequence[Cell], cell: CellEvidence) -> Cell | None:

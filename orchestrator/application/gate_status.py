@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
+from orchestrator.application.schedules import next_firing
 from orchestrator.domain.gate.gate_records import StoredPolicy
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.policy_values import duration
@@ -151,11 +152,5 @@ def _of_newest(stored: StoredPolicy, line: VerdictLineage) -> Iterator[PendingIt
 
 def _due(context: Context, schedules: Sequence[Schedule]) -> tuple[Due, ...]:
     now = context.clock.now()
-    found = [Due(one, _next(context, one, now)) for one in schedules]
+    found = [Due(one, next_firing(context, one, now)) for one in schedules]
     return tuple(sorted(found, key=lambda one: (one.next_at is None, one.next_at or now)))
-
-
-def _next(context: Context, schedule: Schedule, now: datetime) -> datetime | None:
-    if schedule.paused_at is not None:
-        return None
-    return context.gate.cron.next_after(schedule.cron, schedule.tz, now)

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from orchestrator.application.context import Context
 from orchestrator.application.finish_ingestion import RAW_EVENTS, finish_ingestion
+from orchestrator.application.payloads import file_chunks
 from orchestrator.application.ports.ingest_upload import Handed, IntakeError, Tray
 from orchestrator.application.ports.result_parsers import Dialect, Dialects, UnreadableError
 from orchestrator.domain.assembly.jobs import names_artifact
@@ -109,7 +110,6 @@ def _said(dialect: Dialect, file: Handed) -> Iterator[Said]:
 MATRIX_NAME = "ingested"
 BODY_LIMIT_BYTES = 2 * 1024**3
 """Maximum size of an upload in bytes."""
-_CHUNK_BYTES = 1024 * 1024
 _NOTES_LIMIT_BYTES = 1024 * 1024
 
 logger = logging.getLogger(__name__)
@@ -313,16 +313,10 @@ def _kept(context: Context, files: tuple[Handed, ...], spool: Path) -> list[Arti
     names = flat_names([file.name for file in files])
     kept = []
     for file, name in zip(files, names, strict=True):
-        digest, size = context.blobs.put(_chunks(file.raw), digest=file.digest)
+        digest, size = context.blobs.put(file_chunks(file.raw), digest=file.digest)
         kept.append(ArtifactRecord(name, size, digest))
-    digest, size = context.blobs.put(_chunks(spool))
+    digest, size = context.blobs.put(file_chunks(spool))
     return [*kept, ArtifactRecord(RAW_EVENTS, size, digest)]
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield chunk
 
 
 def _run(context: Context, order: IngestOrder, ordered: IngestTarget, at: datetime) -> Run:

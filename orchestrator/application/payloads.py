@@ -77,7 +77,8 @@ def put_payload(context: Context, digest: str, spooled: Path) -> StoredPayload:
     BlobTooLargeError; nothing is stored then.
     """
     manifest = context.read_payload(spooled)
-    _, size = context.blobs.put(_chunks(spooled), digest=digest, limit_bytes=PAYLOAD_LIMIT_BYTES)
+    chunks = file_chunks(spooled)
+    _, size = context.blobs.put(chunks, digest=digest, limit_bytes=PAYLOAD_LIMIT_BYTES)
     payload = StoredPayload(digest, size, manifest)
     context.stores.payloads.put(payload, at=context.clock.now())
     return payload
@@ -88,11 +89,13 @@ def put_subject(context: Context, digest: str, spooled: Path) -> int:
 
     Raises BlobMismatchError or BlobTooLargeError; nothing is stored then.
     """
-    _, size = context.blobs.put(_chunks(spooled), digest=digest, limit_bytes=SUBJECT_LIMIT_BYTES)
+    chunks = file_chunks(spooled)
+    _, size = context.blobs.put(chunks, digest=digest, limit_bytes=SUBJECT_LIMIT_BYTES)
     return size
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def file_chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, a piece at a time."""
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk

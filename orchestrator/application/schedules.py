@@ -100,6 +100,13 @@ def remove_schedule(context: Context, name: str) -> None:
         find_schedule(context, name)
 
 
+def next_firing(context: Context, schedule: Schedule, now: datetime) -> datetime | None:
+    """When it fires next; None while it is paused."""
+    if schedule.paused_at is not None:
+        return None
+    return context.gate.cron.next_after(schedule.cron, schedule.tz, now)
+
+
 def _upcoming(context: Context, schedule: Schedule) -> tuple[datetime, ...]:
     if schedule.paused_at is not None:
         return ()

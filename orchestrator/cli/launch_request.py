@@ -238,7 +238,7 @@ class Order:
     reuse_hours: float | None = None
     """Maximum age of evidence to reuse."""
     baseline: BaselineFile | None = None
-    """What benchmarks are paired with, where it has a file of its own."""
+    """A baseline file to upload."""
     commit: Commit = Commit()
     """What is tested, where it is known."""
 

@@ -233,6 +233,12 @@ class Host:
     port: int = 22
     """SSH port."""
 
+    @property
+    def place(self) -> str:
+        """``address:port``, unique within a pool."""
+        shown = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{shown}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:

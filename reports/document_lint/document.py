@@ -107,7 +107,7 @@ class Document:
     headings: tuple[Heading, ...] = ()
     tables: tuple[Table, ...] = ()
     items: tuple[Line, ...] = ()
-    """Entries of lists, a line each."""
+    """List entries, one per line."""
     prose: tuple[Line, ...] = ()
     """Lines of paragraphs."""
     blocks: tuple[Block, ...] = ()
@@ -117,17 +117,17 @@ class Document:
 
     @property
     def title(self) -> str:
-        """The first heading."""
+        """Return the first heading."""
         return self.headings[0].title if self.headings else self.name
 
     @property
     def texts(self) -> tuple[Line, ...]:
-        """Sentences: paragraphs and list entries, in the order of the document."""
+        """Return sentences of paragraphs and list entries, in document order."""
         return tuple(sorted((*self.prose, *self.items), key=lambda line: line.number))
 
     @property
     def everything(self) -> Iterator[Line]:
-        """Every line that says something, tables and blocks too."""
+        """Return every non-empty line, tables and blocks included."""
         yield from self.texts
         for heading in self.headings:
             yield Line(heading.line, heading.title, heading.path)

@@ -50,7 +50,7 @@ _REPORTED: Mapping[type, Callable[[Any, Evidence], Iterator[Said]]] = {
 
 
 def kind_rules(report: ReportModel) -> Iterator[Said]:
-    """What the parts of a report say of each other."""
+    """Return the rules between parts of a report, by kind."""
     rule = _RULES.get(type(report))
     if rule is not None:
         yield from rule(report)

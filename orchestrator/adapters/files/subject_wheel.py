@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 
+from orchestrator.adapters.files.archive import file_digest
 from orchestrator.adapters.files.pip import run
 from orchestrator.adapters.files.wheel_files import read_wheel
 from orchestrator.adapters.files.wheels import check_subject
@@ -30,7 +30,7 @@ def build_revision(source: GitSource, into: Path) -> SubjectWheel:
     """A wheel of a revision, whatever it is called, in an empty folder. Raises WheelsError."""
     path, commit = _built(source, into)
     wheel = read_wheel(path)
-    return SubjectWheel(path, _digest(path), wheel.distribution, str(wheel.version), commit)
+    return SubjectWheel(path, file_digest(path), wheel.distribution, str(wheel.version), commit)
 
 
 def _matching(pattern: str, base: Path) -> Path:
@@ -74,12 +74,7 @@ def _commit(git: tuple[str, ...], source: GitSource) -> str:
 def _described(path: Path, subject: Subject, commit: str | None) -> SubjectWheel:
     wheel = read_wheel(path)
     check_subject(wheel, subject)
-    return SubjectWheel(path, _digest(path), wheel.distribution, str(wheel.version), commit)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return SubjectWheel(path, file_digest(path), wheel.distribution, str(wheel.version), commit)
 
 
 _SEPARATOR = "\x1f"

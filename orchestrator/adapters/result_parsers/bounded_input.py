@@ -64,6 +64,12 @@ def as_line(value: object) -> str:
     return next((line[:LINE_LIMIT] for line in lines if line), "")
 
 
+def last_error(text: str) -> str:
+    """The last line that pytest marks with an E, or the first line."""
+    marked = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
+    return as_line(marked[-1]) if marked else as_line(text)
+
+
 def skip_reason(text: str) -> str:
     """Of a skip as pytest's reports keep it: ``('path', line, 'Skipped: reason')``."""
     _, mark, reason = text.rstrip().partition("Skipped: ")

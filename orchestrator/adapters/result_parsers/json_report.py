@@ -17,6 +17,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     as_seconds,
     as_text,
     head_text,
+    last_error,
     skip_reason,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
@@ -102,7 +103,7 @@ class _Reading:
         text = as_text(collector.get("longrepr"))
         state = as_text(collector.get("outcome"))
         if state == "failed":
-            message = _last_error(text)
+            message = last_error(text)
             yield ParsedTest(nodeid or "?", TestOutcome.ERROR, None, "collection", message, text)
             self._not_collected["error"] += 1
         elif state == "skipped" and nodeid:
@@ -194,14 +195,9 @@ def _words(
         if phase.get("outcome") != "failed" or (outcome is TestOutcome.FAILED and name != "call"):
             continue
         text = as_text(phase.get("longrepr"))
-        message = as_line(as_map(phase.get("crash")).get("message")) or _last_error(text)
+        message = as_line(as_map(phase.get("crash")).get("message")) or last_error(text)
         return name if outcome is TestOutcome.ERROR else "", message, text
     return "", "", ""
-
-
-def _last_error(text: str) -> str:
-    marked = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
-    return as_line(marked[-1]) if marked else as_line(text)
 
 
 def _said_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:

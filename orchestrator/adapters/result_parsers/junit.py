@@ -22,6 +22,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     as_seconds,
     as_text,
     head_text,
+    last_error,
     shortened,
     skip_reason,
 )
@@ -317,17 +318,11 @@ def _words(outcome: TestOutcome, message: str, text: str) -> tuple[str, str, str
             message = skip_reason(text) or message
         return as_line(message) or as_line(text), "", ""
     if outcome is TestOutcome.ERROR and message == "collection failure":
-        return "collection", _last_error(text), text
+        return "collection", last_error(text), text
     phase = _PHASE.match(message) if outcome is TestOutcome.ERROR else None
     if phase:
         return phase.group(1), as_line(phase.group(2)), text
     return "", as_line(message) or as_line(text), text
-
-
-def _last_error(text: str) -> str:
-    """The line that pytest marks with an E, or the first one."""
-    marked = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
-    return as_line(marked[-1]) if marked else as_line(text)
 
 
 def _together(one: ParsedTest, other: ParsedTest) -> ParsedTest:

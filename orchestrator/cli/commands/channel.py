@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import FAILED
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
@@ -35,13 +35,9 @@ ChannelArgument = Annotated[
 ]
 
 
-def _option(flag: str, metavar: str, text: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=text)
-
-
 _Kind = Annotated[
     Literal["webhook", "slack", "github"],
-    _option(
+    text_option(
         "--kind",
         "webhook|slack|github",
         "Signed JSON; the same with Slack's body; statuses of commits.",
@@ -49,7 +45,7 @@ _Kind = Annotated[
 ]
 _Lineages = Annotated[
     list[str] | None,
-    _option("--lineage", "PATTERN", "Only these lines of verdicts; * is anything. Repeatable."),
+    text_option("--lineage", "PATTERN", "Only these lines of verdicts; * is anything. Repeatable."),
 ]
 _Private = Annotated[
     bool,
@@ -59,13 +55,13 @@ _Private = Annotated[
 ]
 _Token = Annotated[
     str,
-    _option(
+    text_option(
         "--token-from",
         "env:NAME|file:NAME",
         "Where the controller finds GitHub's token: its environment, or HOME/keys.",
     ),
 ]
-_Base = Annotated[str | None, _option("--api-base", "URL", "Of a GitHub of your own.")]
+_Base = Annotated[str | None, text_option("--api-base", "URL", "Of a GitHub of your own.")]
 
 
 @channel_app.command("add")

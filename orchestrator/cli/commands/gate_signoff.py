@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Client, Json
-from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.gate_inputs import meant_verdict, no_verdict
 from orchestrator.cli.responses import read_items
@@ -35,12 +35,12 @@ def review_command(
     ],
     level: Annotated[
         str,
-        _option("--level", "LEVEL", "reviewed or trusted; untrusted takes back what was said."),
+        text_option("--level", "LEVEL", "reviewed or trusted; untrusted takes back what was said."),
     ],
     days: Annotated[
         int, typer.Option("--days", metavar="N", min=1, max=365, help="Until it expires.")
     ],
-    note: Annotated[str, _option("--note", "TEXT", "What was read.")] = "",
+    note: Annotated[str, text_option("--note", "TEXT", "What was read.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Review a payload: gates that require its level count the review from now on."""
@@ -57,7 +57,7 @@ def review_command(
 
 def reviews_command(
     context: typer.Context,
-    payload: Annotated[str | None, _option("--payload", "DIGEST", "Only of this one.")] = None,
+    payload: Annotated[str | None, text_option("--payload", "DIGEST", "Only of this one.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the reviews of payloads, expired ones included."""
@@ -87,10 +87,6 @@ _WAIVERS = Layout(
 )
 
 
-def _option(flag: str, metavar: str, text: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=text)
-
-
 _Gate = Annotated[str, typer.Argument(metavar="GATE", help="Its name, as the policy has it.")]
 
 
@@ -98,10 +94,10 @@ def waive_command(
     context: typer.Context,
     gate: _Gate,
     rule: Annotated[str, typer.Argument(metavar="RULE", help="As the verdict prints it.")],
-    reason: Annotated[str, _option("--reason", "TEXT", "The reason, shown in the verdict.")],
+    reason: Annotated[str, text_option("--reason", "TEXT", "For whoever reads the verdict.")],
     days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
     verdict: Annotated[
-        str, _option("--verdict", "V-0001", "The one that was read; the newest by default.")
+        str, text_option("--verdict", "V-0001", "The one that was read; the newest by default.")
     ] = "",
     only_this: Annotated[
         bool, typer.Option("--only-this", help="Only for that verdict's evidence.")
@@ -131,7 +127,7 @@ def waive_command(
 
 def waivers_command(
     context: typer.Context,
-    gate: Annotated[str | None, _option("--gate", "NAME", "Only of this gate.")] = None,
+    gate: Annotated[str | None, text_option("--gate", "NAME", "Only of this gate.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the waivers, expired ones included."""
@@ -146,10 +142,11 @@ def approve_command(
     context: typer.Context,
     gate: _Gate,
     verdict: Annotated[
-        str, _option("--verdict", "V-0001", "Its evidence; the newest verdict's by default.")
+        str, text_option("--verdict", "V-0001", "Its evidence; the newest verdict's by default.")
     ] = "",
     waiver: Annotated[
-        str, _option("--waiver", "W-0001", "Approve this waiver instead of a verdict's evidence.")
+        str,
+        text_option("--waiver", "W-0001", "Approve this waiver instead of a verdict's evidence."),
     ] = "",
     as_json: JsonOption = False,
 ) -> None:

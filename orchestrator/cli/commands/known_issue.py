@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
@@ -40,19 +40,15 @@ AliasArgument = Annotated[
 ]
 
 
-def _option(flag: str, metavar: str, text: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=text)
-
-
-_Expires = Annotated[str, _option("--expires", "YYYY-MM-DD", "The last day it applies.")]
-_Signature = Annotated[str, _option("--signature", "ID", "As `seatrial show` prints it.")]
-_Exception = Annotated[str, _option("--exception", "CLASS", "Of the failure; * is anything.")]
-_Frame = Annotated[str, _option("--frame", "MODULE.FUNCTION", "* is anything.")]
-_Contains = Annotated[str, _option("--contains", "TEXT", "Stands in the masked message.")]
-_Platforms = Annotated[list[str] | None, _option("--platform", "ID", "Only there. Repeatable.")]
-_Jobs = Annotated[list[str] | None, _option("--job", "ID", "Only in it. Repeatable.")]
-_Versions = Annotated[str, _option("--versions", "RANGE", "Of the subject: >=0.4.6,<0.5.")]
-_Package = Annotated[str, _option("--requires-package", "NAME", "Only where it is installed.")]
+_Expires = Annotated[str, text_option("--expires", "YYYY-MM-DD", "The last day it applies.")]
+_Signature = Annotated[str, text_option("--signature", "ID", "As `seatrial show` prints it.")]
+_Exception = Annotated[str, text_option("--exception", "CLASS", "Of the failure; * is anything.")]
+_Frame = Annotated[str, text_option("--frame", "MODULE.FUNCTION", "* is anything.")]
+_Contains = Annotated[str, text_option("--contains", "TEXT", "Stands in the masked message.")]
+_Platforms = Annotated[list[str] | None, text_option("--platform", "ID", "Only there. Repeatable.")]
+_Jobs = Annotated[list[str] | None, text_option("--job", "ID", "Only in it. Repeatable.")]
+_Versions = Annotated[str, text_option("--versions", "RANGE", "Of the subject: >=0.4.6,<0.5.")]
+_Package = Annotated[str, text_option("--requires-package", "NAME", "Only where it is installed.")]
 _Most = Annotated[
     int | None, typer.Option("--max-failures", metavar="N", min=1, help="More are new ones.")
 ]
@@ -62,8 +58,8 @@ _Most = Annotated[
 def known_issue_add(
     context: typer.Context,
     title: Annotated[str, typer.Argument(help="What is wrong.")],
-    product: Annotated[str, _option("--product", "NAME", "The payload's name.")],
-    owner: Annotated[str, _option("--owner", "NAME", "Who mends it.")],
+    product: Annotated[str, text_option("--product", "NAME", "The payload's name.")],
+    owner: Annotated[str, text_option("--owner", "NAME", "Who mends it.")],
     expires: _Expires,
     signature: _Signature = "",
     exception: _Exception = "",
@@ -74,7 +70,7 @@ def known_issue_add(
     versions: _Versions = "",
     requires_package: _Package = "",
     max_failures: _Most = None,
-    url: Annotated[str, _option("--url", "URL", "Of the issue.")] = "",
+    url: Annotated[str, text_option("--url", "URL", "Of the issue.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Add a known issue: say by signature, or by patterns, which failures it explains."""

@@ -30,6 +30,11 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
     return [(run, text) for run, text in beside.items() if run.startswith(incomplete)]
 
 
+def text_option(flag: str, metavar: str, text: str) -> object:
+    """An option that takes a text, with what stands for it in the help."""
+    return typer.Option(flag, metavar=metavar, help=text)
+
+
 RunArgument = Annotated[
     str,
     typer.Argument(
