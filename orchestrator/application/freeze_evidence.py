@@ -380,23 +380,6 @@ def with_changes(
     renames = _renames(context, product)
     judged = frozenset(cell.platform for cell in cells)
 
-    def told(cell: CellEvidence, job: JobEvidence, then: Sequence[BaselineTests]) -> JobEvidence:
-        tests = collected.get(job.run or cell.run, {}).get(cell.id, ())
-        now = _names(test for test in tests if test.job == job.id)
-        had = job.counts.collected or any(one.by_job.get(job.id) for one in then)
-        if job.outcome not in _FINAL or not had:
-            return job
-        is_known = sum(test.job == job.id for test in tests) == job.counts.collected
-        places = (*job.test_set.modules, *job.test_set.ignored)
-        changes = changes_since(
-            job.id,
-            now if is_known else None,
-            then,
-            renames=renames.get(job.id, {}),
-            left_out=[place.path for place in places],
-        )
-        return replace(job, changes=changes)
-
     def whole(cell: CellEvidence) -> CellEvidence:
         then = _baselines(context, cell, compared, judged)
         present = {job.id for job in cell.jobs}
@@ -406,10 +389,41 @@ def with_changes(
             for name, tests in sorted(one.by_job.items())
             if name not in present
         }
-        jobs = tuple(told(cell, job, then) for job in cell.jobs)
+        jobs = tuple(
+            _with_changes(
+                job,
+                collected.get(job.run or cell.run, {}).get(cell.id, ()),
+                then,
+                renames.get(job.id, {}),
+            )
+            for job in cell.jobs
+        )
         return replace(cell, jobs=jobs, jobs_gone=absent)
 
     return tuple(whole(cell) for cell in cells)
+
+
+def _with_changes(
+    job: JobEvidence,
+    tests: Sequence[TestFact],
+    then: Sequence[BaselineTests],
+    renames: Mapping[str, str],
+) -> JobEvidence:
+    """Return the job with its changes against the baselines; unchanged where none can be told."""
+    now = _names(test for test in tests if test.job == job.id)
+    had = job.counts.collected or any(one.by_job.get(job.id) for one in then)
+    if job.outcome not in _FINAL or not had:
+        return job
+    is_known = sum(test.job == job.id for test in tests) == job.counts.collected
+    places = (*job.test_set.modules, *job.test_set.ignored)
+    changes = changes_since(
+        job.id,
+        now if is_known else None,
+        then,
+        renames=renames,
+        left_out=[place.path for place in places],
+    )
+    return replace(job, changes=changes)
 
 
 def _baselines(

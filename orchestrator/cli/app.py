@@ -108,6 +108,11 @@ ENTRIES = {
         "failures:failures_command",
         "List what failed in a run: job, test, cells, error, and the command that shows its log.",
     ),
+    "slowest": Entry(
+        _LOOK,
+        "slowest:slowest_command",
+        "List the tests of a run that took longest, and how long they took before.",
+    ),
     "logs": Entry(
         _LOOK,
         "show:logs_command",

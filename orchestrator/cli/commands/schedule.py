@@ -188,7 +188,6 @@ def schedule_trigger(
     if as_json:
         session.print_json(answer)
     session.say(f"Triggered: `seatrial schedule show {name}` follows it.")
-    _tell_who_fires(session)
 
 
 @schedule_app.command("remove")
