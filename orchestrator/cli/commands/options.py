@@ -16,7 +16,7 @@ _LISTED = 100
 
 
 def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Ids of the newest runs that begin so, each with what a shell may show beside it.
+    """Return ids of the newest runs with this prefix, with a description for the shell.
 
     None where they cannot be read at once.
     """
