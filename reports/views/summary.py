@@ -37,7 +37,7 @@ from reports.views.machine import (
 )
 from reports.views.money import money_of, total_costs
 from reports.views.reused_jobs import reuse_of
-from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
+from reports.views.status_phrases import counted_tests_claim, degraded_claim, run_claim
 from reports.views.suites import rate, suites_of, sum_tallies
 
 TEMPLATE = "summary 2"
@@ -197,8 +197,8 @@ def _conclusion(
     everything, accelerators = totals
     degraded = [pair for row in rows for pair in row.degraded]
     return (
-        judged_claim("total", everything.tally, over=" on the platforms together"),
-        judged_claim("accelerators", accelerators.tally, over=" on accelerators"),
+        counted_tests_claim("total", everything.tally, over=" on the platforms together"),
+        counted_tests_claim("accelerators", accelerators.tally, over=" on accelerators"),
         *degraded_claim(degraded),
         run_claim(run_status(record), passed),
     )

@@ -19,7 +19,7 @@ _NAME_AND_ANSWER_S = 3.0
 
 
 def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Ids of the newest runs that begin so, each with what a shell may show beside it.
+    """Return ids of the newest runs with this prefix, with a description for the shell.
 
     None where they cannot be read at once.
     """
