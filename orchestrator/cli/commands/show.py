@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
@@ -78,7 +79,11 @@ def runs_command(
             return
         session.say("No run yet: `seatrial init` in a project, then `seatrial run seatrial.yaml`.")
         return
-    session.out.print(fitting(session.out, _RUNS, [_row(read(RunSummary, run)) for run in shown]))
+    found = [read(RunSummary, run) for run in shown]
+    layout = _RUNS
+    if not any(one.commit for one in found):
+        layout = replace(_RUNS, titles=tuple(title for title in _RUNS.titles if title != "commit"))
+    session.out.print(fitting(session.out, layout, [_row(one) for one in found]))
 
 
 def show_command(
