@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
-from orchestrator.domain.facts import fold
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.evidence import Position
 from tests.databases import NOW, attempt, create

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from orchestrator.domain.facts import CheckFact
+from orchestrator.domain.event_facts import CheckFact
 from reports import format as fmt
 from reports.grouping import telling
 from reports.model.comparison import ComparedCell, ComparisonTable

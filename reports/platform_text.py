@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 from typing import Protocol
 
-from orchestrator.domain.facts import CheckFact
+from orchestrator.domain.event_facts import CheckFact
 from reports import format as fmt
 from reports import metric_text
 from reports.model.metrics import MetricFigure, Params

@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
-from orchestrator.domain.problems import nearest
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.run_record import Evidence
 from reports.html import render_html
 from reports.linter import errors, lint, lint_evidence
@@ -28,7 +28,7 @@ from reports.views.summary import summary_view
 
 
 def render_json(model: ReportModel) -> str:
-    """The whole model, with what was not measured as ``{"not_measured": reason}``."""
+    """Render the whole model as JSON; missing values are ``{"not_measured": reason}``."""
     return json.dumps(_plain(model), ensure_ascii=True, indent=2, allow_nan=False) + "\n"
 
 

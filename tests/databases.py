@@ -19,8 +19,8 @@ from threading import Barrier
 import pytest
 
 from orchestrator.domain.cell import CellState, Lease, LeaseState, Run, RunSpec
+from orchestrator.domain.event_facts import Facts, fold
 from orchestrator.domain.evidence import read_events
-from orchestrator.domain.facts import Facts, fold
 from orchestrator.domain.manifest import Environment, Job, Manifest
 from orchestrator.domain.matrix import (
     JobSelection,

@@ -31,7 +31,7 @@ from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.config import Settings
 from orchestrator.dashboard.app import create_dashboard
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 from tests.postgres import PostgresMissingError, start_postgres
 
 FLOOR_S = {"postgres": 0.150, "sqlite": 0.300}

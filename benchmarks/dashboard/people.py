@@ -21,11 +21,11 @@ from orchestrator.application.quarantine import NewQuarantine, add_quarantine
 from orchestrator.application.schedules import add_schedule, pause_schedule
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.domain.annotation import Annotation
+from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Run
 from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
-from orchestrator.domain.person import Person
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.domain.signature import failure_groups
 

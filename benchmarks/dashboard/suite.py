@@ -22,7 +22,7 @@ from benchmarks.dashboard.words import (
     spoil,
     troubles,
 )
-from orchestrator.domain.facts import MESSAGE_LIMIT, TestFact
+from orchestrator.domain.event_facts import MESSAGE_LIMIT, TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import Signature, signature_of
 from orchestrator.store.database import Database

@@ -18,7 +18,7 @@ from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, dec
 from orchestrator.domain.gate.policy import PerformanceRule
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.matrix import Baseline
-from runners.agent.paired import known_to
+from runners.agent.paired_benchmark import known_to
 
 BENCHMARKS = 100
 BUDGET = 0.03

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from cronsim import CronSim, CronSimError
 
 from orchestrator.application.ports.clock import CronError
-from orchestrator.domain.problems import nearest
+from orchestrator.domain.document_problems import nearest
 
 _FIELDS = "minute hour day-of-month month day-of-week"
 

@@ -12,16 +12,22 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 import orchestrator
-from orchestrator.api import errors, events, metrics, openapi, service
+from orchestrator.api import controller_info, errors, events, metrics, openapi
 from orchestrator.api.security import Guard, HostCheck
 from orchestrator.application.context import Context
 
 PREFIX = "/api/v1"
 _ROUTERS = (
     *("runs:writing", "runs:reading", "events:router", "logs:router", "reports:router"),
-    *("runs:router", "payloads:reading", "payloads:writing", "service:router", "tokens:router"),
+    *(
+        "runs:router",
+        "payloads:reading",
+        "payloads:writing",
+        "controller_info:router",
+        "tokens:router",
+    ),
     *("ingest:router", "channels:reading", "channels:writing", "machines:reading"),
-    *("machines:writing", "costs:reading", "costs:writing", "linting:router", "exports:router"),
+    *("machines:writing", "costs:reading", "costs:writing", "report_lint:router", "exports:router"),
     *("run_annotations:reading", "run_annotations:writing", "history:reading", "history:writing"),
     *("known_issues:reading", "known_issues:writing", "gates:reading", "gates:writing"),
     *("gate_signoff:reading", "gate_signoff:writing", "gate_signoff:keeping"),
@@ -29,7 +35,7 @@ _ROUTERS = (
     *("quarantines:reading", "quarantines:writing", "benchmarks:reading"),
     *("retests:reading", "retests:writing"),
 )
-"""Module of this package, and the router in it: the order of the OpenAPI document."""
+"""Module of this package and its router, in the order of the OpenAPI document."""
 _MODULES = {
     "runs/": "runs",
     "runs/log": "logs",
@@ -44,7 +50,7 @@ _MODULES = {
     "aliases": "history",
     "verdicts": "gates",
 } | dict.fromkeys(("waivers", "payload-reviews", "approvals", "keys", "keyring"), "gate_signoff")
-"""Where the routes are that commands read, unless the module has the name of the resource."""
+"""Modules of the routes that commands read, unless named like the resource."""
 _CAREFUL = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -99,7 +105,7 @@ def create_app(
 
 
 def module_of(path: str) -> str | None:
-    """The module that has the routes of a path, for `create_app`; None where it takes all to say.
+    """Return the module with the routes of a path, for `create_app`; None where all are needed.
 
     To declare the routes of every module takes longer than to answer one request.
     """
@@ -119,17 +125,17 @@ def _include_routers(app: FastAPI, only: str | None) -> None:
         if only in (None, module):
             routes = import_module(f"orchestrator.api.{module}")
             app.include_router(getattr(routes, router), prefix=PREFIX)
-    app.include_router(service.health)
+    app.include_router(controller_info.health)
     app.include_router(metrics.router)
 
 
 def _operation_id(route: APIRoute) -> str:
-    """The function's name: it stays when paths or tags change."""
+    """Return the function's name, which is stable when paths or tags change."""
     return route.name
 
 
 class CarefulHeaders:
-    """Tells browsers to take nothing here for more than it is, unless the answer says more."""
+    """Adds security headers to answers that set none."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

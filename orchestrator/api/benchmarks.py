@@ -12,11 +12,11 @@ from orchestrator.api.models import ListResponse, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.benchmarks import BenchmarkSeries, SeriesPoint, series_of
 from orchestrator.application.ports.trends import ChangePoint
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 
 
 class DifferenceResponse(ResponseModel):
-    """Something that is another one since."""
+    """A difference of the environment."""
 
     what: str
     before: str
@@ -24,28 +24,28 @@ class DifferenceResponse(ResponseModel):
 
 
 class ChangeResponse(ResponseModel):
-    """A step of a series that stayed."""
+    """A change point of a series."""
 
     run: str
-    """The first on the new level."""
+    """The first run on the new level."""
     index: int
-    """Of that run's point."""
+    """Index of its point."""
     before: float
     after: float
-    """Medians of the levels on both sides."""
+    """Medians on both sides."""
     change: float
-    """0.05: the new level is 5 % higher."""
+    """Relative change: 0.05 is 5 % higher."""
     is_worse: bool
-    """By the metric's direction."""
+    """Whether it is a loss, by the metric's direction."""
     p: float
-    """Of a step as clear as this one in a series that has none."""
+    """p-value: probability of such a step in a series without any."""
     environment_changed: bool
     environment: list[DifferenceResponse]
-    """What changed in the environment at about the same time."""
+    """Environment changes at about the same time."""
 
 
 class SeriesResponse(ResponseModel):
-    """One benchmark on one platform, in the order of time."""
+    """A benchmark on one platform, in order of time."""
 
     job: str
     metric: str
@@ -57,11 +57,11 @@ class SeriesResponse(ResponseModel):
     params: dict[str, object]
     points: list[SeriesPoint]
     changes: list[ChangeResponse]
-    """They inform; no gate looks at them."""
+    """Change points; they inform, and no gate uses them."""
     autocorrelation: float | None
-    """Of each value with the one before; null for fewer than 8 values."""
+    """Lag-1 autocorrelation; null for fewer than 8 values."""
     is_noisy: bool
-    """The change points prove nothing, for the reasons in `doubts`."""
+    """Whether the change points prove nothing, for the reasons in `doubts`."""
     doubts: list[str]
 
 
@@ -86,7 +86,7 @@ def get_benchmark_series(
     platform: Annotated[str | None, Query(description="A platform's id", max_length=300)] = None,
     runs: Annotated[int, Query(ge=1, le=1000, description="So many newest runs")] = 200,
 ) -> ListResponse[SeriesResponse]:
-    """A benchmark over the newest runs, and where its level changed: to look at, never to block."""
+    """Return a benchmark over the newest runs with its change points; they block no release."""
     found = series_of(context, benchmark, product=product, platform=platform, runs=runs)
     if not found:
         raise NotFoundError(

@@ -1,4 +1,4 @@
-"""Channels: where people are told, whether it gets through, and a call to try it."""
+"""Notification channels: create, test, rotate, remove, and their deliveries."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from orchestrator.application.manage_channels import (
     find_channel,
     renew_secret,
 )
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.channel import (
     GITHUB_API,
     Channel,
@@ -32,8 +33,7 @@ from orchestrator.domain.channel import (
     DeliveryResponse,
     NewChannelResponse,
 )
-from orchestrator.domain.extended import extended, filled
-from orchestrator.domain.person import Scope
+from orchestrator.domain.extend_record import extended, filled
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
 _Pattern = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
@@ -42,40 +42,42 @@ _Url = Annotated[str, Field(min_length=1, max_length=2000, pattern=_PLAIN)]
 
 
 class ChannelRequest(RequestModel):
-    """A channel to add."""
+    """A channel to create."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     kind: ChannelKind = ChannelKind.WEBHOOK
     target: _Url
-    """An URL; of ``github``, ``owner/repository``."""
+    """A URL; for ``github``, ``owner/repository``."""
     lineages: Annotated[tuple[_Pattern, ...], Field(max_length=50)] = ()
-    """Only these lines of verdicts; ``*`` and ``?`` stand for anything. Empty takes all."""
+    """Patterns of lineages, with ``*`` and ``?``. Empty takes all."""
     allow_private: bool = False
-    """For receivers in one's own network: private addresses and plain HTTP are allowed."""
+    """Whether private addresses and plain HTTP are allowed, for receivers in your own network."""
     api_base: _Url = GITHUB_API
-    """For a GitHub of one's own: ``https://github.example.org/api/v3``."""
+    """API of a GitHub Enterprise: ``https://github.example.org/api/v3``."""
     token_from: _Short = ""
-    """Where the controller finds GitHub's token: ``env:GITHUB_TOKEN``, or ``file:NAME`` of a file
-    under its ``HOME/keys``."""
+    """Where the controller reads GitHub's token: ``env:GITHUB_TOKEN``, or ``file:NAME`` of a file
+    in its ``HOME/keys``.
+    """
 
     def new_channel(self) -> NewChannel:
-        """As the operation takes it."""
+        """Return it as the operation's parameter."""
         return NewChannel(**dict(self))
 
 
 class ChannelTestRequest(RequestModel):
-    """How to test a channel."""
+    """Parameters of a channel's test."""
 
     git_sha: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")] = ""
-    """Of ``github``: set the status ``seatrial/test`` there; without it, the repository is only
-    looked at."""
+    """For ``github``: the commit whose status ``seatrial/test`` is set; without it, the repository
+    is only read.
+    """
 
 
 class RotateRequest(RequestModel):
-    """How to renew a secret."""
+    """Parameters of a secret's rotation."""
 
     overlap_hours: Annotated[float, Field(ge=0, le=720)] = 24
-    """For so long messages are signed with the old secret too."""
+    """How long the old secret stays valid."""
 
 
 _NEW: dict[str, Example] = {
@@ -120,9 +122,9 @@ class RenewedResponse(ResponseModel):
     """A channel's new secret."""
 
     secret: str
-    """It is not told again."""
+    """Shown only once."""
     old_until: datetime | None
-    """Until then messages are signed with the old one too."""
+    """Until when the old secret is valid."""
 
 
 _ASKED = [Security(bearer)]
@@ -145,14 +147,14 @@ ChannelDep = Annotated[Channel, Depends(_channel)]
 
 @reading.get("/channels")
 def list_channels(context: ContextDep) -> ListResponse[ChannelResponse]:
-    """Every channel, and whether what is sent to it gets through."""
+    """List every channel with its health."""
     channels = context.stores.outbox.channels()
     return ListResponse(items=[_tell(context, one, health) for one, health in channels])
 
 
 @writing.post("/channels", status_code=201)
 def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelResponse:
-    """Add a channel. Its signing secret is in this answer and nowhere else."""
+    """Create a channel. Its signing secret is only in this answer."""
     channel, secret = add_channel(context, body.new_channel())
     told = _tell(context, channel, ChannelHealth())
     return extended(NewChannelResponse, told, secret=secret)
@@ -160,13 +162,13 @@ def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelResponse
 
 @writing.delete("/channels/{channel}", status_code=204, response_class=Response)
 def remove_channel(context: ContextDep, channel: ChannelDep) -> None:
-    """Forget a channel with its deliveries; what waits for it is not sent."""
+    """Delete a channel with its deliveries; waiting ones are not sent."""
     context.stores.outbox.remove(channel.id)
 
 
 @writing.post("/channels/{channel}/test")
 def send_test(context: ContextDep, channel: ChannelDep, body: Try = None) -> DeliveryReceipt:
-    """Send a test message now. One that gets through ends the disabling of a channel."""
+    """Send a test message now. A successful one enables a disabled channel."""
     return call_channel(context, channel, git_sha=body.git_sha if body else "")
 
 
@@ -174,7 +176,7 @@ def send_test(context: ContextDep, channel: ChannelDep, body: Try = None) -> Del
 def rotate_channel_secret(
     context: ContextDep, channel: ChannelDep, body: Rotate = None
 ) -> RenewedResponse:
-    """Make a new signing secret, told here only; messages are signed with the old one as well."""
+    """Create a new signing secret, shown only here; the old one stays valid for the overlap."""
     overlap = timedelta(hours=body.overlap_hours if body else 24)
     renewed, secret = renew_secret(context, channel, overlap=overlap)
     before = renewed.secrets[1:2]
@@ -187,7 +189,7 @@ def list_deliveries(
     channel: ChannelDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> ListResponse[DeliveryResponse]:
-    """The newest deliveries to a channel, each with its attempts."""
+    """List the newest deliveries to a channel with their attempts."""
     log = context.stores.outbox.log(channel.id, limit=limit)
     return ListResponse(items=[_delivery(one, attempts) for one, attempts in log])
 

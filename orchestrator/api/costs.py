@@ -1,4 +1,4 @@
-"""Money: what runs cost, and the prices that costs are calculated with."""
+"""Costs of runs, and prices."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.refresh_prices import known_prices, refresh_prices
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Lease, Run
 from orchestrator.domain.cost_response import (
     RunCost,
@@ -21,7 +22,6 @@ from orchestrator.domain.cost_response import (
     run_cost_answer,
     spending_answer,
 )
-from orchestrator.domain.person import Scope
 from orchestrator.domain.prices import Price, Refreshed
 
 _ASKED = [Security(bearer)]
@@ -38,7 +38,7 @@ def get_costs(
     ] = None,
     days: Annotated[int, Query(ge=1, le=3650, description="Without a run: how far back")] = 30,
 ) -> RunCost | Spending:
-    """The bill of one run; without one, what the runs of the last days came to."""
+    """Return the bill of one run; without one, the costs of runs of the last days."""
     now = context.clock.now()
     if run is None:
         since = now - timedelta(days=days)
@@ -51,18 +51,18 @@ def get_costs(
 
 @reading.get("/costs/prices")
 def get_prices(context: ContextDep) -> ListResponse[Price]:
-    """The prices that are reckoned with now: the shipped tables, and what was read since."""
+    """Return the prices in use: the shipped tables, updated with refreshed prices."""
     return ListResponse(items=list(known_prices(context)))
 
 
 @writing.post("/costs/refresh")
 def refresh_costs(context: ContextDep) -> Refreshed:
-    """Read the prices anew from the providers; a doubtful one replaces nothing."""
+    """Refresh prices from the providers; an uncertain one replaces none."""
     return refresh_prices(context)
 
 
 def _spent(context: Context, since: datetime) -> Iterator[tuple[Run, list[Lease]]]:
-    """The runs that were launched since then, newest first, each with its leases."""
+    """Return runs launched since then, newest first, each with its leases."""
     cursor: str | None = None
     while True:
         runs, cursor = context.stores.runs.page(limit=_PAGE, before=cursor)

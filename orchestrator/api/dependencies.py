@@ -1,4 +1,4 @@
-"""What routes are given: the context, and the things that a path names."""
+"""Dependencies of routes: the context, and the objects that a path names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.application.launch_run import IdempotencyKey
 from orchestrator.domain.cell import Cell
 
 LARGEST = 2**53 - 1
-"""Of whole numbers in queries: every JSON reader and every database takes it."""
+"""Maximum integer in queries, which every JSON parser and database accepts."""
 _RUN = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 Digest = Annotated[
@@ -43,7 +43,7 @@ ContextDep = Annotated[Context, Depends(_context)]
 
 
 def resolve_run(context: Context, name: str) -> str:
-    """The id of a run from its id, the beginning of it, or ``latest``.
+    """Return a run's id from its id, a prefix of it, or ``latest``.
 
     Raises RunMissingError or AmbiguousRunError.
     """
@@ -88,7 +88,7 @@ CellDep = Annotated[Cell, Depends(_cell)]
 
 
 def idempotency_key(key: str, route: str, body: BaseModel | None) -> IdempotencyKey:
-    """The key with the fingerprint of what it stands for: the route and the canonical body."""
+    """Return the key with the digest of its request: route and canonical body."""
     content = body.model_dump(mode="python") if body is not None else None
     canonical = json.dumps([route, content], sort_keys=True, separators=(",", ":"), default=str)
     return IdempotencyKey(key, hashlib.sha256(canonical.encode()).hexdigest())

@@ -1,4 +1,4 @@
-"""One table from what went wrong to what is answered: problem documents (RFC 9457)."""
+"""Mapping of errors to problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from orchestrator.application.terminate_machine import (
     ProviderUnreadError,
 )
 from orchestrator.domain.blobs import BlobMismatchError, BlobMissingError, BlobTooLargeError
+from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.machine import ProviderError
-from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 from orchestrator.extras import MissingExtraError
 from orchestrator.store.aliases import AliasConflictError
 from orchestrator.store.errors import StoreUnusableError
@@ -55,15 +55,15 @@ from orchestrator.store.schedules import ScheduleTakenError
 
 
 class FaultResponse(BaseModel):
-    """One thing to mend in a request."""
+    """An error in a request."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     detail: str
     pointer: str | None = None
-    """JSON Pointer into the body, or into the document that the body carries."""
+    """JSON Pointer into the body, or into the document in the body."""
     parameter: str | None = None
-    """The path, query or header parameter that is meant."""
+    """Path, query or header parameter."""
     line: int | None = None
     column: int | None = None
 
@@ -74,30 +74,30 @@ class ProblemResponse(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     type: str
-    """A URN that is the same for every problem of a kind."""
+    """URN of the kind of problem."""
     title: str
     status: int
     detail: str
     instance: str
-    """The path of the request."""
+    """Path of the request."""
     errors: list[FaultResponse] | None = None
     matches: list[str] | None = None
-    """Of an ambiguous id: the runs that it could mean."""
+    """For an ambiguous id: the matching runs."""
 
 
 MEDIA_TYPE = "application/problem+json"
 FAULT_LIMIT = 100
-"""So many faults of one request are listed; the detail counts them all."""
+"""Maximum errors of one request that are listed; the detail has their number."""
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _UNHANDLED = "the controller met a fault of its own; its log has the reason"
 
 
 class NotFoundError(LookupError):
-    """What the path names does not exist; the text says what."""
+    """A resource of the path does not exist; the text says which."""
 
 
 class AmbiguousRunError(LookupError):
-    """The beginning of an id fits several runs."""
+    """The prefix of an id matches several runs."""
 
     def __init__(self, prefix: str, matches: Sequence[str]) -> None:
         self.matches = tuple(matches)
@@ -105,36 +105,36 @@ class AmbiguousRunError(LookupError):
 
 
 class UnauthenticatedError(Exception):
-    """No token, or none that stands."""
+    """The token is missing or invalid."""
 
 
 class ForbiddenError(Exception):
-    """The token stands, and its scope is not enough."""
+    """The token's scope is not sufficient."""
 
 
 class HostRefusedError(Exception):
-    """The Host header names another server: a page elsewhere may be behind the request."""
+    """The Host header names another server, as in DNS rebinding."""
 
 
 class BodyTooLargeError(Exception):
-    """The request's body is larger than what is taken here; nothing was changed."""
+    """The request's body is too large; nothing was changed."""
 
 
 class DigestMismatchError(Exception):
-    """The bytes that came do not have the digest that the path names; nothing was stored."""
+    """The bytes do not have the digest of the path; nothing was stored."""
 
 
 class SpoolFullError(Exception):
-    """There is no room to receive the upload."""
+    """The disk is too full for the upload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """How one kind of error is answered."""
+    """The answer to a class of errors."""
 
     status: int
     kind: str
-    """Ends the problem's type."""
+    """Suffix of the problem's type."""
     title: str
     headers: Mapping[str, str] | None = None
 
@@ -201,7 +201,7 @@ _NO_NAMES = (
 
 
 def install(app: FastAPI) -> None:
-    """Let the application answer every error with a problem document."""
+    """Answer every error of the application with a problem document."""
     for kind in TABLE:
         app.add_exception_handler(kind, _on_known)
     app.add_exception_handler(RequestValidationError, _on_invalid)
@@ -217,7 +217,7 @@ def answer(
     faults: Sequence[FaultResponse] = (),
     matches: Sequence[str] = (),
 ) -> Response:
-    """Build the problem document. What stands in it may have come from anyone: plain ASCII JSON."""
+    """Return the problem document as ASCII JSON, since its texts are untrusted."""
     problem = ProblemResponse(
         type=f"urn:seatrial:problem:{refusal.kind}",
         title=refusal.title,
@@ -237,7 +237,7 @@ def answer(
 
 
 def answer_known(path: str, error: Exception) -> Response:
-    """Answer an error of the table."""
+    """Answer an error of the mapping."""
     refusal = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     if isinstance(error, InvalidDocumentError):
         return _answer_document(path, refusal, error)
@@ -267,7 +267,7 @@ def _fault(problem: Problem) -> FaultResponse:
 
 
 def pointer(path: Path) -> str:
-    """JSON Pointer (RFC 6901)."""
+    """Return a JSON Pointer (RFC 6901)."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
@@ -289,7 +289,7 @@ async def _on_invalid(request: Request, refused: Exception) -> Response:
 
 
 def _is_malformed(one: Mapping[str, object]) -> bool:
-    """Not JSON at all, or without a header that must be there."""
+    """Whether the request is not JSON, or lacks a required header."""
     in_header = cast("tuple[str | int, ...]", one["loc"])[0] == "header"
     return one["type"] == "json_invalid" or (in_header and one["type"] == "missing")
 
@@ -340,7 +340,7 @@ async def _on_http(request: Request, raised: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Those that the path takes, whichever route has them."""
+    """Return the methods of a path over all routes."""
     return [method for method in _METHODS if _takes(request, method)]
 
 
@@ -350,6 +350,6 @@ def _takes(request: Request, method: str) -> bool:
 
 
 async def _on_unhandled(request: Request, _error: Exception) -> Response:
-    """Its text may hold anything, secrets too: it goes to the log, never to a client."""
+    """Log an unexpected error; its text may contain secrets, and is not sent to clients."""
     refusal = Refusal(500, "internal", "Internal Server Error")
     return answer(request.url.path, refusal, _UNHANDLED)

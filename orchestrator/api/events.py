@@ -1,4 +1,4 @@
-"""The feed of a run as server-sent events: resumable, without a gap, and without a held thread."""
+"""Server-sent events of a run: resumable and complete, without a thread per client."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from orchestrator.api.dependencies import LARGEST, ContextDep, RunId
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run, RunState
-from orchestrator.domain.person import Scope
 from orchestrator.store.run_events import RunEvent
 
 POLL_S = 0.3
 HEARTBEAT_S = 4
-"""Less than the silence after which common clients give up (5 s), and proxies (15 s and more)."""
+"""Heartbeat interval, below idle timeouts of common clients (5 s) and proxies (15 s and more)."""
 RETRY_MS = 1000
 END = "end"
 _EXAMPLE = 'id: 7\nevent: cell\ndata: {"number": 7, "kind": "cell", "cell": "local-cpu"}\n\n'
@@ -34,19 +34,19 @@ router = APIRouter(tags=["runs"], route_class=secured(Scope.READ), dependencies=
 
 @dataclass(slots=True)
 class News:
-    """What is known of a run, for all of its streams together."""
+    """The newest state of a run, shared by all of its streams."""
 
     number: int = 0
-    """Of its newest item."""
+    """Number of the newest event."""
     is_finished: bool = False
     read_at: float = -math.inf
-    """By the event loop's clock."""
+    """Time of the event loop's clock."""
     is_reading: bool = False
     streams: int = 0
 
 
 class Streams:
-    """The event streams that are open now.
+    """The open event streams.
 
     Those of one run share their looks at the database: a hundred watchers cost as much as one,
     until something happens.
@@ -59,16 +59,16 @@ class Streams:
 
     @property
     def closing(self) -> bool:
-        """Whether they were told to end."""
+        """Whether they were asked to end."""
         return self._closing
 
     def close(self) -> None:
-        """Let each of them end within a poll: a server that stops need not wait for watchers."""
+        """End every stream within a poll, so that a stopping server does not wait for them."""
         self._closing = True
 
     @contextlib.contextmanager
     def of(self, run_id: str) -> Iterator[News]:
-        """Count a stream of a run, as long as it is open."""
+        """Count an open stream of a run."""
         news = self._news.setdefault(run_id, News())
         self.open += 1
         news.streams += 1
@@ -100,7 +100,7 @@ async def stream_events(
         int | None, Header(ge=0, le=LARGEST, description="The same, and stronger")
     ] = None,
 ) -> EventSourceResponse:
-    """Follow a run until it is finished and everything of it was sent."""
+    """Stream a run's events until it is finished and everything was sent."""
     seen = after if last_event_id is None else last_event_id
     return EventSourceResponse(
         follow(context, run_id, seen, request.app.state.streams),
@@ -113,7 +113,7 @@ async def stream_events(
 async def follow(
     context: Context, run_id: str, after: int, streams: Streams
 ) -> AsyncIterator[ServerSentEvent]:
-    """What comes after a number, and `end` at last."""
+    """Stream events numbered above `after`; send `end` once the run finishes."""
     with streams.of(run_id) as news:
         yield ServerSentEvent(comment="here", retry=RETRY_MS)
         while not streams.closing:
@@ -131,7 +131,7 @@ async def follow(
 
 
 async def _is_news(context: Context, run_id: str, news: News, after: int) -> bool:
-    """Whether there is something to tell; what another stream has just read is good enough."""
+    """Whether there are new events; uses what another stream has just read."""
     if not news.is_reading and anyio.current_time() - news.read_at >= POLL_S / 2:
         news.is_reading = True
         try:
@@ -144,13 +144,13 @@ async def _is_news(context: Context, run_id: str, news: News, after: int) -> boo
 
 
 def _newest(context: Context, run_id: str) -> tuple[int, bool]:
-    """The newest item's number, and whether the run is finished."""
+    """Return the newest event's number, and whether the run is finished."""
     run = find_run(context.stores, run_id)
     return context.stores.run_events.last(run_id), run.state is RunState.FINISHED
 
 
 def _look(context: Context, run_id: str, after: int) -> tuple[Run, list[RunEvent]]:
-    """The run first: what it says is then never newer than the items that follow."""
+    """Read the run before its events, so that its state is never newer than these."""
     run = find_run(context.stores, run_id)
     return run, context.stores.run_events.after(run_id, after)
 

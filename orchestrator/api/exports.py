@@ -1,4 +1,4 @@
-"""Results as other programs read them, made from what is stored while they are sent."""
+"""Exports of results for other programs, generated while they are sent."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from orchestrator.api.errors import NotFoundError
 from orchestrator.api.logs import UNTRUSTED, to_test_response
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import nearest
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.run_record import Evidence
 from orchestrator.domain.run_response import RunResponse, run_answer
 
@@ -26,7 +26,7 @@ _MEDIA = ("application/xml", "application/json", "text/csv", "application/x-ndjs
 
 _RUN = TypeAdapter(RunResponse)
 _CHUNK = 65_536
-"""Characters."""
+"""Minimum characters of a chunk."""
 
 router = APIRouter(
     tags=["exports"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
@@ -44,7 +44,7 @@ def export_run(
     format: str,  # noqa: A002 - the path's own word
     cell: Annotated[str | None, Query(description="One cell's results", max_length=200)] = None,
 ) -> StreamingResponse:
-    """Every test of the run, or of one of its cells: junit, ctrf, csv, json or intoto."""
+    """Export every test of the run, or of one cell: junit, ctrf, csv, json or intoto."""
     formats = {**context.export_media, JSON: "application/json"}
     if format not in formats:
         raise NotFoundError(f"there is no export {format!r}{nearest(format, formats)}")
@@ -63,7 +63,7 @@ def _attached(evidence: Evidence, form: str) -> Mapping[str, str]:
 
 
 def _encoded(pieces: Iterator[str]) -> Iterator[bytes]:
-    """The same in large chunks: each one that is sent costs a change of threads."""
+    """Yield large encoded chunks, since each chunk costs a change of threads."""
     waiting: list[str] = []
     size = 0
     for piece in pieces:
@@ -76,14 +76,15 @@ def _encoded(pieces: Iterator[str]) -> Iterator[bytes]:
 
 
 def _json(evidence: Evidence, cell: str | None) -> Iterator[str]:
-    """The run as `show` tells it, and under ``tests`` every test by its cell."""
+    """Yield the run as in `show`, with every test by cell under ``tests``."""
     shown = _RUN.dump_python(run_answer(evidence.record), mode="json")
     shown["cells"] = [one for one in shown["cells"] if cell is None or one["id"] == cell]
     yield json.dumps(shown)[:-1] + ', "tests": {'
     for number, one in enumerate(shown["cells"]):
         yield f"{',' if number else ''}\n{json.dumps(one['id'])}: ["
+        names = [artifact["name"] for artifact in one["artifacts"]]
         for position, test in enumerate(evidence.tests.get(one["id"], ())):
-            told = json.dumps(to_test_response(test).model_dump(mode="json"))
+            told = json.dumps(to_test_response(test, names).model_dump(mode="json"))
             yield f"{',' if position else ''}\n{told}"
         yield "]"
     yield "}}\n"

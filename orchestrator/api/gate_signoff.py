@@ -1,4 +1,4 @@
-"""What people say to gates, and the keys that verdicts are signed with."""
+"""Sign-offs of gates: waivers, reviews, approvals, and signing keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.payloads import NewReview, review_payload
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
-from orchestrator.domain.extended import extended, filled
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.extend_record import extended, filled
 from orchestrator.domain.gate.payload_review import (
     LONGEST_REVIEW,
     PayloadLevel,
@@ -26,35 +27,34 @@ from orchestrator.domain.gate.payload_review import (
 )
 from orchestrator.domain.gate.signing_key import KeyResponse, key_answer
 from orchestrator.domain.gate.snapshot import ApprovalResponse, WaiverResponse
-from orchestrator.domain.person import Scope
 from orchestrator.store.gates import StoredWaiver
 
 
 class WaiverRequest(RequestModel):
-    """An exception for one rule of a gate, for some days. The caller is its author."""
+    """A waiver for one rule of a gate, for some days. The caller is its author."""
 
     gate: Filled
     rule: Filled
-    """As the verdict prints it: ``platform/aws-a10g``."""
+    """Rule id, as in the verdict: ``platform/aws-a10g``."""
     reason: Annotated[str, Field(min_length=1, max_length=2000)]
     days: int = Field(ge=1, le=36_500)
     """At most the policy's `exception_max_age`."""
     verdict: Word = ""
-    """``V-0001``, which its author has read; the gate's newest one by default."""
+    """The verdict that its author read, ``V-0001``; the gate's newest by default."""
     only_this: bool = False
-    """It is for the evidence of that verdict only."""
+    """Whether it is limited to the evidence of that verdict."""
 
 
 class PayloadReviewRequest(RequestModel):
-    """A person's word that they read a payload."""
+    """A person's review of a payload."""
 
     payload: Filled
-    """sha256 of its archive, as verdicts and `PUT /payloads/{sha256}` have it."""
+    """sha256 of its archive, as in verdicts and `PUT /payloads/{sha256}`."""
     level: PayloadLevel
-    """What they hold it for; `untrusted` takes back what was said before."""
+    """The level; `untrusted` withdraws all earlier reviews."""
     days: int = Field(ge=1, le=LONGEST_REVIEW.days)
     note: Annotated[str, Field(max_length=2000)] = ""
-    """What the reviewer read; verdicts show it."""
+    """What the reviewer read; shown in verdicts."""
 
 
 class ApprovalRequest(RequestModel):
@@ -104,7 +104,7 @@ OfGate = Annotated[str | None, Query(description="Only of this gate")]
 
 @reading.get("/waivers")
 def list_waivers(context: ContextDep, gate: OfGate = None) -> ListResponse[WaiverResponse]:
-    """Every waiver, those that are over too."""
+    """List every waiver, expired ones included."""
     at = context.clock.now()
     found = context.stores.gates.waivers(gate=gate)
     return ListResponse(items=[_waiver(one, at=at) for one in found])
@@ -112,7 +112,7 @@ def list_waivers(context: ContextDep, gate: OfGate = None) -> ListResponse[Waive
 
 @writing.post("/waivers", status_code=201)
 def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverResponse:
-    """Ask to waive one rule of a gate for some days: it counts once somebody else approves it.
+    """Request a waiver of one rule; it counts once another person approves it.
 
     It is shown in every verdict that it changes.
     """
@@ -122,7 +122,7 @@ def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> Waiver
 
 @writing.post("/waivers/{waiver_id}/approve")
 def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverResponse:
-    """Approve a waiver that somebody else asked for; doing so again changes nothing."""
+    """Approve another person's waiver; idempotent."""
     approved = approve_waiver(context, waiver_id, by=caller)
     return _waiver(approved, at=context.clock.now())
 
@@ -134,7 +134,7 @@ def list_payload_reviews(
         str | None, Query(pattern="^[0-9a-f]{64}$", description="sha256: only of this payload")
     ] = None,
 ) -> ListResponse[PayloadReviewResponse]:
-    """Who said that they read a payload, and what they hold it for; those that are over too."""
+    """List the reviews of payloads, expired ones included."""
     at = context.clock.now()
     found = context.stores.gates.reviews(None if payload is None else [payload])
     return ListResponse(items=[review_answer(one, found, at) for one in found])
@@ -144,7 +144,7 @@ def list_payload_reviews(
 def create_payload_review(
     context: ContextDep, body: Review, caller: CallerDep
 ) -> PayloadReviewResponse:
-    """Say that you read a payload. Gates that ask for its level count it from now on."""
+    """Add your review of a payload; gates that require its level count it from now on."""
     new = NewReview(
         payload=body.payload,
         level=body.level,
@@ -160,7 +160,7 @@ def create_payload_review(
 def list_approvals(
     context: ContextDep, gate: Annotated[str, Query(description="Of this gate")]
 ) -> ListResponse[ApprovalResponse]:
-    """Every approval of a gate's evidence."""
+    """List every approval of a gate's evidence."""
     find_policy(context, gate)
     found = context.stores.gates.approvals(gate)
     return ListResponse(items=[extended(ApprovalResponse, one, gate=gate) for one in found])
@@ -168,13 +168,13 @@ def list_approvals(
 
 @writing.post("/approvals", status_code=201)
 def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalResponse:
-    """Say yes to the evidence of a verdict: the gate's next evaluation of it counts this."""
+    """Approve the evidence of a verdict; the gate's next evaluation counts it."""
     return approve(context, body.gate, by=caller, verdict=body.verdict)
 
 
 @reading.get("/keys")
 def list_keys(context: ContextDep) -> ListResponse[KeyResponse]:
-    """The public keys that verdicts were and are signed with."""
+    """List the public signing keys."""
     at = context.clock.now()
     found = context.stores.gates.signing_keys()
     return ListResponse(items=[key_answer(key, at) for key in found])
@@ -182,19 +182,19 @@ def list_keys(context: ContextDep) -> ListResponse[KeyResponse]:
 
 @reading.get("/keyring", response_class=Response)
 def get_keyring(context: ContextDep) -> Response:
-    """The same as the file that `seatrial gate verify --key` takes."""
+    """Return the public keys as the file for `seatrial gate verify --key`."""
     return Response(keyring(context), media_type="application/json")
 
 
 @keeping.post("/keys/rotate", status_code=201)
 def rotate_keys(context: ContextDep) -> KeyResponse:
-    """Sign with a new key from now on; the one before is retired, and still proves its verdicts."""
+    """Create a signing key; the previous one is retired, and still verifies its verdicts."""
     return key_answer(rotate_key(context), context.clock.now())
 
 
 @keeping.post("/keys/{key_id}/retire")
 def retire_signing_key(context: ContextDep, key_id: str) -> KeyResponse:
-    """End a key now; doing so again changes nothing."""
+    """Retire a key now; idempotent."""
     return key_answer(retire_key(context, key_id), context.clock.now())
 
 

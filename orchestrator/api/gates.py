@@ -27,7 +27,8 @@ from orchestrator.application.gate_policies import find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.application.notifications import announce_verdict
 from orchestrator.application.reevaluate import Replay, find_verdict, replay
-from orchestrator.domain.extended import extended
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.gate.gate_records import (
     StoredPolicy,
     StoredVerdict,
@@ -35,7 +36,6 @@ from orchestrator.domain.gate.gate_records import (
     VerdictResponse,
 )
 from orchestrator.domain.gate.verdict import Decision, Verdict
-from orchestrator.domain.person import Scope
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1
@@ -71,13 +71,13 @@ class PolicyRequest(RequestModel):
     """A policy for a gate."""
 
     policy: Policy
-    """The text of a policy file, or the same as an object."""
+    """Text of a policy file, or the same as an object."""
     name: str = Field(default="policy", min_length=1, max_length=200)
-    """What messages call it: its file's name."""
+    """File name of the policy, for messages."""
 
 
 def _is_written_out(value: object) -> object:
-    """Numbers, and digits alone, would be read as seconds since 1970."""
+    """Require text: numbers would be parsed as seconds since 1970."""
     if isinstance(value, str) and not value.strip().lstrip("+-").replace(".", "").isdecimal():
         return value
     raise ValueError("must be a time with its zone, as 2026-01-20T12:00:00Z")
@@ -91,31 +91,33 @@ Moment = Annotated[
 
 
 class EvaluateRequest(RequestModel):
-    """What a gate is to look at."""
+    """Parameters of an evaluation."""
 
     runs: Runs = Field(default=[])
-    """Ids of runs, the beginning of them, or ``latest``; none: the product's newest finished."""
+    """Run ids, prefixes of them, or ``latest``; empty: the product's newest finished run."""
     lineage: Word = ""
-    """The line of verdicts that it stands in; the gate's own by default."""
+    """Lineage of the verdict; the gate's own by default."""
     policy_digest: Word = ""
-    """The version of the gate's policy that decides, as its PUT answered; the present one by
-    default."""
+    """Digest of the policy version to use, as in the answer of its PUT.
+
+    The present one by default.
+    """
 
 
 class DryRunRequest(RequestModel):
-    """What a gate would decide; nothing is kept."""
+    """Parameters of a dry run; nothing is stored."""
 
     policy: Policy | None = None
-    """null: the gate's present policy."""
+    """A policy; null: the gate's present one."""
     name: str = Field(default="policy", min_length=1, max_length=200)
-    """What messages call it."""
+    """File name of the policy, for messages."""
     runs: Runs = Field(default=[])
-    """As of an evaluation."""
+    """As in an evaluation."""
     now: Moment | None = None
-    """The time that ages and expiries are measured at; null: now."""
+    """The time of the evaluation; null: now."""
 
     def at(self, now: datetime) -> datetime:
-        """The time that it is made for."""
+        """Return the time of the evaluation."""
         return self.now or now
 
 
@@ -142,17 +144,17 @@ DryRun = Annotated[DryRunRequest | None, Body(openapi_examples=_DRY_RUN)]
 
 
 class ReplayResponse(ResponseModel):
-    """A verdict, evaluated again from what it was made from."""
+    """A verdict and its re-evaluation."""
 
     id: str
     identical: bool
-    """Whether the bytes are the same."""
+    """Whether the bytes are equal."""
     document_digest: str
     """Of the stored verdict."""
     replayed_digest: str
-    """Of what its inputs come to now."""
+    """Of the re-evaluated verdict."""
     decision: Decision
-    """What they come to now."""
+    """Decision of the re-evaluated verdict."""
 
 
 _ASKED = [Security(bearer)]
@@ -166,13 +168,13 @@ ANNOTATIONS = "application/vnd.in-toto+jsonl"
 
 @reading.get("/gates")
 def list_gates(context: ContextDep) -> ListResponse[StoredPolicy]:
-    """The present policy of every gate."""
+    """List the present policy of every gate."""
     return ListResponse(items=list(context.stores.gates.policies()))
 
 
 @reading.get("/gates/{name}")
 def get_gate(context: ContextDep, name: GateName) -> StoredPolicy:
-    """The gate's present policy."""
+    """Return the gate's present policy."""
     return find_policy(context, name)
 
 
@@ -180,13 +182,13 @@ def get_gate(context: ContextDep, name: GateName) -> StoredPolicy:
 def put_gate(
     context: ContextDep, name: GateName, body: PutPolicy, caller: CallerDep
 ) -> StoredPolicy:
-    """Make this the gate's policy; the same again changes nothing, older ones are kept."""
+    """Store this as the gate's policy; idempotent, and older versions are kept."""
     return put_policy(context, body.policy, body.name, gate=name, by=caller.name)
 
 
 @reading.get("/gates/{name}/policies")
 def list_gate_policies(context: ContextDep, name: GateName) -> ListResponse[StoredPolicy]:
-    """Every policy that the gate had, newest first."""
+    """List every version of the gate's policy, newest first."""
     find_policy(context, name)
     history = context.stores.gates.policy_history(name)
     return ListResponse(items=list(history))
@@ -200,7 +202,7 @@ def evaluate(
     response: Response,
     body: Evaluate = None,
 ) -> VerdictResponse:
-    """Decide now, sign the verdict and keep it. The same key again is the same verdict."""
+    """Evaluate the gate, sign the verdict and store it. Idempotent by key."""
     asked = body or EvaluateRequest()
     find_policy(context, name)
     runs = [resolve_run(context, run) for run in asked.runs]
@@ -220,7 +222,7 @@ def evaluate(
 
 @reading.post("/gates/{name}/dry-run")
 def dry_run_gate(context: ContextDep, name: GateName, body: DryRun = None) -> Verdict:
-    """What would be decided; nothing is stored and nothing is signed."""
+    """Evaluate without storing or signing."""
     asked = body or DryRunRequest()
     policy = asked.policy if asked.policy is not None else find_policy(context, name).text
     runs = [resolve_run(context, run) for run in asked.runs]
@@ -236,7 +238,7 @@ def list_verdicts(
     before: Annotated[str | None, Query(description="`next` of the page before")] = None,
     lineage: Annotated[str | None, Query(description="Only of this line")] = None,
 ) -> PageResponse[VerdictLine]:
-    """The gate's verdicts, newest first."""
+    """List the gate's verdicts, newest first."""
     find_policy(context, name)
     gates = context.stores.gates
     found = gates.verdict_lines(name, lineage=lineage, limit=limit + 1, before=before)
@@ -249,28 +251,28 @@ def list_verdicts(
 
 @reading.get("/verdicts/{verdict_id}")
 def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictResponse:
-    """A verdict with every rule."""
+    """Return a verdict with every rule."""
     stored = find_verdict(context, verdict_id)
     return _answer(stored)
 
 
 @reading.get("/verdicts/{verdict_id}/statement", response_class=StreamingResponse)
 def get_statement(context: ContextDep, verdict_id: VerdictId) -> Response:
-    """The signed statements: a DSSE envelope a line, the verdict's first."""
+    """Return the signed statements: one DSSE envelope per line, the verdict's first."""
     stored = find_verdict(context, verdict_id)
     return _file(context, stored.envelope_digest, f"{stored.id}.intoto.jsonl", ANNOTATIONS)
 
 
 @reading.get("/verdicts/{verdict_id}/evidence", response_class=StreamingResponse)
 def get_frozen_evidence(context: ContextDep, verdict_id: VerdictId) -> Response:
-    """Everything that the verdict was made from, as canonical JSON."""
+    """Return the frozen evidence of a verdict, as canonical JSON."""
     stored = find_verdict(context, verdict_id)
     return _file(context, stored.snapshot_digest, f"{stored.id}.evidence.json", "application/json")
 
 
 @reading.get("/verdicts/{verdict_id}/replay")
 def replay_verdict(context: ContextDep, verdict_id: VerdictId) -> ReplayResponse:
-    """Evaluate it again with the policy, the evidence and the time of then."""
+    """Evaluate a verdict again with its own policy, evidence and time."""
     return to_replay_response(replay(context, verdict_id))
 
 
@@ -306,7 +308,7 @@ def _file(context: Context, digest: str, name: str, media: str) -> Response:
 
 
 def to_replay_response(found: Replay) -> ReplayResponse:
-    """What came of evaluating again."""
+    """Return the response of a replay."""
     return ReplayResponse.of(
         found.stored,
         identical=found.is_identical,

@@ -1,4 +1,4 @@
-"""What is known over many runs: kinds of failures, tests under all their names."""
+"""History over many runs: failure groups, and tests under all their names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Query, Security
 from fastapi.openapi.models import Example
 
-from orchestrator.api.dependencies import LARGEST, ContextDep, resolve_run
+from orchestrator.api.dependencies import LARGEST, ContextDep, RunId, resolve_run
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import Filled, ListResponse, RequestModel, ResponseModel
 from orchestrator.api.security import CallerDep, bearer, secured
@@ -23,11 +23,12 @@ from orchestrator.application.test_history import (
     suggest_aliases,
 )
 from orchestrator.domain.alias import Alias, AliasState, KnownTest, KnownTestResponse, Matching
-from orchestrator.domain.extended import extended
+from orchestrator.domain.caller_identity import Person, Scope
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.flaky import FlakyEvidence
-from orchestrator.domain.identity import resolve
-from orchestrator.domain.person import Person, Scope
 from orchestrator.domain.signature import FailureGroup
+from orchestrator.domain.test_duration import TestDuration
+from orchestrator.domain.test_identity import resolve
 from orchestrator.store.test_histories import TestRun
 
 
@@ -35,12 +36,12 @@ class MatchRequest(RequestModel):
     """Two runs whose tests are compared."""
 
     old_run: Filled
-    """A run's id, the beginning of it, or ``latest``."""
+    """A run's id, a prefix of it, or ``latest``."""
     new_run: Filled
 
 
 class AliasDecisionRequest(RequestModel):
-    """Nothing: whoever sends it says so."""
+    """An empty body: the decision is in the path, the author is the caller."""
 
 
 _NOTHING: dict[str, Example] = {"nothing": {"summary": "Nothing", "value": {}}}
@@ -58,33 +59,33 @@ class FailureGroupListResponse(ListResponse[FailureGroup]):
     """Failures by signature, the largest group first."""
 
     runs: int
-    """Runs that were looked at."""
+    """Number of runs."""
     is_cut: bool
-    """There were more failures than one question looks at; those of the newest runs are here."""
+    """Whether there were more failures than the limit; those of the newest runs are listed."""
 
 
 class KnownTestPageResponse(ListResponse[KnownTestResponse]):
     """Tests."""
 
     next: int | None
-    """Give it as `after` to see more; null on the last page."""
+    """Cursor for `after`; null on the last page."""
 
 
 class ResultResponse(ResponseModel):
-    """One result in the history of a test."""
+    """A result of a test."""
 
     run: str
     cell: str
     platform: str
     version: str
-    """The subject's."""
+    """Version of the subject."""
     at: datetime
-    """When its run was launched, or is said to have happened."""
+    """When its run was launched, or its stated time."""
     test: int
-    """Under which of its names."""
+    """The test's name at that time."""
     outcome: str
     earlier: list[str]
-    """Outcomes of tries before the last one, in the same cell."""
+    """Outcomes of earlier tries in the same cell."""
     duration_s: float
     reason: str
     message: str
@@ -92,13 +93,13 @@ class ResultResponse(ResponseModel):
 
 
 class HistoryResponse(ResponseModel):
-    """A test, and how it went."""
+    """A test with its results."""
 
     test: KnownTestResponse
-    """Under its newest name."""
+    """The test under its newest name."""
     older_names: list[KnownTestResponse]
     items: list[ResultResponse]
-    """The newest first."""
+    """Newest first."""
     flaky: FlakyEvidence
 
 
@@ -119,7 +120,7 @@ def list_failure_groups(
     product: ProductQuery = None,
     runs: Annotated[int, Query(ge=1, le=500, description="So many newest runs")] = 50,
 ) -> FailureGroupListResponse:
-    """Failures by signature, of a run or of the newest runs, the largest group first."""
+    """List failure groups of a run or of the newest runs, largest first."""
     if run is not None:
         review = review_run(context, resolve_run(context, run))
     else:
@@ -136,7 +137,7 @@ def list_known_tests(
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     after: Annotated[int | None, Query(ge=0, le=LARGEST)] = None,
 ) -> KnownTestPageResponse:
-    """Tests, whatever ran them."""
+    """List tests of a product."""
     page = context.stores.tests.page(
         product=product, job=job, contains=contains, limit=limit, after=after
     )
@@ -145,13 +146,25 @@ def list_known_tests(
     return KnownTestPageResponse(items=items, next=page.next)
 
 
+@reading.get("/runs/{run_id}/slowest-tests")
+def list_slowest_tests(
+    context: ContextDep,
+    run_id: RunId,
+    cell: Annotated[str | None, Query(description="Only of this cell", max_length=200)] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 20,
+) -> ListResponse[TestDuration]:
+    """List the slowest tests of a run, each with its durations in earlier runs."""
+    found = context.stores.durations.slowest(run_id, cell=cell, limit=limit)
+    return ListResponse(items=found)
+
+
 @reading.get("/tests/{test_id}/history")
 def get_test_history(
     context: ContextDep,
     test_id: Annotated[str, Path(description="As `GET /tests` shows it")],
     limit: Annotated[int, Query(ge=1, le=2000)] = 200,
 ) -> HistoryResponse:
-    """How a test went, under all its names, and whether it is flaky."""
+    """Return the results of a test under all its names, and its flakiness."""
     known = _NUMBER.fullmatch(test_id)
     history = history_of(context.stores, int(test_id), limit=limit) if known else None
     if history is None:
@@ -163,14 +176,14 @@ def get_test_history(
 def list_aliases(
     context: ContextDep, product: ProductQuery = None, state: AliasState | None = None
 ) -> ListResponse[Alias]:
-    """Tests that stand under other names: suggested, confirmed and rejected."""
+    """List aliases: suggested, confirmed and rejected."""
     found = context.stores.aliases.list(product=product, state=state)
     return ListResponse(items=list(found))
 
 
 @writing.post("/aliases")
 def match_tests(context: ContextDep, body: Match) -> Matching:
-    """Compare the tests of two runs; what may be one test is suggested, and nothing is merged."""
+    """Compare the tests of two runs; possible aliases are suggested, and nothing is merged."""
     old, new = resolve_run(context, body.old_run), resolve_run(context, body.new_run)
     return suggest_aliases(context, old, new)
 
@@ -179,7 +192,7 @@ def match_tests(context: ContextDep, body: Match) -> Matching:
 def confirm_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
 ) -> Alias:
-    """Say that two names are one test: its history and its counts follow."""
+    """Confirm that two names are one test: its history and its counts follow."""
     return _decide(context, alias_id, AliasState.CONFIRMED, caller)
 
 
@@ -187,7 +200,7 @@ def confirm_alias(
 def reject_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
 ) -> Alias:
-    """Say that two names are two tests: it is not suggested again."""
+    """Reject an alias: it is not suggested again."""
     return _decide(context, alias_id, AliasState.REJECTED, caller)
 
 
@@ -195,7 +208,7 @@ def reject_alias(
 def undo_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
 ) -> Alias:
-    """Take back what was said; it is a suggestion again."""
+    """Withdraw a decision; the alias is a suggestion again."""
     return _decide(context, alias_id, AliasState.SUGGESTED, caller)
 
 
@@ -208,13 +221,13 @@ def _decide(context: Context, alias_id: str, state: AliasState, by: Person) -> A
 
 
 def to_known_test_response(test: KnownTest, aliases: Mapping[int, int]) -> KnownTestResponse:
-    """A test, whatever ran it."""
+    """Return the response of a test."""
     newest = resolve(test.id, aliases)
     return extended(KnownTestResponse, test, now=newest if newest != test.id else None)
 
 
 def to_history_response(history: TestHistory) -> HistoryResponse:
-    """A test, and how it went."""
+    """A test with its results."""
     older = {one.id: history.test.id for one in history.names}
     return HistoryResponse(
         test=to_known_test_response(history.test, {}),

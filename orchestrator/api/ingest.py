@@ -1,4 +1,4 @@
-"""Ingest: evidence that our agent did not produce, handed in as an archive or a single file.
+"""Ingest: uploads of other programs' results, as an archive or a single file.
 
 The body is the file itself, not a form: ``curl -X POST -T results.tar.gz`` streams it as it is.
 """
@@ -30,16 +30,16 @@ from orchestrator.application.ingest_artifacts import (
     ingest_artifacts,
 )
 from orchestrator.application.ports.ingest_upload import IntakeError
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import nearest
 from orchestrator.store.stores import Stores
 
 
 def archive_body(what: str) -> dict[str, object]:
-    """What OpenAPI says of an uploaded file."""
+    """Return the OpenAPI description of an uploaded file."""
     return {
         "requestBody": {
             "required": True,
@@ -54,14 +54,14 @@ def archive_body(what: str) -> dict[str, object]:
 
 
 _PIECE_BYTES = 1024 * 1024
-"""So much is gathered before a thread is asked to write it."""
+"""Bytes that are buffered before a thread writes them."""
 
 
 @asynccontextmanager
 async def received(
     request: Request, digest: str | None, *, limit_bytes: int, scratch: Path
 ) -> AsyncIterator[Path]:
-    """The whole body, of that digest if one is given, in a file that lives within the block.
+    """Receive the whole body, of a given digest, into a temporary file for the block.
 
     The file is below `scratch`, in a folder that only its owner can read.
 
@@ -107,16 +107,16 @@ def _keep(file: IO[bytes], seen: hashlib._Hash, piece: bytearray) -> None:
 
 
 class IngestResponse(ResponseModel):
-    """What became of what was handed in."""
+    """Result of an ingestion."""
 
     run: str
     """The run's id."""
     cell: str
     state: RunState
     outcome: Outcome | None
-    """The cell's."""
+    """Outcome of the cell."""
     replayed: bool
-    """The very same was handed in before."""
+    """Whether an identical upload was stored before."""
     ingested: Ingested
 
 
@@ -158,7 +158,7 @@ async def ingest(
         str, Query(max_length=300, description="What a single file is called where it is from")
     ] = "",
 ) -> IngestResponse:
-    """Make a finished run of one cell from files of other programs, or add the cell to a run.
+    """Create a finished run of one cell from files of other programs, or add the cell to a run.
 
     The same content again answers the same run.
     """
@@ -184,7 +184,7 @@ async def ingest(
 
 
 def _check_form(request: Request) -> None:
-    """Refuse what would be taken for something else, before anything of the body is read."""
+    """Validate the parameters before the body is read."""
     if request.headers.get("content-type", "").startswith("multipart/"):
         raise IntakeError("the body is a form: send the file as it is (`curl -X POST -T FILE`)")
     for key, times in Counter(key for key, _ in request.query_params.multi_items()).items():
@@ -199,7 +199,7 @@ def _told(context: Context, answer: IngestResult) -> IngestResponse:
 
 
 def to_ingest_response(stores: Stores, answer: IngestResult) -> IngestResponse:
-    """What a client is told that handed something in."""
+    """Return the response of an ingestion."""
     run = find_run(stores, answer.run_id)
     cell = next(one for one in stores.cells.of_run(run.id) if one.name == answer.cell)
     return IngestResponse(

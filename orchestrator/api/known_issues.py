@@ -18,30 +18,30 @@ from orchestrator.api.history import (
 from orchestrator.api.models import Filled, ListResponse, RequestModel, Word
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
-from orchestrator.domain.extended import filled
+from orchestrator.domain.caller_identity import Person, Scope
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueResponse, issue_answer
-from orchestrator.domain.person import Person, Scope
 
 
 class IssueMatchRequest(RequestModel):
-    """Which failures are meant: all of what is not empty."""
+    """Matching failures: all non-empty fields must match."""
 
     signature: Word = ""
     exception: Word = ""
-    """The exception's class; ``*`` stands for anything."""
+    """Exception class; ``*`` matches anything."""
     frame: Word = ""
-    """``module.function``; ``*`` stands for anything."""
+    """``module.function``; ``*`` matches anything."""
     contains: Word = ""
-    """Stands in the masked message."""
+    """Text in the masked message."""
 
 
 class IssueScopeRequest(RequestModel):
-    """Where it applies; what is empty does not restrict."""
+    """Where it applies; empty fields do not restrict."""
 
     platforms: tuple[Filled, ...] = ()
     jobs: tuple[Filled, ...] = ()
     versions: Word = ""
-    """Of the subject: ``>=0.4.6,<0.5``."""
+    """Versions of the subject: ``>=0.4.6,<0.5``."""
     requires_package: Word = ""
 
 
@@ -60,7 +60,7 @@ class KnownIssueRequest(RequestModel):
     max_failures: int | None = Field(default=None, ge=1, le=10**9)
 
     def new_issue(self, author: Person) -> NewIssue:
-        """As the operation takes it."""
+        """Return it as the operation's parameter."""
         return filled(
             NewIssue,
             self,
@@ -115,7 +115,7 @@ writing = APIRouter(tags=["known issues"], route_class=secured(Scope.GATE), depe
 def list_known_issues(
     context: ContextDep, product: ProductQuery = None
 ) -> ListResponse[KnownIssueResponse]:
-    """Every known issue, those that are over too."""
+    """List every known issue, expired ones included."""
     today = context.clock.now().date()
     issues = context.stores.known_issues.list(product=product)
     return ListResponse(items=[issue_answer(issue, today) for issue in issues])
@@ -123,7 +123,7 @@ def list_known_issues(
 
 @writing.post("/known-issues", status_code=201)
 def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueResponse:
-    """Add one, opened today. The failures that it explains stay failures in every count."""
+    """Add a known issue, opened today. Matching failures stay failures in every count."""
     issue = add_known_issue(context, body.new_issue(caller))
     return issue_answer(issue, context.clock.now().date())
 
@@ -132,7 +132,7 @@ def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> K
 def expire_known_issue(
     context: ContextDep, issue_id: str, caller: CallerDep, body: Decide = None
 ) -> KnownIssueResponse:
-    """End one now; doing so again changes nothing."""
+    """End a known issue now; idempotent."""
     issue = end_known_issue(context, issue_id, by=caller.name)
     if issue is None:
         raise NotFoundError(

@@ -1,8 +1,9 @@
-"""What a cell left behind: its log, its tests, its raw files."""
+"""A cell's log, tests and artifacts."""
 
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -14,15 +15,15 @@ from orchestrator.api.dependencies import LARGEST, CellDep, ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.reused_results import told_tests
+from orchestrator.application.reused_results import results_of_cell
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.facts import TestFact
-from orchestrator.domain.person import Scope
-from orchestrator.domain.run_record import ArtifactRecord
+from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.run_record import ArtifactRecord, artifacts_of_test
 
 
 class TestResponse(ResponseModel):
-    """One test, with the text of its failure."""
+    """A test with the text of its failure."""
 
     __test__ = False
 
@@ -30,21 +31,24 @@ class TestResponse(ResponseModel):
     nodeid: str
     outcome: str
     final: bool
-    """Whether its outcome can still get worse."""
+    """Whether the outcome is final."""
     duration_s: float
     reason: str
     message: str
     text: str
+    """Of one that failed: its traceback, and what it printed."""
+    artifacts: list[str]
+    """Names of the files that it left in a folder of its name; of the cell's artifacts."""
 
 
 class TestPageResponse(ResponseModel):
-    """Tests, in the order they were collected."""
+    """Tests in the order of collection."""
 
     __test__ = False
 
     items: list[TestResponse]
     next: int | None
-    """Give it as `after` to see more; null on the last page."""
+    """Cursor for `after`; null on the last page."""
 
 
 class LogResponse(ResponseModel):
@@ -52,9 +56,9 @@ class LogResponse(ResponseModel):
 
     text: str
     next: int
-    """The byte offset to ask for next."""
+    """Byte offset of the next piece."""
     done: bool
-    """Nothing will ever come after this piece."""
+    """Whether the log is complete."""
 
 
 BYTES = "application/octet-stream"
@@ -64,7 +68,7 @@ UNTRUSTED = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
 }
-"""Of everything that a machine wrote and a browser might open."""
+"""Headers of untrusted content that a browser might open."""
 _TEXTS = (".txt", ".log", ".json", ".jsonl", ".csv", ".md", ".xml")
 _TEXT = "text/plain; charset=utf-8"
 _LOG_LIMIT_BYTES = 4 * 1024 * 1024
@@ -89,7 +93,7 @@ def read_log(
     limit: Annotated[int, Query(ge=4, le=_LOG_LIMIT_BYTES, description="In bytes")] = 64 * 1024,
     accept: Annotated[str, Header(include_in_schema=False)] = "*/*",
 ) -> LogResponse | Response:
-    """A piece of the log: text cut between characters, or (`Accept`) the bytes as they came."""
+    """Return a piece of the log: text cut between characters, or raw bytes (by `Accept`)."""
     data, ahead = context.stores.evidence.log(cell.id, after=after, limit=limit)
     last = cell.state is CellState.DONE and len(data) < limit
     if BYTES in accept:
@@ -100,7 +104,7 @@ def read_log(
 
 
 def _cut(data: bytes, *, whole: bool) -> tuple[str, int]:
-    """The text, and how many bytes at the end wait for the rest of their character."""
+    """Return the text, and the number of bytes at its end of an incomplete character."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=whole)
     return text, len(decoder.getstate()[0])
@@ -119,8 +123,8 @@ def list_tests(
     after: Annotated[int, Query(ge=0, le=LARGEST, description="`next` of the page before")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> TestPageResponse:
-    """The cell's tests, in the order they were collected, with the text of each failure."""
-    tests = told_tests(context.stores, cell.id, job=job)
+    """List the cell's tests in the order of collection, with the text of each failure."""
+    tests = results_of_cell(context.stores, cell.id, job=job)
     # The cursor counts all tests, so that outcomes which change meanwhile do not shift it.
     fitting = (
         (place, test)
@@ -129,7 +133,9 @@ def list_tests(
     )
     page = list(islice(fitting, limit + 1))
     more = page[limit][0] if len(page) > limit else None
-    return TestPageResponse(items=[to_test_response(test) for _, test in page[:limit]], next=more)
+    names = [one.name for one in context.stores.results.artifacts(cell.id)]
+    items = [to_test_response(test, names) for _, test in page[:limit]]
+    return TestPageResponse(items=items, next=more)
 
 
 @router.get(
@@ -138,7 +144,7 @@ def list_tests(
     responses={200: {**_FILE}},
 )
 def get_artifact(context: ContextDep, cell: CellDep, name: str) -> Response:
-    """A raw file, byte for byte as it came home."""
+    """Return an artifact as its raw bytes."""
     found = _artifact(context.stores.results.artifacts(cell.id), name)
     chunks = context.blobs.open(found.digest)
     headers = {**UNTRUSTED, "Content-Length": str(found.size_bytes), "ETag": f'"{found.digest}"'}
@@ -156,13 +162,14 @@ def _artifact(artifacts: list[ArtifactRecord], name: str) -> ArtifactRecord:
 
 
 def _attachment(name: str, response: Response) -> Response:
-    """Never shown in place: it is saved under its name."""
+    """Return headers by which browsers save the file instead of showing it."""
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "._- ") else "_" for c in name)
     named = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
     response.headers["Content-Disposition"] = named
     return response
 
 
-def to_test_response(test: TestFact) -> TestResponse:
-    """One test."""
-    return TestResponse.of(test, outcome=test.outcome.word)
+def to_test_response(test: TestFact, artifacts: Sequence[str] = ()) -> TestResponse:
+    """One test, with those of its cell's artifacts that are its own."""
+    own = artifacts_of_test(artifacts, test.job, test.nodeid)
+    return TestResponse.of(test, outcome=test.outcome.word, artifacts=list(own))

@@ -1,4 +1,4 @@
-"""Machines: what the clouds show of this project, ending one, and the way into a cell's."""
+"""Machines: cloud inventory, termination, and SSH access."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from orchestrator.application.emergency_stop import stop_everything
 from orchestrator.application.list_machines import inventory_answer, resource_answer
 from orchestrator.application.ssh_access import ssh_access
 from orchestrator.application.terminate_machine import end_machine
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.inventory import InventoryResponse, ResourceResponse, StopReport
-from orchestrator.domain.person import Scope
 from orchestrator.domain.ssh_access import SshAccess
 
 _ASKED = [Security(bearer)]
@@ -28,7 +28,7 @@ def list_machines(
         bool, Query(description="Only what nobody owns: orphan, expired and idle")
     ] = False,
 ) -> InventoryResponse:
-    """Ask the clouds what they have of this project, and say whose each thing is."""
+    """List the project's cloud resources with their owners."""
     return inventory_answer(context, orphans=orphans)
 
 
@@ -49,12 +49,12 @@ def terminate_machine(
     provider: str,
     machine_id: Annotated[str, Path(description="As `GET /machines` shows it")],
 ) -> ResourceResponse:
-    """End now what nobody owns. A leased machine goes by cancelling its run."""
+    """Terminate a machine without an owner. A leased one is released by cancelling its run."""
     return resource_answer(context, end_machine(context, provider, machine_id))
 
 
 @writing.get("/runs/{run_id}/cells/{cell}/access")
 def get_access(context: ContextDep, cell: CellDep, response: Response) -> SshAccess:
-    """How to sign in on the machine that the cell holds now, with the private key to it."""
+    """Return SSH access to the machine that the cell holds, with its private key."""
     response.headers["Cache-Control"] = "no-store"
     return ssh_access(context, cell)

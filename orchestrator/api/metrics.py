@@ -1,4 +1,4 @@
-"""Figures for Prometheus. The registries are ours: nothing of the process's default one is told."""
+"""Prometheus metrics, in registries without the default process metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.events import Streams
 from orchestrator.api.security import bearer, secured
 from orchestrator.domain.budget import BudgetUse
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.operational_metrics import Figure, Figures
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -40,7 +40,7 @@ _TOLD: Mapping[Figure, tuple[str, str, tuple[str, ...]]] = {
     Figure.VERDICTS: ("verdicts", "Of gates.", ("gate", "decision")),
 }
 _LIVE = ("launching", "held", "releasing")
-"""States of leases that may have a machine."""
+"""Lease states that may have a machine."""
 
 router = APIRouter(
     tags=["service"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
@@ -48,7 +48,7 @@ router = APIRouter(
 
 
 class RequestFigures:
-    """Counts the requests of one application, by operation: paths would be without end."""
+    """Counts requests of an application by operation, since paths are unbounded."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -67,21 +67,21 @@ class RequestFigures:
         )
 
     def answered(self, method: str, operation: str, status: int, seconds: float) -> None:
-        """Count one."""
+        """Count one request."""
         method = method if method in _METHODS else "other"
         self._requests.labels(method, operation, str(status)).inc()
         self._seconds.labels(method, operation).observe(seconds)
 
 
 class CountRequests:
-    """Tells `RequestFigures` of every request."""
+    """Reports every request to `RequestFigures`."""
 
     def __init__(self, app: ASGIApp, *, figures: RequestFigures) -> None:
         self._app = app
         self._figures = figures
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer as the application does, and count it when the answer begins."""
+        """Answer as the application does; count the request when the answer begins."""
         begun = time.monotonic()
 
         async def counted(message: Message) -> None:
@@ -96,7 +96,7 @@ class CountRequests:
 
 
 def _operation(scope: Connection) -> str:
-    """As OpenAPI calls it; empty for what is none."""
+    """Return the operation id; empty for unknown routes."""
     return str(getattr(scope.get("route"), "name", ""))
 
 
@@ -114,7 +114,7 @@ def get_metrics(
     streams: Annotated[Streams, Depends(_streams)],
     requests: Annotated[RequestFigures, Depends(_request_figures)],
 ) -> Response:
-    """Figures in Prometheus' text format."""
+    """Return metrics in Prometheus' text format."""
     now = context.clock.now()
     registry = CollectorRegistry()
     figures = context.stores.operational_metrics.snapshot(now)
@@ -125,7 +125,7 @@ def get_metrics(
 
 
 class _Snapshot(Collector):
-    """What the database says, in one look."""
+    """Metrics of the database, read at once."""
 
     def __init__(
         self, figures: Figures, now: datetime, streams: int, budgets: Sequence[BudgetUse]
@@ -136,7 +136,7 @@ class _Snapshot(Collector):
         self._streams = streams
 
     def collect(self) -> Iterator[Metric]:
-        """Every family, those without a sample too."""
+        """Yield every metric family, those without samples too."""
         for figure, (name, told, labels) in _TOLD.items():
             yield _family(name, told, labels, self._figures.of(figure))
         yield _family("machines_live", "That may cost now.", ("provider",), self._machines())

@@ -1,4 +1,4 @@
-"""What every JSON object of the API has in common, and how money and short texts are written."""
+"""Base models of the API's JSON objects; formats of money and short texts."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
 Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
-"""One line, without control characters; may be empty."""
+"""One line without control characters; may be empty."""
 Filled = Annotated[str, Field(min_length=1, max_length=300, pattern=_PLAIN)]
-"""The same, not empty."""
+"""One line, not empty."""
 Usd = Annotated[Decimal, PlainSerializer(lambda usd: format(usd, "f"), return_type=str)]
 """Decimal text, never in exponent form."""
 
 
 def documented(*records: type, derived: Sequence[str] = (), without: Collection[str] = ()) -> None:
-    """Have the API answer with these dataclasses as they are.
+    """Return these dataclasses as responses, with their docstrings as descriptions.
 
     Every field is in each answer, the text under it is its description, and money is written as
     `Usd`. The properties that `derived` names are answered too, with their docstrings; a client
@@ -49,7 +49,7 @@ def documented(*records: type, derived: Sequence[str] = (), without: Collection[
 
 
 def _schema_with(derived: Sequence[str], without: Collection[str]) -> Callable[..., CoreSchema]:
-    """What pydantic calls on a record for its schema.
+    """Build pydantic's schema of a record.
 
     The schema is made once and kept on the class, as pydantic's own models keep theirs: every
     route that answers with the record needs it, and reading the docstrings parses its source.
@@ -78,7 +78,7 @@ _IN_MAKING: set[type] = set()
 
 
 def _make(record: type) -> None:
-    """Keep the schema of a record, and what is compiled of it, where pydantic looks for them."""
+    """Store the record's schema where pydantic looks for it."""
     _IN_MAKING.add(record)
     try:
         made: TypeAdapter[Any] = TypeAdapter(record)
@@ -90,7 +90,7 @@ def _make(record: type) -> None:
 
 
 def _describe_inherited(record: type, field: Any) -> None:  # noqa: ANN401 - a part of a schema
-    """Give a field of a parent record the description that it has there."""
+    """Copy the description of a parent record's field."""
     for parent in record.__mro__[1:]:
         if field["name"] in getattr(parent, "__dataclass_fields__", ()):
             known = _properties(parent).get(field["name"], {})
@@ -107,7 +107,7 @@ def _properties(record: type) -> Mapping[str, Mapping[str, object]]:
 
 
 def _computed(record: type, name: str, handler: GetCoreSchemaHandler) -> core_schema.ComputedField:
-    """A property of a record as a part of its answer."""
+    """Add a property of a record to its response."""
     read: property = getattr(record, name)
     returned = handler.generate_schema(get_type_hints(read.fget)["return"])
     _write_money_plainly(returned)
@@ -121,7 +121,7 @@ _PLAIN_MONEY = core_schema.plain_serializer_function_ser_schema(
 
 
 def _write_money_plainly(schema: Any) -> None:  # noqa: ANN401 - a tree of dicts and lists
-    """Have every Decimal of a schema written as `Usd` is."""
+    """Write every Decimal of a schema as `Usd`."""
     if isinstance(schema, list):
         for one in schema:
             _write_money_plainly(one)
@@ -133,13 +133,13 @@ def _write_money_plainly(schema: Any) -> None:  # noqa: ANN401 - a tree of dicts
 
 
 class ResponseModel(BaseModel):
-    """A JSON object that the API answers with."""
+    """A JSON object of an answer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     @classmethod
     def of(cls, *records: object, **derived: object) -> Self:
-        """The answer with the fields of `records` that it has too, and with what is derived.
+        """Return the response with the equal fields of `records`, and the derived ones.
 
         A field that is not derived is read from the first record that has it. Records in fields
         become the answers that the fields are declared as, in the same way.
@@ -152,20 +152,19 @@ class ResponseModel(BaseModel):
 
 
 class RequestModel(BaseModel):
-    """A JSON object that a client sends; a key that is not known is refused."""
+    """A JSON object of a request; unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class ListResponse(ResponseModel, Generic[T]):
-    """All of them, in the order that the route names."""
+    """All items, in the route's order."""
 
     items: list[T]
 
 
 class PageResponse(ListResponse[T], Generic[T]):
-    """A part of them, in the order that the route names."""
+    """A page of items, in the route's order."""
 
     next: str | None
-    """The cursor of the next page, as the route's `before` or `after` takes it; null on the last
-    one."""
+    """Cursor of the next page, for the route's `before` or `after`; null on the last one."""

@@ -1,4 +1,4 @@
-"""The API's description: OpenAPI with our problem documents, and a page that shows it.
+"""The OpenAPI description with problem documents, and its page.
 
 Everything the page loads is served from here and pinned by hash in ``vendor.json``.
 """
@@ -43,7 +43,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/docs")
 def show_docs() -> Response:
-    """The page."""
+    """Return the page."""
     headers = {"Content-Security-Policy": POLICY}
     return FileResponse(STATIC / "docs.html", media_type="text/html", headers=headers)
 
@@ -51,12 +51,12 @@ def show_docs() -> Response:
 # A function of the module: FastAPI keeps every endpoint for good, and with it what it closes over.
 @router.get("/openapi.json")
 async def openapi_json(request: Request) -> Response:
-    """The description."""
+    """Return the description."""
     return JSONResponse(request.app.openapi())
 
 
 def install(app: FastAPI) -> None:
-    """Serve the description and the page."""
+    """Serve the description and its page."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -69,7 +69,7 @@ def install(app: FastAPI) -> None:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """OpenAPI, in which every operation may answer with a problem document."""
+    """Return OpenAPI in which every operation may answer with a problem document."""
     document = get_openapi(
         title="Seatrial", version=app.version, description=_ABOUT, routes=app.routes
     )

@@ -17,8 +17,8 @@ from orchestrator.application.payloads import (
     put_payload,
     put_subject,
 )
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.manifest import StoredPayload
-from orchestrator.domain.person import Scope
 
 
 class PayloadResponse(ResponseModel):
@@ -29,7 +29,7 @@ class PayloadResponse(ResponseModel):
     name: str
     version: str
     jobs: list[str]
-    """Ids, in the order they run."""
+    """Job ids in the order in which they run."""
 
 
 class SubjectFileResponse(ResponseModel):
@@ -57,7 +57,7 @@ writing = APIRouter(
 async def put_payload_archive(
     context: ContextDep, sha256: Digest, request: Request, response: Response
 ) -> PayloadResponse:
-    """Upload a payload's archive; it counts once its digest and its manifest were checked."""
+    """Upload a payload's archive; its digest and manifest are validated."""
     async with received(
         request, sha256, limit_bytes=PAYLOAD_LIMIT_BYTES, scratch=context.scratch
     ) as path:
@@ -70,7 +70,7 @@ async def put_payload_archive(
 
 @reading.get("/payloads/{sha256}")
 def get_payload(context: ContextDep, sha256: Digest) -> PayloadResponse:
-    """What is known of an uploaded payload."""
+    """Return an uploaded payload."""
     found = _known(context, sha256)
     if found is None:
         raise NotFoundError(f"payload {sha256} was not uploaded")
@@ -79,7 +79,7 @@ def get_payload(context: ContextDep, sha256: Digest) -> PayloadResponse:
 
 @reading.head("/payloads/{sha256}", response_class=Response)
 def head_payload(context: ContextDep, sha256: Digest) -> None:
-    """Whether a payload is there already, so that it need not be sent."""
+    """Answer whether a payload is stored already."""
     get_payload(context, sha256)
 
 
@@ -103,7 +103,7 @@ async def put_subject_wheel(
 
 
 def _known(context: Context, digest: str) -> StoredPayload | None:
-    """A payload counts when its bytes are there as well."""
+    """Return the payload if its bytes are stored too."""
     found = context.stores.payloads.get(digest)
     return found if found is not None and context.blobs.has(digest) else None
 

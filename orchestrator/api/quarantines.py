@@ -19,7 +19,7 @@ from orchestrator.application.quarantine import (
     end_quarantine,
     suggest_quarantines,
 )
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.quarantine import (
     MOST_PASSES,
     QuarantineResponse,
@@ -38,16 +38,16 @@ class QuarantineRequest(RequestModel):
     product: Filled
     """The payload's name."""
     nodeid: Annotated[str, Field(min_length=1, max_length=2000)]
-    """The test, as `seatrial show` names it."""
+    """Node id of the test, as in `seatrial show`."""
     reason: Filled
     owner: Filled
-    """Who mends it."""
+    """Who fixes it."""
     days: int = Field(ge=1, le=36_500)
-    """Until it expires: at most `exception_max_age` of the product's gates."""
+    """Days until it expires: at most `exception_max_age` of the product's gates."""
     platforms: tuple[Filled, ...] = ()
-    """Ids; none means all."""
+    """Platform ids; empty means all."""
     returns_after: int = Field(default=20, ge=1, le=MOST_PASSES)
-    """Passes in a row, on each platform, that end it by themselves."""
+    """Consecutive passes, on each platform, that end it automatically."""
 
 
 _EXAMPLES: dict[str, Example] = {
@@ -70,7 +70,7 @@ NewOne = Annotated[QuarantineRequest, Body(openapi_examples=_EXAMPLES)]
 def list_quarantines(
     context: ContextDep, product: ProductQuery = None
 ) -> ListResponse[QuarantineResponse]:
-    """Every quarantine, those that are over too."""
+    """List every quarantine, expired ones included."""
     at = context.clock.now()
     found = context.stores.quarantines.list(product=product)
     return ListResponse(items=[quarantine_answer(one, at) for one in found])
@@ -81,14 +81,14 @@ def list_quarantine_suggestions(
     context: ContextDep,
     product: Annotated[str, Query(description="The payload's name", max_length=300)],
 ) -> ListResponse[SuggestedQuarantine]:
-    """Tests that failed lately and are flaky by their history. Nothing is put in quarantine."""
+    """List recently failing tests that are flaky by their history. Nothing is quarantined."""
     found = suggest_quarantines(context, product)
     return ListResponse(items=list(found))
 
 
 @writing.post("/quarantines", status_code=201)
 def create_quarantine(context: ContextDep, body: NewOne, caller: CallerDep) -> QuarantineResponse:
-    """Add one, opened now. The test's failures stay failures in every count."""
+    """Quarantine a test now. Its failures stay failures in every count."""
     added = add_quarantine(context, NewQuarantine(**dict(body), author=caller))
     return quarantine_answer(added, context.clock.now())
 
@@ -97,7 +97,7 @@ def create_quarantine(context: ContextDep, body: NewOne, caller: CallerDep) -> Q
 def end_one_quarantine(
     context: ContextDep, quarantine_id: str, caller: CallerDep, body: Decide = None
 ) -> QuarantineResponse:
-    """End one now; doing so again changes nothing."""
+    """End a quarantine now; idempotent."""
     ended = end_quarantine(context, quarantine_id, by=caller.name)
     if ended is None:
         raise NotFoundError(

@@ -1,4 +1,4 @@
-"""The records that the API answers as they are: those of the store, the domain, the operations.
+"""Records that the API returns as they are: of store, domain and operations.
 
 Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes and durations
 seconds. Whatever came from a machine is plain data here.
@@ -26,7 +26,7 @@ from orchestrator.domain.channel import (
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
-from orchestrator.domain.facts import CheckFact, MetricFact, Notice
+from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.gate.gate_records import (
     RuleLine,
@@ -45,7 +45,6 @@ from orchestrator.domain.gate.snapshot import (
     WaiverResponse,
 )
 from orchestrator.domain.gate.verdict import RuleResult, Verdict
-from orchestrator.domain.identity import NameChanges, Suggestion
 from orchestrator.domain.ingested import (
     Disagreement,
     Ingested,
@@ -82,6 +81,8 @@ from orchestrator.domain.schedule import (
 )
 from orchestrator.domain.signature import FailureGroup, Signature
 from orchestrator.domain.ssh_access import SshAccess
+from orchestrator.domain.test_duration import TestDuration
+from orchestrator.domain.test_identity import NameChanges, Suggestion
 from orchestrator.domain.token import NewToken, Token
 
 documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)
@@ -100,6 +101,7 @@ documented(
     derived=["counts", "pass_rate", "cost_usd", "machine", "packages", "fingerprint"],
 )
 documented(SubjectName, Commit)
+documented(TestDuration, derived=["usual_s", "change"])
 documented(RunSummary, RunResponse, derived=["pass_rate"])
 documented(CellPlan, PlannedCell, Quota, QuotaLevel)
 documented(Place, derived=["usd_per_hour"], without=["options"])

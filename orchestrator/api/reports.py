@@ -1,4 +1,4 @@
-"""Reports, rendered from what is stored at the time of asking."""
+"""Reports, rendered from what is stored at the time of the request."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import nearest
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.run_record import Evidence
 
 MEDIA_TYPES = {
@@ -26,7 +26,7 @@ _DOCUMENTS: dict[int | str, dict[str, Any]] = {
     200: {"content": {media.partition(";")[0]: {} for media in MEDIA_TYPES.values()}}
 }
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
-"""A report tells what machines said: it may look well, and do nothing."""
+"""Content security policy of reports: styles only, no scripts."""
 
 CellQuery = Annotated[str | None, Query(description="One cell's report", max_length=200)]
 
@@ -39,12 +39,12 @@ class PlotResponse(ResponseModel):
     """A plot."""
 
     path: str
-    """Beside the document that links it."""
+    """Path relative to the document."""
     svg: str
 
 
 class PlotListResponse(ResponseModel):
-    """Plots, in the order in which the document has them."""
+    """Plots in the document's order."""
 
     items: list[PlotResponse]
 
@@ -57,7 +57,7 @@ def get_report(
     format: str,  # noqa: A002 - the path's own word
     cell: CellQuery = None,
 ) -> Response:
-    """A report of the run, or of one of its cells, as Markdown, HTML or JSON."""
+    """Return a report of the run, or of one cell, as Markdown, HTML or JSON."""
     return _report(context, run_id, kind, cell, format)
 
 
@@ -72,7 +72,7 @@ def get_cell_report(
     cell: str,
     format: str,  # noqa: A002 - the path's own word
 ) -> Response:
-    """The platform report of a cell, where the links of the run's summary lead."""
+    """Return the platform report of a cell, at the address that the run's summary links to."""
     return _report(context, run_id, "platform", cell, format)
 
 
@@ -96,7 +96,7 @@ def _report(
 def list_report_plots(
     context: ContextDep, run_id: RunId, kind: str, cell: CellQuery = None
 ) -> PlotListResponse:
-    """The plots that a report's Markdown links; its HTML carries them."""
+    """List the plots that a report's Markdown links; its HTML embeds them."""
     evidence = _evidence(context, run_id, kind, cell)
     drawn = context.draw(kind, evidence, cell)
     return PlotListResponse(items=[PlotResponse(path=path, svg=svg) for path, svg in drawn.items()])

@@ -26,8 +26,8 @@ from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import PayloadMissingError
 from orchestrator.application.plan_run import plan_run
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.person import Scope
 from orchestrator.domain.retests import RetestKind, RetestPlan, RetestSession, RetestSessionState
 from orchestrator.domain.root_cause import Attribution
 from orchestrator.domain.run_response import RunResponse, run_answer
@@ -36,15 +36,15 @@ _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
 class RetestSessionResponse(ResponseModel):
-    """The tests, run again so many times with the same thing changed."""
+    """A retest session with its outcomes."""
 
     id: str
     number: int
     kind: RetestKind
     changed: str
-    """For a person; empty where nothing is changed."""
+    """The change, for a person; empty without one."""
     whole: bool
-    """Whole jobs, not the failed tests alone."""
+    """Whether whole jobs ran, not only the failed tests."""
     times: int
     tests: dict[str, list[str]]
     """Node ids by job; an empty list means the whole job."""
@@ -53,48 +53,48 @@ class RetestSessionResponse(ResponseModel):
     started_at: datetime | None
     ended_at: datetime | None
     outcomes: list[dict[str, str]]
-    """Of each time, by ``job::nodeid``."""
+    """Outcomes of each retest, by ``job::nodeid``."""
     trouble: str
     """Why there are none."""
 
 
 class RetestsResponse(ResponseModel):
-    """Everything that was tried in the cell's last attempt, and what follows from it."""
+    """Retests of the cell's last attempt, and the root causes that they prove."""
 
     items: list[RetestSessionResponse]
     attributions: list[Attribution]
 
 
 class ConfirmationRunResponse(ResponseModel):
-    """The follow-up on another machine."""
+    """A confirmation run on another machine."""
 
     run: str | None
-    """null where nothing failed, no other machine is to be had, or it could cost too much."""
+    """Its id; null where nothing failed, no other machine exists, or it could cost too much."""
 
 
 class BisectRequest(RequestModel):
-    """How long the machine may be kept."""
+    """Parameters of a bisection."""
 
     minutes: float = Field(default=60.0, gt=0, le=1440, allow_inf_nan=False)
-    """For all the retests together; it goes home earlier when it is let go."""
+    """Maximum minutes of the machine for all retests; ending them releases it earlier."""
 
 
 class RetestRequest(RequestModel):
-    """One revision to try."""
+    """A revision to retest."""
 
     subject: str = Field(pattern="^[0-9a-f]{64}$")
-    """The digest of its uploaded wheel."""
+    """Digest of its uploaded wheel."""
     version: str = Field(default="", max_length=200)
-    """Of the wheel, where it is another than the matrix says."""
+    """Version of the wheel, where it differs from the matrix's."""
     changed: str = Field(default="", max_length=200)
     """For a person: ``revision 1a2b3c4``."""
     tests: dict[str, list[str]] = Field(default_factory=dict)
-    """Node ids by job; without any, all that failed in the cell."""
+    """Node ids by job; by default all failed tests of the cell."""
     times: int = Field(default=2, ge=1, le=20)
-    """How often the tests are run."""
+    """Number of retests."""
 
     def ask(self, key: str) -> RetestPlan:
-        """What is to be tried."""
+        """Return the retest plan."""
         return RetestPlan(
             kind=RetestKind.BISECT,
             tests={job: tuple(nodeids) for job, nodeids in self.tests.items()},
@@ -107,14 +107,14 @@ class RetestRequest(RequestModel):
 
 
 class ConfirmationRunRequest(RequestModel):
-    """What it may cost."""
+    """Parameters of a confirmation run."""
 
     max_usd: str = Field(pattern=r"^[0-9]{1,8}(\.[0-9]{1,6})?$")
-    """Decimal text; the follow-up is not launched where it could cost more."""
+    """Maximum cost as decimal text; above it the run is not launched."""
 
     @property
     def usd(self) -> Decimal:
-        """As a number."""
+        """Return the cost as a number."""
         return Decimal(self.max_usd)
 
 
@@ -154,7 +154,7 @@ def list_retests(context: ContextDep, cell: CellDep) -> RetestsResponse:
 def add_retest(
     context: ContextDep, cell: CellDep, key: KeyHeader, body: RequestedRetest
 ) -> RetestSessionResponse:
-    """Try another revision on the cell's machine while it waits; the same key asks once."""
+    """Retest another revision on the cell's waiting machine; idempotent by key."""
     if not context.blobs.has(body.subject):
         raise PayloadMissingError(f"the wheel {body.subject} was not uploaded")
     return retest_session_response(ask_retest(context, cell, body.ask(key)))
@@ -162,19 +162,19 @@ def add_retest(
 
 @writing.delete("/runs/{run_id}/cells/{cell}/retests", status_code=204)
 def end_retests(context: ContextDep, cell: CellDep) -> None:
-    """Let the cell's machine go: nobody asks for more retests."""
+    """End a cell's retests, so that its machine is released."""
     dismiss(context, cell)
 
 
 @reading.get("/runs/{run_id}/cells/{cell}/bisect")
 def get_bisect_range(context: ContextDep, cell: CellDep) -> BisectRange:
-    """Where a search for the revision that broke the cell would begin."""
+    """Return the revisions that a bisection of the cell's failures would search."""
     return bisect_range(context, cell)
 
 
 @writing.post("/runs/{run_id}/cells/{cell}/bisect/plan")
 def plan_bisect(context: ContextDep, cell: CellDep, body: Bisect = None) -> Plan:
-    """Say what `bisect` would launch, and the most it can cost. Changes nothing."""
+    """Plan what `bisect` would launch, with the maximum cost. Changes nothing."""
     minutes = (body or BisectRequest()).minutes
     return plan_run(context, bisect_order(context, cell, minutes=minutes))
 
@@ -200,12 +200,12 @@ def bisect(
 def start_confirmation_run(
     context: ContextDep, run_id: RunId, body: ConfirmationRun
 ) -> ConfirmationRunResponse:
-    """Launch what failed on another machine of the platform; asking again launches nothing."""
+    """Repeat failures on another machine of the platform; idempotent."""
     return ConfirmationRunResponse(run=request_confirmation_run(context, run_id, max_usd=body.usd))
 
 
 def retest_session_response(retest_session: RetestSession) -> RetestSessionResponse:
-    """A retest session as the API shows it."""
+    """Return the response of a retest session."""
     ask = retest_session.ask
     return RetestSessionResponse.of(
         retest_session,

@@ -1,4 +1,4 @@
-"""Annotations: what people write for the reports of a run."""
+"""Annotations of runs, for their reports."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.add_annotations import add_annotations, annotations_of
 from orchestrator.domain.annotation import MOST_ANNOTATIONS, Annotation
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.lint_findings import CheckedAnnotation
-from orchestrator.domain.person import Scope
 
 REPLAYED = "Idempotency-Replayed"
 _ASKED = [Security(bearer)]
@@ -23,7 +23,7 @@ writing = APIRouter(tags=["reports"], route_class=secured(Scope.RUN), dependenci
 
 
 class AnnotationsRequest(RequestModel):
-    """What is to be kept."""
+    """Annotations to store."""
 
     annotations: tuple[Annotation, ...] = Field(min_length=1, max_length=MOST_ANNOTATIONS)
 
@@ -62,7 +62,7 @@ Annotations = Annotated[AnnotationsRequest, Body(openapi_examples=_EXAMPLES)]
 
 @reading.get("/runs/{run_id}/annotations")
 def list_annotations(context: ContextDep, run_id: RunId) -> ListResponse[CheckedAnnotation]:
-    """What people wrote for the run's reports, in the order it was added."""
+    """List the run's annotations in the order in which they were added."""
     return ListResponse(items=list(annotations_of(context, run_id)))
 
 
@@ -79,7 +79,7 @@ def list_annotations(context: ContextDep, run_id: RunId) -> ListResponse[Checked
 def create_annotations(
     context: ContextDep, request: Request, response: Response, run_id: RunId, body: Annotations
 ) -> ListResponse[CheckedAnnotation]:
-    """Keep annotations, each once. A finished run's reports are published again with them."""
+    """Store annotations, each once. A finished run's reports are published again."""
     stated = add_annotations(context, run_id, body.annotations)
     response.headers["Location"] = str(request.app.url_path_for("list_annotations", run_id=run_id))
     if not stated.added:

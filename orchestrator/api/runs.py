@@ -22,11 +22,11 @@ from orchestrator.application.launch_run import BUILTIN, Launched, LaunchOrder, 
 from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import nearest
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.run_response import RunResponse, RunSummary, run_answer, summary_answer
 from orchestrator.store.runs import RunsAsked
@@ -55,7 +55,7 @@ def compare_runs(
         str, Query(description="`json`, `md` or `html`", max_length=10)
     ] = "json",
 ) -> Response:
-    """What changed from one run to another: tests, figures, environments and costs."""
+    """Compare two runs: tests, metrics, environments and costs."""
     if format not in MEDIA_TYPES:
         raise NotFoundError(f"reports are not made as {format!r}{nearest(format, MEDIA_TYPES)}")
     older, newer = (resolve_run(context, name) for name in (base, head))
@@ -100,22 +100,22 @@ Matrix = Annotated[
 
 
 class RetestsRequest(RequestModel):
-    """What is found out about failing tests while their machine is still there."""
+    """Options for retests of failing tests on the same machine."""
 
     reruns: int = Field(default=0, ge=0, le=20)
-    """How often a failed test is run again with nothing changed."""
+    """Number of unchanged retests of a failed test."""
     diagnose: bool = False
-    """Also with the baseline subject, and with the packages of the last green run."""
+    """Whether to retest with the baseline subject, and with the packages of the last green run."""
     max_tests: int = Field(default=20, ge=1, le=200)
-    """Failing tests of a cell that are looked into."""
+    """Maximum failing tests of a cell."""
     max_minutes: float = Field(default=15.0, gt=0, le=1440, allow_inf_nan=False)
-    """Of the machine's time."""
+    """Maximum minutes on the machine."""
     await_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
-    """How long a machine waits for retests that somebody asks for, after its own."""
+    """How long a machine then waits for requested retests."""
 
     @property
     def wanted(self) -> RetestOptions:
-        """The order as the domain has it."""
+        """Return the options as the domain's value."""
         return RetestOptions(**self.model_dump())
 
 
@@ -132,30 +132,30 @@ class CommitRequest(RequestModel):
 
 
 class LaunchRequest(RequestModel):
-    """A matrix and what it is about."""
+    """A matrix to launch, with its uploads."""
 
     matrix: Matrix
-    """The text of a matrix file, or the same as an object; ``GET /schema/matrix`` describes it."""
+    """Text of a matrix file, or the same as an object; ``GET /schema/matrix`` describes it."""
     name: str = Field(default="matrix", min_length=1, max_length=200)
-    """What messages call the matrix: its file's name."""
+    """File name of the matrix, for messages."""
     payload: str = Field(default=BUILTIN, pattern=f"^({BUILTIN}|[0-9a-f]{{64}})$")
     """``builtin``, or the digest of an uploaded archive."""
     subject: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
-    """The digest of the uploaded wheel, where the matrix names one."""
+    """Digest of the uploaded wheel, where the matrix names one."""
     baseline: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
-    """The digest of the uploaded baseline, a wheel or a payload, where the matrix names one."""
+    """Digest of the uploaded baseline, a wheel or a payload, where the matrix names one."""
     hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
-    """How long the machine of a cell that does not pass is kept for a person to look at."""
+    """How long the machine of a cell that does not pass is held for a person."""
     retests: RetestsRequest | None = None
-    """What is found out about failing tests; null for nothing."""
+    """Options for retests; null for none."""
     reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
-    """Jobs that passed no longer ago, with nothing changed since, are not run; null runs all."""
+    """Jobs with identical inputs that passed no longer ago are not run; null runs all."""
 
     commit: CommitRequest = Field(default_factory=CommitRequest)
     """Shown with the run, and what runs can be listed by."""
 
     def order(self) -> LaunchOrder:
-        """What the client asks for."""
+        """Return the launch order."""
         source: Source = self.matrix
         return LaunchOrder(
             matrix=source,
@@ -174,9 +174,9 @@ class RerunRequest(RequestModel):
     """Which jobs to run again."""
 
     only: Only | None = None
-    """null takes every job of the run."""
+    """Which jobs; null means every job of the run."""
     hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
-    """How long the machine of a cell that does not pass is kept for a person to look at."""
+    """How long the machine of a cell that does not pass is held for a person."""
 
 
 _LAUNCH_EXAMPLES: dict[str, Example] = {
@@ -229,7 +229,7 @@ _LAUNCHED: dict[int | str, dict[str, Any]] = {
 
 @writing.post("/plan")
 def plan(context: ContextDep, body: Launch) -> Plan:
-    """Say what a launch would do: cells, places, and the most it can cost. Changes nothing."""
+    """Plan a launch: cells, places, and the maximum cost. Changes nothing."""
     return plan_run(context, body.order())
 
 
@@ -237,7 +237,7 @@ def plan(context: ContextDep, body: Launch) -> Plan:
 def launch(
     context: ContextDep, body: Launch, key: KeyHeader, request: Request, response: Response
 ) -> RunResponse:
-    """Launch a matrix. Everything is checked first; a refusal changes nothing."""
+    """Launch a matrix. Everything is validated first; a refusal changes nothing."""
     claim = idempotency_key(key, "POST /runs", body)
     return _answer(context, launch_run(context, body.order(), claim), request, response)
 
@@ -263,19 +263,19 @@ def list_runs(
 
 @reading.get("/runs/{run_id}")
 def show_run(context: ContextDep, run_id: RunId) -> RunResponse:
-    """Everything about a run but its single tests."""
+    """Return a run without its single tests."""
     return run_answer(describe_run(context.stores, run_id, at=context.clock.now()))
 
 
 @writing.post("/runs/{run_id}/cancel", status_code=202)
 def cancel(context: ContextDep, run_id: RunId) -> Run:
-    """Cancel a run: finished tests are kept, machines go home. A finished run stays as it is."""
+    """Cancel a run: finished tests are kept, machines are released. A finished run is unchanged."""
     return cancel_run(context, run_id)
 
 
 @writing.post("/runs/{run_id}/rerun/plan")
 def plan_again(context: ContextDep, run_id: RunId, body: Rerun = None) -> Plan:
-    """Say what running it again would launch, and the most it can cost. Changes nothing."""
+    """Plan a rerun, with the maximum cost. Changes nothing."""
     body = body or RerunRequest()
     return plan_rerun(context, run_id, only=body.only, hold_minutes=body.hold_minutes)
 

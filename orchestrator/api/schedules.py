@@ -16,8 +16,8 @@ from orchestrator.api.runs import MATRIX_TEXT, Matrix
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application import schedules
 from orchestrator.application.launch_run import BUILTIN
-from orchestrator.domain.extended import filled
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.schedule import (
     CatchUp,
     Firing,
@@ -34,17 +34,17 @@ _Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class SelectorRequest(RequestModel):
-    """Which subject a firing is about; resolved when it fires."""
+    """Selects the subject of a firing when it fires."""
 
     kind: SubjectKind = SubjectKind.FIXED
     package: _Word = ""
-    """Of ``latest``; empty takes the name of the matrix's subject."""
+    """For ``latest``; empty uses the name of the matrix's subject."""
     prereleases: bool = False
-    """Whether ``latest`` may be one."""
+    """Whether ``latest`` includes pre-releases."""
     url: _Word = ""
-    """Of ``branch``: anything that git can clone; empty takes the matrix's."""
+    """For ``branch``: any URL that git can clone; empty uses the matrix's."""
     branch: _Word = ""
-    """Its name; empty takes the matrix's revision."""
+    """Name of the branch; empty uses the matrix's revision."""
 
 
 class ScheduleRequest(RequestModel):
@@ -56,36 +56,36 @@ class ScheduleRequest(RequestModel):
     tz: _Word
     """An IANA time zone: ``Europe/Berlin``."""
     owner: _Word = ""
-    """Who answers for it; empty takes the gate's owner, or the token's name."""
+    """Who is responsible; empty uses the gate's owner, or the token's name."""
     matrix: Matrix
-    """The text of a matrix file, or the same as an object; it is kept as it is now."""
+    """Text of a matrix file, or the same as an object; stored as it is now."""
     matrix_name: str = Field(default="matrix", min_length=1, max_length=200)
-    """What messages call the matrix: its file's name."""
+    """File name of the matrix, for messages."""
     payload: str = Field(default=BUILTIN, pattern=f"^({BUILTIN}|[0-9a-f]{{64}})$")
     """``builtin``, or the digest of an uploaded archive."""
     subject: _Digest | None = None
-    """The digest of the uploaded wheel of a fixed subject that is one."""
+    """Digest of the uploaded wheel of a fixed subject."""
     baseline: _Digest | None = None
-    """The digest of the uploaded baseline, where the matrix names a file."""
+    """Digest of the uploaded baseline, where the matrix names a file."""
     select: SelectorRequest = SelectorRequest()
-    """What is validated each time."""
+    """Selector of the subject."""
     last_passed_baseline: bool = False
-    """Pair benchmarks with the version that the gate passed last."""
+    """Whether the baseline is the version that the gate passed last."""
     gate: _Word = ""
-    """Name of a stored policy; empty judges by the run's outcome."""
+    """Name of a gate; empty uses the run's outcome."""
     deadline: _Word = ""
-    """``06:00`` in its zone, or ``90m`` after it was due; people are told of no verdict by then."""
+    """``06:00`` in its zone, or ``90m`` after the due time; a missing verdict is announced then."""
     overlap: Overlap = Overlap.SKIP
-    """While an earlier firing is not over."""
+    """What to do while an earlier firing is unfinished."""
     catch_up: CatchUp = CatchUp.LATEST
-    """After downtime."""
+    """What to do after downtime."""
     catch_up_hours: int = 24
-    """What was due longer ago is not made up for."""
+    """Firings due longer ago are not caught up."""
     reuse_hours: float | None = Field(default=None, gt=0, le=24 * 365, allow_inf_nan=False)
-    """Jobs with evidence no older than this, of the very same, are not run again."""
+    """Jobs with identical inputs and evidence no older than this are not run again."""
 
     def schedule(self, at: datetime, caller: str) -> Schedule:
-        """As the operation takes it; the caller owns what neither they nor a gate say."""
+        """Return the schedule; its owner is the caller, unless it or its gate names one."""
         matrix = self.matrix if isinstance(self.matrix, str) else json.dumps(self.matrix)
         return filled(
             Schedule,
@@ -102,7 +102,7 @@ class ScheduleRequest(RequestModel):
 
 
 class TriggerRequest(RequestModel):
-    """Nothing: whoever sends it says so."""
+    """An empty body: the schedule is in the path, the author is the caller."""
 
 
 _SCHEDULES: dict[str, Example] = {
@@ -149,14 +149,14 @@ writing = APIRouter(tags=["schedules"], route_class=secured(Scope.GATE), depende
 
 @reading.get("/schedules")
 def list_schedules(context: ContextDep) -> ListResponse[ScheduleResponse]:
-    """Every schedule with its latest firing."""
+    """List every schedule with its latest firing."""
     known = schedules.list_schedules(context)
     return ListResponse(items=list(known))
 
 
 @writing.post("/schedules", status_code=201)
 def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> ScheduleResponse:
-    """Add one, once all that can be checked before it fires was; the very same again is one.
+    """Validate and store a schedule; idempotent for an identical one.
 
     It fires while a controller runs that stays: `seatrial serve`.
     """
@@ -166,19 +166,19 @@ def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> S
 
 @reading.get("/schedules/{name}")
 def show_schedule(context: ContextDep, name: str) -> ScheduleResponse:
-    """A schedule with its firings, the latest first."""
+    """Return a schedule with its firings, latest first."""
     return schedules.show_schedule(context, name)
 
 
 @writing.post("/schedules/{name}/pause")
 def pause_schedule(context: ContextDep, name: str) -> ScheduleResponse:
-    """Let it fire no more; what it began goes on. Doing so again changes nothing."""
+    """Pause a schedule; running firings continue. Idempotent."""
     return schedules.pause_schedule(context, name)
 
 
 @writing.post("/schedules/{name}/resume")
 def resume_schedule(context: ContextDep, name: str) -> ScheduleResponse:
-    """Let it fire again; what was due meanwhile stays undone."""
+    """Resume a schedule; firings missed meanwhile are not caught up."""
     return schedules.resume_schedule(context, name)
 
 
@@ -186,11 +186,11 @@ def resume_schedule(context: ContextDep, name: str) -> ScheduleResponse:
 def trigger_schedule(
     context: ContextDep, name: str, caller: CallerDep, body: Trigger = None
 ) -> Firing:
-    """Let it fire now, paused or not; within one second it is one firing."""
+    """Fire a schedule now, paused or not; calls within one second are one firing."""
     return schedules.trigger_schedule(context, name, by=caller.name)
 
 
 @writing.delete("/schedules/{name}", status_code=204, response_class=Response)
 def remove_schedule(context: ContextDep, name: str) -> None:
-    """Forget it and its firings; runs that it launched go on, and verdicts stay."""
+    """Delete a schedule and its firings; its runs and verdicts stay."""
     schedules.remove_schedule(context, name)

@@ -1,4 +1,4 @@
-"""Who may call: tokens, identities, the Host header, and the size limit of a body."""
+"""Access control of the API: tokens, sessions, Host header, and body size."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from orchestrator.api.errors import (
 )
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, check_credential, cookie_of
-from orchestrator.domain.person import SOCKET, Person, Scope
+from orchestrator.domain.caller_identity import SOCKET, Person, Scope
 from orchestrator.domain.token import Token
 
 Guard = Callable[[Credential | None, Scope], Token]
-"""Given what a request proves itself with and the scope it needs: the token that it stands for.
-Raises UnauthenticatedError or ForbiddenError."""
+"""Checks a request's credential against the required scope and returns its token. Raises
+UnauthenticatedError or ForbiddenError.
+"""
 
 BODY_LIMIT_BYTES = 1024 * 1024
-"""Of every body that is not an upload."""
+"""Maximum size of bodies that are not uploads."""
 
 bearer = HTTPBearer(auto_error=False, description="A token of `seatrial token create`.")
-"""Says in OpenAPI that a token is needed; `secured` is what asks for it."""
+"""OpenAPI's description of bearer tokens; `secured` enforces them."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::[0-9]+)?")
@@ -43,7 +44,7 @@ _SAFE = frozenset({"GET", "HEAD"})
 
 
 def token_guard(context: Context) -> Guard:
-    """The guard of every TCP port: API tokens, and for reading sessions of browsers."""
+    """Return the guard of TCP ports: API tokens, and browser sessions for reading."""
 
     def check(given: Credential | None, needed: Scope) -> Token:
         token = check_credential(context, given) if given else None
@@ -59,7 +60,7 @@ def token_guard(context: Context) -> Guard:
 
 
 def credential_of(request: Request) -> Credential | None:
-    """What the client proves itself with; a browser that only reads, with its session."""
+    """Return the request's credential: a token, or a session for read-only browsers."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return Credential(secret.strip()) if secret.strip() else None
@@ -70,7 +71,7 @@ def credential_of(request: Request) -> Credential | None:
 
 
 def secured(needed: Scope, *, body_limit_bytes: int | None = BODY_LIMIT_BYTES) -> type[APIRoute]:
-    """A class of routes that ask for the scope before anything of the body is read.
+    """Return a route class that checks the scope before the body is read.
 
     Args:
         needed: The scope.
@@ -95,7 +96,7 @@ def secured(needed: Scope, *, body_limit_bytes: int | None = BODY_LIMIT_BYTES) -
 
 
 async def _with_body(request: Request, limit_bytes: int) -> Request:
-    """The request with its whole body in it, so that reading it again cannot fail."""
+    """Return the request with its whole body buffered."""
     parts = [part async for part in bounded(request, limit_bytes)]
     whole: Message = {"type": "http.request", "body": b"".join(parts), "more_body": False}
     unread = [whole]
@@ -107,7 +108,7 @@ async def _with_body(request: Request, limit_bytes: int) -> Request:
 
 
 async def bounded(request: Request, limit_bytes: int) -> AsyncIterator[bytes]:
-    """The body as it comes. Raises BodyTooLargeError, at once where its length was announced."""
+    """Yield the body. Raises BodyTooLargeError, at once where its length was announced."""
     refusal = f"at most {limit_bytes} bytes are taken here"
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:19]) > limit_bytes:
@@ -121,15 +122,15 @@ async def bounded(request: Request, limit_bytes: int) -> AsyncIterator[bytes]:
 
 
 class HostCheck:
-    """Refuses requests that were meant for another name (DNS rebinding)."""
+    """Rejects requests for another host name (DNS rebinding)."""
 
     def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...] = ()) -> None:
-        """`allowed` are names, without a port, beside those of the loopback."""
+        """`allowed` are host names without a port, in addition to the loopback's."""
         self._app = app
         self._allowed = _LOOPBACK | {_bracketed(name.lower()) for name in allowed}
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it here."""
+        """Pass the request on, or reject it."""
         if scope["type"] == "http":
             named = Headers(scope=scope).getlist("host")
             if len(named) != 1 or _name(named[0]) not in self._allowed:
@@ -143,7 +144,7 @@ class HostCheck:
 
 
 def _name(host: str) -> str:
-    """The name without its port, lower case; empty for what is no Host header."""
+    """Return the host name without its port, lower case; empty for an invalid header."""
     found = _HOST.fullmatch(host)
     return found[1].lower() if found else ""
 
@@ -161,4 +162,4 @@ def _caller(request: Request) -> Person:
 
 
 CallerDep = Annotated[Person, Depends(_caller)]
-"""Who makes the request. No name in a body counts for it."""
+"""Identity of the caller; names in a body are ignored for it."""

@@ -1,4 +1,4 @@
-"""API tokens: list, make, revoke."""
+"""API tokens: list, create, revoke."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.tokens import create_token as make_token
-from orchestrator.domain.extended import extended
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.token import NewToken, Token
 
 
 class TokenRequest(RequestModel):
-    """A token to make."""
+    """A token to create."""
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
-    """Says who or what will use it."""
+    """Name of its user."""
     scope: Literal["read", "run", "gate", "admin"]
     """Each includes the ones before it."""
     days: int | None = Field(default=90, ge=1, le=3650)
-    """Until it expires; null for never."""
+    """Days until it expires; null for never."""
 
     @property
     def wanted(self) -> Scope:
-        """The scope as the domain has it."""
+        """Return the scope as the domain's value."""
         return Scope(self.scope)
 
 
@@ -52,20 +52,20 @@ router = APIRouter(
 
 @router.get("/tokens")
 def list_tokens(context: ContextDep) -> ListResponse[Token]:
-    """Every token, without the secrets, which are not kept."""
+    """List every token, without secrets, which are not stored."""
     return ListResponse(items=list(context.stores.tokens.list()))
 
 
 @router.post("/tokens", status_code=201)
 def create_token(context: ContextDep, body: TokenBody) -> NewToken:
-    """Make a token. Its secret is in this answer and nowhere else."""
+    """Create a token. Its secret is only in this answer."""
     token, secret = make_token(context, body.name, body.wanted, days=body.days)
     return extended(NewToken, token, secret=secret)
 
 
 @router.delete("/tokens/{token_id}", status_code=204, response_class=Response)
 def revoke_token(context: ContextDep, token_id: str) -> None:
-    """Revoke a token; doing so again changes nothing."""
+    """Revoke a token; idempotent."""
     tokens = context.stores.tokens
     known = _ID.fullmatch(token_id) and any(one.id == token_id for one in tokens.list())
     if not known:

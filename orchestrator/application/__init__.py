@@ -1,1 +1,1 @@
-"""The operations, one a module: they use the stores and ports, and no technology."""
+"""Application operations, one per module; they use stores and ports, and no technology."""

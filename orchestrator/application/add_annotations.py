@@ -1,4 +1,4 @@
-"""Store annotations that people write for the reports of a run, and publish these again."""
+"""Stores annotations for the reports of a run, and publishes these again."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
 from orchestrator.domain.annotation import Annotation, check_annotations, unsaid
 from orchestrator.domain.cell import RunState
-from orchestrator.domain.extended import extended
+from orchestrator.domain.document_problems import InvalidDocumentError
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import CheckedAnnotation
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.run_record import Evidence
 
 MOST_OF_A_RUN = 1000
@@ -21,23 +21,23 @@ logger = logging.getLogger(__name__)
 
 
 class TooManyAnnotationsError(ValueError):
-    """The run has as many as it can have; nothing was stored."""
+    """The run has the maximum number of annotations; nothing was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddedAnnotations:
-    """What became of what was handed in."""
+    """Result of storing annotations."""
 
     items: tuple[CheckedAnnotation, ...]
-    """What was handed in, as it is stored."""
+    """The given annotations as they are stored."""
     added: int
-    """How many were not there before."""
+    """Number of annotations that are new."""
 
 
 def add_annotations(
     context: Context, run_id: str, written: Sequence[Annotation]
 ) -> AddedAnnotations:
-    """Keep the annotations, each once; a finished run's reports are published again.
+    """Store the annotations, each once; publish a finished run's reports again.
 
     Raises:
         RunMissingError: There is no such run.
@@ -64,7 +64,7 @@ def add_annotations(
 
 
 def annotations_of(context: Context, run_id: str) -> tuple[CheckedAnnotation, ...]:
-    """Every annotation of the run, with what the results say to it. Raises RunMissingError."""
+    """Return every annotation of the run, checked against the results. Raises RunMissingError."""
     evidence = evidence_of(context.stores, run_id, at=context.clock.now())
     return _judged(context, evidence, evidence.record.annotations)
 
@@ -72,7 +72,7 @@ def annotations_of(context: Context, run_id: str) -> tuple[CheckedAnnotation, ..
 def _meant(
     context: Context, evidence: Evidence, written: Sequence[Annotation]
 ) -> tuple[CheckedAnnotation, ...]:
-    """The stored annotation of each one."""
+    """Return the stored annotation of each given one."""
     stored = evidence.record.annotations
     chosen = [next(kept for kept in stored if one.stated(kept.at) == kept) for one in written]
     return _judged(context, evidence, tuple(dict.fromkeys(chosen)))
@@ -87,7 +87,10 @@ def _judged(
 
 
 def _publish_again(context: Context, evidence: Evidence) -> None:
-    """Reports can be rendered from what is stored at any time, so a failure is only told."""
+    """Publish the reports again.
+
+    A failure is only logged, since reports can be rendered at any time.
+    """
     run_id = evidence.record.run.id
     try:
         context.publish(evidence)

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def attribute_run(stores: Stores, run_id: str) -> Mapping[str, tuple[Attribution, ...]]:
-    """The answers for every cell with retests, by the cell's name."""
+    """Return the root causes of every cell with retests, by cell name."""
     cells = {cell.name: cell for cell in stores.cells.of_run(run_id)}
     return {name: attribute_cell(stores, cells[name]) for name in stores.retests.of_run(run_id)}
 
@@ -32,7 +32,7 @@ def attribute_run(stores: Stores, run_id: str) -> Mapping[str, tuple[Attribution
 def diagnosed_cells(
     stores: Stores, run_id: str, cells: Iterable[Cell]
 ) -> tuple[DiagnosedTest, ...]:
-    """The failing tests that ran again, of every cell in which that is over.
+    """Return retested failing tests of every cell whose retests are finished.
 
     Retests are beside the results: a run is told without them where they cannot be read.
     """
@@ -50,7 +50,7 @@ def diagnosed_cells(
 
 
 def attribute_cell(stores: Stores, cell: Cell) -> tuple[Attribution, ...]:
-    """The answers for the failing tests of a cell."""
+    """Return the root causes of a cell's failing tests."""
     spec, run = stores.runs.spec(cell.run_id), stores.runs.get(cell.run_id)
     attempts = stores.cells.attempts(cell.id)
     retest_sessions = stores.retests.of_attempt(attempts[-1].id) if attempts else ()
@@ -67,7 +67,7 @@ def attribute_cell(stores: Stores, cell: Cell) -> tuple[Attribution, ...]:
 
 
 def baseline_name(subject: str, baseline: Baseline) -> str:
-    """For a person: ``torchbridge 0.4.5``, or where it comes from."""
+    """Return the baseline in words: ``torchbridge 0.4.5``, or its source."""
     if baseline.package:
         return baseline.package.replace("==", " ")
     if baseline.git:
@@ -76,7 +76,7 @@ def baseline_name(subject: str, baseline: Baseline) -> str:
 
 
 def _second(stores: Stores, cell: Cell) -> ConfirmationResult | None:
-    """The same cell in the follow-up run, with everything that ran there unchanged."""
+    """Return the same cell in the confirmation run, with everything that ran there unchanged."""
     second = stores.retests.confirmation_of(cell.run_id)
     if second is None:
         return None
@@ -94,7 +94,7 @@ def _second(stores: Stores, cell: Cell) -> ConfirmationResult | None:
 
 
 def _outcomes(stores: Stores, cell: Cell) -> dict[str, tuple[str, ...]]:
-    """The words of the first time, then of each retest, by test key."""
+    """Return the first outcome, then that of each retest, by test key."""
     retests = stores.retests.of_run(cell.run_id).get(cell.name, ())
     found: dict[str, list[str]] = {}
     for retest in retests:

@@ -16,14 +16,14 @@ from orchestrator.application.ports.trends import ChangePoint, Detector, Trend, 
 from orchestrator.domain.fingerprint import environment_diff, fingerprint
 from orchestrator.domain.outcome import Counts
 from orchestrator.store.benchmarks import Benchmark, Measured, Measuring, Overview, Point, Track
-from orchestrator.store.differences import Pair
 from orchestrator.store.release_board import DayRate
+from orchestrator.store.run_comparison import Pair
 from orchestrator.store.stores import Stores
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """The test counts of one day."""
+    """Test counts of one day."""
 
     day: date
     runs: int
@@ -32,21 +32,21 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class RateTrend:
-    """The days of one suite on one platform, the oldest first; only those with tests."""
+    """Pass rates of one suite on one platform by day, oldest first; only days with tests."""
 
     cell: str
     job: str
-    """Empty of all suites together."""
+    """Empty for all suites together."""
     days: Sequence[Day]
 
     @property
     def latest(self) -> Day:
-        """The newest day."""
+        """Return the newest day."""
         return self.days[-1]
 
     @property
     def change(self) -> Fraction | None:
-        """Of the pass rate, from the last day before that has one; None where none has."""
+        """Return the change of the pass rate since the previous day with one; None without any."""
         now = self.latest.counts.pass_rate
         before = (day.counts.pass_rate for day in reversed(self.days[:-1]))
         earlier = next((rate for rate in before if rate is not None), None)
@@ -54,7 +54,7 @@ class RateTrend:
 
 
 def rate_trends(rates: Iterable[DayRate]) -> Mapping[tuple[str, str], RateTrend]:
-    """By platform and suite; of each platform also all suites together, as ``""``.
+    """Return trends by platform and suite; ``""`` stands for all suites of a platform.
 
     A day of all suites together counts the runs of the suite that had most.
     """
@@ -72,16 +72,16 @@ def rate_trends(rates: Iterable[DayRate]) -> Mapping[tuple[str, str], RateTrend]
 
 
 class MetricChange(StrEnum):
-    """How a metric changed between two runs, after its noise."""
+    """Change of a metric between two runs, relative to its noise."""
 
     WORSE = "worse"
     BETTER = "better"
     DIFFERS = "differs"
-    """The metric states no direction."""
+    """They differ, and the metric states no direction."""
     SINGLE = "single"
-    """One of them is a single sample, which says nothing of its spread."""
+    """One side has a single sample, and so no spread."""
     ALIKE = "alike"
-    """The spreads touch."""
+    """The spreads overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,32 +89,35 @@ class Delta:
     """A benchmark in both cells of a pair."""
 
     pair: int
-    """The pair's place."""
+    """Index of the pair."""
     benchmark: Benchmark
     before: Point
     after: Point
 
     @property
     def change(self) -> float | None:
-        """0.05: the newer median is 5 % higher; None where there is no ratio."""
+        """Return the relative change of the median, 0.05 for 5 % higher; None without a ratio."""
         return self.after.value / self.before.value - 1 if self.before.value else None
 
     @property
     def loss(self) -> float:
-        """0.05: 5 % worse; negative is better; 0 where the metric has no direction or no ratio."""
+        """Return the relative loss, 0.05 for 5 % worse, negative for better.
+
+        0 without direction or ratio.
+        """
         if self.change is None or self.benchmark.direction not in ("higher", "lower"):
             return 0.0
         return self.change if self.benchmark.direction == "lower" else -self.change
 
     @property
     def is_apart(self) -> bool:
-        """The spreads do not touch; single samples are apart where they are not equal."""
+        """Whether the spreads do not overlap; single samples differ where they are not equal."""
         one, other = self.before, self.after
         return one.high < other.low or other.high < one.low
 
     @property
     def verdict(self) -> MetricChange:
-        """In a word."""
+        """Classify the change."""
         if not self.is_apart:
             return MetricChange.ALIKE
         if min(self.before.samples, self.after.samples) < 2:
@@ -125,7 +128,7 @@ class Delta:
 
 
 def deltas_of(stores: Stores, pairs: Sequence[Pair]) -> Sequence[Delta]:
-    """Every benchmark that both cells of a pair have measured, what got worse by most first."""
+    """Return every benchmark measured in both cells of a pair, largest loss first."""
     if not pairs:
         return ()
     found = stores.benchmarks.beside(pairs)
@@ -139,19 +142,19 @@ def _rank(delta: Delta) -> tuple[bool, float, str, int]:
 
 
 FEWEST = 8
-"""Runs from which on a step can be seen."""
+"""Minimum runs for a change point."""
 
 
 class LevelChange(StrEnum):
-    """How the level of a series has moved."""
+    """Change of a series' level."""
 
     WORSE = "worse"
     BETTER = "better"
     DIFFERS = "differs"
-    """The metric states no direction."""
+    """They differ, and the metric states no direction."""
     STEADY = "steady"
     SHORT = "short"
-    """Too few runs to see a step."""
+    """Too few runs for a change point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,11 +167,11 @@ class BenchmarkStatus:
     cells: Sequence[int]
     values: Sequence[float]
     change: ChangePoint | None
-    """The last step of its level."""
+    """The last change point."""
 
     @property
     def loss(self) -> float:
-        """0.05: the level is 5 % worse than the one before; below 0 it is better."""
+        """Return the relative loss of the last level, 0.05 for 5 % worse; negative is better."""
         if self.change is None or self.benchmark.direction not in ("higher", "lower"):
             return 0.0
         change = self.change.change
@@ -176,7 +179,7 @@ class BenchmarkStatus:
 
     @property
     def moved(self) -> LevelChange:
-        """In a word."""
+        """Classify the change."""
         if len(self.values) < FEWEST:
             return LevelChange.SHORT
         if self.change is None:
@@ -188,7 +191,7 @@ class BenchmarkStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkFilter:
-    """Which benchmarks are asked for; what is empty takes any."""
+    """Filter for benchmarks; empty fields do not restrict."""
 
     job: str = ""
     contains: str = ""
@@ -198,24 +201,24 @@ class BenchmarkFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkPage:
-    """Some of the benchmarks, what got worse by most first."""
+    """A page of benchmarks, largest loss first."""
 
     items: Sequence[BenchmarkStatus]
     newest: Mapping[int, Point]
-    """By the place among the items: what the newest run measured."""
+    """Measurement of the newest run, by item index."""
     cells: Mapping[int, Measuring]
     counts: Mapping[LevelChange, int]
-    """Of all that are asked for, however they moved."""
+    """Counts by change, over all matching benchmarks."""
     total: int
     platforms: Sequence[str]
     several: Collection[str]
-    """Names that benchmarks of several units or parameters have."""
+    """Names that several benchmarks share, with other units or parameters."""
 
 
 def list_benchmarks(
     context: Context, product: str, asked: BenchmarkFilter, *, runs: int, limit: int, skip: int
 ) -> BenchmarkPage:
-    """Some of a product's benchmarks over its newest so many runs that measured something."""
+    """Return benchmarks of a product over its newest runs with measurements."""
     store = context.stores.benchmarks
     overview = store.overview(product, runs=runs, job=asked.job, contains=asked.contains)
     going = _going(context, overview, asked.platform)
@@ -257,45 +260,47 @@ def _going(context: Context, overview: Overview, platform: str) -> list[Benchmar
 
 
 SAMPLED = 250
-"""Runs up to which the samples themselves are told: beyond, they would hide the medians."""
+"""Maximum runs with all samples; beyond it samples would hide the medians."""
 MOST_SAMPLES = 16
-"""Of one run."""
+"""Maximum samples per run."""
 _NEAR = 2
-"""Runs round a step in which an environment may have changed: no step is placed more exactly."""
+"""Runs around a change point in which an environment change counts; change points are no more
+exact.
+"""
 _FEW = 8
 _TENTH = 20
-"""A twentieth of the values lies below the noise band, and one above."""
+"""Share of values below the noise band, and above it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A stretch of runs between two steps."""
+    """Runs between two change points."""
 
     first: int
     last: int
-    """Its first and its last point."""
+    """Index of the first and the last point."""
     middle: float
     low: float
     high: float
-    """Nine of ten values are between these; of few values all of them."""
+    """Ends of the range with nine of ten values; with few values, of all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change point, and what else changed there."""
+    """A change point with the changes of the environment."""
 
     change: ChangePoint
     is_worse: bool | None
-    """None where nobody said which direction is better."""
+    """None where the metric has no direction."""
     environment: Sequence[tuple[str, str, str]]
     """(what, before, since)."""
     is_known: bool
-    """Whether the environments on both sides were told."""
+    """Whether the environments on both sides are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkTrend:
-    """A benchmark on a platform."""
+    """A benchmark on a platform with its change points."""
 
     track: Track
     trend: Trend
@@ -304,20 +309,20 @@ class BenchmarkTrend:
 
     @property
     def points(self) -> Sequence[Point]:
-        """In the order of the runs."""
+        """Return the points in the order of runs."""
         return self.track.points
 
     def cell(self, at: int) -> Measuring:
-        """Where a point was measured."""
+        """Return the cell of a point."""
         return self.track.cells[self.track.points[at].cell]
 
     def is_apart(self, at: int) -> bool:
-        """Whether a point was measured in another environment than the one before."""
+        """Whether a point's environment differs from the previous one's."""
         return at > 0 and self.cell(at).environment != self.cell(at - 1).environment
 
 
 def trend_of(context: Context, benchmark: Benchmark, *, platform: str, runs: int) -> BenchmarkTrend:
-    """The series of a benchmark over the newest `runs` of a platform, with its change points."""
+    """Return the series of a benchmark over a platform's newest `runs`, with its change points."""
     track = context.stores.benchmarks.track(benchmark, cell=platform, runs=runs)
     values = [point.value for point in track.points]
     places = [track.cells[point.cell].environment for point in track.points]
@@ -331,7 +336,7 @@ def trend_of(context: Context, benchmark: Benchmark, *, platform: str, runs: int
 
 
 def samples_of(context: Context, trend: BenchmarkTrend) -> Mapping[int, Sequence[float]]:
-    """By the cell; empty where the runs are too many."""
+    """Return samples by cell; empty with too many runs."""
     if len(trend.points) > SAMPLED:
         return {}
     cells = [point.cell for point in trend.points]
@@ -385,27 +390,27 @@ LOWER = "lower"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesPoint:
-    """One run's measurement."""
+    """Measurement of one run."""
 
     run: str
     version: str
-    """The subject's."""
+    """Version of the subject."""
     at: datetime
     value: float
-    """The median of its samples; of a paired benchmark, of the subject's turns."""
+    """Median of the samples; of a paired benchmark, of the subject's turns."""
     samples: int
     probed: Mapping[str, object] = field(default_factory=dict)
-    """The data of its cell's ``environment`` event."""
+    """Data of the cell's ``environment`` event."""
 
     @property
     def environment(self) -> str:
-        """The fingerprint of its environment; empty where it is not known."""
+        """Return the fingerprint of the environment; empty where it is unknown."""
         return fingerprint(self.probed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkSeries:
-    """One benchmark on one platform, in the order of time."""
+    """One benchmark on one platform, in order of time."""
 
     job: str
     metric: str
@@ -422,7 +427,7 @@ class BenchmarkSeries:
         return (change.change > 0) == (self.direction == LOWER)
 
     def environment_diff(self, change: ChangePoint) -> tuple[tuple[str, str, str], ...]:
-        """What changed in the environment at a change point: (what, before, since)."""
+        """Return the environment differences at a change point: (what, before, since)."""
         if not change.environment_changed:
             return ()
         near = range(max(1, change.index - 2), min(len(self.points), change.index + 3))
@@ -433,7 +438,7 @@ class BenchmarkSeries:
 def series_of(
     context: Context, benchmark: str, *, product: str | None, platform: str | None, runs: int
 ) -> tuple[BenchmarkSeries, ...]:
-    """Every series of a benchmark: one for each cell, unit and set of parameters.
+    """Return the series of a benchmark: one per cell, unit and set of parameters.
 
     Args:
         context: The ports.
@@ -453,7 +458,7 @@ def series_of(
 
 
 def _kind(one: Measured) -> tuple[str, ...]:
-    """What makes measurements comparable."""
+    """Return the key of comparable measurements."""
     fact = one.fact
     params = sorted((str(name), str(value)) for name, value in fact.params.items())
     return one.cell, one.platform, fact.unit, fact.direction, repr(params)
@@ -481,7 +486,7 @@ def _series(some: Sequence[Measured], detector: Detector) -> BenchmarkSeries:
 
 
 def _point(said: Sequence[Measured]) -> SeriesPoint:
-    """Of one run: what it measured outside of turns, or else the subject's turns."""
+    """Return the measurement of a run: outside of turns, or else the subject's turns."""
     plain = [one for one in said if not one.fact.arm]
     values = list(_samples(plain)) if plain else [median(one.fact.samples) for one in said]
     last = said[-1]

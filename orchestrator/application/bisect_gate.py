@@ -1,4 +1,4 @@
-"""Walk the revisions between last green and first red on one machine of the failing platform.
+"""Bisection between the last green and the first red run, on one machine of the failing platform.
 
 A run of the failing jobs is launched with the red revision; its machine then waits, and whoever
 makes the wheels asks for one retest after the other.
@@ -25,25 +25,25 @@ from orchestrator.store.retests import NoRetestsError
 
 
 class NothingToBisectError(ValueError):
-    """The cell lacks what a search for a revision needs; the message names it."""
+    """The cell lacks a requirement of a bisection; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BisectRange:
-    """What is known of where the search begins."""
+    """Start of a bisection."""
 
     url: str
-    """Of the repository."""
+    """URL of the repository."""
     good: str
-    """Revision of the last green run; empty where there is none."""
+    """Revision of the last green run; empty without one."""
     good_run: str
     bad: str
     tests: tuple[str, ...]
-    """What fails, by test key."""
+    """Keys of the failing tests."""
 
 
 def bisect_range(context: Context, cell: Cell) -> BisectRange:
-    """Where a search for what broke the cell would begin. Raises NothingToBisectError."""
+    """Return the range of revisions to search. Raises NothingToBisectError."""
     stores = context.stores
     spec = stores.runs.spec(cell.run_id)
     git = _git(spec)
@@ -77,7 +77,7 @@ def begin_bisect(
 
 
 def bisect_order(context: Context, cell: Cell, *, minutes: float) -> LaunchOrder:
-    """The failing jobs of one cell, and a machine that stays so long."""
+    """Return the launch order for the failing jobs of one cell, with retests awaited."""
     stores = context.stores
     found = bisect_range(context, cell)
     spec, run = stores.runs.spec(cell.run_id), stores.runs.get(cell.run_id)
@@ -106,7 +106,7 @@ def _git(spec: RunSpec) -> GitSource:
 
 
 def _of_one_platform(matrix: Matrix, platform: Platform, minutes: float) -> Matrix:
-    """The matrix without the others, with time for the search."""
+    """Return the matrix with one platform, and the time limit for a bisection."""
     chosen = (s for s in matrix.jobs if s.on == "all" or platform.id in s.on)
     jobs = tuple(replace(s, on="all" if s.on == "all" else (platform.id,)) for s in chosen)
     limits = replace(matrix.limits, max_minutes=matrix.limits.max_minutes + minutes)
@@ -114,7 +114,7 @@ def _of_one_platform(matrix: Matrix, platform: Platform, minutes: float) -> Matr
 
 
 def ask_retest(context: Context, cell: Cell, ask: RetestPlan) -> RetestSession:
-    """Ask for a retest of another revision on the cell's machine; the same key asks once.
+    """Request a retest of a revision on the cell's machine; idempotent by key.
 
     Without tests in it, the ask is about all that failed in the cell.
 
@@ -130,7 +130,7 @@ def ask_retest(context: Context, cell: Cell, ask: RetestPlan) -> RetestSession:
 
 
 def dismiss(context: Context, cell: Cell) -> None:
-    """Let the cell's machine go; once is enough, and again does no harm."""
+    """End a cell's retests, so that its machine is released; idempotent."""
     attempts = context.stores.cells.attempts(cell.id)
     if attempts:
         context.stores.retests.end_retests(attempts[-1].id, at=context.clock.now())

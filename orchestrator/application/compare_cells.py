@@ -13,13 +13,13 @@ from orchestrator.domain.fingerprint import traits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
-from orchestrator.store.differences import Pair, Surroundings
+from orchestrator.store.run_comparison import Pair, Surroundings
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
 
 
 def compared_evidence(context: Context, base: str, head: str) -> Evidence:
-    """The head's evidence with the base's. Raises RunMissingError."""
+    """Return the head's evidence with the base's. Raises RunMissingError."""
     now = context.clock.now()
     older = evidence_of(context.stores, base, at=now)
     newer = evidence_of(context.stores, head, at=now)
@@ -28,7 +28,7 @@ def compared_evidence(context: Context, base: str, head: str) -> Evidence:
 
 
 def _renamed(context: Context, product: str) -> Mapping[str, str]:
-    """By an older name of a test, the last of its names, as persons confirmed them."""
+    """Return the newest confirmed name of each older test name."""
     told = context.stores.aliases.list(product=product, state=AliasState.CONFIRMED)
     step = {alias.old: alias.new for alias in told}
     return {old: _last(old, step) for old in step}
@@ -44,33 +44,33 @@ def _last(name: str, step: Mapping[str, str]) -> str:
 
 _PLACE = (("image", ("image_name", "image_id")), ("instance type", ("instance_type",)))
 STACK = frozenset({"torch", "runtime", "device driver", "device name", "device compute capability"})
-"""Where these differ, a difference in speed is not one of the subject alone."""
+"""Traits that make a difference in speed not one of the subject alone."""
 _RANK = (
     "torch", "runtime", "device driver", "device name", "device compute capability", "devices",
     "image", "instance type", "python", "os",
 )  # fmt: skip
 PACKAGE = "package "
-"""Before the names of packages among traits."""
+"""Prefix of package names among traits."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellPair:
-    """A cell, and the one that it is set against; one of both may be lacking."""
+    """A cell and its counterpart; one of both may be missing."""
 
     before: Cell | None
     after: Cell | None
     how: str = ""
-    """What they have in common: ``name``, ``platform``; ``only cell`` of both; ``chosen``."""
+    """How they were matched: ``name``, ``platform``, ``only cell`` or ``chosen``."""
 
     @property
     def name(self) -> str:
-        """As it is called now, or both names where they differ."""
+        """Return the cell's present name, or both names where they differ."""
         names = [cell.name for cell in (self.before, self.after) if cell is not None]
         return " → ".join(dict.fromkeys(names))
 
     @property
     def pair(self) -> Pair | None:
-        """The ids of both; None where there is but one."""
+        """Return both ids; None where one is missing."""
         if self.before is None or self.after is None:
             return None
         return self.before.id, self.after.id
@@ -78,18 +78,18 @@ class CellPair:
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """One thing about where results were produced, on both sides."""
+    """A property of the environment, on both sides."""
 
     what: str
     before: str
-    """Empty where it is not known."""
+    """Empty where it is unknown."""
     after: str
     cells: tuple[str, ...]
-    """Where it is so."""
+    """Cells with these values."""
 
     @property
     def is_known(self) -> bool:
-        """On both sides."""
+        """Whether both sides are known."""
         return bool(self.before and self.after)
 
     @property
@@ -99,22 +99,22 @@ class Trait:
 
     @property
     def is_package(self) -> bool:
-        """Whether it is a version of a package."""
+        """Whether it is the version of a package."""
         return self.what.startswith(PACKAGE)
 
 
 @dataclass(frozen=True, slots=True)
 class Bases:
-    """What a run may be compared with."""
+    """Runs to compare with by default."""
 
     previous: Run | None
-    """The run before of the same matrix and subject."""
+    """The previous run of the same matrix and subject."""
     green: Run | None
-    """The last one of them that passed."""
+    """The last passing one of these."""
 
 
 def bases_of(stores: Stores, run: Run) -> Bases:
-    """Two statements."""
+    """Return the default base runs."""
     mine = RunsAsked(subject=run.subject_name, matrix=run.matrix_name)
     green = RunsAsked(subject=run.subject_name, matrix=run.matrix_name, outcome=Outcome.PASSED)
     found = [stores.runs.page(limit=1, before=run.id, asked=asked)[0] for asked in (mine, green)]
@@ -124,7 +124,9 @@ def bases_of(stores: Stores, run: Run) -> Bases:
 def pair_cells(
     stores: Stores, before: Sequence[Cell], after: Sequence[Cell]
 ) -> tuple[CellPair, ...]:
-    """Pairs by name, else by platform where that leaves no choice; then those without another.
+    """Pair cells by name, else by platform where that is unambiguous.
+
+    Then those without counterpart.
 
     Two runs of one cell each are always set against each other. The order is that of the newer
     run's cells.
@@ -159,7 +161,7 @@ def _by(
 
 
 def _only(key: Callable[[Cell], Hashable], cells: Sequence[Cell]) -> dict[Hashable, Cell]:
-    """Cells whose key is nobody else's; None is no key."""
+    """Return cells whose key is unique; None is no key."""
     keys = [key(cell) for cell in cells]
     pairs = zip(keys, cells, strict=True)
     return {k: cell for k, cell in pairs if k is not None and keys.count(k) == 1}
@@ -175,7 +177,7 @@ def _machine(plan: CellPlan) -> Hashable:
 
 
 def traits_of(facing: Sequence[CellPair], told: Mapping[str, Surroundings]) -> tuple[Trait, ...]:
-    """The environments of both sides, property by property: the stack first, then packages."""
+    """Return the environments of both sides by property: the stack first, then packages."""
     cells: dict[tuple[str, str, str], list[str]] = {}
     for one in facing:
         if one.pair is None:
@@ -193,7 +195,7 @@ def traits_of(facing: Sequence[CellPair], told: Mapping[str, Surroundings]) -> t
 def silent_of(
     facing: Sequence[CellPair], told: Mapping[str, Surroundings]
 ) -> tuple[tuple[str, str], ...]:
-    """Cells of which a side told nothing at all of where it ran: (name, ``A``, ``B`` or both)."""
+    """Return cells with an unknown environment on a side: (name, ``A``, ``B`` or both)."""
     found = []
     for one in facing:
         if one.pair is not None:
@@ -205,19 +207,19 @@ def silent_of(
 
 
 def other_stack(traits: Iterable[Trait]) -> frozenset[str]:
-    """Cells whose two sides ran with different stacks (device, driver, runtime, Python)."""
+    """Return cells whose sides have different stacks (device, driver, runtime, Python)."""
     return frozenset(
         cell for trait in traits if trait.differs and trait.what in STACK for cell in trait.cells
     )
 
 
 def _always() -> dict[str, str]:
-    """What is told of even where nobody knows it."""
+    """Return traits that are shown even where they are unknown."""
     return dict.fromkeys(("torch", "runtime", "device driver", "image"), "")
 
 
 def _all_traits(told: Surroundings | None) -> dict[str, str]:
-    """Nothing where the agent told nothing: what the provider says alone is not an environment."""
+    """Return all traits; none without an environment event."""
     if told is None or not traits(told.probed):
         return {}
     found = dict(traits(told.probed))

@@ -1,4 +1,4 @@
-"""Ask another machine of the same platform: is it this one that computes wrong?
+"""Confirmation run: repeats failures on another machine of the same platform.
 
 The follow-up is a run of its own, of the jobs that failed and nothing else, with the failing tests
 run several times. Which machine to keep clear of stands in its matrix, for everybody to see.
@@ -16,14 +16,14 @@ from orchestrator.application.diagnosis_inputs import failing_keys
 from orchestrator.application.launch_run import IdempotencyKey, LaunchOrder, launch_run
 from orchestrator.application.plan_run import plan_run
 from orchestrator.domain.cell import Cell, RunSpec
-from orchestrator.domain.matrix import Host, Matrix, Platform
+from orchestrator.domain.matrix import Matrix, Platform
 from orchestrator.domain.retests import SURE, RetestOptions, split_key
 
 logger = logging.getLogger(__name__)
 
 
 def request_confirmation_run(context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
-    """Launch the follow-up of a run whose tests failed; asking again answers with the same run.
+    """Launch the confirmation run of a run with failures; idempotent.
 
     Returns:
         The follow-up's id; None where nothing failed, where there is no other machine, or where
@@ -50,7 +50,7 @@ def request_confirmation_run(context: Context, run_id: str, *, max_usd: Decimal)
 
 
 def _order(context: Context, run_id: str) -> LaunchOrder | None:
-    """The follow-up; None where nothing failed, or nothing of it can go elsewhere."""
+    """Return the launch order; None where nothing failed, or no other machine exists."""
     stores = context.stores
     run = stores.runs.get(run_id)
     if run is None:
@@ -84,7 +84,7 @@ def _order(context: Context, run_id: str) -> LaunchOrder | None:
 def _failing(
     context: Context, run_id: str, spec: RunSpec
 ) -> dict[str, tuple[Cell, tuple[str, ...]]]:
-    """The cells that our own agent ran, with what failed in them."""
+    """Return cells of our own agent with their failures."""
     stores = context.stores
     ingested = stores.ingests.of_run(run_id)
     cells = (cell for cell in stores.cells.of_run(run_id) if cell.id not in ingested)
@@ -93,7 +93,7 @@ def _failing(
 
 
 def _other(context: Context, cell: Cell) -> Platform | None:
-    """The platform without the machine that the cell had; None where it has no other."""
+    """Return the platform without the cell's machine; None where it has no other."""
     platform = context.stores.cells.plan(cell.id).platform
     leases = context.stores.leases.of_run(cell.run_id).get(cell.id, ())
     used = {lease.place for lease in leases if lease.machine_id}
@@ -101,13 +101,13 @@ def _other(context: Context, cell: Cell) -> Platform | None:
 
 
 def elsewhere(platform: Platform, used: Collection[str], *, rented: bool) -> Platform | None:
-    """The platform as another machine of it is found; None where there is none.
+    """Return the platform restricted to other machines; None without any.
 
     A host that was used is left out of its pool. A rented machine is always a new one; other
     locations are tried first.
     """
     if platform.hosts is not None:
-        left = tuple(host for host in platform.hosts if _place(host) not in used)
+        left = tuple(host for host in platform.hosts if host.place not in used)
         return replace(platform, hosts=left) if left else None
     if not rented:
         return None
@@ -118,13 +118,8 @@ def elsewhere(platform: Platform, used: Collection[str], *, rented: bool) -> Pla
     return replace(platform, locations=(*others, *there))
 
 
-def _place(host: Host) -> str:
-    shown = f"[{host.address}]" if ":" in host.address else host.address
-    return f"{shown}:{host.port}"
-
-
 def _with_platforms(matrix: Matrix, kept: Mapping[str, Platform]) -> Matrix:
-    """The matrix with these platforms alone, and selections of jobs that still mean something."""
+    """Return the matrix with these platforms alone, and the job selections that apply to them."""
     jobs = []
     for selection in matrix.jobs:
         if selection.on == "all":

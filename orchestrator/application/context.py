@@ -1,4 +1,4 @@
-"""What the operations that faces call are given."""
+"""Context of the application's operations: stores and ports."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, Cron, NewId
-from orchestrator.application.ports.dialects import Dialects
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.ingest_upload import Intake
 from orchestrator.application.ports.notification_sender import Courier
+from orchestrator.application.ports.result_parsers import Dialects
 from orchestrator.application.ports.signer import Notary
 from orchestrator.application.ports.subjects import Subjects
-from orchestrator.application.ports.text_similarity import Likeness
+from orchestrator.application.ports.text_similarity import TextSimilarity
 from orchestrator.application.ports.trends import Detector
 from orchestrator.application.process_locks import Locks
 from orchestrator.application.read_log import LogIndexes
@@ -31,27 +31,27 @@ from orchestrator.store.stores import Stores
 
 @dataclass(frozen=True, slots=True)
 class GatePorts:
-    """The ports of gates and schedules."""
+    """Ports of gates and schedules."""
 
     statistics: Statistics
     """Tests on samples."""
     notary: Notary
     """Signs verdicts."""
     cron: Cron
-    """When schedules are due."""
+    """Computes due times."""
     subjects: Subjects
-    """What a branch means when a schedule fires."""
+    """Resolves a subject when a schedule fires."""
     courier: Courier
-    """Tells people."""
+    """Sends notifications."""
     detector: Detector
-    """Finds change points of benchmarks."""
+    """Detects change points."""
     public_url: str = ""
-    """Where people reach this controller, for links in messages; empty where nobody said."""
+    """Public URL for links in notifications; empty where it is not configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The ports of a controller, as its faces and operations use them."""
+    """The ports of a controller, used by REST, pages and operations."""
 
     stores: Stores
     blobs: Blobs
@@ -62,41 +62,41 @@ class Context:
     """Every provider by name."""
     provider: Callable[[str], Provider]
     read_payload: Callable[[Path], Manifest]
-    """Checks an uploaded archive and reads its manifest. Raises InvalidDocumentError."""
+    """Validates an uploaded archive and returns its manifest. Raises InvalidDocumentError."""
     render: Callable[[str, Evidence, str | None, str], str]
-    """Renders (kind, evidence, cell, format: md, html or json)."""
+    """Renders a report of (kind, evidence, cell, format: md, html or json)."""
     draw: Callable[[str, Evidence, str | None], Mapping[str, str]]
-    """The plots that the Markdown of (kind, evidence, cell) links: SVG by path."""
+    """Draws the plots of (kind, evidence, cell): SVG by path."""
     report_kinds: tuple[str, ...]
     export: Callable[[str, Evidence, str | None], Iterator[str]]
-    """Pieces of a document of (format, evidence, cell). Raises ReportRefusedError at once."""
+    """Yields pieces of an export of (format, evidence, cell). Raises ReportRefusedError at once."""
     export_media: Mapping[str, str]
-    """The formats of exports, and their media types."""
+    """Media types by export format."""
     lint: Callable[[Sequence[ForeignDocument], Evidence | None], tuple[DocumentFinding, ...]]
-    """What is wrong in reports that others wrote, by themselves and against a run's results."""
+    """Lints foreign reports, alone and against a run's results."""
     doubt: Callable[[RunAnnotation, Evidence], tuple[Doubt, ...]]
-    """What the results say against something that a person wrote."""
+    """Checks an annotation against the results."""
     builtin_payload: Callable[[], str]
-    """Digest of the payload that comes with Seatrial; stored on the first call."""
+    """Stores the built-in payload on the first call; returns its digest."""
     secret: Callable[[str], str | None]
     janitor: Janitor
-    """Looks over the project's machines, and ends what nobody owns."""
-    similarity: Likeness
+    """Inventories the project's machines, and ends orphans."""
+    similarity: TextSimilarity
     dialects: Dialects
-    """How other programs write results down."""
+    """Parsers of other programs' results."""
     intake: Intake
-    """Unpacks what somebody hands in."""
+    """Unpacks uploads."""
     scratch: Path
-    """The folder for uploads while they come."""
+    """Folder for uploads in progress."""
     publish: Callable[[Evidence], Path]
-    """Writes a run's reports down."""
+    """Writes a run's reports."""
     wake: Callable[[str], None]
-    """Tells the engine of a new cell, where this process runs cells."""
+    """Notifies the engine of a new cell, where this process runs cells."""
     gate: GatePorts
-    """What gates and schedules work with."""
+    """Ports of gates and schedules."""
     budgets: tuple[Budget, ...] = ()
     """Across runs; a run's own is in its matrix."""
     locks: Locks = field(default_factory=Locks)
-    """So that one run is finished by one thread at a time."""
+    """Locks, so that one thread at a time finishes a run."""
     log_indexes: LogIndexes = field(default_factory=LogIndexes)
-    """Where the lines of logs begin, of those that were looked at."""
+    """Line indexes of recently read logs."""

@@ -1,4 +1,4 @@
-"""Costs over a span of time, and a forecast for the next firing of each schedule."""
+"""Costs of a period, and a forecast for the next firing of each schedule."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from orchestrator.application.context import Context
+from orchestrator.application.schedules import next_firing
 from orchestrator.domain.money import PHASES, machine_cost
 from orchestrator.domain.schedule import Firing, Schedule
 from orchestrator.store.cost_aggregates import Account, PhaseCost, PhaseSum, Refusals, RunSum, Sum
@@ -19,12 +20,12 @@ from orchestrator.store.stores import Stores
 RUNS_SHOWN = 20
 REFUSALS_SHOWN = 50
 FIRINGS_READ = 7
-"""A forecast is made from so many of the last firings."""
+"""Number of last firings in a forecast."""
 _NOTHING = Decimal(0)
 
 
 class Dimension(StrEnum):
-    """By what money is summed up."""
+    """Dimension of a cost sum."""
 
     DAY = "day"
     PLATFORM = "platform"
@@ -32,7 +33,7 @@ class Dimension(StrEnum):
     VERSION = "version"
 
     def of(self, account: Account) -> str:
-        """What an account is of."""
+        """Return the value of an account in this dimension."""
         told = {
             Dimension.DAY: account.day,
             Dimension.PLATFORM: account.platform,
@@ -44,63 +45,63 @@ class Dimension(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """How much of a platform's paid time no job ran."""
+    """Paid time of a platform in which no job ran."""
 
     platform: str
     seconds: float
-    """Paid for."""
+    """Paid seconds."""
     idle_seconds: float
     idle_usd: Decimal
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The likely cost of a schedule's next firing, in US dollars."""
+    """The expected cost of a schedule's next firing, in US dollars."""
 
     schedule: Schedule
     next_at: datetime | None
     """None while it is paused."""
     costs: Sequence[Decimal]
-    """Of its last firings, the latest first."""
+    """Costs of its last firings, latest first."""
 
     @property
     def likely_usd(self) -> Decimal | None:
-        """The median; None where none of them is known."""
+        """Return the median cost; None where none is known."""
         return statistics.median(self.costs) if self.costs else None
 
 
 @dataclass(frozen=True, slots=True)
 class CostSummary:
-    """A span of time in money. Simulated machines are no money."""
+    """Costs of a period. Simulated machines cost nothing."""
 
     total: Sum
-    """Of settled machines."""
+    """Cost of settled machines."""
     unsettled: Sequence[Rented]
-    """Machines that are still there, whenever they were rented."""
+    """Number of machines that still exist."""
     unsettled_usd: Decimal
-    """They came to so much until now."""
+    """Their cost so far."""
     reserved_usd: Decimal
-    """They may come to so much."""
+    """Their maximum cost."""
     simulated_usd: Decimal
     by: Mapping[Dimension, Sequence[tuple[str, Sum]]]
-    """Days in their order; else what cost most first."""
+    """Days in order; other dimensions by cost, highest first."""
     runs: Sequence[RunSum]
     phases: Sequence[PhaseCost]
-    """In the order of a cell's life."""
+    """In the order of cell states."""
     idle: Sequence[Idleness]
-    """What was paid most for first."""
+    """Highest idle cost first."""
     refusals: Sequence[Refusals]
 
     @property
     def idle_usd(self) -> Decimal:
-        """Paid while no job ran."""
+        """Return the cost of time without a job."""
         return sum((one.usd for one in self.phases if one.is_idle), _NOTHING)
 
 
 def cost_summary(
     context: Context, since: datetime, until: datetime, *, skip_runs: int = 0
 ) -> CostSummary:
-    """Sum everything up, of machines reserved within the span.
+    """Return the costs of machines reserved within the period.
 
     Args:
         context: The ports.
@@ -127,7 +128,7 @@ def cost_summary(
 
 
 def forecast(context: Context) -> list[Forecast]:
-    """The forecast for every schedule."""
+    """Return the forecast of every schedule."""
     stores, now = context.stores, context.clock.now()
     schedules = stores.schedules.list()
     firings = stores.schedules.latest(limit=FIRINGS_READ)
@@ -135,7 +136,7 @@ def forecast(context: Context) -> list[Forecast]:
     return [
         Forecast(
             schedule,
-            _next(context, schedule, now),
+            next_firing(context, schedule, now),
             [spent[one.run] for one in firings.get(schedule.name, ()) if one.run in spent],
         )
         for schedule in schedules
@@ -148,15 +149,9 @@ def is_real(one: Rented) -> bool:
 
 
 def _spent(stores: Stores, firings: Mapping[str, Sequence[Firing]]) -> Mapping[str, Decimal]:
-    """By run, of runs that are over."""
+    """Return costs by finished run."""
     over = [one.run for some in firings.values() for one in some if one.is_over and one.run]
     return stores.costs.of_runs(over) if over else {}
-
-
-def _next(context: Context, schedule: Schedule, now: datetime) -> datetime | None:
-    if schedule.paused_at is not None:
-        return None
-    return context.gate.cron.next_after(schedule.cron, schedule.tz, now)
 
 
 def _by(dimension: Dimension, accounts: Sequence[Account]) -> list[tuple[str, Sum]]:

@@ -1,4 +1,4 @@
-"""Read everything stored of a run into one record, for `show`, watchers and reports."""
+"""Reads a run into one record, for `show`, watchers and reports."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from decimal import Decimal
 
 from orchestrator.application.attribute_failures import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
-from orchestrator.application.judge_jobs import Known, told_jobs
+from orchestrator.application.job_outcomes import Known, jobs_of_cell_record
 from orchestrator.application.reused_results import (
     ReusedFrom,
     ReuseSources,
+    results_of_cell,
     reused_from,
-    told_tests,
 )
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
@@ -29,8 +29,8 @@ from orchestrator.domain.cell import (
     RunSpec,
     Transition,
 )
-from orchestrator.domain.extended import filled
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import Ingested, StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
 from orchestrator.domain.money import (
@@ -62,7 +62,7 @@ class RunMissingError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class _Book:
-    """What is stored of a run, read at once for all its cells."""
+    """Stored rows of a run, read at once for all its cells."""
 
     known: Known
     leases: Mapping[str, Sequence[Lease]]
@@ -75,7 +75,7 @@ class _Book:
     def of(
         cls, stores: Stores, run_id: str, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE
     ) -> _Book:
-        """So many annotations, however many cells there are."""
+        """Read the rows in a fixed number of statements."""
         ledger = stores.leases
         # Before the attempts that they belong to: meanwhile others may begin.
         leases = ledger.of_run(run_id)
@@ -91,12 +91,12 @@ class _Book:
 
 
 def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
-    """Everything about a run but its single tests. Raises RunMissingError."""
+    """Return the record of a run without its single tests. Raises RunMissingError."""
     run, cells = find_run(stores, run_id), stores.cells.of_run(run_id)
-    return told_run(stores, run, cells, stores.runs.spec(run_id), at=at)
+    return record_of_run(stores, run, cells, stores.runs.spec(run_id), at=at)
 
 
-def told_run(
+def record_of_run(
     stores: Stores,
     run: Run,
     cells: Sequence[Cell],
@@ -105,7 +105,7 @@ def told_run(
     at: datetime,
     depth: Depth = Depth.WHOLE,
 ) -> RunRecord:
-    """Describe a run whose rows were read already.
+    """Return the record of a run whose row was read already.
 
     Args:
         stores: What is stored.
@@ -137,7 +137,7 @@ def told_run(
 
 
 def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:
-    """When a machine that is kept for a person goes; None where none is."""
+    """Return until when the cell's machine is held; None where it is not."""
     last = cell.leases[-1] if cell.leases else None
     if cell.state is not CellState.RELEASING or last is None or last.state != LeaseState.HELD:
         return None
@@ -151,17 +151,21 @@ def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:
 
 
 def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
-    """A run with every test of every cell. Raises RunMissingError."""
+    """Return a run with every test of every cell. Raises RunMissingError."""
     run, cells = find_run(stores, run_id), stores.cells.of_run(run_id)
-    return told_evidence(stores, run, cells, at=at)
+    return evidence_of_record(stores, run, cells, at=at)
 
 
-def told_evidence(stores: Stores, run: Run, cells: Sequence[Cell], *, at: datetime) -> Evidence:
-    """The same of a run that was read already, with all of its cells."""
-    record = told_run(stores, run, cells, stores.runs.spec(run.id), at=at)
+def evidence_of_record(
+    stores: Stores, run: Run, cells: Sequence[Cell], *, at: datetime
+) -> Evidence:
+    """Return the evidence of a record that was read already, with all of its cells."""
+    record = record_of_run(stores, run, cells, stores.runs.spec(run.id), at=at)
     reused = {cell.id: any(job.reused_from for job in cell.jobs) for cell in record.cells}
     tests = {
-        cell.name: tuple(told_tests(stores, cell.id, decided=None if reused[cell.name] else {}))
+        cell.name: tuple(
+            results_of_cell(stores, cell.id, decided=None if reused[cell.name] else {})
+        )
         for cell in cells
     }
     recounted = tuple(_recounted(cell, tests[cell.id]) for cell in record.cells)
@@ -169,7 +173,7 @@ def told_evidence(stores: Stores, run: Run, cells: Sequence[Cell], *, at: dateti
 
 
 def _recounted(cell: CellRecord, tests: Sequence[TestFact]) -> CellRecord:
-    """With the counts of these tests where jobs go on: more may have come since they were told."""
+    """Return the record with counts from these tests, where jobs still run."""
     if all(job.outcome is not None for job in cell.jobs):
         return cell
     tallies: dict[str, Counter[TestOutcome]] = {}
@@ -186,7 +190,7 @@ def _recounted(cell: CellRecord, tests: Sequence[TestFact]) -> CellRecord:
 
 
 def find_run(stores: Stores, run_id: str) -> Run:
-    """The run. Raises RunMissingError."""
+    """Return the run. Raises RunMissingError."""
     run = stores.runs.get(run_id)
     if run is None:
         raise RunMissingError(f"there is no run {run_id!r}; `seatrial runs` lists them")
@@ -194,7 +198,7 @@ def find_run(stores: Stores, run_id: str) -> Run:
 
 
 def describe_cell(stores: Stores, cell: Cell, spec: RunSpec, *, at: datetime) -> CellRecord:
-    """One cell, with its jobs judged as far as they are over."""
+    """Return the record of one cell, with the jobs' outcomes so far."""
     return _cell(cell, spec, _Book.of(stores, cell.run_id, [cell.id]), at)
 
 
@@ -204,7 +208,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
     leases = book.leases.get(cell.id, ())
     ingested = book.ingested.get(cell.id)
     stated = stated_leases(ingested.machine, life.attempts) if ingested is not None else ()
-    jobs = told_jobs(book.known, cell, spec)
+    jobs = jobs_of_cell_record(book.known, cell, spec)
     if ingested is not None:  # its own clock is the one of its artifacts
         jobs = tuple(replace(job, at=ingested.dated_at) for job in jobs)
     maker = _maker(cell, jobs, book)
@@ -234,7 +238,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
 
 
 def _awaited(cell: Cell, leases: Sequence[Lease]) -> str:
-    """What a cell that is under way waits for, with the last error of its machine."""
+    """Describe what an unfinished cell waits for, with its machine's last error."""
     if cell.state is CellState.DONE or not leases:
         return ""
     lease = leases[-1]
@@ -245,7 +249,7 @@ def _awaited(cell: Cell, leases: Sequence[Lease]) -> str:
 
 
 def _machine_step(state: CellState, lease: Lease) -> str:
-    """What its machine must do next; empty where the state does not wait for a machine."""
+    """Describe the awaited step of its machine; empty where the state has none."""
     if state is CellState.PLACING and lease.state in (LeaseState.LAUNCHING, LeaseState.HELD):
         return f"{lease.provider} to grant a machine in {lease.place}"
     if state is CellState.PREPARING and lease.awaited:
@@ -259,7 +263,7 @@ def _machine_step(state: CellState, lease: Lease) -> str:
 
 
 def _address(lease: Lease) -> str:
-    """How it is reached by SSH, for a person; empty where it is not, or not yet."""
+    """Return the SSH address, for a person; empty without one."""
     endpoint = lease.endpoint
     if not isinstance(endpoint, SshEndpoint):
         return ""
@@ -267,7 +271,10 @@ def _address(lease: Lease) -> str:
 
 
 def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> ReusedFrom:
-    """Who produced the results: the cell's machine, or that of the cell they were reused from."""
+    """Return the attestation.
+
+    Of the cell's machine, or of the cell that evidence is reused from.
+    """
     known = book.known
     lent = reused_from(known.decided.get(cell.id, {}), book.lenders, known.results)
     if jobs and all(job.reused_from for job in jobs):
@@ -279,7 +286,7 @@ def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> ReusedFrom:
 
 
 def stated_cost(machine: StatedMachine | None) -> Decimal:
-    """US dollars that a stated machine cost; 0 where no price was stated."""
+    """Return the cost of a stated machine in US dollars; 0 without a stated price."""
     if machine is None or machine.usd_per_hour is None:
         return Decimal(0)
     return usd_for(machine.seconds or Decimal(0), machine.usd_per_hour)
@@ -288,7 +295,7 @@ def stated_cost(machine: StatedMachine | None) -> Decimal:
 def stated_leases(
     machine: StatedMachine | None, attempts: Sequence[Attempt]
 ) -> tuple[LeaseRecord, ...]:
-    """The stated machine of an ingested cell as a lease with its bill; it is in no ledger."""
+    """Return the stated machine of an ingested cell as a lease record; it is not in the ledger."""
     if machine is None or not attempts:
         return ()
     seconds, price = machine.seconds or Decimal(0), machine.usd_per_hour

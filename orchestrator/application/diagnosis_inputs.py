@@ -1,11 +1,11 @@
-"""Which tests of a cell are in question, and what is known of the last time all was well."""
+"""Inputs of a diagnosis: the failing tests of a cell, and the last green run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.application.judge_jobs import judge_jobs
+from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.domain.cell import Cell, RunSpec
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.outcome import Outcome, TestOutcome
@@ -20,24 +20,24 @@ _NOT_THERE = "-"
 
 @dataclass(frozen=True, slots=True)
 class LastTime:
-    """The newest run in which the platform passed, and what differs from it."""
+    """The newest run in which the platform passed, and its differences."""
 
     run: str = ""
     packages: tuple[Row, ...] = ()
-    """But the subject's own."""
+    """Package versions without the subject's."""
     surroundings: tuple[Row, ...] = ()
     payload: str = ""
-    """Its digest."""
+    """Digest of its payload."""
 
     @property
     def pins(self) -> tuple[str, ...]:
-        """The packages as they were, where they were there."""
+        """Return requirements that pin the packages of that run."""
         there = (row for row in self.packages if row[1] != _NOT_THERE)
         return tuple(f"{name}=={then}" for name, then, _ in there)
 
 
 def failing_keys(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[str, ...]:
-    """Keys of the tests that failed or ended in error, and of the commands that failed."""
+    """Return keys of tests that failed or ended in error, and of commands that failed."""
     suites = {job.id for job in spec.manifest.job if job.pytest}
     tests = [
         key_of(test.job, test.nodeid)
@@ -53,7 +53,7 @@ def failing_keys(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[str, ...]:
 def keys_in_question(
     stores: Stores, cell: Cell, spec: RunSpec, order: RetestOptions
 ) -> tuple[str, ...]:
-    """What failed, and what was asked for by name; bounded by the order."""
+    """Return keys of failures and requested tests, limited by the order."""
     jobs = set(stores.cells.plan(cell.id).jobs)
     named = [key for key in order.tests if key.partition("::")[0] in jobs]
     keys = dict.fromkeys([*named, *failing_keys(stores, cell, spec)])
@@ -61,7 +61,7 @@ def keys_in_question(
 
 
 def last_time(stores: Stores, cell: Cell, spec: RunSpec) -> LastTime:
-    """What differs from the last green cell of the same platform and environment."""
+    """Return the last green cell of the platform and environment, with its differences."""
     subject, plan = spec.matrix.subject, stores.cells.plan(cell.id)
     green = stores.gates.last_green(
         spec.manifest.name, plan.platform.id, before_run=cell.run_id, ingested=False

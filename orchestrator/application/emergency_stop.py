@@ -1,4 +1,4 @@
-"""The emergency stop: ends every machine of the project by the clouds' own lists alone.
+"""Emergency stop: ends every machine of the project by the clouds' inventories alone.
 
 It needs no ledger, no engine and no controller: only the credentials of the clouds.
 """
@@ -28,18 +28,18 @@ _OVER = frozenset({MachineState.STOPPING, MachineState.TERMINATED})
 
 @dataclass(frozen=True, slots=True)
 class EmergencyStop:
-    """Finds and ends what the clouds list under the project's tag, whoever launched it."""
+    """Finds and ends cloud resources with the project's tag, whoever launched them."""
 
     provider: Callable[[str], Provider]
     traits: Mapping[str, ProviderTraits]
     project: str
 
     def survey(self) -> StopReport:
-        """What is there and is billed, machines first. Nothing is ended."""
+        """Return billed resources, machines first. Nothing is ended."""
         return self._all(lambda _provider, _machine: "")
 
     def end_all(self) -> StopReport:
-        """Ask for the end of everything billed; of each, whether its provider took the order."""
+        """Terminate everything billed; return for each whether its provider accepted the call."""
         return self._all(_end)
 
     def _all(self, act: Callable[[Provider, Machine], str]) -> StopReport:
@@ -60,13 +60,13 @@ class EmergencyStop:
         return StopReport(found, unread, asked)
 
     def _configured(self) -> Iterator[str]:
-        """Providers that rent, are installed and have credentials here."""
+        """Return providers that rent, are installed and have credentials."""
         for name, traits in sorted(self.traits.items()):
             if traits.rented and is_usable(self.provider, name):
                 yield name
 
     def _billed(self, name: str, unread: dict[str, str]) -> list[Machine]:
-        """The project's machines, then its disks and addresses; without what is shared and free."""
+        """Return the project's machines, then its disks and addresses; only what is billed."""
         try:
             listed = list(self.provider(name).inventory())
         except PartialInventoryError as error:
@@ -85,7 +85,7 @@ class EmergencyStop:
 
 
 def _end(provider: Provider, machine: Machine) -> str:
-    """Why the provider did not take the order; empty where it did."""
+    """Terminate a resource; return the error, empty on success."""
     try:
         provider.terminate(machine.id)
     except ProviderError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.application.context import Context
-from orchestrator.application.describe_run import find_run, told_evidence
+from orchestrator.application.describe_run import evidence_of_record, find_run
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.quarantine import settle_after
 from orchestrator.domain.cell import Cell, CellState, Run, RunState, run_outcome
@@ -19,7 +19,7 @@ from orchestrator.store.stores import Stores
 
 
 def cancel_run(context: Context, run_id: str) -> Run:
-    """Request the end of a run: finished tests are kept, its machines are given back.
+    """Request cancellation of a run: finished tests are kept, machines are released.
 
     Raises RunMissingError.
     """
@@ -31,26 +31,26 @@ logger = logging.getLogger(__name__)
 
 
 class RunFinalizer(Protocol):
-    """What it takes; the faces' context has it, and so has the world of cells."""
+    """Dependencies of ending a run; part of the contexts of operations and of the flow."""
 
     @property
     def stores(self) -> Stores:
-        """What is stored."""
+        """The stores."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The clock."""
         ...
 
     @property
     def publish(self) -> Callable[[Evidence], Path]:
-        """Writes a run's reports down."""
+        """Writes a run's reports."""
         ...
 
 
 def end_run(ender: RunFinalizer, run_id: str) -> bool:
-    """End it, unless a cell of it is at work; whether it is over.
+    """End the run, unless one of its cells is unfinished; return whether it is finished.
 
     The caller holds the run's lock, so that reports are written in the order of what they tell.
     Another process may end the same run, and open it for one more cell, while we publish: the
@@ -82,9 +82,9 @@ def _ended(ender: RunFinalizer, run: Run, cells: Sequence[Cell]) -> bool:
 
 
 def _publish(ender: RunFinalizer, run: Run, cells: Sequence[Cell]) -> None:
-    """Write the reports down; they can be rendered again at any time, so a failure is only told."""
+    """Publish the reports; a failure is only logged, since reports can be rendered at any time."""
     try:
-        ender.publish(told_evidence(ender.stores, run, cells, at=ender.clock.now()))
+        ender.publish(evidence_of_record(ender.stores, run, cells, at=ender.clock.now()))
     except Exception as error:
         logger.exception("run %s: its reports could not be written", run.id)
         ender.stores.run_events.add(run.id, "report", {"notice": f"not published: {error}"})

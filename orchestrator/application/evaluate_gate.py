@@ -1,4 +1,4 @@
-"""Evaluate a gate: freeze the evidence, decide, sign, and keep all of it for good."""
+"""Evaluates a gate: freezes the evidence, decides, signs and stores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOOL = f"seatrial {orchestrator.__version__}"
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What a verdict is made from."""
+    """Inputs of a verdict."""
 
     policy: GatePolicy
     policy_digest: str
@@ -53,7 +53,7 @@ def evaluate_gate(
     version: str = "",
     key: str = "",
 ) -> StoredVerdict:
-    """Decide, sign and store. With a key it is done once, and the first verdict is the answer.
+    """Decide, sign and store a verdict; idempotent by key.
 
     Args:
         context: What the operations work with.
@@ -98,7 +98,7 @@ def dry_run(
     *,
     name: str = "policy",
 ) -> Verdict:
-    """What the policy would decide of these runs at a time; nothing is stored or signed.
+    """Evaluate a policy on these runs at a time; nothing is stored or signed.
 
     Raises InvalidDocumentError, RunMissingError, WrongProductError.
     """
@@ -127,7 +127,7 @@ def _decide(context: Context, case: _Case) -> Verdict:
 
 
 def _keep(context: Context, whole: bytes) -> str:
-    """Store the bytes; their digest."""
+    """Store the bytes; return their digest."""
     digest, _ = context.blobs.put([whole])
     return digest
 
@@ -137,7 +137,7 @@ EXPORT = "intoto"
 
 @dataclass(frozen=True, slots=True)
 class VerdictStatements:
-    """What is to be signed."""
+    """The statements to sign."""
 
     verdict: Verdict
     snapshot: Snapshot
@@ -146,7 +146,7 @@ class VerdictStatements:
 
 
 def seal(context: Context, proof: VerdictStatements) -> tuple[bytes, str]:
-    """The bundle, the verdict's envelope first, and the id of the key. Raises KeyUnusableError."""
+    """Return the signed bundle, verdict first, and the key's id. Raises KeyUnusableError."""
     key = signing_key(context)
     cells = tuple(_cell_statements(context, proof))
     first = verdict_statement(proof.verdict, proof.snapshot, proof.snapshot_digest, cells)
@@ -168,5 +168,5 @@ def _cell_statements(context: Context, proof: VerdictStatements) -> Iterator[Cel
 
 
 def _has_results(cell: CellEvidence) -> bool:
-    """Nothing is stated of a machine that was never had, or is still at work."""
+    """Whether the cell has results to state."""
     return cell.state == CellState.DONE.value and cell.outcome is not Outcome.NOT_AVAILABLE

@@ -1,4 +1,4 @@
-"""Gather failures by signature, and hold them against the known issues."""
+"""Groups failures by signature, and matches them with known issues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator.store.stores import Stores
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The failures of a run."""
+    """Failures of a run."""
 
     failure_groups: tuple[FailureGroup, ...]
     known_issues: tuple[IssueUse, ...]
@@ -29,7 +29,7 @@ class Explained:
 def explain_run(
     stores: Stores, run: Run, product: str, cells: Sequence[CellRecord], *, on: date
 ) -> Explained:
-    """Group a run's failures by signature, and match the product's known issues with them.
+    """Group a run's failures by signature, and match the product's known issues.
 
     Args:
         stores: What is stored.
@@ -45,11 +45,11 @@ def explain_run(
     confined = stores.quarantines.list(product=product)
     excused = quarantined_of(confined, failures, at=run.created_at)
     ran = [_ran(run, cell) for cell in cells]
-    heirs = _heirs(stores, issues)
-    used = uses(issues, failures, ran, on=on, heirs=heirs)
+    successors_of = _heirs(stores, issues)
+    used = uses(issues, failures, ran, on=on, successors_of=successors_of)
     packages = {cell.cell: cell.packages for cell in ran}
     by_kind = {
-        kind: applying(used, one, packages.get(one.cell, {}), heirs)
+        kind: applying(used, one, packages.get(one.cell, {}), successors_of)
         for kind, one in {kind_of(failure): failure for failure in failures}.items()
     }
     explained: dict[str, list[tuple[str, ...]]] = {}
@@ -78,7 +78,7 @@ def _has_run(job: JobRecord) -> bool:
 
 def _heirs(stores: Stores, issues: Sequence[KnownIssue]) -> Mapping[str, frozenset[str]]:
     named = {issue.match.signature for issue in issues} - {""}
-    return stores.failures.heirs(named) if named else {}
+    return stores.failures.successors_of(named) if named else {}
 
 
 def _explained(group: FailureGroup, by: Sequence[tuple[str, ...]]) -> FailureGroup:
@@ -92,19 +92,19 @@ class FailureReview:
 
     failure_groups: tuple[FailureGroup, ...]
     runs: int
-    """Runs that were looked at."""
+    """Number of runs."""
     is_cut: bool
-    """There were more failures than one question looks at."""
+    """Whether there were more failures than the limit."""
 
 
 def review_failures(context: Context, *, product: str | None, runs: int) -> FailureReview:
-    """The failures of a product's newest runs, by signature, with those that may be the same."""
+    """Return the failures of a product's newest runs by signature, with similar ones."""
     found = context.stores.failures.of_product(product, runs=runs)
     return _reviewed(context, found)
 
 
 def review_run(context: Context, run_id: str) -> FailureReview:
-    """The same of one run."""
+    """Return the failures of one run by signature."""
     failures = context.stores.failures.of_run(run_id)
     return _reviewed(context, FailuresFound(failures, 1))
 

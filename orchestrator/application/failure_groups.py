@@ -19,14 +19,14 @@ _ORDER = {status: number for number, status in enumerate(TriageStatus)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroupFilter:
-    """Which failures are looked at; what is empty does not restrict."""
+    """Filter for failures; empty fields do not restrict."""
 
     product: str | None = None
     runs: int = 20
     platform: str = ""
     version: str = ""
     text: str = ""
-    """Stands in the signature."""
+    """Text in the signature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,38 +36,38 @@ class ListedFailureGroup:
     signature: Signature
     count: int
     tests: Mapping[int, int]
-    """By number, how many of the results."""
+    """Results by test number."""
     jobs: tuple[str, ...]
     platforms: tuple[str, ...]
     cells: tuple[str, ...]
-    """Names: platforms with their environments."""
+    """Cell names: platforms with their environments."""
     versions: tuple[str, ...]
-    """The newest first."""
+    """Newest first."""
     runs: int
     first_seen: datetime
     last_seen: datetime
     answering: TriageInputs = field(default_factory=TriageInputs)
     status: TriageStatus = TriageStatus.UNOWNED
     similar: tuple[str, ...] = ()
-    """Ids of others on the page that may be the same; a suggestion."""
+    """Ids of similar groups on the page; a suggestion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroupPage:
-    """What a question found."""
+    """A page of failure groups."""
 
     kinds: Sequence[ListedFailureGroup]
-    """What is new first, then the largest."""
+    """New groups first, then the largest."""
     runs: int
-    """That were looked at."""
+    """Number of runs."""
     platforms: tuple[str, ...]
-    """Of all of these runs: what can be asked for."""
+    """Platforms of all these runs, for the filter."""
     versions: tuple[str, ...]
-    """The newest first."""
+    """Newest first."""
 
 
 def list_failure_groups(context: Context, question: FailureGroupFilter) -> FailureGroupPage:
-    """Gather the failures of the newest runs."""
+    """Return the failure groups of the newest runs."""
     store = context.stores.failure_groups
     looked = store.cells(question.product, runs=question.runs)
     chosen = [cell.pk for cell in looked.cells.values() if _is_asked(cell, question)]
@@ -88,7 +88,7 @@ def list_failure_groups(context: Context, question: FailureGroupFilter) -> Failu
 
 
 def gather(context: Context, found: FailuresToTriage) -> list[ListedFailureGroup]:
-    """The kinds of these results, and who answers for each."""
+    """Group these results, with the triage status of each group."""
     now = context.clock.now()
     spans = context.stores.failures.spans(found.signatures)
     said = answering(context.stores, found, now=now)
@@ -103,18 +103,18 @@ def gather(context: Context, found: FailuresToTriage) -> list[ListedFailureGroup
 
 
 def with_similar(context: Context, kinds: Sequence[ListedFailureGroup]) -> list[ListedFailureGroup]:
-    """The kinds, each with those among them that may be the same."""
+    """Return the groups, each with similar ones among them."""
     near = similar([kind.signature for kind in kinds], context.similarity.messages)
     return [replace(kind, similar=near.get(kind.signature.id, ())) for kind in kinds]
 
 
 def names_of(context: Context, kinds: Iterable[ListedFailureGroup]) -> Mapping[int, KnownTest]:
-    """The test of each kind that has it most often."""
+    """Return for each group the test with most results."""
     return context.stores.failure_groups.tests({most_often(kind) for kind in kinds if kind.tests})
 
 
 def most_often(kind: ListedFailureGroup) -> int:
-    """The test that has it most often."""
+    """Return the test with most results."""
     return max(kind.tests, key=lambda test: (kind.tests[test], -test))
 
 
@@ -165,14 +165,14 @@ def _versions(cells: Collection[WindowCell]) -> tuple[str, ...]:
 
 
 LOOKED = 2_000
-"""The newest results of a signature that are looked at."""
+"""Maximum newest results of a signature that are read."""
 _COMPARED = 200
 _ALIKE = 10
 
 
 @dataclass(frozen=True, slots=True)
 class MessageVariant:
-    """Failing results with the same message text."""
+    """Failing results with equal messages."""
 
     message: str
     count: int
@@ -181,42 +181,42 @@ class MessageVariant:
 
 @dataclass(frozen=True, slots=True)
 class FailureSite:
-    """Results of one test, in one kind of cell, of one version."""
+    """Results of one test in one cell name, of one version."""
 
     test_id: int
     cell: WindowCell
-    """The newest of them."""
+    """The newest cell."""
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroupDetail:
-    """Everything about a kind of failure."""
+    """A failure group in detail."""
 
     signature: Signature
     kind: ListedFailureGroup | None
-    """None where no result has it any more."""
+    """None where it has no result any more."""
     product: str
-    """Of its newest result."""
+    """The product of its newest result."""
     traceback: str
-    """Of the newest result."""
+    """The traceback of the newest result."""
     newest: WindowCell | None
     newest_test: int
     most_in_a_run: int
     variants: Sequence[MessageVariant]
-    """Those said most often first."""
+    """Most frequent first."""
     spots: Sequence[FailureSite]
-    """The newest first."""
+    """Newest first."""
     tests: Mapping[int, KnownTest]
     cells: Mapping[int, WindowCell]
     alike: Sequence[Signature]
-    """That may be the same; a suggestion."""
+    """Similar groups; a suggestion."""
     is_cut: bool
-    """There are older results than those looked at."""
+    """Whether there are older results than those read."""
 
 
 def show_failure_group(context: Context, signature_id: str) -> FailureGroupDetail | None:
-    """The kind of failure; None where there is no such signature."""
+    """Return the failure group; None for an unknown signature."""
     store = context.stores.failure_groups
     signature = context.stores.failures.get(signature_id)
     if signature is None:

@@ -1,4 +1,4 @@
-"""Bring an ingestion to its end, from what is stored: now, or after a controller was killed."""
+"""Finishes an ingestion from what is stored: at once, or after a controller was killed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datetime import datetime
 
 from orchestrator.application.context import Context
 from orchestrator.application.end_run import end_run
-from orchestrator.application.judge_jobs import judge_jobs
+from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.cell import Cause, Cell, CellState, RunState
+from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell
+from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, read_events
-from orchestrator.domain.facts import fold
-from orchestrator.domain.judging import JobVerdict, judge_cell
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.errors import StoreError
 from orchestrator.store.evidence import EvidenceStore, Position
@@ -31,7 +31,7 @@ def pull_evidence(
     at: datetime,
     limit_bytes: int,
 ) -> tuple[EvidenceBatch | None, Position]:
-    """Fetch what is new once, and store it.
+    """Fetch and store new evidence once.
 
     A line that is longer than the limit, as a manifest of sixty thousand tests, is fetched whole.
 
@@ -73,7 +73,7 @@ def pull_evidence(
 
 
 def drained(pulled: EvidenceBatch, have: Position) -> bool:
-    """Whether all that the machine had is stored (a torn last line stays there)."""
+    """Whether all of the machine's evidence is stored, without an incomplete last line."""
     torn = not pulled.alive and have.events_bytes + len(pulled.events) >= pulled.events_size_bytes
     whole = have.events_bytes >= pulled.events_size_bytes
     return (whole or torn) and have.log_bytes >= pulled.log_size_bytes
@@ -86,7 +86,7 @@ logger = logging.getLogger(__name__)
 
 
 def finish_ingestion(context: Context, begun: Begun) -> None:
-    """Store what is left of the events, judge the cell, publish, end the run. Idempotent."""
+    """Store the remaining events, derive the outcome, publish, and end the run. Idempotent."""
     with context.locks.of(begun.run_id):
         run = context.stores.runs.get(begun.run_id)
         if run is None or run.state is not RunState.INGESTING:
@@ -98,7 +98,7 @@ def finish_ingestion(context: Context, begun: Begun) -> None:
 
 
 def resume_ingestions(context: Context) -> None:
-    """End every ingestion that was cut off."""
+    """Finish every interrupted ingestion."""
     for begun, _ in context.stores.ingests.unfinished():
         try:
             finish_ingestion(context, begun)
@@ -125,7 +125,7 @@ def _finish_cell(context: Context, cell: Cell, attempt_id: str) -> None:
 
 
 def _append(context: Context, cell: Cell, attempt_id: str) -> None:
-    """Store the events from where they stop, in whole lines."""
+    """Store the remaining events, in whole lines."""
     stores = context.stores
     kept = {one.name: one.digest for one in stores.results.artifacts(cell.id)}
     if RAW_EVENTS not in kept:
@@ -136,7 +136,7 @@ def _append(context: Context, cell: Cell, attempt_id: str) -> None:
 
 
 def _is_all_stored(context: Context, digest: str, attempt_id: str) -> bool:
-    """Go on from where the store is; False where somebody else went on meanwhile."""
+    """Continue from the stored position; False where another process continued meanwhile."""
     evidence = context.stores.evidence
     have = evidence.position(attempt_id)
     for chunk in _whole_lines(_after(context.blobs.open(digest), have.events_bytes)):

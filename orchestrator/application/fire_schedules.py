@@ -37,12 +37,12 @@ from orchestrator.application.ports.subjects import SubjectGoneError
 from orchestrator.application.resolve_firing import resolve_firing
 from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.cell import Run, RunState
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.policy import GatePolicy, retest_options
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.root_cause import Attribution, RootCause
 from orchestrator.domain.schedule import (
     CANCELLED,
@@ -72,7 +72,7 @@ _RUN_STATES = {
 
 
 def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Announcement | None:
-    """The state to announce for an ended firing; None where a later firing replaces it."""
+    """Return the state to announce for an ended firing; None where a later firing replaces it."""
     if firing.superseded or (not firing.run and firing.outcome in (SKIPPED, CANCELLED)):
         return None
     verdict = context.stores.gates.verdict(firing.verdict) if firing.verdict else None
@@ -94,7 +94,7 @@ def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Annou
 
 
 def no_verdict(context: Context, schedule: Schedule, firing: Firing) -> Announcement:
-    """That its deadline has passed without one."""
+    """Return the announcement of a missed deadline."""
     deadline = firing.deadline_at or firing.due_at
     where = f"it is {firing.state}" + (f", run {firing.run}" if firing.run else "")
     if firing.verdict:
@@ -162,17 +162,17 @@ def _utc(at: datetime) -> str:
 
 
 _LOOK_BACK = timedelta(days=15)
-"""Longer than anything is made up for."""
+"""Longer than any catch-up period."""
 
 
 def new_firing(cron: Cron, schedule: Schedule, due_at: datetime, now: datetime) -> Firing:
-    """A firing that is about to begin."""
+    """Return a new firing."""
     deadline_at = _deadline(cron, schedule, due_at)
     return Firing(schedule=schedule.name, due_at=due_at, claimed_at=now, deadline_at=deadline_at)
 
 
 def claim(context: Context, due: DueSchedule) -> None:
-    """Store a firing for each time that became due, once over all controllers. Raises CronError."""
+    """Store a firing for each due time, once over all controllers. Raises CronError."""
     cron, schedule, now = context.gate.cron, due.schedule, context.clock.now()
     following = partial(cron.next_after, schedule.cron, schedule.tz)
     at = due.next_due_at if due.next_due_at > now - _LOOK_BACK else following(now - _LOOK_BACK)
@@ -191,7 +191,7 @@ def claim(context: Context, due: DueSchedule) -> None:
 def _missed(
     schedule: Schedule, times: tuple[datetime, ...], now: datetime, *, tell: bool
 ) -> list[Firing]:
-    """Written down, so that no night is forgotten; told once, where nothing fires instead."""
+    """Store missed firings; they are announced once, where nothing fires instead."""
     reason = f"no controller ran; {len(times)} missed, and catching up is `{schedule.catch_up}`"
     over = FiringState.NOTIFIED
     return [
@@ -220,7 +220,7 @@ def _deadline(cron: Cron, schedule: Schedule, due_at: datetime) -> datetime | No
 
 
 class Evaluate(Protocol):
-    """A verdict of a gate about runs; the same key again is the same verdict."""
+    """Evaluates a gate on runs; idempotent by key."""
 
     def __call__(
         self, context: Context, gate: str, *, runs: Sequence[str], lineage: str, key: str
@@ -230,10 +230,10 @@ class Evaluate(Protocol):
 
 
 class RequestConfirmationRun(Protocol):
-    """A small run on another machine, to find the root cause; None where that cannot help."""
+    """Launches a confirmation run; None where it cannot help."""
 
     def __call__(self, context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
-        """See `second_machine`."""
+        """See `request_confirmation_run`."""
         ...
 
 
@@ -249,7 +249,7 @@ class Operations:
 
 
 def waits(context: Context, schedule: Schedule, firing: Firing) -> bool:
-    """Whether there is nothing to do about it now. Only reads."""
+    """Whether a firing has nothing to do now. Only reads."""
     if firing.retry_at is not None and context.clock.now() < firing.retry_at:
         return True
     match firing.state:
@@ -264,7 +264,7 @@ def waits(context: Context, schedule: Schedule, firing: Firing) -> bool:
 
 
 def advance(context: Context, operations: Operations, schedule: Schedule, firing: Firing) -> Firing:
-    """Take a firing that does not wait one state further, or one step on the way to it."""
+    """Advance a firing by one state, or by one step towards it."""
     match firing.state:
         case FiringState.CLAIMED:
             return _begin(context, schedule, firing)
@@ -282,7 +282,7 @@ def advance(context: Context, operations: Operations, schedule: Schedule, firing
 
 
 def concluded(firing: Firing, outcome: str, reason: str) -> Firing:
-    """End a firing without a verdict; an outcome that it already has is kept."""
+    """End a firing without a verdict; an existing outcome is kept."""
     if firing.verdict:
         return replace(firing, state=FiringState.EVALUATED)
     return replace(firing, state=FiringState.EVALUATED, outcome=outcome, reason=reason)
@@ -372,7 +372,7 @@ def _is_unexplained(context: Context, operations: Operations, firing: Firing) ->
 def _second(
     context: Context, operations: Operations, firing: Firing, max_usd: Decimal | None
 ) -> str | None:
-    """The run that asks one; whatever keeps it from being asked, the verdict stands."""
+    """Return the confirmation run; any error leaves the verdict unchanged."""
     if max_usd is None:
         return None
     try:
@@ -424,12 +424,12 @@ def _can_be_cancelled(run: Run | None) -> bool:
 logger = logging.getLogger(__name__)
 
 LEASE_S = 30.0
-"""A holder that was not heard of for so long is dead."""
+"""Seconds after which a claimant without heartbeat is dead."""
 _FOR_GOOD = (
     *(SubjectGoneError, InvalidDocumentError, PayloadMissingError, KeyReusedError),
     *(GateMissingError, ConfigError),
 )
-"""Faults that do not pass by themselves."""
+"""Permanent faults."""
 OPERATIONS = Operations(
     evaluate=evaluate_gate,
     blame=attribute_run,
@@ -438,7 +438,7 @@ OPERATIONS = Operations(
 )
 
 Begin = Callable[[str, Callable[[], None]], None]
-"""Does the named work, now or soon; what is under way already is not begun again."""
+"""Starts the named work in the background, unless it is running already."""
 
 
 def _at_once(name: str, work: Callable[[], None]) -> None:
@@ -452,7 +452,7 @@ def fire(
     operations: Operations = OPERATIONS,
     lease_s: float = LEASE_S,
 ) -> None:
-    """Claim what is due, and go on with every firing that does not wait."""
+    """Claim due firings, and advance every firing that does not wait."""
     store = context.stores.schedules
     for due in store.due(context.clock.now()):
         try:
@@ -537,7 +537,7 @@ def _faulted(context: Context, firing: Firing, error: Exception) -> Firing:
 
 @contextmanager
 def _kept(context: Context, firing: Firing, holder: str, lease_s: float) -> Iterator[None]:
-    """Hold the firing for as long as the block takes: a wheel may take minutes to build."""
+    """Renew the claim while the block runs: building a wheel may take minutes."""
     over = threading.Event()
 
     def renew() -> None:

@@ -11,8 +11,8 @@ from datetime import datetime
 from orchestrator.application.gather_evidence import GatheredCell
 from orchestrator.domain.attestation import mismatch
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.extended import filled
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,
@@ -21,39 +21,40 @@ from orchestrator.domain.gate.snapshot import (
     MachineEvidence,
     Quarantine,
 )
-from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.signature import Failure
+from orchestrator.domain.test_identity import normal_nodeid
 
 _EXPECTED = "expected to fail: {}"
-"""What policies name the reason of an expected failure by."""
+"""Name of the reason of an expected failure in policies."""
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What the cell's platform did before."""
+    """Earlier results of the cell's platform."""
 
     streak: int
-    """Runs in a row that it passed."""
+    """Number of consecutive passing runs."""
     collected: int | None
-    """Tests of its last green run."""
+    """Number of tests of its last green run."""
     signatures: frozenset[str]
-    """Of the failures in the run that the gate passed last."""
+    """Failure signatures of the run that the gate passed last."""
     ran: Mapping[tuple[str, str], bool] = field(default_factory=dict)
-    """Jobs and tests, as `normal_nodeid` has them, that ran in its last green run or in the runs
-    that the gate passed last, and whether they passed there."""
+    """Jobs and tests (as `normal_nodeid`) that ran in its last green run or in the runs that the
+    gate passed last, with whether they passed.
+    """
     tests: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By job, the tests of its last green run, where it matters."""
+    """Tests of its last green run by job, where they are needed."""
 
 
 def freeze_cell(
     one: GatheredCell, before: Before, quarantines: Sequence[Quarantine]
 ) -> CellEvidence:
-    """The cell as a gate looks at it; of one that is not done, how far it is."""
+    """Return the evidence of a cell for a gate; of an unfinished one, its progress."""
     cell = one.cell
     wrong = _mismatch(cell)
     ingested = cell.ingested is not None
@@ -84,14 +85,14 @@ def freeze_cell(
 
 
 def _instance_type(cell: CellRecord) -> str:
-    """Of its last machine; a cell whose evidence is reused has none, but who produced it had."""
+    """Return the instance type of its last machine, or of the reused evidence's machine."""
     leased = [lease.instance_type for lease in cell.leases if lease.instance_type]
     proven = cell.attestation.facts.get("instance_type", "") if cell.attestation else ""
     return leased[-1] if leased else proven
 
 
 def _machine(cell: CellRecord) -> MachineEvidence:
-    """The last one; a cell whose evidence is reused has none, but who produced it had."""
+    """Return its last machine, or the machine that reused evidence comes from."""
     leased, told = [lease.provider for lease in cell.leases], cell.attestation
     return MachineEvidence(
         provider=leased[-1] if leased else cell.platform.provider,
@@ -101,7 +102,7 @@ def _machine(cell: CellRecord) -> MachineEvidence:
 
 
 def _is_attested(cell: CellRecord, wrong: str) -> bool:
-    """Our agent told who produces the results, on a real machine that is what was asked for.
+    """Whether the agent attested a real machine that matches the request.
 
     Of `local` the identity is this computer: what its devices are is compared all the same.
     """
@@ -110,7 +111,10 @@ def _is_attested(cell: CellRecord, wrong: str) -> bool:
 
 
 def _mismatch(cell: CellRecord) -> str:
-    """How the devices differ; on this computer nothing refused them before."""
+    """Return how the devices differ.
+
+    On the controller's own computer no earlier check refused them.
+    """
     if cell.attestation is None:
         return ""
     known = cell.attestation
@@ -119,7 +123,7 @@ def _mismatch(cell: CellRecord) -> str:
 
 
 def _detail(cell: CellRecord) -> str:
-    """What it says itself; else the provider's last answer."""
+    """Return its own detail; else the provider's last answer."""
     answers = [lease.refusal for lease in cell.leases if lease.refusal]
     return cell.detail or (answers[-1] if answers else "")
 
@@ -131,7 +135,7 @@ def _ended(cell: CellRecord) -> datetime | None:
 
 
 def subject_of(one: GatheredCell) -> Mapping[str, str]:
-    """What is known of it; of evidence that others produced, only what they call it."""
+    """Return what is known of the subject; of ingested evidence, only its name and version."""
     run, spec = one.taken.evidence.record.run, one.taken.spec
     known = {"name": run.subject_name, "version": run.subject_version}
     if one.cell.ingested is None:
@@ -173,7 +177,7 @@ def _jobs(
 
 
 def _skips(job: JobRecord, tests: Iterable[TestFact]) -> Mapping[str, int]:
-    """By reason; those that a source counts without naming them have none."""
+    """Return skips by reason; unnamed ones have none."""
     mine = (test for test in tests if test.job == job.id)
     reasons = Counter(t.reason for t in mine if t.outcome is TestOutcome.SKIPPED)
     if job.unnamed.skipped:
@@ -195,7 +199,7 @@ def _newly_skipped(
 
 
 def _known_tests(job: JobRecord, before: Before) -> Mapping[str, int]:
-    """How many tests the last green run had at each place that was now left out."""
+    """Return how many tests the last green run had in each path that is excluded now."""
     places = {place.path for place in (*job.test_set.modules, *job.test_set.ignored)}
     known = before.tests.get(job.id, ())
     starts = {path: (f"{path}::", f"{path}/") for path in sorted(places)}
@@ -227,7 +231,7 @@ def _failed_test(failure: Failure, before: Before, quarantines: Sequence[Quarant
 
 
 def quarantine_of(nodeid: str, platform: str, quarantines: Sequence[Quarantine]) -> str:
-    """The one a test is in, over or not; one that is not ended, and lasts longest, comes first."""
+    """Return a test's quarantine, expired or not; the open one that lasts longest comes first."""
     fitting = [
         one
         for one in quarantines

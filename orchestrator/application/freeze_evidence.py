@@ -1,4 +1,4 @@
-"""Freeze evidence: everything that a verdict is made from, in one value that never changes."""
+"""Freezes evidence: every input of a verdict, in one immutable value."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from orchestrator.application.gather_evidence import (
     is_of_the_same,
     with_related_runs,
 )
-from orchestrator.application.reused_results import told_tests
+from orchestrator.application.reused_results import results_of_cell
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cell
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy
-from orchestrator.domain.gate.quantities import duration
+from orchestrator.domain.gate.policy_values import duration
 from orchestrator.domain.gate.reruns import failed_before, failed_elsewhere, merge_reruns
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,
@@ -39,9 +39,9 @@ from orchestrator.domain.gate.snapshot import (
 )
 from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
 from orchestrator.domain.gate.tolerance import failing_results
-from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.domain.test_identity import normal_nodeid
 from orchestrator.store.reuse import LastGreen
 
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
@@ -53,14 +53,14 @@ _NOTHING = Before(0, None, frozenset())
 def with_failed_before(
     cells: Sequence[CellEvidence], taken: Sequence[GatheredRun], quarantines: Sequence[Quarantine]
 ) -> tuple[CellEvidence, ...]:
-    """The cells, with what failed in those of these runs that tested the same subject.
+    """Return the cells with failures from those of these runs that tested the same subject.
 
     Args:
         cells: As they stand.
         taken: All runs that may be told of, oldest first; the cells' own among them.
         quarantines: The product's.
     """
-    history = _History.of(taken, quarantines)
+    history = _History.of(taken, quarantines, frozenset(cell.platform for cell in cells))
     return tuple(cell if cell.ingested else _with_history(cell, history) for cell in cells)
 
 
@@ -102,31 +102,38 @@ def _with_failures_before(cell: CellEvidence, job: JobEvidence, history: _Histor
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """All cells of some runs, as they would stand alone."""
+    """All cells of some runs, each by itself."""
 
     runs: Mapping[str, GatheredRun]
-    """By id, oldest first."""
+    """Runs by id, oldest first."""
     cells: Mapping[tuple[str, str], CellEvidence]
-    """By run and cell; those that others produced are not among them."""
+    """Cells by run and name, without ingested ones."""
     quarantines: Sequence[Quarantine]
+    judged: frozenset[str]
+    """Platforms that the gate looks at."""
 
     @classmethod
-    def of(cls, taken: Sequence[GatheredRun], quarantines: Sequence[Quarantine]) -> _History:
+    def of(
+        cls,
+        taken: Sequence[GatheredRun],
+        quarantines: Sequence[Quarantine],
+        judged: frozenset[str],
+    ) -> _History:
         cells = {
             (one.id, cell.id): freeze_cell(GatheredCell(one, cell), _NOTHING, quarantines)
             for one in taken
             for cell in one.evidence.record.cells
             if cell.ingested is None
         }
-        return cls({one.id: one for one in taken}, cells, quarantines)
+        return cls({one.id: one for one in taken}, cells, quarantines, judged)
 
     def of_the_same(self, cell: CellEvidence, run: str) -> list[CellEvidence]:
-        """The cell in other runs of the payload and the subject of `run`."""
+        """Return the cell in other runs with the payload and the subject of `run`."""
         same = (one for one in self.runs.values() if is_of_the_same(self.runs[run], one))
         return self._there(cell, run, same)
 
     def with_other_payloads(self, cell: CellEvidence, run: str) -> list[CellEvidence]:
-        """The cell in runs of the subject of `run` with another payload."""
+        """Return the cell in runs of the subject of `run` with another payload."""
         mine = self.runs[run]
         same = (one for one in self.runs.values() if is_of_one_subject(mine.spec, one.spec))
         return self._there(cell, run, (one for one in same if not is_of_the_same(mine, one)))
@@ -134,9 +141,11 @@ class _History:
     def _there(
         self, cell: CellEvidence, run: str, runs: Iterable[GatheredRun]
     ) -> list[CellEvidence]:
-        """The cell in these runs; where one has no such cell, all that it had of the platform.
+        """Return the cell in these runs; where a run lacks it, all of its platform's cells.
 
-        A matrix that lists its environments otherwise names its cells otherwise.
+        A matrix that lists its environments otherwise names its cells otherwise. A platform may
+        have had another id: one that is not judged, on the same kind of machine in the same
+        environment.
         """
         found: list[CellEvidence] = []
         for one in runs:
@@ -144,15 +153,24 @@ class _History:
                 continue
             there = [self.cells[key] for key in self.cells if key[0] == one.id]
             same = [other for other in there if other.id == cell.id]
-            found += same or [other for other in there if other.platform == cell.platform]
+            here = [other for other in there if other.platform == cell.platform]
+            found += same or here or [o for o in there if self._is_renamed(o, cell)]
         return found
 
+    def _is_renamed(self, other: CellEvidence, cell: CellEvidence) -> bool:
+        is_alike = (other.environment, other.fingerprint, set(other.machines)) == (
+            cell.environment,
+            cell.fingerprint,
+            set(cell.machines),
+        )
+        return bool(cell.fingerprint) and is_alike and other.platform not in self.judged
+
     def passing(self, run: str, cell: str, job: str) -> frozenset[str]:
-        """Tests of a job that pass, as `normal_nodeid` has them."""
+        """Return passing tests of a job, as `normal_nodeid`."""
         return frozenset(normal_nodeid(test.nodeid) for test in self._passed(run, cell, job))
 
     def retried(self, run: str, cell: CellEvidence, job: str) -> list[FailedTest]:
-        """Tests of a job that failed, and passed when the suite itself ran them again."""
+        """Return tests of a job that failed, and passed when the suite itself reran them."""
         return [
             FailedTest(
                 job=job,
@@ -181,11 +199,11 @@ _RAN = (
 
 
 _LOOKS_BACK = duration(EvidenceRule().max_age)
-"""A failure counts against its subject so long at least: believing less evidence forgets none."""
+"""Minimum time that a failure counts against its subject, whatever the policy's `max_age`."""
 
 
 def freeze_evidence(context: Context, policy: GatePolicy, runs: Sequence[str]) -> Snapshot:
-    """What the gate looks at in these runs; in the product's newest finished one where none is.
+    """Freeze the evidence of these runs; without any, of the product's newest finished one.
 
     A later run's cell of a platform stands for an earlier one's; a rerun of some jobs completes
     it. Raises RunMissingError, WrongProductError.
@@ -198,7 +216,7 @@ def freeze_evidence(context: Context, policy: GatePolicy, runs: Sequence[str]) -
 def freeze(
     context: Context, policy: GatePolicy, taken: Sequence[GatheredRun], *, now: datetime
 ) -> Snapshot:
-    """The same of runs that are gathered already, for a verdict of that time."""
+    """Freeze gathered runs, for a verdict at that time."""
     product, gate = policy.metadata.product, policy.metadata.name
     oldest = min((one.id for one in taken), default="")
     green = context.stores.gates.last_passed(gate, before_run=oldest) if oldest else None
@@ -235,12 +253,12 @@ def _frozen(one: CountedCell, before: Before, quarantines: Sequence[Quarantine])
 
 
 def evidence_digest(snapshot: Snapshot) -> str:
-    """Digest of the frozen evidence without waivers and approvals, which refer to it."""
+    """Return the digest of frozen evidence without waivers and approvals, which refer to it."""
     return digest_of(snapshot_document(replace(snapshot, waivers=(), approvals=(), reviews=())))
 
 
 def _with_decisions(context: Context, gate: str, frozen: Snapshot) -> Snapshot:
-    """What people said to this evidence, to whatever the gate looks at next, and of payloads."""
+    """Add waivers and approvals of this evidence, and reviews of its payloads."""
     digest = evidence_digest(frozen)
     waivers = (one.waiver for one in context.stores.gates.waivers(gate=gate))
     payloads = sorted({cell.subject.get("payload_sha256", "") for cell in frozen.cells} - {""})
@@ -259,21 +277,24 @@ def _signatures(context: Context, runs: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """The platform's runs before."""
+    """Earlier runs of the platform."""
 
     last: LastGreen | None
     streak: int
 
     @property
     def run(self) -> str:
-        """The last green one's id; empty where there is none."""
+        """Return the last green run's id; empty without one."""
         return self.last.run_id if self.last else ""
 
 
 def _past(
     context: Context, policy: GatePolicy, parts: Sequence[GatheredCell], oldest: str
 ) -> _Past:
-    """What the cell's platform did before; unattested runs only where the policy takes them."""
+    """Return earlier results of the cell's platform.
+
+    Unattested ones only where the policy allows them.
+    """
     gates, product = context.stores.gates, policy.metadata.product
     platform = parts[0].cell.platform.id
     ingested = policy.spec.evidence.attestation == "optional"
@@ -290,7 +311,7 @@ def _compared(
     seen: frozenset[str],
     passed: Sequence[str],
 ) -> Before:
-    """What the cell is compared with."""
+    """Return what the cell is compared with."""
     last = past.last
     ran: Mapping[tuple[str, str], bool] = {}
     if any(job.counts.skipped or job.counts.xfailed for part in parts for job in part.cell.jobs):
@@ -302,10 +323,10 @@ def _compared(
 
 
 def _ran(context: Context, name: str, runs: Iterable[str]) -> Mapping[tuple[str, str], bool]:
-    """Jobs and tests that ran in the cells of that name, and whether they passed in any."""
+    """Return jobs and tests that ran in the cells of that name, and whether they passed in any."""
     stores = context.stores
     cells = [one.id for run in runs for one in stores.cells.of_run(run) if one.name == name]
-    tests = (test for cell in cells for test in told_tests(stores, cell))
+    tests = (test for cell in cells for test in results_of_cell(stores, cell))
     found: dict[tuple[str, str], bool] = {}
     for test in tests:
         if test.outcome in _RAN:
@@ -315,7 +336,7 @@ def _ran(context: Context, name: str, runs: Iterable[str]) -> Mapping[tuple[str,
 
 
 def _agreed(cells: Sequence[CellEvidence]) -> Mapping[str, str]:
-    """What all cells say of the subject."""
+    """Return the subject's facts on which all cells agree."""
     if not cells:
         return {}
     shared = set(cells[0].subject.items()).intersection(*(c.subject.items() for c in cells[1:]))
@@ -323,15 +344,15 @@ def _agreed(cells: Sequence[CellEvidence]) -> Mapping[str, str]:
 
 
 def _known_issues(context: Context, product: str) -> tuple[KnownIssue, ...]:
-    """The product's, each with the signature that its failures have now."""
+    """Return the product's known issues, with the present signatures of their failures."""
     issues = context.stores.known_issues.list(product=product)
     named = {issue.match.signature for issue in issues} - {""}
-    heirs = context.stores.failures.heirs(named) if named else {}
-    return tuple(_renewed(issue, heirs) for issue in issues)
+    successors_of = context.stores.failures.successors_of(named) if named else {}
+    return tuple(_renewed(issue, successors_of) for issue in issues)
 
 
-def _renewed(issue: KnownIssue, heirs: Mapping[str, frozenset[str]]) -> KnownIssue:
-    found = heirs.get(issue.match.signature, frozenset())
+def _renewed(issue: KnownIssue, successors_of: Mapping[str, frozenset[str]]) -> KnownIssue:
+    found = successors_of.get(issue.match.signature, frozenset())
     if len(found) != 1:
         return issue  # what became several signatures is for a person to split
     return replace(issue, match=replace(issue.match, signature=next(iter(found))))
@@ -339,12 +360,12 @@ def _renewed(issue: KnownIssue, heirs: Mapping[str, frozenset[str]]) -> KnownIss
 
 @dataclass(frozen=True, slots=True)
 class BaselineEvidence:
-    """What the tests of a product are compared with."""
+    """Baselines of a product's tests."""
 
     passed: tuple[str, ...]
     """Runs that the gate passed last."""
     green: Mapping[str, str]
-    """By platform, its last green run."""
+    """The last green run, by platform."""
 
 
 def with_changes(
@@ -354,29 +375,13 @@ def with_changes(
     taken: Sequence[GatheredRun],
     compared: BaselineEvidence,
 ) -> tuple[CellEvidence, ...]:
-    """The cells, with what became of the tests that each job had in the baseline."""
+    """Return the cells, with each job's changes against the baseline's tests."""
     collected = {one.id: one.evidence.tests for one in taken}
     renames = _renames(context, product)
-
-    def told(cell: CellEvidence, job: JobEvidence, then: Sequence[BaselineTests]) -> JobEvidence:
-        tests = collected.get(job.run or cell.run, {}).get(cell.id, ())
-        now = _names(test for test in tests if test.job == job.id)
-        had = job.counts.collected or any(one.by_job.get(job.id) for one in then)
-        if job.outcome not in _FINAL or not had:
-            return job
-        is_known = sum(test.job == job.id for test in tests) == job.counts.collected
-        places = (*job.test_set.modules, *job.test_set.ignored)
-        changes = changes_since(
-            job.id,
-            now if is_known else None,
-            then,
-            renames=renames.get(job.id, {}),
-            left_out=[place.path for place in places],
-        )
-        return replace(job, changes=changes)
+    judged = frozenset(cell.platform for cell in cells)
 
     def whole(cell: CellEvidence) -> CellEvidence:
-        then = _baselines(context, cell, compared)
+        then = _baselines(context, cell, compared, judged)
         present = {job.id for job in cell.jobs}
         absent = {
             name: tuple(sorted(tests.elements()))
@@ -384,51 +389,103 @@ def with_changes(
             for name, tests in sorted(one.by_job.items())
             if name not in present
         }
-        jobs = tuple(told(cell, job, then) for job in cell.jobs)
+        jobs = tuple(
+            _with_changes(
+                job,
+                collected.get(job.run or cell.run, {}).get(cell.id, ()),
+                then,
+                renames.get(job.id, {}),
+            )
+            for job in cell.jobs
+        )
         return replace(cell, jobs=jobs, jobs_gone=absent)
 
     return tuple(whole(cell) for cell in cells)
 
 
+def _with_changes(
+    job: JobEvidence,
+    tests: Sequence[TestFact],
+    then: Sequence[BaselineTests],
+    renames: Mapping[str, str],
+) -> JobEvidence:
+    """Return the job with its changes against the baselines; unchanged where none can be told."""
+    now = _names(test for test in tests if test.job == job.id)
+    had = job.counts.collected or any(one.by_job.get(job.id) for one in then)
+    if job.outcome not in _FINAL or not had:
+        return job
+    is_known = sum(test.job == job.id for test in tests) == job.counts.collected
+    places = (*job.test_set.modules, *job.test_set.ignored)
+    changes = changes_since(
+        job.id,
+        now if is_known else None,
+        then,
+        renames=renames,
+        left_out=[place.path for place in places],
+    )
+    return replace(job, changes=changes)
+
+
 def _baselines(
-    context: Context, cell: CellEvidence, compared: BaselineEvidence
+    context: Context, cell: CellEvidence, compared: BaselineEvidence, judged: frozenset[str]
 ) -> list[BaselineTests]:
-    """Of the runs that the gate passed last, and of the platform's last green one."""
+    """Return the baselines: runs that the gate passed last, and the platform's last green one."""
     green = compared.green.get(cell.platform, "")
     groups = (_of_one_payload(context, compared.passed), (green,) if green else ())
-    return [found for runs in dict.fromkeys(groups) if (found := _baseline(context, cell, runs))]
+    return [
+        found for runs in dict.fromkeys(groups) if (found := _baseline(context, cell, runs, judged))
+    ]
 
 
 def _of_one_payload(context: Context, runs: Sequence[str]) -> tuple[str, ...]:
-    """Those with the payload of the last one: what it does not have any more was let go then."""
+    """Return those with the payload of the last one: what it lacks was removed then."""
     payloads = {
         run: known.payload_digest for run in runs if (known := context.stores.runs.get(run))
     }
     return tuple(run for run in runs if runs and payloads.get(run) == payloads.get(runs[-1]))
 
 
-def _baseline(context: Context, cell: CellEvidence, runs: Sequence[str]) -> BaselineTests | None:
+def _baseline(
+    context: Context, cell: CellEvidence, runs: Sequence[str], judged: frozenset[str]
+) -> BaselineTests | None:
     by_job: dict[str, Tests] = {}
     found: list[str] = []
     for run in runs:
-        one = _same_cell(context.stores.cells.of_run(run), cell)
-        tests = told_tests(context.stores, one.id) if one else []
-        for job in {test.job for test in tests}:
-            mine = _names(test for test in tests if test.job == job)
-            by_job[job] = by_job.get(job, Counter()) | mine
-        found += [run] if tests else []
+        cells = _cells_like(context.stores.cells.of_run(run), cell, judged)
+        mine = _common_tests(results_of_cell(context.stores, one.id) for one in cells)
+        by_job |= {job: by_job.get(job, Counter()) | tests for job, tests in mine.items()}
+        found += [run] if mine else []
     return BaselineTests(tuple(found), by_job) if found else None
 
 
+def _common_tests(cells: Iterable[Sequence[TestFact]]) -> dict[str, Tests]:
+    """By job, the tests that all cells have which have the job."""
+    found: dict[str, Tests] = {}
+    for tests in cells:
+        for job in {test.job for test in tests}:
+            mine = _names(test for test in tests if test.job == job)
+            found[job] = found[job] & mine if job in found else mine
+    return found
+
+
+def _cells_like(cells: Sequence[Cell], cell: CellEvidence, judged: frozenset[str]) -> list[Cell]:
+    """The same cell; where every platform has another id now, all that there were."""
+    same = _same_cell(cells, cell)
+    if same is not None:
+        return [same]
+    known = {one.name.partition(".")[0] for one in cells}
+    return [] if known & judged else list(cells)
+
+
 def _same_cell(cells: Sequence[Cell], cell: CellEvidence) -> Cell | None:
-    """The cell of that name; where no environment is called so, the platform's first one."""
+    """Return the cell of that name; without such an environment, the platform's first one."""
     named = [one for one in cells if one.name == cell.id]
     others = [one for one in cells if one.name.partition(".")[0] == cell.platform]
     return next(iter(named or others), None)
 
 
 def _names(tests: Iterable[TestFact]) -> Tests:
-    """Without modules that skipped themselves: they hide tests, and are none."""
+    """Return test names without modules that skipped themselves, which hide tests."""
     return Counter(
         normal_nodeid(test.nodeid)
         for test in tests
@@ -437,7 +494,7 @@ def _names(tests: Iterable[TestFact]) -> Tests:
 
 
 def _renames(context: Context, product: str) -> Mapping[str, Mapping[str, str]]:
-    """By job, the newer name of each older one that a person confirmed."""
+    """Return confirmed new names by older ones, by job."""
     found: dict[str, dict[str, str]] = {}
     for one in context.stores.aliases.list(product=product, state=AliasState.CONFIRMED):
         found.setdefault(one.job, {})[normal_nodeid(one.old)] = normal_nodeid(one.new)
@@ -445,13 +502,13 @@ def _renames(context: Context, product: str) -> Mapping[str, Mapping[str, str]]:
 
 
 _Tests = Counter[str]
-"""Node ids as `normal_nodeid` has them; several tests may share one."""
+"""Node ids as `normal_nodeid`; several tests may share one."""
 
 
 def with_test_sets(
     cells: Sequence[CellEvidence], taken: Iterable[GatheredRun]
 ) -> tuple[CellEvidence, ...]:
-    """The cells, with the digest of each job's tests and those that it has elsewhere alone."""
+    """Return the cells, with the digest of each job's tests and the tests that only others have."""
     known = _collected(taken)
     sets = {
         (cell.id, cell.run, job.id): _of(known, cell, job) for cell in cells for job in cell.jobs
@@ -472,7 +529,7 @@ def with_test_sets(
 
 
 def _collected(taken: Iterable[GatheredRun]) -> Mapping[tuple[str, str, str], _Tests]:
-    """By run, cell and job."""
+    """Return collected tests by run, cell and job."""
     found: dict[tuple[str, str, str], _Tests] = {}
     for one in taken:
         for cell, tests in one.evidence.tests.items():
@@ -485,7 +542,7 @@ def _collected(taken: Iterable[GatheredRun]) -> Mapping[tuple[str, str, str], _T
 def _of(
     known: Mapping[tuple[str, str, str], _Tests], cell: CellEvidence, job: JobEvidence
 ) -> _Tests:
-    """Nothing where tests are counted that have no name."""
+    """Return the test set; None where counted tests have no name."""
     tests = known.get((job.run or cell.run, cell.id, job.id), Counter())
     return tests if tests.total() == job.counts.collected else Counter()
 

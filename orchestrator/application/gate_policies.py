@@ -1,4 +1,4 @@
-"""Policies of gates: put one, find one, and every version that a gate had."""
+"""Policies of gates: store one, find one, list every version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
-from orchestrator.domain.gate.excuse_terms import LONGEST_EXCEPTION, longest_exception
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.domain.gate.exception_terms import LONGEST_EXCEPTION, longest_exception
 from orchestrator.domain.gate.gate_documents import (
     canonical,
     policy_digest,
@@ -17,7 +18,6 @@ from orchestrator.domain.gate.gate_documents import (
 from orchestrator.domain.gate.gate_records import StoredPolicy
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.policy_checks import ends_too_late
-from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 
 class GateMissingError(LookupError):
@@ -31,7 +31,7 @@ class PolicyMissingError(LookupError):
 def put_policy(
     context: Context, text: Source, name: str, *, gate: str = "", by: str = ""
 ) -> StoredPolicy:
-    """Make it the policy of the gate that it names; the same again changes nothing.
+    """Store it as the policy of the gate that it names; idempotent.
 
     Args:
         context: What the operations work with.
@@ -70,7 +70,7 @@ def put_policy(
 
 
 def find_policy(context: Context, gate: str, *, version: str = "") -> StoredPolicy:
-    """The gate's present policy, or the version of that digest which it has or had.
+    """Return the gate's present policy, or the version with that digest.
 
     Raises GateMissingError, PolicyMissingError.
     """
@@ -89,7 +89,7 @@ def policy_of(stored: StoredPolicy) -> GatePolicy:
 
 
 def longest_of(context: Context, product: str) -> timedelta:
-    """The longest that an exception for a product can count: at the gate that lets it last most."""
+    """Return the longest validity of an exception for a product, over its gates."""
     mine = [one for one in context.stores.gates.policies() if one.product == product]
     return max((longest_exception(policy_of(one)) for one in mine), default=LONGEST_EXCEPTION)
 

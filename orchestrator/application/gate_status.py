@@ -9,55 +9,56 @@ from enum import StrEnum
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
+from orchestrator.application.schedules import next_firing
 from orchestrator.domain.gate.gate_records import StoredPolicy
 from orchestrator.domain.gate.policy import GatePolicy
-from orchestrator.domain.gate.quantities import duration
+from orchestrator.domain.gate.policy_values import duration
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.schedule import Schedule
-from orchestrator.store.verdict_lines import LineageHead, ProductRuns
+from orchestrator.store.verdict_rows import LineageHead, ProductRuns
 
 
 class WaitReason(StrEnum):
-    """What a gate waits for."""
+    """Why a gate waits."""
 
     VERDICT = "verdict"
-    """It never decided anything."""
+    """It has no verdict."""
     JUDGEMENT = "judgement"
-    """A run is finished, and newer than everything that it has judged."""
+    """A finished run is newer than its last verdict."""
     RUN = "run"
-    """A run goes on."""
+    """A run is in progress."""
     FRESH_EVIDENCE = "fresh_evidence"
-    """What it has judged is older than its policy believes."""
+    """Its evidence is older than the policy allows."""
     POLICY = "policy"
-    """What it judged by is not its policy any more."""
+    """Its last verdict used another policy."""
     APPROVAL = "approval"
-    """Somebody has to say yes."""
+    """An approval is missing."""
     EVIDENCE = "evidence"
-    """Blocking rules nobody can answer."""
+    """Blocking rules are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingItem:
-    """One thing that a gate waits for."""
+    """An open item of a gate."""
 
     lack: WaitReason
     run: str = ""
     sentence: str = ""
-    """The rule's, where a rule says so."""
+    """The rule's sentence, where a rule is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictLineage:
-    """One line of verdicts of a gate."""
+    """A lineage of a gate's verdicts."""
 
     head: LineageHead
     is_stale: bool
-    """What it is about is older than the policy believes."""
+    """Whether its evidence is older than the policy allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A schedule that ends in the gate."""
+    """A schedule that is judged by the gate."""
 
     schedule: Schedule
     next_at: datetime | None
@@ -71,14 +72,14 @@ class GateStatus:
     stored: StoredPolicy
     policy: GatePolicy
     lines: tuple[VerdictLineage, ...]
-    """The one with the newest verdict first."""
+    """Lineages, newest verdict first."""
     waits: tuple[PendingItem, ...]
     schedules: tuple[Due, ...]
-    """The one that is due next first; paused ones last."""
+    """Schedules, next due first; paused ones last."""
 
 
 def gate_statuses(context: Context) -> list[GateStatus]:
-    """Every gate, by name, in a fixed number of statements."""
+    """Return every gate's status, by name, in a fixed number of statements."""
     gates = context.stores.gates
     policies = gates.policies()
     found: dict[str, list[LineageHead]] = {}
@@ -88,7 +89,7 @@ def gate_statuses(context: Context) -> list[GateStatus]:
 
 
 def gate_status(context: Context, gate: str) -> GateStatus:
-    """One of them. Raises GateMissingError."""
+    """Return one gate's status. Raises GateMissingError."""
     stored = find_policy(context, gate)
     return _stand(context, [stored], {gate: context.stores.gates.lineage_heads(gate=gate)})[0]
 
@@ -151,11 +152,5 @@ def _of_newest(stored: StoredPolicy, line: VerdictLineage) -> Iterator[PendingIt
 
 def _due(context: Context, schedules: Sequence[Schedule]) -> tuple[Due, ...]:
     now = context.clock.now()
-    found = [Due(one, _next(context, one, now)) for one in schedules]
+    found = [Due(one, next_firing(context, one, now)) for one in schedules]
     return tuple(sorted(found, key=lambda one: (one.next_at is None, one.next_at or now)))
-
-
-def _next(context: Context, schedule: Schedule, now: datetime) -> datetime | None:
-    if schedule.paused_at is not None:
-        return None
-    return context.gate.cron.next_after(schedule.cron, schedule.tz, now)

@@ -1,4 +1,4 @@
-"""Gather what a gate is to look at: runs with every test, their failures and what they ran with."""
+"""Gathers a gate's evidence: runs with every test, failure and environment."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from orchestrator.domain.versions import canonical_name, version_fits
 
 
 class WrongProductError(ValueError):
-    """A run is of another product than the gate."""
+    """A run has another product than the gate."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatheredRun:
-    """One run, as far as a gate looks at it."""
+    """A run with the evidence of a gate."""
 
     evidence: Evidence
     spec: RunSpec
     failures: Mapping[str, tuple[Failure, ...]]
-    """By cell, those that have a signature."""
+    """Failures with a signature, by cell."""
     retests: Mapping[str, tuple[Retest, ...]]
-    """By cell, how its failed tests went when they were run again."""
+    """Retests of failed tests, by cell."""
     blames: Mapping[str, tuple[Attribution, ...]]
     """Root causes of failed tests, by cell."""
     repeats: tuple[str, ...] = ()
-    """Runs that it is a rerun of, the nearest first."""
+    """Runs that it repeats, nearest first."""
 
     @property
     def id(self) -> str:
@@ -44,7 +44,7 @@ class GatheredRun:
 
 @dataclass(frozen=True, slots=True)
 class GatheredCell:
-    """One cell with its run."""
+    """A cell with its run."""
 
     taken: GatheredRun
     cell: CellRecord
@@ -56,7 +56,7 @@ class GatheredCell:
 
     @property
     def retests(self) -> tuple[Retest, ...]:
-        """What was tried on its machine."""
+        """Retests on its machine."""
         return self.taken.retests.get(self.cell.id, ())
 
     @property
@@ -68,7 +68,7 @@ class GatheredCell:
 def gather(
     context: Context, product: str, runs: Sequence[str], *, at: datetime
 ) -> tuple[GatheredRun, ...]:
-    """The runs, oldest first, each once; the product's newest finished one where none is named.
+    """Return the runs, oldest first; without any, the product's newest finished one.
 
     Raises RunMissingError, WrongProductError.
     """
@@ -80,7 +80,7 @@ def gather(
 def with_related_runs(
     context: Context, taken: Sequence[GatheredRun], *, now: datetime, max_age: timedelta
 ) -> tuple[GatheredRun, ...]:
-    """The runs, those that they are reruns of, and those of their subjects that failed.
+    """Return the runs with those that they repeat, and failed runs of their subjects.
 
     Of the last, all that ended within `max_age` before `now`, whoever launched them, however, and
     with whatever payload. Oldest first.
@@ -97,7 +97,7 @@ def with_related_runs(
 
 
 def _is_of_one_of(context: Context, run: str, taken: Sequence[GatheredRun]) -> bool:
-    """Whether it tested the payload or the subject of one of them; seen without its evidence."""
+    """Whether a run tested the payload or the subject of one of them, read without its evidence."""
     spec, known = context.stores.runs.spec(run), context.stores.runs.get(run)
     payload = known.payload_digest if known else ""
     return any(
@@ -111,12 +111,12 @@ class CountedCell:
     """A cell that counts, with its parts and what it replaces."""
 
     parts: tuple[GatheredCell, ...]
-    """Itself; where it is a rerun of the same, after the earlier ones, which it completes."""
+    """The cell itself; where it is a rerun, preceded by the cells that it completes."""
     replaced: tuple[GatheredCell, ...] = ()
     """Cells of the same name in earlier runs, which it replaces."""
 
     def then(self, new: GatheredCell) -> CountedCell:
-        """With the cell of a later run."""
+        """Add the cell of a later run."""
         if _completes(new, self.parts[0]):
             return replace(self, parts=(*self.parts, new))
         return CountedCell((new,), (*self.replaced, *self.parts))
@@ -133,7 +133,7 @@ def counted_cells(taken: Sequence[GatheredRun]) -> tuple[CountedCell, ...]:
 
 
 def is_of_the_same(one: GatheredRun, other: GatheredRun) -> bool:
-    """Whether two runs tested the same: one payload, and one wheel or one commit."""
+    """Whether two runs tested the same payload, and the same wheel or commit."""
     runs = one.evidence.record.run, other.evidence.record.run
     mine, theirs = one.spec, other.spec
     if runs[0].payload_digest != runs[1].payload_digest:
@@ -145,7 +145,7 @@ def is_of_the_same(one: GatheredRun, other: GatheredRun) -> bool:
 
 
 def is_of_one_subject(one: RunSpec, other: RunSpec) -> bool:
-    """Whether two runs are known to have tested one wheel or one commit, with whatever payload.
+    """Whether two runs are known to have tested the same wheel or commit, with any payload.
 
     Whatever their matrices call it (MyLib is mylib, and 1.0 is 1.0.0), and though the wheel was
     zipped again. Where one of them has neither wheel nor commit, nothing tells its subject from
@@ -162,12 +162,12 @@ def is_of_one_subject(one: RunSpec, other: RunSpec) -> bool:
 
 
 def _builds(spec: RunSpec) -> tuple[object, ...]:
-    """What tells a run's subject from others of its name and version, as far as it is known."""
+    """Return what identifies a run's build of the subject, as far as it is known."""
     return spec.matrix.subject.git, spec.subject_digest, spec.subject_contents
 
 
 def _is_launched_alike(later: GatheredRun, earlier: GatheredRun) -> bool:
-    """Whether two runs were launched with one payload, one subject and one wheel of it."""
+    """Whether two runs were launched with the same payload, subject and wheel."""
     return (
         is_of_the_same(later, earlier)
         and later.spec.subject_digest == earlier.spec.subject_digest
@@ -207,7 +207,7 @@ def _take(context: Context, product: str, run: str, at: datetime) -> GatheredRun
 
 
 def _repeated(context: Context, run: str) -> Iterator[str]:
-    """The runs that it is a rerun of; each is older than the one before."""
+    """Return the runs that it repeats, each older than the one before."""
     known = context.stores.runs.get(run)
     while known is not None and known.rerun_of is not None:
         yield known.rerun_of

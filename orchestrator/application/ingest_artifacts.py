@@ -1,4 +1,4 @@
-"""Take in evidence that our agent did not produce, as a finished cell of a run.
+"""Ingests evidence of other programs as a finished cell of a run.
 
 Everything that can be refused is refused before anything is stored. Then the raw files and the
 events that were made of them are blobs, one transaction makes the cell, and from there on the
@@ -20,19 +20,20 @@ from typing import Protocol
 
 from orchestrator.application.context import Context
 from orchestrator.application.finish_ingestion import RAW_EVENTS, finish_ingestion
-from orchestrator.application.ports.dialects import Dialect, Dialects, UnreadableError
+from orchestrator.application.payloads import file_chunks
 from orchestrator.application.ports.ingest_upload import Handed, IntakeError, Tray
+from orchestrator.application.ports.result_parsers import Dialect, Dialects, UnreadableError
 from orchestrator.domain.assembly.jobs import names_artifact
 from orchestrator.domain.assembly.merge import Assembly, assemble
 from orchestrator.domain.assembly.results_pass import ForeignArtifact
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.cell import Cause, Run, RunSpec
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.ingest_notes import IngestNotes, NotedSubject
 from orchestrator.domain.ingested import Ingested, RunAnnotation, SourceState
 from orchestrator.domain.manifest import IDENTIFIER, Manifest
 from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Platform, Subject
 from orchestrator.domain.parsed_results import ParsedProblem, Said
-from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.ingests import Begun
 
@@ -65,7 +66,7 @@ def foreign_files(dialects: Dialects, files: Sequence[Handed]) -> Iterator[Forei
 
 
 def flat_names(names: Sequence[str]) -> list[str]:
-    """A plain file name for each path, different from all others in any case of letters."""
+    """Return a unique flat file name for each path, ignoring case."""
     flat: list[str] = []
     taken: set[str] = set()
     for name in names:
@@ -93,7 +94,7 @@ def _best(dialects: Dialects, file: Handed) -> tuple[Dialect, float] | None:
 
 
 def _said(dialect: Dialect, file: Handed) -> Iterator[Said]:
-    """What it says; what stops it from being read is said last."""
+    """Yield a file's statements; an error that stops parsing is the last one."""
     try:
         yield from dialect.read(file.artifact)
     except UnreadableError as error:
@@ -108,8 +109,7 @@ def _said(dialect: Dialect, file: Handed) -> Iterator[Said]:
 
 MATRIX_NAME = "ingested"
 BODY_LIMIT_BYTES = 2 * 1024**3
-"""Of what is handed in, as it is sent."""
-_CHUNK_BYTES = 1024 * 1024
+"""Maximum size of an upload in bytes."""
 _NOTES_LIMIT_BYTES = 1024 * 1024
 
 logger = logging.getLogger(__name__)
@@ -117,35 +117,35 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOrder:
-    """What a client hands in."""
+    """An ingestion request."""
 
     body: Path
     """An archive, or a single file."""
     name: str
-    """What it is called where it came from."""
+    """Its original file name."""
     platform: str = ""
-    """Its id; the notes may say it as well."""
+    """Platform id; alternatively in the notes."""
     subject: str = ""
-    """``NAME@VERSION``; the notes may say it as well."""
+    """``NAME@VERSION``; alternatively in the notes."""
     environment: str = ""
     """The name of the environment."""
     run_id: str | None = None
-    """The finished run that gets the cell; None makes a new run."""
+    """The finished run that gets the cell; None creates a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of it."""
+    """Result of an ingestion."""
 
     run_id: str
     cell: str
     """Its name."""
     replayed: bool
-    """The very same was handed in before."""
+    """Whether an identical upload was stored before."""
 
 
 def ingest_artifacts(context: Context, order: IngestOrder) -> IngestResult:
-    """Store what was handed in as a cell, and finish it. The same again answers the same run.
+    """Store an upload as a finished cell. An identical upload returns the same run.
 
     Raises:
         IntakeError: It is refused; the text says why.
@@ -166,7 +166,7 @@ def ingest_artifacts(context: Context, order: IngestOrder) -> IngestResult:
 
 @contextmanager
 def _placed(context: Context, tray: Tray) -> Iterator[None]:
-    """Say of what is wrong in the notes in which line it stands."""
+    """Add the line of the notes to each problem."""
     try:
         yield
     except InvalidDocumentError as error:
@@ -204,7 +204,7 @@ def _read_notes(context: Context, tray: Tray) -> IngestNotes:
 
 
 def _known(context: Context, order: IngestOrder, ordered: IngestTarget, tray: Tray) -> Begun | None:
-    """The cell that was made of the same before, in the run that is meant."""
+    """Return the cell of an identical upload in the requested run."""
     plain = context.stores.ingests.find(fingerprint(ordered, tray.files, run_id=None))
     if plain is not None and order.run_id in (None, plain.run_id):
         return plain
@@ -214,7 +214,7 @@ def _known(context: Context, order: IngestOrder, ordered: IngestTarget, tray: Tr
 
 
 def fingerprint(ordered: IngestTarget, files: tuple[Handed, ...], *, run_id: str | None) -> str:
-    """sha256 over everything that was handed in, and where it is to go."""
+    """Return the sha256 over the upload and its target."""
     said = {
         "product": ordered.subject.name,
         "subject": ordered.subject.version,
@@ -282,7 +282,7 @@ def _store(
 
 
 def _taken(context: Context, run_id: str | None) -> Mapping[str, str]:
-    """The kinds of the jobs that the run has."""
+    """Return the kinds of the run's jobs."""
     if run_id is None:
         return {}
     return {job.id: job.kind for job in context.stores.runs.spec(run_id).manifest.job}
@@ -309,20 +309,14 @@ def _check_results(assembly: Assembly, notes: IngestNotes, files: tuple[Handed, 
 
 
 def _kept(context: Context, files: tuple[Handed, ...], spool: Path) -> list[ArtifactRecord]:
-    """Keep the bytes as they came, and the events, by digest."""
+    """Store the raw bytes and the events, by digest."""
     names = flat_names([file.name for file in files])
     kept = []
     for file, name in zip(files, names, strict=True):
-        digest, size = context.blobs.put(_chunks(file.raw), digest=file.digest)
+        digest, size = context.blobs.put(file_chunks(file.raw), digest=file.digest)
         kept.append(ArtifactRecord(name, size, digest))
-    digest, size = context.blobs.put(_chunks(spool))
+    digest, size = context.blobs.put(file_chunks(spool))
     return [*kept, ArtifactRecord(RAW_EVENTS, size, digest)]
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield chunk
 
 
 def _run(context: Context, order: IngestOrder, ordered: IngestTarget, at: datetime) -> Run:
@@ -358,20 +352,20 @@ def _annotations(ordered: IngestTarget, ingested: Ingested) -> tuple[RunAnnotati
 
 IMAGE = "image"
 UNKNOWN_PROVIDER = "elsewhere"
-"""Of a platform that no catalogue has."""
+"""Provider of platforms that are not in the catalogue."""
 NOTES_NAME = "ingest.yaml"
 _LONGEST_SUBJECT = 128
 _AHEAD = timedelta(days=1)
-"""The day has begun elsewhere before it has here."""
+"""Tolerance for dates in time zones ahead."""
 _ROW = "{id: my-host, provider: elsewhere}"
 
 
 class IngestParameters(Protocol):
-    """Parameters of an ingestion that `ingest.yaml` may give instead of the request."""
+    """Parameters of an ingestion, from the request or `ingest.yaml`."""
 
     @property
     def platform(self) -> str:
-        """Its id, or empty."""
+        """Platform id, or empty."""
         ...
 
     @property
@@ -387,7 +381,7 @@ class IngestParameters(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IngestTarget:
-    """Where the evidence belongs."""
+    """Run and cell that the evidence is stored in."""
 
     platform: Platform
     subject: NotedSubject
@@ -396,7 +390,7 @@ class IngestTarget:
 
     @property
     def cell(self) -> str:
-        """What its cell is called."""
+        """Name of the cell."""
         if self.environment == IMAGE:
             return self.platform.id
         return f"{self.platform.id}.{self.environment}"
@@ -405,7 +399,7 @@ class IngestTarget:
 def resolve_order(
     said: IngestParameters, notes: IngestNotes, files: Sequence[Handed], *, now: datetime
 ) -> IngestTarget:
-    """Put both together.
+    """Merge request parameters with `ingest.yaml`. Raises InvalidDocumentError.
 
     Raises:
         IntakeError: They disagree, or say too little.
@@ -462,7 +456,7 @@ def _subject(said: str, notes: IngestNotes) -> NotedSubject:
 
 
 def text_fault(text: str) -> str:
-    """What is wrong with a subject's name or version; empty where nothing is."""
+    """Return what is wrong with a subject's name or version; empty where nothing is."""
     if not text.strip():
         return "it must not be empty"
     if not text.isprintable():

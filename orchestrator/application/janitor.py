@@ -1,4 +1,4 @@
-"""The janitor: compares the clouds' inventories with the ledger of leases.
+"""The janitor: compares cloud inventories with the ledger, and ends orphans.
 
 It kills nothing at first sight. What its own controller made and the ledger has closed, or never
 knew, is noted, and ended when it is still there after a grace that is longer than any launch.
@@ -30,19 +30,19 @@ from orchestrator.store.stores import Stores
 logger = logging.getLogger(__name__)
 
 ORPHAN_GRACE = timedelta(minutes=20)
-"""Between the first sight of something that nobody owns and its end."""
+"""Time from the first sighting of an orphan to its end."""
 EXPIRED_GRACE = timedelta(minutes=5)
-"""After its `expires-at`, before anybody of the project may end it."""
+"""Time after `expires-at` before another controller ends a resource."""
 SECOND_LOOK = timedelta(seconds=60)
-"""Between the first sight of something expired and its end."""
+"""Time from the first sighting of an expired resource to its end."""
 PARTING_LOOK = timedelta(seconds=15)
-"""Between two looks that find a shared thing idle, before a controller that leaves ends it."""
+"""Time between two sightings of an idle shared resource before a leaving controller ends it."""
 MACHINES = frozenset({"machine", "queued-resource"})
 
 
 @dataclass(frozen=True, slots=True)
 class CloudResource:
-    """One thing that a cloud shows, and what is made of it."""
+    """A cloud resource with its ownership."""
 
     provider: str
     machine: Machine
@@ -52,16 +52,16 @@ class CloudResource:
     first_seen: datetime | None = None
     """When it was first seen without an owner."""
     ends_after: datetime | None = None
-    """When the janitor will end it, if nothing changes."""
+    """When the janitor will end it."""
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryReport:
-    """Everything that the clouds show."""
+    """All cloud resources of the project."""
 
     sights: tuple[CloudResource, ...]
     unread: Mapping[str, str]
-    """Providers that could not be asked, with the reason: nothing is known of these."""
+    """Providers that could not be read, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,15 @@ class LastLook:
 
     at: datetime
     sights: tuple[CloudResource, ...] = ()
-    """As of the last time that it answered."""
+    """Resources at the last success."""
     read_at: datetime | None = None
-    """When that was; None where it never did."""
+    """Time of the last success; None without one."""
     unread: str = ""
-    """Why it could not be asked, where the last time failed."""
+    """Why the last inventory failed; empty where it did not."""
 
 
 class LastLooks:
-    """The last look at each provider by this process, for people who do not want to wait."""
+    """Last inventories of this process by provider, for immediate display."""
 
     def __init__(self) -> None:
         self._looks: dict[str, LastLook] = {}
@@ -94,19 +94,19 @@ class LastLooks:
         self._looks[provider] = replace(before, at=at, unread=why)
 
     def is_first_denial(self, provider: str, region: str) -> bool:
-        """Whether this process has not been denied the region before."""
+        """Whether this process was not denied the region before."""
         is_first = (provider, region) not in self._denied
         self._denied.add((provider, region))
         return is_first
 
     def all(self) -> Mapping[str, LastLook]:
-        """By provider."""
+        """Return the last inventories by provider."""
         return dict(sorted(self._looks.items()))
 
 
 @dataclass(frozen=True, slots=True)
 class Janitor:
-    """Sweeps the clouds of one project for one controller."""
+    """Sweeps the cloud resources of one project for one controller."""
 
     stores: Stores
     provider: Callable[[str], Provider]
@@ -115,10 +115,13 @@ class Janitor:
     controller: str
     now: Callable[[], datetime]
     looks: LastLooks = field(default_factory=LastLooks)
-    """What it saw last."""
+    """The last inventories."""
 
     def survey(self, providers: Iterable[str] | None = None) -> InventoryReport:
-        """Inventory of `providers`; by default of all that are configured or have leases."""
+        """Read the inventory of `providers`.
+
+        By default of all that are configured or have leases.
+        """
         sights: list[CloudResource] = []
         unread: dict[str, str] = {}
         for name in self._used() if providers is None else providers:
@@ -148,7 +151,7 @@ class Janitor:
         return [sight for sight in due if self.end(sight)]
 
     def end(self, sight: CloudResource) -> bool:
-        """Tell its provider to end it now; False when that failed, and is to be tried again.
+        """Terminate a resource now; False where that failed and will be retried.
 
         What is needed again by now is left: False too.
         """
@@ -169,7 +172,7 @@ class Janitor:
         return True
 
     def needed_by(self, sight: CloudResource) -> Lease | None:
-        """The open lease whose machine an idle thing may serve by now.
+        """Return the open lease whose machine may use an idle resource.
 
         The cloud was asked a while ago; the ledger has the row before a launch looks at what is
         there.
@@ -180,7 +183,10 @@ class Janitor:
         return next(is_open, None)
 
     def _inventory(self, name: str) -> Iterable[Machine]:
-        """What the provider shows; a denied region where no lease ever was has nothing of ours."""
+        """Return the provider's inventory.
+
+        A denied region without any lease ever counts as empty.
+        """
         try:
             return self.provider(name).inventory()
         except PartialInventoryError as error:
@@ -193,7 +199,7 @@ class Janitor:
             return error.machines
 
     def _settle(self) -> None:
-        """See off what was opened again for a machine that turned up late, and close it."""
+        """Terminate a machine that appeared late, and close its lease."""
         for lease in self.stores.leases.open():
             if self.stores.cells.attempt(lease.attempt_id).closed_at is None:
                 continue
@@ -257,7 +263,7 @@ class Janitor:
 
 
 def is_usable(provider: Callable[[str], Provider], name: str) -> bool:
-    """Whether a cloud is installed and has credentials here; its network is not asked."""
+    """Whether a cloud is installed and has credentials here; checked without network access."""
     try:
         found = provider(name)
     except ProviderError:
@@ -273,13 +279,13 @@ def _ownership_of_leased(machine: Machine, lease: Lease) -> Ownership:
 
 
 def _is_unpaid(machine: Machine, lease: Lease) -> bool:
-    """Whether a machine, and no disk of one, is there whose lease was closed too early."""
+    """Whether a machine of a lease exists that was closed too early."""
     is_its = lease.machine_id in ("", machine.id) and machine.kind in MACHINES
     return is_its and lease.state is LeaseState.GONE
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Whether both ids name one thing: a queued resource and its node share place and name."""
+    """Whether both ids are one resource: a queued resource and its node share place and name."""
     here, there = one.split("/"), other.split("/")
     return (here[0], here[-1]) == (there[0], there[-1])
 
@@ -300,7 +306,7 @@ def _dated(sight: CloudResource, first_seen: datetime | None) -> CloudResource:
 
 
 def _expires_at(machine: Machine) -> datetime | None:
-    """None where its tag is no time: what somebody else wrote there must not stop the sweep."""
+    """Return the expiry tag; None where it is no time."""
     try:
         return datetime.fromtimestamp(int(machine.tags.get("seatrial-expires-at", "")), UTC)
     except (ValueError, OverflowError, OSError):

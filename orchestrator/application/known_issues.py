@@ -1,4 +1,4 @@
-"""Known issues: add one, end one, list them with what they match."""
+"""Known issues: add, end, and list with matches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from enum import StrEnum
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.triage_failures import FailuresToTriage, meant, most_in_a_run
-from orchestrator.domain.extended import filled
+from orchestrator.domain.caller_identity import Person
+from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.known_issue import (
     IssueMatch,
     IssueScope,
@@ -20,31 +22,29 @@ from orchestrator.domain.known_issue import (
     lacking_limits,
     split_requirement,
 )
-from orchestrator.domain.person import Person
-from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.versions import is_version_range
 from orchestrator.store.failure_groups import Group, Looked, WindowCell
 from orchestrator.store.stores import Stores
 
 SOON_DAYS = 7
-"""Whoever owns an issue that is over so soon should know."""
+"""Owners are warned this many days before an issue expires."""
 
 
 class IssueStatus(StrEnum):
     """State of a known issue over the newest runs, most urgent first."""
 
     EXCEEDED = "exceeded"
-    """More failures of one run fit than it allows."""
+    """More failures of one run match than it allows."""
     LAPSED = "lapsed"
-    """Its day is over, though failures still fit: nothing explains them now."""
+    """It has expired, and failures still match."""
     STALE = "stale"
-    """What it is about ran, and nothing failed so: it may be mended."""
+    """Its tests ran and nothing matched: it may be fixed."""
     ACTIVE = "active"
-    """It explains failures."""
+    """It matches failures."""
     UNTRIED = "untried"
-    """Nothing that it is about ran."""
+    """Nothing in its scope ran."""
     EXPIRED = "expired"
-    """Its day is over, and nothing failed so."""
+    """It has expired, and nothing matched."""
     ENDED = "ended"
     """A person ended it."""
 
@@ -56,15 +56,15 @@ class ListedIssue:
     issue: KnownIssue
     status: IssueStatus
     days_left: int
-    """Until its last day; negative once that is over."""
+    """Days until its last day; negative afterwards."""
     seen: int
-    """Failing results that it is about."""
+    """Matching results."""
     most: int
-    """In one run."""
+    """Most matching results in one run."""
     last_run: str
     last_seen: datetime | None
     signatures: tuple[str, ...]
-    """Of these results, those it explains most of first."""
+    """Signatures of these results, most frequent first."""
 
     @property
     def is_near(self) -> bool:
@@ -75,16 +75,16 @@ class ListedIssue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueReview:
-    """Known issues."""
+    """Known issues of a product, most urgent first."""
 
     issues: Sequence[ListedIssue]
-    """What a person should look at first."""
+    """Most urgent first."""
     runs: int
-    """That were looked at."""
+    """Number of runs."""
 
 
 def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
-    """Hold a product's known issues against its newest runs."""
+    """Return a product's known issues with their matches in its newest runs."""
     stores, today = context.stores, context.clock.now().date()
     issues = stores.known_issues.list(product=product)
     looked = stores.failure_groups.cells(product, runs=runs)
@@ -105,7 +105,7 @@ def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
 
 
 def _ran(stores: Stores, issues: Sequence[KnownIssue], looked: Looked) -> Sequence[Ran]:
-    """What ran, with the packages that were there if an issue asks for some."""
+    """Return what ran, with installed packages where an issue requires some."""
     jobs = stores.failure_groups.suites(looked.cells) if issues else {}
     asks = any(issue.scope.requires_package for issue in issues)
     packages = stores.failure_groups.packages(jobs) if asks else {}
@@ -179,7 +179,7 @@ class NewIssue:
 
 
 def add_known_issue(context: Context, new: NewIssue) -> KnownIssue:
-    """Store it, opened today. Raises InvalidDocumentError, and nothing is stored."""
+    """Store a known issue, opened today. Raises InvalidDocumentError."""
     today = context.clock.now().date()
     problems = _problems(context, new, today)
     if problems:
@@ -215,5 +215,5 @@ def _problems(context: Context, new: NewIssue, today: date) -> list[Problem]:
 
 
 def end_known_issue(context: Context, issue_id: str, *, by: str) -> KnownIssue | None:
-    """End it now; again changes nothing. None where there is none."""
+    """End a known issue now; idempotent. None where there is none."""
     return context.stores.known_issues.end(issue_id, at=context.clock.now(), by=by)

@@ -1,4 +1,4 @@
-"""Launch a matrix: everything is checked first, then the run exists, then its cells begin."""
+"""Launches a matrix: validates everything, stores the run, then starts its cells."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
 from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
-from orchestrator.domain.problems import Problem
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.store.runs import Claim
 
 BUILTIN = "builtin"
 Later = Literal["subject", "baseline"]
 STALE_CLAIM = timedelta(minutes=2)
-"""After so long, an idempotency key without a run belongs to a request that died."""
+"""After this time, an idempotency key without a run belongs to a dead request."""
 
 _ELSEWHERE = (
     "the path {!r} is not on the server: upload the {} first (PUT /api/v1/{}/{{sha256}}) and "
@@ -48,56 +48,56 @@ class KeyReusedError(ValueError):
 
 
 class KeyInFlightError(RuntimeError):
-    """A request with this idempotency key is being worked on."""
+    """A request with this idempotency key is in progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOrder:
-    """What a client asks for."""
+    """A launch request."""
 
     matrix: Source
     name: str = "matrix"
-    """What messages call the matrix: its file's name."""
+    """File name of the matrix, for messages."""
     payload: str = BUILTIN
     """Digest of an uploaded archive, or ``builtin``."""
     subject_digest: str | None = None
     """Digest of the uploaded wheel, where the matrix names one."""
     only: Mapping[str, Sequence[str]] | None = None
-    """Jobs by cell; None means all."""
+    """Jobs by cell name; None means all."""
     rerun_of: str | None = None
     hold_minutes: float = 0.0
-    """How long the machine of a cell that did not pass is kept."""
+    """How long the machine of a cell that did not pass is held."""
     baseline_digest: str | None = None
     """Digest of the uploaded baseline, where the matrix names a file."""
     retests: RetestOptions | None = None
-    """What is found out about failing tests while their machine is still there."""
+    """Options for retests of failing tests."""
     reuse_max_age_s: float | None = None
-    """Jobs with evidence no older than this, of the very same, are not run; None runs all."""
+    """Jobs with identical inputs and evidence no older than this are not run; None runs all."""
     subject_built: str = ""
-    """Where the subject's wheel was built, where the controller did it; no client says this."""
+    """Where the subject's wheel was built, set by controllers only."""
     commit: Commit = field(default_factory=Commit)
     """What is tested; by default the revision of a subject from git."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """Given by a client so that a repeated request has the effect of one."""
+    """An idempotency key of a client, with the digest of its request."""
 
     key: str
     fingerprint: str
-    """Of the whole body."""
+    """Digest of the whole body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The answer to a launch."""
+    """A launched run."""
 
     run: Run
     replayed: bool
 
 
 def launch_run(context: Context, order: LaunchOrder, key: IdempotencyKey | None) -> Launched:
-    """Check the order, store the run and begin its cells.
+    """Validate the order, store the run and start its cells.
 
     Raises:
         InvalidDocumentError: The matrix cannot be launched; nothing was changed.
@@ -135,7 +135,7 @@ def _claim(context: Context, key: IdempotencyKey) -> Run | None:
 def prepare_launch(
     context: Context, order: LaunchOrder
 ) -> tuple[Run, RunSpec, list[tuple[str, CellPlan]]]:
-    """Turn an order into what would be stored; changes nothing."""
+    """Validate an order and return what would be stored; changes nothing."""
     payload = find_payload(context, order.payload)
     matrix, plans = check_order(context, order, payload)
     run = Run(
@@ -174,7 +174,7 @@ def _contents(context: Context, digest: str | None) -> str:
 
 
 def find_payload(context: Context, name: str) -> StoredPayload:
-    """The stored payload of a digest, or the built-in one. Raises PayloadMissingError."""
+    """Return the stored payload of a digest, or the built-in one. Raises PayloadMissingError."""
     digest = context.builtin_payload() if name == BUILTIN else name
     payload = context.stores.payloads.get(digest)
     if payload is None or not context.blobs.has(digest):
@@ -190,7 +190,7 @@ def check_order(
     *,
     later: Collection[Later] = (),
 ) -> tuple[Matrix, list[CellPlan]]:
-    """The matrix and its cells, if they can be launched.
+    """Return the matrix and its cells, if they can be launched.
 
     What is asked for and cannot be had is refused; nothing takes its place. `later` says what is
     found at the launch itself, and cannot be sent now.
@@ -276,7 +276,7 @@ def _missing_baseline(baseline: Baseline, shelf: str) -> str:
 
 
 def _unused(field: str, digest: str | None, fact: str) -> list[Problem]:
-    """What was sent must be used, or it would be believed to be what was tested."""
+    """Return errors for uploads that the matrix does not use."""
     if digest is None:
         return []
     message = f"the {field} {fact}, so the file {digest} would not be used; send none, or name it"
@@ -284,7 +284,7 @@ def _unused(field: str, digest: str | None, fact: str) -> list[Problem]:
 
 
 def _place_problems(context: Context, matrix: Matrix) -> list[Problem]:
-    """Providers that cannot be had, and what those of your own machines say of the platforms."""
+    """Return unknown providers, and platform errors of own hosts."""
     problems = []
     for index, platform in enumerate(matrix.platforms):
         rented = context.traits[platform.provider].rented
@@ -302,7 +302,9 @@ _IN_MEMORY = 64 * 1024 * 1024
 
 
 def contents_digest(wheel: Iterable[bytes]) -> str:
-    """sha256 over name, size and CRC of each file but RECORD, in hex; empty for what is no wheel.
+    """Return the sha256 over name, size and CRC of each file of a wheel but RECORD.
+
+    Empty for other files.
 
     A wheel that is built again from the same sources has the same, and another sha256.
 

@@ -1,4 +1,4 @@
-"""Tests of a product that are unsteady, and those that are in quarantine."""
+"""Lists flaky tests of a product, and its quarantines."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from orchestrator.domain.flaky import (
     suspects,
 )
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.identity import resolve
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, is_about, passes_in_a_row, state_of
 from orchestrator.domain.signature import Signature
-from orchestrator.store.failure_groups import Failing, Judged, Tried, WindowCell
+from orchestrator.domain.test_identity import resolve
+from orchestrator.store.failure_groups import Failing, TestOutcomes, Tried, WindowCell
 from orchestrator.store.stores import Stores
 
 WEIGHED = 40
-"""Suspects whose whole history is weighed; the rest are only counted."""
+"""Maximum suspects whose whole history is read; the rest are only counted."""
 _BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
 _Seen = tuple[int, TestOutcome, tuple[TestOutcome, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlakyTest:
-    """A test that is unsteady."""
+    """A flaky test."""
 
     test: KnownTest
     how: FlakySignal
@@ -47,64 +47,65 @@ class FlakyTest:
     evidence: FlakyEvidence
     pair: ResultPair | None
     platforms: tuple[str, ...]
-    """Where it failed, or passed on retry."""
+    """Platforms where it failed, or passed on retry."""
     last_seen: datetime
-    """Of these."""
+    """Time of the newest of these."""
     signatures: tuple[str, ...]
-    """Of its failures, those it has most often first."""
+    """Signatures of its failures, most frequent first."""
     quarantines: tuple[Quarantine, ...]
-    """That stand and are about it."""
+    """Its active quarantines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedQuarantine:
-    """A quarantine, and what came of it."""
+    """A quarantine with its results since."""
 
     quarantine: Quarantine
     state: QuarantineState
     test_id: int | None
     failures: int
-    """Failing results of runs since it was opened, of those that were looked at. A gate may have
-    excused older ones, too: it looks at whether the quarantine stands on the day of its verdict."""
+    """Failing results of runs since it was opened, of those read. A gate may have excused older
+    ones too, if the quarantine was active on the day of its verdict.
+    """
     passes: int | None
-    """In a row since then, where that is least; None where nothing ran."""
+    """Fewest consecutive passes on any platform since then; None where nothing ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlakyReview:
-    """The unsteady tests of a product."""
+    """Flaky tests of a product."""
 
     tests: Sequence[FlakyTest]
-    """Those whose failures are the surest and most frequent first."""
+    """Surest and most frequent failures first."""
     quarantines: Sequence[ListedQuarantine]
-    """Those that stand first, and the newest."""
+    """Active ones first, then newest."""
     runs: int
     suspects: int
-    """Tests that failed and may have passed too; `WEIGHED` of them at most were looked at."""
+    """Number of suspects, of which at most `WEIGHED` were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """What happened in the cells that are looked at."""
+    """Results of the cells that are read."""
 
     cells: Mapping[int, WindowCell]
-    """That are done, and in which tests passed or failed."""
+    """Finished cells with passed or failed tests."""
     failing: Sequence[Failing]
-    """Tests under their newest names."""
+    """Failing tests by their newest names."""
     tried: Mapping[tuple[int, int], Tried]
-    """By test, under the name that it had, and cell."""
+    """Retried results by test, under its name then, and cell."""
     aliases: Mapping[int, int]
-    """By the test of an older name, that of the newer one."""
+    """Newer tests by the older ones."""
     _made: dict[_Seen, DatedResult] = field(default_factory=dict)
 
-    def goes(self, one: Judged) -> Iterator[DatedResult]:
-        """Results as the domain weighs them."""
+    def goes(self, one: TestOutcomes) -> Iterator[DatedResult]:
+        """Return results in the form that flaky detection takes."""
         for pk in one.cells:
             tried = self.tried.get((one.test_id, pk))
             yield self._go(pk, one.outcome, tried.earlier if tried else ())
 
     def _go(self, pk: int, outcome: TestOutcome, earlier: tuple[TestOutcome, ...]) -> DatedResult:
-        """Most results of a cell are alike: one value stands for all of them."""
+        """Cache results: most of a cell are equal."""
         known = self._made.get((pk, outcome, earlier))
         if known is None:
             cell = self.cells[pk]
@@ -115,7 +116,7 @@ class _History:
 
 
 def list_flaky(context: Context, product: str, *, runs: int) -> FlakyReview:
-    """Rank tests by evidence of flakiness, and report the state of each quarantine."""
+    """Rank tests by evidence of flakiness, and return the state of each quarantine."""
     stores, now = context.stores, context.clock.now()
     looked = stores.failure_groups.cells(product, runs=runs)
     history = _history(stores, looked.cells)
@@ -135,8 +136,8 @@ def list_flaky(context: Context, product: str, *, runs: int) -> FlakyReview:
 
 
 def _history(stores: Stores, looked: Mapping[int, WindowCell]) -> _History:
-    judged = stores.failure_groups.suites(looked)
-    cells = {pk: cell for pk, cell in looked.items() if pk in judged}
+    outcomes_of = stores.failure_groups.suites(looked)
+    cells = {pk: cell for pk, cell in looked.items() if pk in outcomes_of}
     aliases = stores.aliases.confirmed()
     failing = [
         replace(one, test_id=resolve(one.test_id, aliases)) if one.test_id in aliases else one
@@ -167,10 +168,10 @@ def _suspects(history: _History) -> tuple[list[int], int]:
 def _goes(
     stores: Stores, history: _History, tests: Collection[int]
 ) -> Mapping[int, Sequence[DatedResult]]:
-    """By test, its results, the oldest first."""
+    """Return results by test, oldest first."""
     older = {old for old in history.aliases if resolve(old, history.aliases) in tests}
     goes: dict[int, list[DatedResult]] = {}
-    for one in stores.failure_groups.judged({*tests, *older}, history.cells):
+    for one in stores.failure_groups.outcomes_of({*tests, *older}, history.cells):
         goes.setdefault(resolve(one.test_id, history.aliases), []).extend(history.goes(one))
     return {test: sorted(some, key=_when) for test, some in goes.items()}
 
@@ -185,7 +186,7 @@ def _weighed(
     goes: Mapping[int, Sequence[DatedResult]],
     active: Sequence[Quarantine],
 ) -> list[FlakyTest]:
-    """Those that are unsteady, the likeliest first."""
+    """Return flaky tests, likeliest first."""
     tests = stores.failure_groups.tests(goes)
     had: dict[int, Counter[str]] = {}
     for one in history.failing:
@@ -243,7 +244,7 @@ def _quarantines(
     goes: Mapping[int, Sequence[DatedResult]],
     now: datetime,
 ) -> list[ListedQuarantine]:
-    """Those that stand first, and of each state the newest first."""
+    """Return quarantines: active ones first, newest first within a state."""
     shown = []
     for one in confined:
         test = held.get(one.nodeid)

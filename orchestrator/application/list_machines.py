@@ -1,22 +1,22 @@
-"""What the clouds show of this project, as REST answers it to its clients."""
+"""Lists cloud resources of this project, as REST returns them."""
 
 from __future__ import annotations
 
 from orchestrator.application.context import Context
 from orchestrator.application.janitor import CloudResource
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.inventory import DOOMED, InventoryResponse, ResourceResponse
 
 
 def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryResponse:
-    """Inventory of all providers; with `orphans`, only resources without an owner."""
+    """Return the inventory of all providers; with `orphans`, only resources without an owner."""
     report = context.janitor.survey()
     wanted = [one for one in report.sights if not orphans or one.ownership in DOOMED]
     return InventoryResponse(tuple(resource_answer(context, one) for one in wanted), report.unread)
 
 
 def resource_answer(context: Context, found: CloudResource) -> ResourceResponse:
-    """One resource; run and cell come from its tags, the cell's name from the ledger if known."""
+    """Return one resource; run and cell come from its tags, the cell's name from the ledger."""
     machine, tags = found.machine, found.machine.tags
     cell = tags.get("seatrial-cell", "")
     if found.lease is not None:

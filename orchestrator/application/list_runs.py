@@ -17,13 +17,13 @@ from orchestrator.domain.flaky import IN_A_ROW
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts
 from orchestrator.store.failure_groups import Failing
-from orchestrator.store.grids import GridCell, GridMark, TestsWanted
 from orchestrator.store.leases import Spending
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
+from orchestrator.store.test_grid import GridCell, GridMark, TestsWanted
 
 CELLS_WITH_TESTS = 3
-"""So many of the newest cells with results say which tests there are now."""
+"""Number of newest cells with results that determine the present tests."""
 
 
 class GridGroup(StrEnum):
@@ -31,9 +31,9 @@ class GridGroup(StrEnum):
 
     FAILING = "failing"
     MISSING = "missing"
-    """It was collected, and is not reported."""
+    """It was collected, and did not report."""
     FLAKY = "flaky"
-    """It failed, but not now and not for long; or it passed only on a second try."""
+    """It failed without lasting, or passed only on retry."""
     STEADY = "steady"
 
 
@@ -44,7 +44,7 @@ class GridRow:
     test: KnownTest
     group: GridGroup
     marks: Mapping[int, GridMark]
-    """By the cell's number."""
+    """Results by cell number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,55 +53,58 @@ class GridFailureGroup:
 
     signature: str
     letter: str
-    """Empty where it was seen once only, or others are seen more often."""
+    """Letter in the grid; empty where it occurs once, or others are more frequent."""
     seen: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A page of a grid."""
+    """A page of a test grid."""
 
     cells: Sequence[GridCell]
     rows: Sequence[GridRow] = ()
     groups: Mapping[GridGroup, int] = field(default_factory=dict)
-    """How many tests stand so, of those that do not go well, whatever is asked for."""
+    """Number of tests by group that do not pass, over all pages."""
     kinds: Mapping[str, GridFailureGroup] = field(default_factory=dict)
-    """By signature, of all failures in these cells."""
+    """Signatures of all failures in these cells."""
     retried: Collection[tuple[int, int]] = frozenset()
-    """Cell and test of what was tried more than once."""
+    """Cell and test of retried results."""
     next: int | None = None
-    """The last test of the page, where there are more."""
+    """Cursor: the last test of the page, where there are more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridFilter:
-    """What a grid is asked for."""
+    """Filter of a grid."""
 
     tests: TestsWanted = field(default_factory=TestsWanted)
     group: GridGroup | None = None
-    """None takes every test."""
+    """None includes every test."""
     limit: int = 50
     after: int | None = None
-    """The last test of the page before."""
+    """Cursor: the last test of the previous page."""
 
 
 def grid_of_cells(
     stores: Stores, product: str, name: str, wanted: GridFilter, *, cells: int
 ) -> Grid:
-    """The newest cells of one name, newest first; the first one is the current state."""
+    """Return the grid of the newest cells of one name, newest first.
+
+    The first is the present state.
+    """
     columns = stores.grids.newest(product, name, limit=cells)
     now = next((at for at, one in enumerate(columns) if one.counts.collected), len(columns))
     return _Sorting(stores, columns, columns[: now + 1]).page(wanted)
 
 
 def grid_of_run(stores: Stores, run: str, wanted: GridFilter) -> Grid:
-    """The cells of a run in matrix order: all of them are now."""
+    """Return the grid of a run's cells in matrix order; all are the present state."""
     columns = stores.grids.of_run(run)
     return _Sorting(stores, columns, columns).page(wanted)
 
 
 class _Sorting:
-    """Sorts tests by what the few rows say that are no passes."""
+    """Groups tests by their results other than passes."""
 
     def __init__(self, stores: Stores, cells: Sequence[GridCell], now: Sequence[GridCell]) -> None:
         self._grids = stores.grids
@@ -117,7 +120,7 @@ class _Sorting:
         self._groups = self._judge({test for _, test in lacking})
 
     def page(self, wanted: GridFilter) -> Grid:
-        """The rows that are asked for, and what they are shown with."""
+        """Return the requested page of rows."""
         tests, more = self._tests(wanted)
         marks: dict[int, dict[int, GridMark]] = {}
         numbers = [cell.number for cell in self._cells]
@@ -127,7 +130,7 @@ class _Sorting:
             cells=self._cells,
             rows=[GridRow(test, self._standing(test.id), marks.get(test.id, {})) for test in tests],
             groups=Counter(self._groups.values()),
-            kinds=kinds_of(self._bad),
+            kinds=repeated_signatures(self._bad),
             retried=self._retried,
             next=tests[-1].id if more else None,
         )
@@ -150,7 +153,7 @@ class _Sorting:
         return self._groups.get(test, GridGroup.STEADY)
 
     def _tests(self, wanted: GridFilter) -> tuple[Sequence[KnownTest], bool]:
-        """A page of tests, and whether more follow."""
+        """Return a page of tests, and whether more follow."""
         asked = {test for test, group in self._groups.items() if wanted.group in (None, group)}
         loud = sorted(self._grids.some(asked, wanted.tests), key=self._order)
         known = self._grids.some([wanted.after]) if wanted.after is not None else []
@@ -166,7 +169,7 @@ class _Sorting:
         return loud[: wanted.limit], len(loud) > wanted.limit
 
     def _steady(self, wanted: TestsWanted, last: KnownTest | None, room: int) -> list[KnownTest]:
-        """The next ones by name; so many more are read as may have to be left out."""
+        """Return the next steady tests by name; reads enough to skip others."""
         full = [cell.number for cell in self._cells if cell.counts.collected or not cell.is_done]
         some = full[:CELLS_WITH_TESTS] if len(self._now) < len(self._cells) else full
         found = self._grids.after(some, wanted, after=last, limit=room + len(self._groups))
@@ -177,7 +180,7 @@ class _Sorting:
 
 
 def is_short(places: Iterable[int]) -> bool:
-    """Whether some failures, by their columns, are no lasting break."""
+    """Whether some failures, by their columns, did not last."""
     row = 0
     last = -2
     for place in sorted(places):
@@ -189,8 +192,8 @@ def is_short(places: Iterable[int]) -> bool:
     return 0 < row < IN_A_ROW
 
 
-def kinds_of(bad: Iterable[Failing]) -> Mapping[str, GridFailureGroup]:
-    """The signatures by how often they are seen; those that are seen again get a letter."""
+def repeated_signatures(bad: Iterable[Failing]) -> Mapping[str, GridFailureGroup]:
+    """Return signatures by frequency; repeated ones get a letter."""
     counted: Counter[str] = Counter()
     for one in bad:
         if one.signature:
@@ -208,7 +211,7 @@ _ANY = RunsAsked()
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """A run among others."""
+    """A run in a list."""
 
     run: Run
     counts: Counts
@@ -225,13 +228,13 @@ def list_runs(
     at: datetime,
     asked: RunsAsked = _ANY,
 ) -> tuple[Sequence[ListedRun], str | None]:
-    """Those asked for, newest first, with the cursor of the next page."""
+    """Return the requested runs, newest first, with the cursor of the next page."""
     runs, cursor = stores.runs.page(limit=limit, before=before, asked=asked)
     return listed(stores, runs, at=at), cursor
 
 
 def listed(stores: Stores, runs: Sequence[Run], *, at: datetime) -> Sequence[ListedRun]:
-    """The runs with their counts and costs."""
+    """Return the runs with their counts and costs."""
     ids = [run.id for run in runs]
     if not ids:
         return ()

@@ -1,4 +1,4 @@
-"""Channels for notifications: add, test, renew the secret of, remove."""
+"""Notification channels: add, test, rotate the secret, remove."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from orchestrator.domain.channel import (
     DeliveryState,
     problems_of,
 )
-from orchestrator.domain.extended import filled
-from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.domain.extend_record import filled
 
 MOST_CHANNELS = 100
 _TEST_TEXT = "Nothing has happened: somebody tests whether this channel reaches its people."
@@ -39,7 +39,7 @@ class NewChannel:
 
 
 def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]:
-    """Store it. Its secret is returned here and never again; GitHub's channels have none.
+    """Store a channel. Its secret is returned only here; GitHub's channels have none.
 
     Raises InvalidDocumentError, and nothing is stored.
     """
@@ -63,14 +63,14 @@ def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]
 
 
 def find_channel(context: Context, named: str) -> Channel | None:
-    """A channel by its id or its name."""
+    """Return a channel by id or name."""
     channels = [channel for channel, _ in context.stores.outbox.channels()]
     by_id = (one for one in channels if one.id == named)
     return next(by_id, None) or next((one for one in channels if one.name == named), None)
 
 
 def call_channel(context: Context, channel: Channel, *, git_sha: str = "") -> DeliveryReceipt:
-    """Send a test now, and write down what became of it. One that gets through enables it."""
+    """Send a test message now, and log it. A successful one enables the channel."""
     now = context.clock.now()
     told = Announcement(
         lineage="test",
@@ -100,7 +100,7 @@ def call_channel(context: Context, channel: Channel, *, git_sha: str = "") -> De
 def renew_secret(
     context: Context, channel: Channel, *, overlap: timedelta = OVERLAP
 ) -> tuple[Channel, str]:
-    """Add a signing secret; the old one stays valid for the overlap. It is returned only here.
+    """Add a signing secret, returned only here; the old one stays valid for the overlap.
 
     Raises InvalidDocumentError for a channel that has none.
     """

@@ -1,4 +1,4 @@
-"""Notifies people when a gate's verdict changes, and delivers what is queued."""
+"""Notifies channels when a gate's state changes, and delivers queued notifications."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def verdict_link(context: Context, verdict: str) -> str:
 
 logger = logging.getLogger(__name__)
 AT_ONCE = 20
-"""Deliveries of one look; the next look is seconds away."""
+"""Maximum deliveries per poll; the next one follows within seconds."""
 
 
 def deliver(context: Context) -> None:
-    """Try every delivery that is due, one after the other, outside of any transaction.
+    """Try every due delivery, one after the other, outside of any transaction.
 
     At least once: whoever dies between sending and writing it down leaves the delivery to the
     next, with the same id. A channel that fails waits for the next look, so that it does not keep
@@ -51,7 +51,7 @@ def deliver(context: Context) -> None:
 
 
 def notify_people(context: Context, announcement: Announcement) -> bool:
-    """Write it into the outbox of every channel that wants it, in one transaction.
+    """Queue an announcement for every channel that wants it, in one transaction.
 
     True if it is news: the line stood elsewhere, or nobody was ever told of it. The same key
     again, from this controller or another, changes nothing and is False. Nothing is sent here;

@@ -1,4 +1,4 @@
-"""Stores uploaded payloads and wheels, and records who reviewed a payload."""
+"""Stores uploaded payloads and wheels, and payload reviews."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from orchestrator.application.context import Context
+from orchestrator.domain.caller_identity import Person
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.gate.payload_review import (
     LEVELS,
     LONGEST_REVIEW,
@@ -15,8 +17,6 @@ from orchestrator.domain.gate.payload_review import (
     PayloadReview,
 )
 from orchestrator.domain.manifest import StoredPayload
-from orchestrator.domain.person import Person
-from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class NewReview:
     """A review to add."""
 
     payload: str
-    """sha256 of its archive, in hex; ``sha256:`` may stand before it."""
+    """sha256 of its archive, in hex; the prefix ``sha256:`` is allowed."""
     level: PayloadLevel
     by: Person
     days: int
@@ -32,7 +32,7 @@ class NewReview:
 
 
 def review_payload(context: Context, new: NewReview) -> PayloadReview:
-    """Store it, from now on. Not idempotent.
+    """Store a review, valid from now on. Not idempotent.
 
     Raises InvalidDocumentError, and nothing is stored: for longer than a year, or of a payload that
     was never uploaded.
@@ -71,28 +71,31 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 def put_payload(context: Context, digest: str, spooled: Path) -> StoredPayload:
-    """Store an archive that was received into a file, after reading its manifest.
+    """Store an uploaded archive after reading its manifest.
 
     Raises InvalidDocumentError for an archive that is no payload, BlobMismatchError or
     BlobTooLargeError; nothing is stored then.
     """
     manifest = context.read_payload(spooled)
-    _, size = context.blobs.put(_chunks(spooled), digest=digest, limit_bytes=PAYLOAD_LIMIT_BYTES)
+    chunks = file_chunks(spooled)
+    _, size = context.blobs.put(chunks, digest=digest, limit_bytes=PAYLOAD_LIMIT_BYTES)
     payload = StoredPayload(digest, size, manifest)
     context.stores.payloads.put(payload, at=context.clock.now())
     return payload
 
 
 def put_subject(context: Context, digest: str, spooled: Path) -> int:
-    """Store a wheel that was received into a file; return its size in bytes.
+    """Store an uploaded wheel; return its size in bytes.
 
     Raises BlobMismatchError or BlobTooLargeError; nothing is stored then.
     """
-    _, size = context.blobs.put(_chunks(spooled), digest=digest, limit_bytes=SUBJECT_LIMIT_BYTES)
+    chunks = file_chunks(spooled)
+    _, size = context.blobs.put(chunks, digest=digest, limit_bytes=SUBJECT_LIMIT_BYTES)
     return size
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def file_chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, a piece at a time."""
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk

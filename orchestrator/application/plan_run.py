@@ -1,4 +1,4 @@
-"""Say what a launch would do: cells, places and the most it can cost. Nothing is changed."""
+"""Plans a launch: cells, places and maximum cost. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
+from orchestrator.domain.boot_image import Images
 from orchestrator.domain.budget import budget_warnings
 from orchestrator.domain.cell import RunSpec
-from orchestrator.domain.image import Images
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import NotOfferedError, ProviderError
 from orchestrator.domain.manifest import Manifest
@@ -35,7 +35,7 @@ _TOO_OLD = "every price is {}, and limits.allow_unknown_price is false: none is 
 
 
 def plan_run(context: Context, order: LaunchOrder) -> Plan:
-    """Check the order as a launch would, and ask the providers what they offer.
+    """Validate the order as a launch would, and ask the providers for places.
 
     Raises InvalidDocumentError or PayloadMissingError.
     """
@@ -63,7 +63,7 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
 
 
 def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -> PlannedCell:
-    """Plan one cell; `blind` takes places without a known price too, as a launch would."""
+    """Plan one cell; with `blind`, places without a known price are included."""
     try:
         places = places_of(context.provider(plan.platform.provider), plan.platform)
     except NotOfferedError as error:
@@ -82,7 +82,7 @@ def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -
 
 
 def _torch_build(context: Context, planned: PlannedCell, manifest: Manifest) -> TorchBuild:
-    """What the cell would run at its first place; unknown where the provider does not say."""
+    """Return the torch build at the cell's first place; unknown where the provider does not say."""
     plan, image = planned.cell, ""
     provider = context.provider(plan.platform.provider)
     if planned.places and isinstance(provider, Images):
@@ -115,7 +115,7 @@ def _headroom(
 
 
 def _unreadable(cell: PlannedCell) -> Demand:
-    """What a machine takes of quotas that the provider does not even name."""
+    """Return demands on quotas that the provider cannot read."""
     place, provider = cell.places[0], cell.cell.platform.provider
     quota = Quota(provider, place.region or place.name, "", "its quotas", "machine")
     return Demand(quota, 1)

@@ -1,4 +1,4 @@
-"""One at a time, for the same thing, within this process."""
+"""Locks by name, within this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Locks:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Wait for it, and hold it."""
+        """Wait for the lock, and hold it."""
         with self._guard:
             lock, waiting = self._locks.get(name, (threading.Lock(), 0))
             self._locks[name] = lock, waiting + 1

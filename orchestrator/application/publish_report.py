@@ -1,4 +1,4 @@
-"""Write a run's reports down, with the raw files they were made from beside them."""
+"""Publishes a run's reports, with the artifacts that they were made from."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Render = Callable[[str, Evidence, str | None, str], str]
 """Renders (kind, evidence, cell, format)."""
 
 Draw = Callable[[str, Evidence, str | None], Mapping[str, str]]
-"""The plots that (kind, evidence, cell) links: SVG by path beside the document."""
+"""Draws the plots of (kind, evidence, cell): SVG by path beside the document."""
 
 WriteTree = Callable[[str, Mapping[str, Iterable[bytes]]], Path]
-"""Puts files (by relative path) where a run's report is, all at once; returns the folder."""
+"""Writes files by relative path into a run's report folder atomically; returns the folder."""
 
 SUMMARY = "SUMMARY.md"
 
@@ -23,7 +23,7 @@ SUMMARY = "SUMMARY.md"
 def publish_report(
     evidence: Evidence, *, render: Render, draw: Draw, blobs: Blobs, write_tree: WriteTree
 ) -> Path:
-    """Render the run's summary and a page per cell; return the summary's path."""
+    """Render the run's summary and a report per cell; return the summary's path."""
     summary = render("summary", evidence, None, "md")
     files: dict[str, Iterable[bytes]] = {SUMMARY: [summary.encode()]}
     files |= _plots(draw("summary", evidence, None), "")

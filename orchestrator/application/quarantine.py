@@ -1,4 +1,4 @@
-"""Quarantines of flaky tests: add one, end one, let those return that pass again, suggest some."""
+"""Quarantines of flaky tests: add, end, end automatically after passes, suggest."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import KnownTest
-from orchestrator.domain.extended import filled
+from orchestrator.domain.caller_identity import Person
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.person import Person
-from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.quarantine import (
     QuarantineState,
     SuggestedQuarantine,
@@ -32,11 +32,11 @@ from orchestrator.store.stores import Stores
 logger = logging.getLogger(__name__)
 
 RUNS = 50
-"""The newest runs whose failing tests may be suggested."""
+"""Number of newest runs whose failing tests may be suggested."""
 _RESULTS = 2_000
-"""Of one test that are looked at."""
+"""Maximum results of one test that are read."""
 _TESTS = 200
-"""Failing tests whose history is weighed, those that failed most first."""
+"""Maximum failing tests whose history is read, most failures first."""
 _PAGE = 1_000
 
 
@@ -55,7 +55,7 @@ class NewQuarantine:
 
 
 def add_quarantine(context: Context, new: NewQuarantine) -> Quarantine:
-    """Store it, opened now. Raises InvalidDocumentError, and nothing is stored."""
+    """Store a quarantine, opened now. Raises InvalidDocumentError."""
     at = context.clock.now()
     quarantine = filled(
         Quarantine,
@@ -101,7 +101,7 @@ def end_quarantine(context: Context, quarantine_id: str, *, by: str) -> Quaranti
 
 
 def settle_quarantines(stores: Stores, product: str, *, at: datetime) -> tuple[Quarantine, ...]:
-    """Let every test return that has passed often enough; the product's quarantines then.
+    """End quarantines of tests with enough passes; return the product's quarantines.
 
     Called whenever a run ends, and before a gate looks: idempotent.
     """
@@ -112,7 +112,7 @@ def settle_quarantines(stores: Stores, product: str, *, at: datetime) -> tuple[Q
 
 
 def settle_after(stores: Stores, run_id: str, *, at: datetime) -> None:
-    """Settle a product's quarantines after a run; a failure is only logged."""
+    """Settle a product's quarantines after a run; an error is only logged."""
     try:
         settle_quarantines(stores, stores.runs.spec(run_id).manifest.name, at=at)
     except Exception:
@@ -130,14 +130,14 @@ def _settled(stores: Stores, one: Quarantine, at: datetime) -> Quarantine:
 
 
 def _since(stores: Stores, test_id: int, opened: datetime) -> list[ResultPoint]:
-    """Results of runs that were launched later, the oldest first."""
+    """Return results of runs launched later, oldest first."""
     history = history_of(stores, test_id, limit=_RESULTS)
     goes = history.goes if history else ()
     return [one.go for one in reversed(goes) if one.at >= opened]
 
 
 def _tests(stores: Stores, product: str, nodeid: str) -> list[KnownTest]:
-    """The test of that name, in every job that has it."""
+    """Return the tests of that name, in every job."""
     found: list[KnownTest] = []
     after: int | None = None
     while True:
@@ -151,7 +151,7 @@ def _tests(stores: Stores, product: str, nodeid: str) -> list[KnownTest]:
 
 
 def suggest_quarantines(context: Context, product: str) -> tuple[SuggestedQuarantine, ...]:
-    """Tests that failed lately and are flaky by their history, the likeliest first."""
+    """Return recently failing tests that are flaky by their history, likeliest first."""
     stores, at = context.stores, context.clock.now()
     failures = stores.failures.of_product(product, runs=RUNS).failures
     known = [
@@ -173,7 +173,7 @@ def suggest_quarantines(context: Context, product: str) -> tuple[SuggestedQuaran
 def _most_failing(
     failures: Iterable[Failure],
 ) -> list[tuple[tuple[str, str], tuple[str, ...]]]:
-    """By job and test, the platform of each failure."""
+    """Return the platforms of failures by job and test."""
     places: dict[tuple[str, str], tuple[str, ...]] = {}
     for one in failures:
         key = (one.job, one.nodeid)

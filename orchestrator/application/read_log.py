@@ -1,4 +1,4 @@
-"""Read a log by the numbers of its lines, and find words in it; never as a whole."""
+"""Reads logs by line number, and searches them, without loading them as a whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from orchestrator.domain.terminal import plain
+from orchestrator.domain.terminal_text import plain
 from orchestrator.store.logs import AttemptLog, LogStore
 
 PIECE_BYTES = 1024 * 1024
@@ -20,14 +20,14 @@ _STEP = 1_000
 _MOST_MARKS = 50_000
 _BLOCK_BYTES = 16 * 1024
 _KEPT = 64
-"""So many logs are remembered."""
+"""Maximum logs with an index in memory."""
 
 Read = Callable[[int, int], bytes]
-"""Bytes of a log, from an offset, at most so many."""
+"""Reads bytes of a log from an offset, up to a limit."""
 
 
 class LogIndex:
-    """Marks in one log: every so many lines, the offset at which one begins.
+    """Line index of a log: the offset of every n-th line.
 
     Lines are counted from 0 here. A mark is also set after every piece of long lines, so that
     little is read between two marks.
@@ -46,7 +46,7 @@ class LogIndex:
         self._open_from = 0
 
     def extend(self, size_bytes: int, read: Read) -> tuple[int, int]:
-        """Take in what the log has grown by.
+        """Extend the index to the log's new end.
 
         Others may know of more by now: what is told is of so many bytes, and what they scanned
         stays.
@@ -69,13 +69,13 @@ class LogIndex:
         return _count(line, offset, size_bytes, read)
 
     def place(self, line: int) -> tuple[int, int]:
-        """The mark before a line: which line it is, and its offset."""
+        """Return the mark before a line: its line number and offset."""
         with self._guard:
             at = bisect_right(self._lines, line) - 1
             return self._lines[at], self._offsets[at]
 
     def block(self, line: int, size_bytes: int) -> tuple[int, int, int]:
-        """A stretch of the log that a line is in and that is worth reading at once.
+        """Return the byte range to read for a line.
 
         Returns:
             The mark that it begins at, its offset, and the offset of the mark that it ends at, or
@@ -104,7 +104,7 @@ class LogIndex:
                 self._add(self._ended, self._open_from)
 
     def _mark(self, begin: int, piece: bytes, low: int, high: int, due: int) -> None:
-        """Find the line that is to be marked within a block."""
+        """Return the position of the line to mark within a block."""
         ended, at = self._ended, low
         while (at := piece.find(b"\n", at, high) + 1) > 0:
             ended += 1
@@ -121,7 +121,7 @@ class LogIndex:
 
 
 def _count(line: int, offset: int, end: int, read: Read) -> tuple[int, int]:
-    """How many lines have ended before an offset, and where the last did, told from a mark on."""
+    """Return the number of complete lines before an offset, and the end of the last one."""
     begins_at = offset
     while offset < end and (piece := read(offset, min(PIECE_BYTES, end - offset))):
         line += piece.count(b"\n")
@@ -132,7 +132,7 @@ def _count(line: int, offset: int, end: int, read: Read) -> tuple[int, int]:
 
 
 class LogIndexes:
-    """The indexes of the logs that were looked at last."""
+    """Line indexes of recently read logs."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._guard = threading.Lock()
@@ -140,7 +140,7 @@ class LogIndexes:
         self._known: OrderedDict[str, LogIndex] = OrderedDict()
 
     def of(self, attempt_id: str) -> LogIndex:
-        """The index of a log; an empty one where it was not looked at."""
+        """Return the index of a log, empty for a new one."""
         with self._guard:
             index = self._known.setdefault(attempt_id, LogIndex())
             self._known.move_to_end(attempt_id)
@@ -150,50 +150,50 @@ class LogIndexes:
 
 
 KEPT_BYTES = 8 * 1024
-"""Of a longer line only so much of its beginning and of its end is read."""
+"""Maximum bytes read at each end of a long line."""
 MOST_LINES = 500
-"""So many lines are read at once."""
+"""Maximum lines per read."""
 SEARCHED_BYTES = 4 * 1024 * 1024
-"""So much is searched at once, within a tenth of a second; who wants more asks again."""
+"""Maximum bytes per search, within a tenth of a second; callers repeat it."""
 _WINDOW_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line, or the two ends of one."""
+    """A line, or both ends of a long one."""
 
     number: int
-    """From 1."""
+    """Line number, from 1."""
     head: bytes
-    """Without its end of line."""
+    """Without its line break."""
     tail: bytes
-    """The last bytes of a line that is longer; empty of one that is here as a whole."""
+    """Last bytes of a longer line; empty for a complete one."""
     size_bytes: int
     begins_at: int
-    """Its offset in the log."""
+    """Offset in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What became of a search."""
+    """Result of a search."""
 
     line: int | None
-    """The line, where there is one."""
+    """The found line; None without one."""
     reached: int
-    """It is known of every line until here."""
+    """Every line up to here was searched."""
     is_over: bool
-    """There is nothing more to search in this direction."""
+    """Whether the end of the log in this direction was reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is looked for: these very characters, within one line."""
+    """A search for literal text within one line."""
 
     text: str
     ignores_case: bool = True
 
     def fold(self, text: str) -> str:
-        """As it is compared."""
+        """Fold text for comparison."""
         return text.lower() if self.ignores_case else text
 
 
@@ -205,9 +205,9 @@ class LogReader:
     read: Read
     size_bytes: int
     ended: int
-    """Lines that have ended."""
+    """Number of complete lines."""
     open_from: int
-    """The offset after the last of them."""
+    """Offset after the last complete line."""
 
     @property
     def has_open_line(self) -> bool:
@@ -216,11 +216,11 @@ class LogReader:
 
     @property
     def total(self) -> int:
-        """How many lines there are, with one that has not ended."""
+        """Number of lines, with an incomplete last one."""
         return self.ended + self.has_open_line
 
     def lines(self, first: int, count: int) -> list[LogLine]:
-        """So many lines from a number on, as far as there are any."""
+        """Return lines from a number on, as far as they exist."""
         first = max(first, 1)
         last = min(first + min(count, MOST_LINES) - 1, self.total)
         if first > last:
@@ -232,7 +232,7 @@ class LogReader:
         return found
 
     def find(self, search: Search, *, after: int) -> Found:
-        """The first line after a number that has the text. Of so many bytes at once."""
+        """Return the first line after a number that contains the text. Searches a bounded range."""
         if not search.text:
             return Found(None, self.total, is_over=True)
         line, begin = self.index.place(max(after, 0))
@@ -244,7 +244,7 @@ class LogReader:
         return Found(None, self.total, is_over=True)
 
     def find_before(self, search: Search, *, before: int) -> Found:
-        """The last line before a number that has the text."""
+        """Return the last line before a number that contains the text."""
         reached, searched = min(before, self.total + 1), 0
         while search.text and reached > 1 and searched < SEARCHED_BYTES:
             line, begin, end = self.index.block(reached - 2, self.size_bytes)
@@ -261,7 +261,7 @@ class LogReader:
         return islice(_cut(pieces, line + 1, offset), first - 1 - line, last - line)
 
     def _open_line(self) -> LogLine:
-        """Read at its ends: it may be all that a program ever writes."""
+        """Read the incomplete line's ends, since it may be arbitrarily long."""
         size = self.size_bytes - self.open_from
         if size <= 2 * KEPT_BYTES:
             return _line(self.ended + 1, self.read(self.open_from, size), b"", size, self.open_from)
@@ -280,7 +280,7 @@ class LogReader:
     def _hits(
         self, search: Search, line: int, offset: int, end: int
     ) -> Iterator[tuple[int | None, int, int]]:
-        """A line with the text, or None; the last line that was searched; the offset so far."""
+        """Yield a matching line or None, the last searched line, and the offset."""
         number, carried = line + 1, b""
         for piece in self._pieces(offset, end, PIECE_BYTES):
             offset += len(piece)
@@ -298,7 +298,7 @@ class LogReader:
 
 @dataclass(slots=True)
 class _Held:
-    """A line while it is put together."""
+    """A line under construction."""
 
     head: bytearray = field(default_factory=bytearray)
     tail: bytes = b""
@@ -313,7 +313,7 @@ class _Held:
 
 
 def open_log(logs: LogStore, index: LogIndex, log: AttemptLog) -> LogReader:
-    """Index the new part of a log, and open it for reading."""
+    """Extend a log's index, and open the log for reading."""
 
     def read(after: int, limit: int) -> bytes:
         return logs.read(log.attempt_id, after=after, limit=limit)
@@ -323,7 +323,7 @@ def open_log(logs: LogStore, index: LogIndex, log: AttemptLog) -> LogReader:
 
 
 def raw_pieces(logs: LogStore, log: AttemptLog) -> Iterator[bytes]:
-    """The bytes of a log so far, in pieces."""
+    """Yield the bytes of a log so far."""
     read = partial(logs.read, log.attempt_id)
     for offset in range(0, log.size_bytes, PIECE_BYTES):
         yield read(after=offset, limit=min(PIECE_BYTES, log.size_bytes - offset))
@@ -342,7 +342,7 @@ def _cut(pieces: Iterator[bytes], number: int, offset: int) -> Iterator[LogLine]
 
 
 def _line(number: int, head: bytes, tail: bytes, size: int, offset: int) -> LogLine:
-    """Whole where its beginning and its end are all of it."""
+    """Return a line; complete where both ends cover it."""
     if size > len(head):
         tail = (head[KEPT_BYTES:] + tail)[-KEPT_BYTES:]
         head = head[:KEPT_BYTES]
@@ -350,7 +350,7 @@ def _line(number: int, head: bytes, tail: bytes, size: int, offset: int) -> LogL
 
 
 def _lines_with(search: Search, data: bytes, number: int) -> Iterator[int]:
-    """Numbers of the lines of some bytes that have the text, the first line being `number`."""
+    """Return the numbers of matching lines in some bytes, the first line being `number`."""
     needle, text = search.fold(search.text), search.fold(_read(data))
     counted, at = 0, text.find(needle)
     while at >= 0:
@@ -363,7 +363,7 @@ def _lines_with(search: Search, data: bytes, number: int) -> Iterator[int]:
 
 
 def _read(data: bytes) -> str:
-    """As people read it: without colours; of what was written over, what came last."""
+    """Return text without colours, and with overwritten parts resolved."""
     text = plain(data.decode("utf-8", "replace"))
     if "\r" not in text:
         return text

@@ -1,4 +1,4 @@
-"""Evaluates stored evidence again: a verdict's replay, or a dry run with another policy."""
+"""Evaluates stored evidence again: replays a verdict, or tries another policy."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class VerdictMissingError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A stored verdict and its evaluation from the same inputs now."""
+    """A stored verdict and its re-evaluation from the same inputs."""
 
     stored: StoredVerdict
     again: Verdict
     digest: str
-    """Of the bytes of `again`."""
+    """Digest of the re-evaluated verdict."""
 
     @property
     def is_identical(self) -> bool:
-        """Whether the bytes are the same."""
+        """Whether the bytes are equal."""
         return self.digest == self.stored.document_digest
 
 
 def find_verdict(context: Context, verdict_id: str) -> StoredVerdict:
-    """The verdict. Raises VerdictMissingError."""
+    """Return the verdict. Raises VerdictMissingError."""
     found = context.stores.gates.verdict(verdict_id)
     if found is None:
         raise VerdictMissingError(
@@ -55,13 +55,13 @@ def find_verdict(context: Context, verdict_id: str) -> StoredVerdict:
 
 
 def stored_snapshot(context: Context, stored: StoredVerdict) -> Snapshot:
-    """The frozen evidence that it was made from. Raises BlobMissingError."""
+    """Return the frozen evidence of a verdict. Raises BlobMissingError."""
     whole = b"".join(context.blobs.open(stored.snapshot_digest))
     return read_snapshot(json.loads(whole))
 
 
 def replay(context: Context, verdict_id: str) -> Replay:
-    """Evaluate again, with the policy, the evidence and the time of then.
+    """Evaluate a verdict again with its own policy, evidence and time.
 
     Raises VerdictMissingError, BlobMissingError.
     """
@@ -85,17 +85,17 @@ def replay(context: Context, verdict_id: str) -> Replay:
 
 @dataclass(frozen=True, slots=True)
 class DryRunResult:
-    """A stored verdict, and what the other policy makes of the same evidence at the same time."""
+    """A stored verdict, and another policy's decision on the same evidence."""
 
     stored: StoredVerdict
     verdict: Verdict | None
-    """None where the frozen evidence is not kept any more."""
+    """None where the frozen evidence is no longer stored."""
 
 
 def dry_run_policy(
     context: Context, policy_text: Source, verdicts: Sequence[StoredVerdict], *, name: str
 ) -> list[DryRunResult]:
-    """Evaluate the frozen evidence of each verdict by the policy, at the verdict's own time.
+    """Evaluate the frozen evidence of each verdict with the policy, at the verdict's time.
 
     Raises InvalidDocumentError.
     """

@@ -1,4 +1,4 @@
-"""Read prices anew from the providers, and keep those that can be believed."""
+"""Refreshes prices from the providers, and stores plausible ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orchestrator.domain.prices import Price, Prices, Refreshed, UncertainPrice,
 
 
 def refresh_prices(context: Context) -> Refreshed:
-    """Read prices from every provider that has them; an uncertain price replaces nothing."""
+    """Read prices from every provider; an uncertain price replaces none."""
     kept: list[Price] = []
     uncertain: list[UncertainPrice] = []
     unread: dict[str, str] = {}
@@ -36,7 +36,7 @@ def known_prices(context: Context) -> tuple[Price, ...]:
 
 
 def _known(context: Context, name: str) -> tuple[Price, ...]:
-    """Of one provider; nothing where it is not set up here."""
+    """Return one provider's prices; none where it is not configured."""
     try:
         provider = context.provider(name)
         return tuple(provider.known_prices()) if isinstance(provider, Prices) else ()

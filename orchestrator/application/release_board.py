@@ -1,4 +1,4 @@
-"""Can it ship? Versions by platforms, each with what is known of it, and what is lacking."""
+"""The release board: versions by platforms, each with its newest result and what is missing."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ LIVE_RUNS = 10
 
 
 class Absence(StrEnum):
-    """Why there is nothing of a version on a platform."""
+    """Why a version has no result on a platform."""
 
     MISSING = "missing"
-    """The platform was there already: nobody asked it, or its cell is not done."""
+    """The platform existed then, and was not tested, or its cell is unfinished."""
     PENDING = "pending"
-    """The platform came later."""
+    """The platform was added later."""
 
 
 class Staleness(StrEnum):
     """Why evidence is old."""
 
     SUPERSEDED = "superseded"
-    """A newer run of the version has none from this platform."""
+    """A newer run of the version lacks this platform."""
     TOO_OLD = "too_old"
-    """Older than what the gates believe."""
+    """Older than the gates allow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,56 +44,56 @@ class BoardCell:
     """A version on a platform."""
 
     cell: ReleaseCell | None
-    """Of several matrices the worst one."""
+    """The worst cell over several matrices."""
     others: int = 0
-    """Cells of other matrices that are not shown."""
+    """Number of cells of other matrices that are not shown."""
     absence: Absence | None = None
     staleness: Staleness | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRow:
-    """A version."""
+    """A version of the product."""
 
     of: Version
     newest_run: str
     at: datetime | None
-    """Of its newest evidence; None where there is none yet."""
+    """Time of its newest evidence; None without any."""
     squares: Sequence[BoardCell]
-    """One for each platform."""
+    """One entry for each platform."""
     verdicts: Sequence[ReleaseVerdict]
     live: LiveRun | None
-    """The newest run of it that goes on."""
+    """Its newest running run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """A page of versions."""
+    """A page of the release board."""
 
     names: Sequence[str]
-    """Of the platforms: the cells of runs."""
+    """Platform names: the cells of runs."""
     rows: Sequence[BoardRow]
     matrices: Sequence[str]
-    """That the product's runs had."""
+    """Matrices of the product's runs."""
     live: Sequence[LiveRun]
     next: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardFilter:
-    """Which page of a board is asked for."""
+    """Filter of a board."""
 
     product: str
     matrix: str = ""
-    """Empty takes all."""
+    """Empty includes all."""
     limit: int = 20
     before: str | None = None
     believed: timedelta | None = None
-    """How old evidence may be that a gate believes."""
+    """Maximum age of evidence for the gates."""
 
 
 def release_board(stores: Stores, wanted: BoardFilter, *, at: datetime) -> Board:
-    """The board, in a fixed number of statements."""
+    """Return the board, in a fixed number of statements."""
     releases = stores.releases
     page = releases.page(
         wanted.product, matrix=wanted.matrix, limit=wanted.limit, before=wanted.before
@@ -124,7 +124,7 @@ def release_board(stores: Stores, wanted: BoardFilter, *, at: datetime) -> Board
 
 
 def _spans(known: Iterable[KnownCell]) -> Mapping[str, str]:
-    """By name the first run that had it."""
+    """Return the first run of each cell name."""
     first: dict[str, str] = {}
     for one in known:
         first[one.name] = min(first.get(one.name, one.first_run), one.first_run)
@@ -132,7 +132,7 @@ def _spans(known: Iterable[KnownCell]) -> Mapping[str, str]:
 
 
 def _names(known: Iterable[KnownCell], page: Sequence[Release]) -> list[str]:
-    """Platforms of these versions, or of their time; in the order of the newest matrix."""
+    """Return platforms of these versions in the order of the newest matrix."""
     if not page:
         return []
     first, last = page[-1].newest_run, page[0].newest_run
@@ -159,7 +159,7 @@ def _square(release: Release, name: str, first: str, oldest: datetime | None) ->
 
 
 def _worst(cells: Sequence[ReleaseCell]) -> ReleaseCell:
-    """The most severe; of several the one that says most."""
+    """Return the most severe cell; of several the most informative."""
     outcome = worst(cell.outcome for cell in cells if cell.outcome is not None)
     mine = [cell for cell in cells if cell.outcome is outcome] or cells
     return max(mine, key=lambda cell: (cell.counts.collected, cell.run))

@@ -1,4 +1,4 @@
-"""Run again what did not pass, as a new run of the same matrix, payload and subject."""
+"""Reruns jobs that did not pass, as a new run with the same matrix, payload and subject."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Only = Literal["failed", "errored", "missing", "not-run"]
 
 
 class NothingToRerunError(ValueError):
-    """No job of the run is of the kind that was asked for."""
+    """No job of the run is of the requested kind."""
 
 
 class StillRunningError(RuntimeError):
@@ -33,7 +33,7 @@ def rerun_run(
     key: IdempotencyKey | None,
     hold_minutes: float = 0.0,
 ) -> Launched:
-    """Launch the run, or only some of its jobs, again; how long to hold is asked anew.
+    """Launch the run, or some of its jobs, again; the hold time is set anew.
 
     Raises RunMissingError, StillRunningError, NothingToRerunError and what `launch_run` raises.
     """
@@ -44,7 +44,7 @@ def rerun_run(
 def plan_rerun(
     context: Context, run_id: str, *, only: Only | None, hold_minutes: float = 0.0
 ) -> Plan:
-    """Say what `rerun_run` would launch, and the most it can cost. Nothing is changed.
+    """Plan what `rerun_run` would launch, with the maximum cost. Changes nothing.
 
     Raises RunMissingError, StillRunningError, NothingToRerunError and what `plan_run` raises.
     """
@@ -88,7 +88,7 @@ def _jobs_again(record: RunRecord, only: Only) -> Mapping[str, list[str]]:
 
 
 def is_of_kind(cell: CellRecord, job: JobRecord, only: Only) -> bool:
-    """Whether the job is one of those that run again."""
+    """Whether the job is of the requested kind."""
     match only:
         case "failed":
             return job.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)

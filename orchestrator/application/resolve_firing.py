@@ -1,4 +1,4 @@
-"""What a schedule means now: the subject and the baseline of one firing."""
+"""Resolves a firing: its subject and its baseline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_BASELINE = "no version has passed the gate yet: there is nothing to pair benc
 
 
 def resolve_firing(context: Context, schedule: Schedule) -> Resolved:
-    """Find out what is validated, and have it ready; may take minutes where it must be built.
+    """Resolve the subject and make its wheel available; may take minutes where it must be built.
 
     Raises SubjectGoneError, SubjectUnreachableError, InvalidDocumentError.
     """
@@ -59,7 +59,7 @@ def _newest(context: Context, schedule: Schedule, subject: Subject) -> Subject:
 
 
 def repository_of(schedule: Schedule, subject: Subject) -> str:
-    """The address of the branch that the schedule follows."""
+    """Return the URL of the branch that the schedule follows."""
     return schedule.subject.url or (subject.git.url if subject.git else "")
 
 

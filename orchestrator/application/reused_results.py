@@ -1,4 +1,4 @@
-"""Results that a cell has from an earlier one: they are read there, and nothing is copied."""
+"""Reads results that a cell reuses from their source cells; nothing is copied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.reuse_inputs import REUSED, Reuse
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.store.cell_results import CellResults
@@ -19,16 +19,16 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ReusedFrom:
-    """Who produced the reused results of a cell."""
+    """Provenance of reused results."""
 
     probed: Mapping[str, object] = field(default_factory=dict)
     attestation: Attestation | None = None
     simulated: bool = False
-    """Any of the machines was."""
+    """Whether any of the machines was simulated."""
 
 
 def by_source(decided: Mapping[str, Reuse]) -> dict[str, tuple[str, ...]]:
-    """The reused jobs by the cell that has their results, the newest evidence last."""
+    """Group reused jobs by source cell, newest evidence last."""
     reused = [one for one in decided.values() if one.is_reused]
     sources: dict[str, tuple[str, ...]] = {}
     for one in sorted(reused, key=lambda one: (one.at or _LONG_AGO, one.job)):
@@ -37,7 +37,7 @@ def by_source(decided: Mapping[str, Reuse]) -> dict[str, tuple[str, ...]]:
 
 
 def as_reused(job: JobRecord, reuse: Reuse) -> JobRecord:
-    """A job of the source cell as a job of the cell that reuses it."""
+    """Return a job of the source cell as a job of the reusing cell."""
     return replace(
         job, reason=REUSED, detail=reuse.why, reused_from=reuse.run, at=reuse.at, reuse=reuse.why
     )
@@ -45,16 +45,16 @@ def as_reused(job: JobRecord, reuse: Reuse) -> JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class ReuseSources:
-    """The machines of every cell that results were reused from."""
+    """Machines of the cells that results are reused from."""
 
     leases: Mapping[str, Sequence[Lease]]
-    """By cell id."""
+    """Leases by cell id."""
     attestations: Mapping[str, Attestation]
-    """By lease id."""
+    """Attestations by lease id."""
 
     @classmethod
     def of(cls, stores: Stores, decided: Iterable[Mapping[str, Reuse]]) -> ReuseSources:
-        """Two statements for each run that lent something."""
+        """Read them in two statements per source run."""
         runs = sorted({x.run for reuses in decided for x in reuses.values() if x.is_reused})
         leases: dict[str, Sequence[Lease]] = {}
         attestations: dict[str, Attestation] = {}
@@ -67,7 +67,7 @@ class ReuseSources:
 def reused_from(
     decided: Mapping[str, Reuse], lenders: ReuseSources, results: Mapping[str, CellResults]
 ) -> ReusedFrom:
-    """Environment and attestation of the cells that results were reused from; the newest wins."""
+    """Return environment and attestation of the source cells; the newest wins."""
     found = ReusedFrom()
     for cell_id in by_source(decided):
         leases = lenders.leases.get(cell_id, ())
@@ -81,14 +81,14 @@ def reused_from(
     return found
 
 
-def told_tests(
+def results_of_cell(
     stores: Stores,
     cell_id: str,
     *,
     job: str | None = None,
     decided: Mapping[str, Reuse] | None = None,
 ) -> list[TestFact]:
-    """The tests of a cell, including those of its reused jobs.
+    """Return the tests of a cell, including those of its reused jobs.
 
     Args:
         stores: What is stored.

@@ -1,4 +1,4 @@
-"""Schedules: add one, look at them, pause, resume, trigger, remove."""
+"""Schedules: add, list, pause, resume, trigger, remove."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.launch_run import Later, LaunchOrder, check_order, find_payload
 from orchestrator.application.ports.clock import CronError
 from orchestrator.application.resolve_firing import repository_of
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.problems import InvalidDocumentError, Problem
 from orchestrator.domain.schedule import Firing, Schedule, ScheduleResponse, SubjectKind, faults
 
 UPCOMING = 3
-"""So many next times are shown."""
+"""Number of upcoming times that are shown."""
 FIRINGS_SHOWN = 50
 
 
@@ -26,7 +26,7 @@ class ScheduleMissingError(LookupError):
 
 
 def add_schedule(context: Context, schedule: Schedule) -> ScheduleResponse:
-    """Store it, once everything that can be checked now was.
+    """Validate and store a schedule.
 
     Raises InvalidDocumentError, PayloadMissingError, GateMissingError, ScheduleTakenError.
     """
@@ -43,7 +43,7 @@ def add_schedule(context: Context, schedule: Schedule) -> ScheduleResponse:
 
 
 def list_schedules(context: Context, *, firings: int = 1) -> list[ScheduleResponse]:
-    """By name, each with its latest so many firings."""
+    """Return schedules by name, each with its latest firings."""
     known = context.stores.schedules.list()
     latest = context.stores.schedules.latest(limit=firings)
     return [
@@ -67,14 +67,17 @@ def find_schedule(context: Context, name: str) -> Schedule:
 
 
 def pause_schedule(context: Context, name: str) -> ScheduleResponse:
-    """Let it fire no more; what it began goes on. Raises ScheduleMissingError."""
+    """Pause a schedule; running firings continue. Raises ScheduleMissingError."""
     find_schedule(context, name)
     context.stores.schedules.pause(name, at=context.clock.now())
     return show_schedule(context, name)
 
 
 def resume_schedule(context: Context, name: str) -> ScheduleResponse:
-    """Let it fire again; what was due meanwhile stays undone. Raises ScheduleMissingError."""
+    """Resume a schedule.
+
+    Firings missed meanwhile are not caught up. Raises ScheduleMissingError.
+    """
     schedule = find_schedule(context, name)
     first = _upcoming(context, replace(schedule, paused_at=None))[0]
     context.stores.schedules.resume(name, next_due_at=first)
@@ -82,7 +85,7 @@ def resume_schedule(context: Context, name: str) -> ScheduleResponse:
 
 
 def trigger_schedule(context: Context, name: str, *, by: str) -> Firing:
-    """Let it fire now, paused or not; within one second it is one firing.
+    """Fire a schedule now, paused or not; calls within one second are one firing.
 
     Raises ScheduleMissingError.
     """
@@ -92,9 +95,16 @@ def trigger_schedule(context: Context, name: str, *, by: str) -> Firing:
 
 
 def remove_schedule(context: Context, name: str) -> None:
-    """Forget it and its firings; runs that it launched go on. Raises ScheduleMissingError."""
+    """Delete a schedule and its firings; its runs continue. Raises ScheduleMissingError."""
     if not context.stores.schedules.remove(name):
         find_schedule(context, name)
+
+
+def next_firing(context: Context, schedule: Schedule, now: datetime) -> datetime | None:
+    """When it fires next; None while it is paused."""
+    if schedule.paused_at is not None:
+        return None
+    return context.gate.cron.next_after(schedule.cron, schedule.tz, now)
 
 
 def _upcoming(context: Context, schedule: Schedule) -> tuple[datetime, ...]:
@@ -128,7 +138,7 @@ def _time_faults(context: Context, schedule: Schedule) -> list[tuple[str, str]]:
 
 
 def _check_matrix(context: Context, schedule: Schedule) -> Matrix:
-    """Refuse now what a launch would refuse at night."""
+    """Refuse at once what a launch would refuse later."""
     payload = find_payload(context, schedule.payload)
     order = LaunchOrder(
         matrix=schedule.matrix,

@@ -9,13 +9,13 @@ from datetime import timedelta
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.reevaluate import VerdictMissingError, find_verdict
-from orchestrator.domain.gate.excuse_terms import longest_exception
+from orchestrator.domain.caller_identity import SOCKET, Person, person_key
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
+from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, ApprovalResponse, Waiver
 from orchestrator.domain.gate.verdict import RuleResult
-from orchestrator.domain.person import SOCKET, Person, person_key
-from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.store.gates import StoredWaiver
 
 
@@ -25,7 +25,7 @@ class WaiverMissingError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWaiver:
-    """A waiver to ask for."""
+    """A waiver to request."""
 
     gate: str
     rule: str
@@ -33,9 +33,9 @@ class NewWaiver:
     author: Person
     days: int
     verdict: str = ""
-    """Id of the one that its author has before them; the gate's newest by default."""
+    """Id of the verdict that its author read; the gate's newest by default."""
     only_this: bool = False
-    """It is for the evidence of that verdict only."""
+    """Whether it is limited to the evidence of that verdict."""
 
 
 def request_waiver(context: Context, new: NewWaiver) -> StoredWaiver:
@@ -92,7 +92,7 @@ def approve_waiver(context: Context, waiver_id: str, *, by: Person) -> StoredWai
 
 
 def _own_fault(waiver: Waiver, by: Person) -> str:
-    """Why this person cannot approve it; empty where they can."""
+    """Return why this person cannot approve it; empty where they can."""
     if person_key(waiver.author) != person_key(by.name):
         return ""
     others = "whoever approves it needs a token of their own"
@@ -106,7 +106,7 @@ def _own_fault(waiver: Waiver, by: Person) -> str:
 
 
 def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> ApprovalResponse:
-    """Say yes to the evidence of a verdict, the gate's newest one by default; once a person.
+    """Approve the evidence of a verdict, by default the gate's newest; once per person.
 
     The answer says where the approval counts for nothing.
 
@@ -127,7 +127,7 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
 
 
 def idle_remark(read: StoredVerdict, by: str) -> str:
-    """Why an approval of the verdict's evidence counts for nothing; empty where it counts."""
+    """Return why an approval of the verdict's evidence does not count; empty where it does."""
     asked = next((one for one in read.verdict.rules if one.kind == "approval"), None)
     if asked is None:
         return f"{read.id} asks for no approval"
@@ -155,7 +155,7 @@ def _problems(
 
 
 def _rule_fault(rule: str, policy: StoredPolicy, read: StoredVerdict | None) -> str:
-    """Why nobody can waive it, and what to do instead; empty where it can be waived."""
+    """Return why a rule cannot be waived, and what to do instead; empty where it can."""
     fault = rule_fault(rule, policy_of(policy))
     if fault:
         return fault
@@ -171,7 +171,7 @@ def _rule_fault(rule: str, policy: StoredPolicy, read: StoredVerdict | None) -> 
 
 
 def _nothing_fault(told: RuleResult, read: StoredVerdict) -> str:
-    """Where nobody looked there is nothing to waive, nor where nothing fails."""
+    """Return why nothing can be waived: the rule has no evidence, or nothing fails."""
     if not told.waivable:
         return (
             f"nothing waives {told.id!r} as {read.id} has it: {told.sentence} Run what is asked for"
@@ -187,7 +187,7 @@ def _nothing_fault(told: RuleResult, read: StoredVerdict) -> str:
 
 
 def _read(context: Context, gate: str, verdict: str) -> StoredVerdict | None:
-    """What somebody has before them: the verdict that they name, else the gate's newest."""
+    """Return the verdict that the author read: the named one, else the gate's newest."""
     if not verdict:
         return next(iter(context.stores.gates.verdicts(gate=gate, limit=1)), None)
     found = find_verdict(context, verdict)

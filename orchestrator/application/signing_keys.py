@@ -1,4 +1,4 @@
-"""Keys that verdicts are signed with: made when needed, replaced in time, never forgotten.
+"""Keys that sign verdicts: created on demand, rotated in time, never deleted.
 
 The private half is a file of one controller; the public half is in the database, so that every
 controller knows every key. A key that ended still proves what it signed before.
@@ -14,7 +14,7 @@ from orchestrator.application.ports.signer import KEYRING, KeyUnusableError
 from orchestrator.domain.gate.signing_key import PublicKey
 
 LIFETIME = timedelta(days=365)
-"""From the making of a key to its end."""
+"""Lifetime of a key."""
 _LOCK = "signing keys"
 
 
@@ -23,7 +23,7 @@ class KeyMissingError(LookupError):
 
 
 def signing_key(context: Context) -> PublicKey:
-    """The key that signs now; made where none can. Raises KeyUnusableError."""
+    """Return the key that signs now; create one where there is none. Raises KeyUnusableError."""
     with context.locks.of(_LOCK):
         at = context.clock.now()
         held = _held(context, at)
@@ -34,7 +34,7 @@ def signing_key(context: Context) -> PublicKey:
 
 
 def rotate_key(context: Context) -> PublicKey:
-    """Sign with a new key from now on; those that this controller holds are retired.
+    """Create a key that signs from now on; retire this controller's other keys.
 
     Not idempotent. Raises KeyUnusableError where the key was handed in as a file.
     """
@@ -53,7 +53,7 @@ def rotate_key(context: Context) -> PublicKey:
 
 
 def retire_key(context: Context, key_id: str) -> PublicKey:
-    """End a key now; doing so again changes nothing. Raises KeyMissingError."""
+    """Retire a key now; idempotent. Raises KeyMissingError."""
     found = context.stores.gates.retire_key(key_id, at=context.clock.now())
     if found is None:
         raise KeyMissingError(f"there is no key {key_id!r}; `seatrial gate keys list` lists them")
@@ -61,13 +61,13 @@ def retire_key(context: Context, key_id: str) -> PublicKey:
 
 
 def keyring(context: Context) -> str:
-    """Every public key with its dates, as the file that `gate verify` takes."""
+    """Return every public key with its dates, in the form of `gate verify`'s file."""
     keys = [_told(key) for key in context.stores.gates.signing_keys()]
     return json.dumps({"kind": KEYRING, "v": 1, "keys": keys}, indent=2) + "\n"
 
 
 def _held(context: Context, at: datetime) -> list[PublicKey]:
-    """The keys that can sign here, oldest first; each is made known to all controllers."""
+    """Return this controller's keys, oldest first, after registering each with all controllers."""
     known = {key.id: key for key in context.stores.gates.signing_keys()}
     notary, found = context.gate.notary, []
     for key_id in notary.held():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.application.context import Context
 from orchestrator.domain.cell import Cell, Lease, LeaseState
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.machine import SshEndpoint
 from orchestrator.domain.ssh_access import SshAccess
 
@@ -14,7 +14,7 @@ class NoMachineError(LookupError):
 
 
 def ssh_access(context: Context, cell: Cell) -> SshAccess:
-    """How to sign in on the machine that the cell holds. Raises NoMachineError."""
+    """Return SSH access to the machine that the cell holds. Raises NoMachineError."""
     if cell.id in context.stores.ingests.of_run(cell.run_id):
         raise NoMachineError(f"cell {cell.name} was ingested: it has no machine that one can enter")
     attempts = context.stores.cells.attempts(cell.id)

@@ -1,31 +1,31 @@
-"""Terminate a machine without an owner on a person's request."""
+"""Terminates a machine without an owner, at a person's request."""
 
 from __future__ import annotations
 
 from orchestrator.application.context import Context
 from orchestrator.application.janitor import CloudResource
+from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.inventory import Ownership
-from orchestrator.domain.problems import nearest
 
 
 class MachineMissingError(LookupError):
-    """The provider's inventory does not have the machine; the message says what to do."""
+    """The provider's inventory lacks the machine; the message says what to do."""
 
 
 class MachineInUseError(Exception):
-    """An open lease has the machine."""
+    """An open lease holds the machine."""
 
 
 class MachineStaysError(Exception):
-    """The machine belongs to another controller, or other machines need it."""
+    """The machine belongs to another controller, or other machines use it."""
 
 
 class ProviderUnreadError(Exception):
-    """The provider could not be asked, or did not take the order; nothing is known of it now."""
+    """The provider was unreachable, or rejected the call; the machine's state is unknown."""
 
 
 def end_machine(context: Context, provider: str, machine_id: str) -> CloudResource:
-    """Terminate a machine now. A leased one is given back by cancelling its run.
+    """Terminate a machine now. A leased one is released by cancelling its run.
 
     Raises MachineMissingError, MachineInUseError, MachineStaysError, ProviderUnreadError.
     """
@@ -67,13 +67,15 @@ def _refuse_owned(sight: CloudResource) -> None:
         owner = tags.get("seatrial-controller", "another controller")
         raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
     if sight.ownership is Ownership.SHARED:
-        raise MachineStaysError(f"{name} serves machines that are still there; they go first")
+        raise MachineStaysError(
+            f"{name} is shared by machines that still exist: terminate these first"
+        )
 
 
 def _refuse_needed(context: Context, sight: CloudResource) -> None:
     needs = context.janitor.needed_by(sight)
     if needs is not None:
         raise MachineStaysError(
-            f"{sight.machine.id} serves every machine there, and lease {needs.id} of"
-            f" {needs.provider} is open: the janitor ends it when no lease is"
+            f"{sight.machine.id} is shared, and lease {needs.id} of {needs.provider} still uses it:"
+            " the janitor ends it after the last lease"
         )

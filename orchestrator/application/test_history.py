@@ -1,4 +1,4 @@
-"""The history of a test over runs, under all its names, and which names are one test."""
+"""History of a test over runs, under all its names, and aliases of tests."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from orchestrator.application.describe_run import find_run
 from orchestrator.domain.alias import Alias, AliasState, FamilyChanges, KnownTest, Matching
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.identity import NameChanges, Suggestion, compare_names, job_family, resolve
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, state_of
 from orchestrator.domain.signature import BAD, Signature
+from orchestrator.domain.test_identity import (
+    NameChanges,
+    Suggestion,
+    compare_names,
+    job_family,
+    resolve,
+)
 from orchestrator.store.failure_groups import Place
-from orchestrator.store.grids import CellResult
 from orchestrator.store.stores import Stores
+from orchestrator.store.test_grid import CellResult
 from orchestrator.store.test_histories import TestRun
 
 
 def suggest_aliases(context: Context, old_run: str, new_run: str) -> Matching:
-    """Compare the tests of two runs, and store what may be the same test under another name.
+    """Compare the tests of two runs, and store suggested aliases.
 
     Raises RunMissingError.
     """
@@ -79,7 +85,7 @@ def _compare(
 def _confirmed(
     context: Context, old: Mapping[str, KnownTest], new: Mapping[str, KnownTest]
 ) -> dict[str, str]:
-    """By older name the newer one, through any number of changes."""
+    """Return the newest name by older name, through any number of aliases."""
     aliases = context.stores.aliases.confirmed()
     names = {test.id: name for name, test in new.items()}
     newest = {name: resolve(test.id, aliases) for name, test in old.items()}
@@ -103,7 +109,7 @@ def _alias(one: Suggestion, old: KnownTest, new: KnownTest, now: datetime) -> Al
 
 
 def decide_alias(context: Context, alias_id: int, state: AliasState, *, by: str) -> Alias | None:
-    """Store a person's decision on an alias; SUGGESTED withdraws it. None: no such alias.
+    """Store a person's decision on an alias; SUGGESTED withdraws it. None for an unknown alias.
 
     Raises AliasConflictError where it cannot stand beside what was confirmed before.
     """
@@ -119,17 +125,17 @@ class TestHistory:
     __test__ = False
 
     test: KnownTest
-    """Under its newest name."""
+    """The test under its newest name."""
     names: tuple[KnownTest, ...]
-    """Its older names, as persons confirmed them."""
+    """Its confirmed older names."""
     goes: tuple[TestRun, ...]
-    """The newest first."""
+    """Newest first."""
     flaky: FlakyEvidence
-    """Of these."""
+    """Flakiness of these results."""
 
 
 def history_of(stores: Stores, test_id: int, *, limit: int) -> TestHistory | None:
-    """The history of a test, asked for by any of its names; None where there is no such test."""
+    """Return the history of a test by any of its names; None for an unknown test."""
     known = names_of(stores, test_id)
     if known is None:
         return None
@@ -140,7 +146,7 @@ def history_of(stores: Stores, test_id: int, *, limit: int) -> TestHistory | Non
 
 
 def names_of(stores: Stores, test_id: int) -> tuple[KnownTest, tuple[KnownTest, ...]] | None:
-    """A test under its newest name, and under its older ones; asked for by any of them."""
+    """Return a test under its newest name, with the older ones, by any of its names."""
     aliases = stores.aliases.confirmed()
     newest = resolve(test_id, aliases)
     known = {one.id: one for one in stores.grids.some([newest, *_older(newest, aliases)])}
@@ -157,35 +163,35 @@ _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """When a test began to fail in a cell, where it still does."""
+    """When a test began to fail in a cell, where it still fails."""
 
     first_bad: CellResult
     last_good: CellResult | None
-    """None where nothing older is known that passed."""
+    """The last passing run; None where none is known."""
     failures: int
-    """In a row, the newest one being the last."""
+    """Consecutive failures up to the newest result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellTestHistory:
-    """The results of a test in the cells of one name."""
+    """Results of a test in the cells of one name."""
 
     cell: str
     goes: Sequence[CellResult]
-    """The newest first."""
+    """Newest first."""
     counts: Counts
-    """Of these."""
+    """Flakiness of these results."""
     broken: Regression | None
 
     @property
     def now(self) -> CellResult | None:
-        """Its newest result; what a live cell has not reported yet is none."""
+        """Return its newest result; an unreported one of a running cell is none."""
         return next((go for go in self.goes if not _is_to_come(go)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedIssue:
-    """A known issue that failures of the test fit."""
+    """A known issue that matches failures of the test."""
 
     issue: KnownIssue
     is_expired: bool
@@ -193,31 +199,31 @@ class LinkedIssue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestDetail:
-    """What is known of a test."""
+    """A test in detail."""
 
     __test__ = False
 
     test: KnownTest
-    """Under its newest name."""
+    """The test under its newest name."""
     names: Sequence[KnownTest]
-    """Its older ones."""
+    """Older names."""
     cells: Sequence[CellTestHistory]
-    """The worst first, then by name."""
+    """Worst first, then by name."""
     flaky: FlakyEvidence
-    """Of these results, each name of a cell by itself."""
+    """Flakiness of these results, each cell name by itself."""
     signatures: Mapping[str, Signature]
-    """Of its failures here."""
+    """Signatures of its failures here."""
     failure: CellResult | None
-    """The newest one anywhere."""
+    """The newest failure anywhere."""
     message: str
-    """That one's: all that is stored of what it said."""
+    """Its stored message."""
     issues: Sequence[LinkedIssue]
     quarantines: Sequence[Quarantine]
-    """That stand."""
+    """Active quarantines."""
 
 
 def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> TestDetail | None:
-    """The story of a test, by any of its names; None where there is no such test.
+    """Return a test in detail, by any of its names; None for an unknown test.
 
     Args:
         stores: Every store.
@@ -247,7 +253,7 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
 
 
 def _said(stores: Stores, failure: CellResult) -> str:
-    """The traceback, or where none is stored the message."""
+    """Return the traceback, or the message where none is stored."""
     message = stores.grids.said(failure.number, failure.test)
     return stores.failure_groups.traceback(Place(failure.test, failure.number, message)) or message
 
@@ -283,7 +289,7 @@ def _rank(story: CellTestHistory) -> tuple[int, str]:
 
 
 def _broken(goes: Sequence[CellResult]) -> Regression | None:
-    """Skips and what was not reported say nothing of when it broke."""
+    """Return the regression; skips and missing reports are ignored."""
     judged = [go for go in goes if go.outcome in BAD | _GOOD]
     failing = list(takewhile(lambda go: go.outcome in BAD, judged))
     if not failing:
@@ -299,7 +305,7 @@ def _issues(
     signatures: Mapping[str, Signature],
     on: date,
 ) -> list[LinkedIssue]:
-    """Those that fit at least one of the failures, expired ones too."""
+    """Return the issues that match at least one failure, expired ones included."""
     newest = {(go.signature, go.cell, go.version): go for go in reversed(failures)}
     issues = stores.known_issues.list(product=test.product) if newest else []
     wanted = [

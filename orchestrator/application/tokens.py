@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from orchestrator.application.context import Context
-from orchestrator.domain.person import Scope, name_fault, person_key, shown_name
-from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.domain.caller_identity import Scope, name_fault, person_key, shown_name
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.token import Token
 
 PREFIX = "seatrial_"
-"""Lets secret scanners find a token that leaked."""
+"""Prefix by which secret scanners recognise a token."""
 SESSION_LIFE = timedelta(hours=12)
-"""Of a browser that signed in; with its token's end at the latest."""
+"""Lifetime of a browser session, limited by its token's."""
 _USED_EVERY = timedelta(minutes=1)
 
 
 def create_token(
     context: Context, name: str, scope: Scope, *, days: int | None
 ) -> tuple[Token, str]:
-    """Make a token; its secret is returned here and nowhere else.
+    """Create a token; its secret is returned only here.
 
     Its name is its owner's: a name that is one person's already is spelled as it was.
 
@@ -39,7 +39,7 @@ def create_token(
 def keep_token(
     context: Context, name: str, scope: Scope, secret: str, *, days: int | None
 ) -> Token:
-    """Store a token whose secret was chosen elsewhere; the same secret is stored once."""
+    """Store a token with a given secret; idempotent."""
     found = context.stores.tokens.find(_digest(secret))
     if found is not None:
         return found
@@ -52,15 +52,15 @@ def keep_token(
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The secret of a request: a token or a session."""
+    """The secret of a request: of a token or a session."""
 
     secret: str
     is_session: bool = False
-    """It came in a cookie: it is a browser's session, and no token."""
+    """Whether it came in a cookie, as a browser session."""
 
 
 def check_credential(context: Context, credential: Credential) -> Token | None:
-    """The token of a credential; None where it is unknown, revoked or expired.
+    """Return the token of a credential; None where it is unknown, revoked or expired.
 
     A token's secret is of no use in a cookie, and a session's of none anywhere else.
     """
@@ -79,7 +79,7 @@ def check_credential(context: Context, credential: Credential) -> Token | None:
 
 
 def begin_session(context: Context, token_secret: str) -> tuple[Credential, timedelta] | None:
-    """Sign a browser in with a token; the session, and how long it lasts.
+    """Create a browser session from a token; return it with its lifetime.
 
     It ends with its token at the latest. None where the token does not stand.
     """
@@ -96,7 +96,7 @@ def begin_session(context: Context, token_secret: str) -> tuple[Credential, time
 
 
 def end_session(context: Context, session: Credential) -> None:
-    """Sign a browser out; again changes nothing."""
+    """End a browser session; idempotent."""
     context.stores.browser_sessions.end(_digest(session.secret))
 
 
@@ -105,7 +105,7 @@ def _digest(secret: str) -> str:
 
 
 def cookie_of(host: str) -> str:
-    """The name of the cookie that holds a browser's session, for a Host header.
+    """Return the name of the session cookie for a Host header.
 
     Browsers share cookies between the ports of a host: each controller there has its own name.
     """

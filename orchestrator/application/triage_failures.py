@@ -1,4 +1,4 @@
-"""Hold kinds of failures of many runs against the known issues and the quarantines."""
+"""Triage of failure groups over many runs: matches known issues and quarantines."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Packages = Mapping[int, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailuresToTriage:
-    """Failing results, and what is needed to hold something against them."""
+    """Failing results with the data for their triage."""
 
     groups: Sequence[Group]
     cells: Mapping[int, WindowCell]
     signatures: Mapping[str, Signature]
     tests: Mapping[str, Mapping[int, int]]
-    """By signature, by test, how many."""
+    """Numbers of results by signature and test."""
 
 
 def meant(
     stores: Stores, issues: Sequence[KnownIssue], found: FailuresToTriage
 ) -> Mapping[str, Sequence[Group]]:
-    """By id of each issue, the groups that it is about, whether or not it is over."""
+    """Return the matching groups by issue id, expired issues included."""
     named = {issue.match.signature for issue in issues} - {""}
-    heirs = stores.failures.heirs(named) if named else {}
+    successors_of = stores.failures.successors_of(named) if named else {}
     by_signature: dict[str, list[Group]] = {}
     for group in found.groups:
         by_signature.setdefault(group.signature, []).append(group)
@@ -43,7 +43,8 @@ def meant(
         issue.id: [
             group
             for name, groups in by_signature.items()
-            if name in found.signatures and is_match(issue.match, found.signatures[name], heirs)
+            if name in found.signatures
+            and is_match(issue.match, found.signatures[name], successors_of)
             for group in groups
         ]
         for issue in issues
@@ -58,7 +59,7 @@ def meant(
 def _packages(
     stores: Stores, issues: Sequence[KnownIssue], fitting: Mapping[str, Sequence[Group]]
 ) -> Packages:
-    """Of the cells where that decides something; mostly none."""
+    """Return packages of the cells where an issue requires some."""
     asking = [issue for issue in issues if issue.scope.requires_package]
     cells = {group.cell for issue in asking for group in fitting[issue.id]}
     return stores.failure_groups.packages(cells) if cells else {}
@@ -77,7 +78,7 @@ def _fits(
 def answering(
     stores: Stores, found: FailuresToTriage, *, now: datetime
 ) -> Mapping[str, TriageInputs]:
-    """By signature: known issues, quarantines and notes on its failures."""
+    """Return known issues, quarantines and notes by signature."""
     issues = stores.known_issues.list()
     by_issue = meant(stores, issues, found) if found.groups else {}
     explaining: dict[str, list[KnownIssue]] = {}
@@ -116,7 +117,7 @@ def _answering(
 def _confined(
     stores: Stores, found: FailuresToTriage, now: datetime
 ) -> Mapping[str, tuple[Quarantine, ...]]:
-    """By signature the quarantines that stand, where they are about all of its tests."""
+    """Return active quarantines by signature, where they cover all of its tests."""
     active = [
         one for one in stores.quarantines.list() if state_of(one, now) is QuarantineState.ACTIVE
     ]
@@ -139,7 +140,7 @@ def _confined(
 def _covering(
     active: Sequence[Quarantine], test: KnownTest | None, platforms: Iterable[str]
 ) -> tuple[Quarantine, ...]:
-    """Those that together are about the test on every platform; none where one is left out."""
+    """Return quarantines that together cover the test on every platform; none otherwise."""
     if test is None:
         return ()
     mine = [one for one in active if one.product == test.product and one.nodeid == test.nodeid]
@@ -148,7 +149,7 @@ def _covering(
 
 
 def most_in_a_run(groups: Iterable[Group], cells: Mapping[int, WindowCell]) -> Counter[str]:
-    """By run, how many failing results."""
+    """Return the number of failing results by run."""
     numbers: Counter[str] = Counter()
     for group in groups:
         numbers[cells[group.cell].run_id] += group.count

@@ -1,4 +1,4 @@
-"""What the command line is handed; everything is made when it is first needed."""
+"""Wiring of the command line; everything is created when it is first needed."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class CommandWiring:
 
     def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
         """See the protocol."""
-        from orchestrator.adapters.files.subject import FileSubjects
+        from orchestrator.adapters.files.subject_wheel import FileSubjects
         from orchestrator.application.ports.wheels import WheelsError
         from orchestrator.cli.wiring import RefusedError
 
@@ -117,7 +117,7 @@ class CommandWiring:
 
     def revisions(self, url: str, scratch: Path) -> Revisions:
         """See the protocol."""
-        from orchestrator.adapters.files.subject import GitRevisions
+        from orchestrator.adapters.files.subject_wheel import GitRevisions
 
         return GitRevisions(url, scratch)
 
@@ -170,7 +170,7 @@ class CommandWiring:
         if not (self.settings.home / "app.db").is_file():
             return None
         with uncollected():
-            from orchestrator.bootstrap.stored_reads import StoredReads
+            from orchestrator.bootstrap.offline_reads import StoredReads
 
         return StoredReads(self.settings)
 

@@ -36,6 +36,7 @@ from orchestrator.dashboard.pages import (
     runs,
     schedules,
     sign_in,
+    slowest,
     tests,
 )
 from orchestrator.dashboard.pages.board import routes as board
@@ -43,7 +44,7 @@ from orchestrator.dashboard.pages.compare import routes as compare
 from orchestrator.dashboard.pages.run import routes as run
 from orchestrator.dashboard.responses import Format, PageMissingError, Pages, pages_of
 from orchestrator.dashboard.session import ForeignFormError, NotAllowedError, SignedOutError
-from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.extras import MissingExtraError
 from orchestrator.store.errors import StoreError
 
@@ -126,6 +127,7 @@ _PAGES = (
     runs,
     run,
     cell,
+    slowest,
     launch,
     log,
     costs,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
-from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.document_problems import InvalidDocumentError
 
 LONGEST = 300
 """Characters of a word or a name that a person writes into a form."""

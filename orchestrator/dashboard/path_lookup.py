@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from orchestrator.dashboard.forms import Form
 from orchestrator.dashboard.responses import Asked, PageMissingError
 from orchestrator.domain.cell import Cell, Run
 
@@ -58,3 +59,9 @@ def of_products(asked: Asked, known: Sequence[str]) -> str:
         some = ", ".join(known[:20]) or "none yet"
         raise PageMissingError(f"no run of a product {named!r} is stored; there is: {some}")
     return named or (known[0] if known else "")
+
+
+def product_of(asked: Asked, form: Form, known: Sequence[str]) -> str:
+    """The product of a form that was refused, or of the address."""
+    written = form.value("product")
+    return written if form.is_refused and written in known else of_products(asked, known)

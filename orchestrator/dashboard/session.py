@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, check_credential, cookie_of
-from orchestrator.domain.person import Person, Scope
+from orchestrator.domain.caller_identity import Person, Scope
 
 CSRF_FIELD = "csrf"
 _NONCE_BYTES = 12

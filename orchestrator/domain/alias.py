@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from orchestrator.domain.identity import NameChange, NameChanges
+from orchestrator.domain.test_identity import NameChange, NameChanges
 
 
 class AliasState(StrEnum):
@@ -28,7 +28,7 @@ class Alias:
     old_test: int
     """The number of the test under its older name."""
     old: str
-    """Its node id."""
+    """The node id of the older name."""
     new_test: int
     new: str
     change: NameChange
@@ -52,15 +52,15 @@ class KnownTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTestResponse(KnownTest):
-    """A test, with what it is called now."""
+    """A test with its present name."""
 
     now: int | None
-    """The test that it is now, as a person confirmed; None where it has no newer name."""
+    """The test that replaces it, as a person confirmed; None where it has no newer name."""
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyChanges:
-    """What became of the tests of one family of jobs."""
+    """Changes of test names within one family of jobs."""
 
     family: str
     changes: NameChanges
@@ -73,11 +73,11 @@ class FamilyChanges:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """What became of the tests of an older run in a newer one."""
+    """Matching of the tests of an older run with those of a newer one."""
 
     old_run: str
     new_run: str
     families: tuple[FamilyChanges, ...]
-    """Those of jobs that both runs have."""
+    """The job families that both runs have."""
     suggestions: tuple[Alias, ...]
-    """Stored; a person confirms or rejects them."""
+    """Suggested aliases, stored; a person confirms or rejects them."""

@@ -1,4 +1,4 @@
-"""What a person writes for the reports of a run that is there: a file, or one annotation."""
+"""Annotations that a person adds to the reports of a stored run: a file, or a single annotation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 
-from orchestrator.domain.extended import filled
+from orchestrator.domain.document_problems import Path, Problem, nearest
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import AnnotationKind, RunAnnotation
-from orchestrator.domain.problems import Path, Problem, nearest
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 MOST_ANNOTATIONS = 100
-"""Of one file or request."""
+"""Limit of annotations per file or request."""
 _LONGEST = {"text": 65_536, "problem": 65_536, "before": 65_536, "after": 65_536}
 _LONGEST_LINE = 300
 _MOST_FILES = 200
@@ -24,12 +24,12 @@ NO_TIME = "{!r} is no date (2026-01-19) and no time with its zone (2026-01-19T12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationText:
-    """Something for the reports that a person wrote, wherever it belongs."""
+    """The text fields of an annotation, wherever it is written."""
 
     __pydantic_config__ = _STRICT
 
     kind: AnnotationKind
-    """What it is."""
+    """The kind of annotation."""
     text: str = ""
     """Markdown."""
     title: str = ""
@@ -39,7 +39,7 @@ class AnnotationText:
     at: str = ""
     """A date, or a time as in RFC 3339; by default that of the results, or of handing in."""
     files: tuple[str, ...] = ()
-    """Which files it is about."""
+    """The files that it refers to."""
     problem: str = ""
     """Of a fix: what was wrong."""
     before: str = ""
@@ -50,7 +50,7 @@ class AnnotationText:
     """Of a fix."""
 
     def about(self, cell: str, *, at: datetime) -> RunAnnotation:
-        """The annotation about that cell, or the run, made at that time unless it says when."""
+        """Return the annotation of that cell, or of the run, dated `at` unless it states a time."""
         return filled(
             RunAnnotation, self, at=(moment(self.at) if self.at else None) or at, cell=cell
         )
@@ -58,34 +58,34 @@ class AnnotationText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation(AnnotationText):
-    """Something for the reports of a run that is there."""
+    """An annotation for the reports of a stored run."""
 
     cell: str = ""
-    """The cell that it is about; the whole run by default."""
+    """The cell that it refers to; the whole run by default."""
 
     def stated(self, at: datetime) -> RunAnnotation:
-        """The annotation, made at that time unless it says when."""
+        """Return the annotation, dated `at` unless it states a time."""
         return self.about(self.cell, at=at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationsFile:
-    """The whole of a file of annotations."""
+    """The content of an annotations file."""
 
     __pydantic_config__ = _STRICT
 
     annotations: tuple[Annotation, ...]
     """Narrative, fixes, recommendations, known issues."""
     author: str = ""
-    """Of those that do not say who wrote them."""
+    """The author of annotations that name none."""
 
     def signed(self) -> tuple[Annotation, ...]:
-        """Each with its author."""
+        """Return the annotations, each with its author."""
         return tuple(replace(one, author=one.author or self.author) for one in self.annotations)
 
 
 def moment(text: str) -> datetime | None:
-    """A date (its midnight in UTC) or an RFC 3339 time; None for anything else."""
+    """Parse a date (midnight UTC) or an RFC 3339 time; None for anything else."""
     try:
         if len(text) <= len("2026-01-19"):
             return datetime.combine(date.fromisoformat(text), time(), UTC)
@@ -98,7 +98,7 @@ def moment(text: str) -> datetime | None:
 def unsaid(
     written: Iterable[Annotation], known: Sequence[RunAnnotation], *, at: datetime
 ) -> tuple[RunAnnotation, ...]:
-    """The annotations not stored yet; one without a time equals a stored one of any time."""
+    """Return the annotations not stored yet; one without a time equals a stored one of any time."""
     timeless = {replace(one, at=at) for one in known}
     exact, fresh = set(known), []
     for one in written:
@@ -111,7 +111,7 @@ def unsaid(
 
 
 def check_annotations(written: Sequence[Annotation], cells: Sequence[str]) -> Iterator[Problem]:
-    """Everything in well-formed annotations about a run of these cells that makes no sense."""
+    """Return every error in well-formed annotations of a run with these cells."""
     if not written:
         yield Problem(("annotations",), "there is none")
     if len(written) > MOST_ANNOTATIONS:

@@ -25,7 +25,7 @@ class LineageState(StrEnum):
     LATE = "late"
     """No verdict by the deadline."""
     ERRORED = "errored"
-    """Nothing could be begun, or what was begun broke: there will be no verdict."""
+    """The run could not be started, or broke: there will be no verdict."""
 
     @property
     def is_good(self) -> bool:
@@ -34,12 +34,12 @@ class LineageState(StrEnum):
 
     @property
     def words(self) -> str:
-        """For a person."""
+        """The state in words, for a person."""
         return _WORDS[self]
 
     @classmethod
     def of(cls, decision: Decision) -> LineageState:
-        """Where a verdict leaves its line."""
+        """Return the lineage state that follows from a verdict."""
         return cls(decision.value.lower())
 
 
@@ -55,23 +55,24 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """Something that happened to a line of verdicts. Its texts may hold anybody's words."""
+    """An event in a lineage of verdicts. Its texts are untrusted."""
 
     lineage: str
-    """The line of verdicts: of one gate and one schedule or branch."""
+    """The lineage: of one gate and one schedule or branch."""
     state: LineageState
     title: str
     """One line, for a person."""
     text: str
-    """What it hangs on, for a person."""
+    """The deciding reasons, for a person."""
     url: str
-    """Where more stands; empty where nobody knows under which name the controller is reached."""
+    """A link to details; empty where the controller's public address is not known."""
     at: datetime
     key: str
-    """What happened, by a name of its own: it is told at most once, by however many controllers."""
+    """Identifies the event: it is announced at most once, by however many controllers."""
     evaluated_at: datetime | None = None
-    """When the verdict was given that it tells of; None where it tells of none. One that is older
-    than what its line was told of already is no news, however late it is told."""
+    """When the announced verdict was given; None without a verdict. A verdict older than the last
+    announced one of its lineage is not announced.
+    """
     facts: Mapping[str, str] = field(default_factory=dict)
     """For programs: ``gate``, ``product``, ``subject``, ``version``, ``verdict``, ``runs``,
     ``schedule``, ``firing``; ``git_sha`` (40 or 64 hex digits) is what a commit status belongs to,
@@ -84,7 +85,7 @@ class News:
 
     announcement: Announcement
     previous: LineageState | None
-    """None for the first that is told of."""
+    """None for the first announcement of its lineage."""
 
     @property
     def change(self) -> str:
@@ -98,7 +99,7 @@ class News:
 
     @property
     def headline(self) -> str:
-        """The title, with what it was before."""
+        """The title, followed by the previous state."""
         title = one_line(self.announcement.title, TITLE_LIMIT)
         if self.previous is None:
             return title

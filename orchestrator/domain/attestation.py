@@ -1,4 +1,4 @@
-"""What a result was produced on, as the machine and its provider say, against what was asked."""
+"""Attestation: the machine that produced a result, compared with the requested hardware."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.domain.matrix import (
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One accelerator as the machine's own tool names it."""
+    """An accelerator as the vendor's tool reports it."""
 
     vendor: str
     name: str
@@ -32,21 +32,21 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """Who produced the results of an attempt."""
+    """Attestation of the machine that produced an attempt's results."""
 
     facts: Mapping[str, str]
-    """The provider's: instance id and type, zone, market, image id and name."""
+    """Facts of the provider: instance id and type, zone, market, image id and name."""
     devices: tuple[Device, ...]
     torch: str
-    """Version of the environment that the jobs ran in; empty while that is unknown."""
+    """Version in the environment that the jobs ran in; empty while it is unknown."""
     simulated: bool
     """The provider is an emulation: no gate accepts these results."""
     mismatch: str = ""
-    """How the devices differ from what the matrix asked for; empty when they do not."""
+    """How the devices differ from the requested ones; empty where they match."""
 
 
 def devices_of(probed: Mapping[str, object]) -> tuple[Device, ...]:
-    """The devices in the agent's probe."""
+    """Return the devices of the agent's probe."""
     found = probed.get("devices")
     if not isinstance(found, Sequence) or isinstance(found, str):
         return ()
@@ -64,7 +64,7 @@ def _device(one: Mapping[str, object]) -> Device:
 
 
 def mismatch(asked: Accelerator | None, devices: Sequence[Device], *, simulated: bool) -> str:
-    """Say how the devices differ from what was asked for; empty when they do not.
+    """Describe how the devices differ from the requested ones; empty where they match.
 
     A simulated machine may have no device at all; whatever it does report is compared.
     """
@@ -96,7 +96,7 @@ def unexpected(
     devices: Sequence[Device],
     simulated: bool,
 ) -> str:
-    """Say how a machine differs from the matrix's `expect`; empty where it does not.
+    """Describe how a machine differs from the matrix's `expect`; empty where it matches.
 
     A simulated machine may have no device at all; whatever it does report is compared.
     """

@@ -1,4 +1,4 @@
-"""Between a revision that passed and one that failed: which one broke it, in few steps.
+"""Bisection: finds the revision that broke tests, between a passing and a failing one.
 
 Revision 0 is said to pass, the last one is known to fail. The search halves what is between,
 passes over what cannot be built, repeats the two answers that decide, and gives up where one
@@ -14,22 +14,22 @@ from enum import StrEnum
 from orchestrator.domain.retests import tally_words
 
 CONFIRMED = 2
-"""Times that the two revisions that decide must answer the same."""
+"""Times that each of the two deciding revisions must give the same result."""
 
 
 class RevisionResult(StrEnum):
-    """What one revision says."""
+    """Result of the tests at one revision."""
 
     GOOD = "good"
     BAD = "bad"
     SKIP = "skip"
     """It cannot be built, or does not run these tests."""
     FLAKY = "flaky"
-    """Both, with nothing changed."""
+    """The tests both pass and fail with nothing changed."""
 
 
 Answers = Mapping[int, Sequence[RevisionResult]]
-"""By the revision's place, from 0, in the order in which they came."""
+"""Results by the revision's position, from 0, in the order in which they arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class TryRevision:
 
     place: int
     why: str
-    """``check``: does it pass at all; ``halve``; ``confirm``: once more."""
+    """``check``: whether it passes at all; ``halve``; ``confirm``: once more."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRevisions:
-    """The change lies between two neighbours, or within those that could not be told."""
+    """The change is between two neighbours, or among revisions that could not be tested."""
 
     last_good: int
     first_bad: int
@@ -62,7 +62,7 @@ class InconclusiveSearch:
 
 
 def next_step(places: int, answers: Answers) -> TryRevision | FoundRevisions | InconclusiveSearch:
-    """What to do next.
+    """Return the next step of the search.
 
     Args:
         places: How many revisions there are, the good and the bad one included: 2 or more.
@@ -108,7 +108,7 @@ def _search(places: int, answers: Answers) -> TryRevision | FoundRevisions | Inc
 
 
 def _bounds(places: int, answers: Answers) -> tuple[int, int]:
-    """The last revision known to pass before the first known to fail, and that one."""
+    """Return the last passing revision before the first failing one, and that one."""
     bad = min((p for p, said in answers.items() if RevisionResult.BAD in said), default=places - 1)
     good = max(p for p, said in answers.items() if RevisionResult.GOOD in said and p < bad)
     return good, bad
@@ -121,7 +121,7 @@ def _is_torn(said: Sequence[RevisionResult]) -> bool:
 
 
 def answer_of(outcomes: Sequence[Mapping[str, str]]) -> RevisionResult:
-    """What a revision says, by the outcomes of its tests each time that they ran.
+    """Return the result of a revision from the outcomes of its tests, one for each run.
 
     It is bad when a test fails every time, and good when every test passes every time.
     """

@@ -1,4 +1,4 @@
-"""Bytes that are named by their sha256, and the frames that every store of them keeps.
+"""Blobs: content named by its sha256, in the compressed frames that every blob store uses.
 
 A frame is at most `FRAME_BYTES` of the bytes, compressed by zlib.
 """
@@ -20,19 +20,19 @@ class BlobMissingError(Exception):
 
 
 class BlobMismatchError(Exception):
-    """The bytes do not have the digest they were announced with; nothing was stored."""
+    """The bytes do not have the announced digest; nothing was stored."""
 
 
 class BlobTooLargeError(Exception):
-    """More bytes than are allowed; nothing was stored."""
+    """The blob is larger than its limit; nothing was stored."""
 
 
 class BlobCorruptError(Exception):
-    """What is stored is not what was stored; none of the wrong bytes were handed out."""
+    """The stored bytes do not match their digest; none of the wrong bytes were returned."""
 
 
 class Intake:
-    """Counts and hashes bytes on their way in, and cuts them into frames."""
+    """Counts and hashes incoming bytes, and cuts them into frames."""
 
     def __init__(self, limit_bytes: int | None) -> None:
         self._limit_bytes = limit_bytes
@@ -40,7 +40,7 @@ class Intake:
         self.size_bytes = 0
 
     def frames(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The compressed frames. Raises BlobTooLargeError."""
+        """Yield the compressed frames. Raises BlobTooLargeError."""
         waiting = bytearray()
         for chunk in chunks:
             self._take(chunk)
@@ -54,11 +54,11 @@ class Intake:
     def _take(self, chunk: bytes) -> None:
         self.size_bytes += len(chunk)
         if self._limit_bytes is not None and self.size_bytes > self._limit_bytes:
-            raise BlobTooLargeError(f"more than the {self._limit_bytes} bytes that are allowed")
+            raise BlobTooLargeError(f"the upload exceeds the {self._limit_bytes:,}-byte limit")
         self._hash.update(chunk)
 
     def digest(self, announced: str | None) -> str:
-        """The sha256 of all bytes. Raises BlobMismatchError if another one was announced."""
+        """Return the sha256 of all bytes. Raises BlobMismatchError if another one was announced."""
         found = self._hash.hexdigest()
         if announced is not None and announced != found:
             raise BlobMismatchError(f"sha256 {announced} was announced, {found} was received")
@@ -66,7 +66,7 @@ class Intake:
 
 
 def opened(digest: str, frames: Iterable[bytes]) -> Iterator[bytes]:
-    """Unpack frames. Raises BlobCorruptError before a wrong byte is handed out, or at the end."""
+    """Yield the content. Raises BlobCorruptError before a wrong byte is returned, or at the end."""
     whole = hashlib.sha256()
     for frame in frames:
         try:
@@ -80,5 +80,5 @@ def opened(digest: str, frames: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def is_digest(text: str) -> bool:
-    """Whether the text can be a blob's name at all; nothing else ever becomes a path."""
+    """Whether the text is a valid digest; nothing else is ever used in a path."""
     return _DIGEST.fullmatch(text) is not None

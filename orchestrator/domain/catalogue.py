@@ -13,24 +13,24 @@ from orchestrator.domain.matrix import Accelerator, Platform
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CataloguedPlatform:
-    """A platform by its usual name."""
+    """A well-known platform."""
 
     platform: Platform
     service: str
-    """What its provider calls the service: ``AWS EC2``."""
+    """The provider's name of the service: ``AWS EC2``."""
     device: str = ""
-    """The accelerator's full name, as its vendor's tool prints it."""
+    """The accelerator's full name, as the vendor's tool prints it."""
     memory_mib: int | None = None
-    """Of one accelerator, as its vendor's tool prints it."""
+    """Memory of one accelerator, as the vendor's tool prints it."""
     memory_gb: int | None = None
-    """The same in the round figure that it is sold by."""
+    """The round figure that it is sold by."""
     compute_capability: str = ""
     vcpus: int | None = None
     ram_gib: int | None = None
 
     @property
     def architecture(self) -> str:
-        """Of its accelerator; empty where there is no word for it."""
+        """Architecture of its accelerator; empty where none is recorded."""
         return architecture(self.compute_capability)
 
 
@@ -113,11 +113,11 @@ _ROWS = (
 )
 
 PLATFORMS: Mapping[str, CataloguedPlatform] = {row.platform.id: row for row in _ROWS}
-"""By id."""
+"""Platforms by id."""
 
 
 def architecture(capability: str) -> str:
-    """NVIDIA's architecture of a compute capability; empty where none is on record."""
+    """Return NVIDIA's architecture of a compute capability; empty where none is recorded."""
     return _ARCHITECTURES.get(capability, "")
 
 
@@ -131,7 +131,7 @@ class Promise:
 
 
 _PROVIDERS = (("aws-", "aws"), ("gcp-tpu-", "tpu"), ("gcp-", "gcp"))
-"""By how the id begins, the longest first."""
+"""Providers by prefix of the id, longest first."""
 _DEVICES = {
     "t4": "T4",
     "v100": "V100",
@@ -148,11 +148,11 @@ _DEVICES = {
     "v5p": "TPU v5p",
     "v6e": "TPU v6e",
 }
-"""By a word of the id."""
+"""Devices by a word of the id."""
 
 
 def promised(platform: str) -> Promise:
-    """What an id promises: that of a known platform, else by the words that it is made of."""
+    """Return the hardware that an id implies: of a known platform, else by the words of the id."""
     known = PLATFORMS.get(platform)
     if known is not None:
         return Promise(known.platform.provider, known.device)

@@ -17,7 +17,7 @@ from orchestrator.domain.retests import RetestOptions
 
 
 class CellState(StrEnum):
-    """Where a cell is in its life."""
+    """State of a cell."""
 
     QUEUED = "queued"
     PLACING = "placing"
@@ -48,7 +48,7 @@ _ORDER = list(CellState)
 
 
 class IllegalTransitionError(Exception):
-    """The cell's life has no such step."""
+    """The transition is not in `TRANSITIONS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Cause:
 
     outcome: Outcome
     reason: str
-    """One word of the list in the glossary: capacity, quota, boot, ssh, lost ..."""
+    """One word of the glossary's list: capacity, quota, boot, ssh, lost ..."""
     detail: str = ""
     """For a person."""
 
@@ -81,12 +81,12 @@ RETRIED = frozenset(
         "device_check",
     }
 )
-"""Reasons of `errored` that another attempt can cure."""
+"""Reasons of `errored` after which another attempt is made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a cell."""
+    """An attempt at a cell."""
 
     id: str
     cell_id: str
@@ -94,9 +94,9 @@ class Attempt:
     """Counted from 1."""
     opened_at: datetime
     cause: Cause | None = None
-    """The first thing that went wrong outside the jobs; None when nothing did."""
+    """The first fault outside of the jobs; None without one."""
     outcome: Outcome | None = None
-    """Set once, when it is closed."""
+    """Set once, when the attempt is closed."""
     closed_at: datetime | None = None
 
 
@@ -105,20 +105,20 @@ class Cell:
     """One platform x environment of one run."""
 
     id: str
-    """Unique everywhere."""
+    """Unique across runs."""
     run_id: str
     name: str
     """As the matrix expands it; what `--cell` takes."""
     position: int
     state: CellState = CellState.QUEUED
     entered_at: datetime | None = None
-    """When it reached its state."""
+    """When it entered its state."""
     outcome: Outcome | None = None
     reason: str = ""
     detail: str = ""
 
     def to(self, state: CellState, *, at: datetime) -> Cell:
-        """Move on. Raises IllegalTransitionError where the table has no such step."""
+        """Enter a state. Raises IllegalTransitionError for a transition outside of the table."""
         if state not in TRANSITIONS[self.state]:
             raise IllegalTransitionError(f"{self.name}: {self.state} -> {state}")
         return replace(self, state=state, entered_at=at)
@@ -130,7 +130,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One step of a cell's life: the timeline, the audit and the basis of the bill."""
+    """A transition of a cell: the source of timelines, audits and bills."""
 
     at: datetime
     attempt: int
@@ -143,16 +143,16 @@ class LeaseFact(StrEnum):
     """Keys of `Lease.facts` that the controller writes itself; `Lease` reads them, typed."""
 
     ASKED_AT = "asked_at"
-    """When the provider was last asked for the machine, or last showed a sign of it."""
+    """When the machine was last requested, or last seen."""
     ORDERED_AT = "ordered_at"
-    """When the provider last said that the machine was not granted yet."""
+    """When the provider last reported that the machine was not granted yet."""
     SEEN_AT = "seen_at"
-    """When the provider first showed the machine; what it shows no more is gone since then."""
+    """When the provider first listed the machine; once it is no longer listed, it is gone."""
     GRANTED_AT = "granted_at"
     ENDED_AT = "ended_at"
-    """Since when the provider bills nothing for the machine, as `Machine.ended_at`."""
+    """When billing ended, as `Machine.ended_at`."""
     UNHEARD = "unheard"
-    """The last error of a machine that does not answer; empty once it does."""
+    """The last error of an unreachable machine; empty once it answers."""
     AWAITED = "awaited"
     """What a machine that answers is still busy with before its jobs; empty once it is not."""
     REFUSAL_REASON = "refusal"
@@ -162,18 +162,18 @@ class LeaseFact(StrEnum):
 
 
 class LeaseState(StrEnum):
-    """Where the ledger's row of a machine is."""
+    """State of a lease."""
 
     RESERVED = "reserved"
-    """Money and place are set aside; nothing has been asked of the provider."""
+    """Money and place are reserved; the provider has not been called."""
     LAUNCHING = "launching"
-    """The provider may have been asked; a machine may exist."""
+    """The provider may have been called; a machine may exist."""
     HELD = "held"
     """The machine's id is known."""
     RELEASING = "releasing"
-    """The provider was told to take it back."""
+    """The provider was called to terminate it."""
     GONE = "gone"
-    """Verified gone, or never made."""
+    """Verified as terminated, or never created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,19 +194,19 @@ class Lease:
     launched_at: datetime | None = None
     gone_at: datetime | None = None
     cost_usd: Decimal | None = None
-    """Settled when gone."""
+    """Final cost, set when the machine is gone."""
     refusal: str = ""
-    """The provider's answer where it did not give a machine: ``capacity: ...``."""
+    """The provider's answer where it refused: ``capacity: ...``."""
     offer: Place | None = None
-    """The place as it was offered, prices and all; later offers do not change it."""
+    """The place with the prices at the time of the offer; later offers do not change it."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What the provider says the machine is: instance, image, zone, market."""
+    """Facts of the provider: instance, image, zone, market."""
     simulated: bool = False
     """The provider is an emulation."""
 
     @property
     def unheard(self) -> str:
-        """Why the machine cannot be reached now; empty where it answers, or is given back."""
+        """Why the machine is unreachable; empty where it answers, or is terminated."""
         return "" if self.state is LeaseState.GONE else self.facts.get(LeaseFact.UNHEARD, "")
 
     @property
@@ -216,50 +216,56 @@ class Lease:
 
     @property
     def billed_from(self) -> datetime | None:
-        """Its launch call, or later: when its provider last said that it was not granted yet."""
+        """Start of billing.
+
+        The launch call, or when the provider last reported that it was not granted yet.
+        """
         return self._time(LeaseFact.ORDERED_AT) or self.launched_at
 
     @property
     def billed_until(self) -> datetime | None:
-        """When the machine ended by its provider's account, or was gone; None while it is there."""
+        """End of billing: when the machine ended by its provider's account, or was gone.
+
+        None while it runs.
+        """
         known = (self._time(LeaseFact.ENDED_AT), self.gone_at)
         return min((at for at in known if at is not None), default=None)
 
     @property
     def granted_at(self) -> datetime | None:
-        """When the provider gave the machine: it may have kept us waiting since the launch."""
+        """When the provider granted the machine, which may be long after the launch call."""
         unplaced = self.launched_at if self.offer is None else None
         return self._time(LeaseFact.GRANTED_AT) or unplaced
 
     @property
     def asked_at(self) -> datetime:
-        """When the provider was last asked for it: long after that, it must be shown."""
+        """When the machine was last requested: long after that, the provider must list it."""
         return self._time(LeaseFact.ASKED_AT) or self.launched_at or self.reserved_at
 
     @property
     def is_seen(self) -> bool:
-        """Whether the provider has shown the machine."""
+        """Whether the provider has listed the machine."""
         return LeaseFact.SEEN_AT in self.facts
 
     @property
     def instance_type(self) -> str:
-        """As the provider says, else as it was offered; empty where neither is known."""
+        """As the provider reports it, else as it was offered; empty where neither is known."""
         offered = self.offer.instance_type if self.offer else ""
         return self.facts.get("instance_type", "") or offered
 
     @property
     def image_id(self) -> str:
-        """The image that the machine booted; empty where the provider does not say."""
+        """The image that the machine booted; empty where the provider does not report it."""
         return self.facts.get("image_id", "")
 
     @property
     def refusal_reason(self) -> str:
-        """One word for why its place gave no machine; empty when it was not refused."""
+        """One word for why its place gave no machine; empty where it was not refused."""
         return self.facts.get(LeaseFact.REFUSAL_REASON, "") or self.refusal.partition(":")[0]
 
     @property
     def refusal_extent(self) -> Extent | None:
-        """How far the refusal reaches; None when it was not refused."""
+        """How far the refusal reaches; None where it was not refused."""
         extent = self.facts.get(LeaseFact.REFUSAL_EXTENT)
         return Extent(extent) if extent is not None else None
 
@@ -279,22 +285,22 @@ class Lease:
 
 
 class PlacementResult(StrEnum):
-    """What became of a place on the way to a machine."""
+    """Result of considering a place for a machine."""
 
     CHOSEN = "chosen"
     REFUSED = "refused"
-    """The provider was asked and gave none."""
+    """The provider was called and refused."""
     SKIPPED = "skipped"
-    """Not asked, because of what is known."""
+    """Not called, because of earlier refusals."""
     LAST = "last"
-    """Asked after all the others, because of what is known."""
+    """Called after all others, because of earlier refusals."""
     AGAIN = "again"
-    """The same call is made again, with the same token."""
+    """The same call is repeated, with the same token."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementDecision:
-    """One line of why a cell's machine is where it is."""
+    """A placement decision: a place, its result and the reason."""
 
     at: datetime
     place: str
@@ -302,9 +308,9 @@ class PlacementDecision:
     reason: str
     """One word, as of an attempt's cause; empty for CHOSEN."""
     detail: str
-    """For a person: the provider's answer, or what is known."""
+    """For a person: the provider's answer, or the earlier refusal."""
     attempt: int = 0
-    """Its number."""
+    """The attempt's number."""
 
     @property
     def why(self) -> str:
@@ -313,11 +319,11 @@ class PlacementDecision:
 
 
 class RunState(StrEnum):
-    """Where a run is."""
+    """State of a run."""
 
     RUNNING = "running"
     INGESTING = "ingesting"
-    """Foreign evidence is being stored; no controller has anything to run for it."""
+    """Uploaded evidence is being stored; no controller has anything to run."""
     FINISHED = "finished"
 
 
@@ -342,30 +348,30 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What a run was launched with; never changes."""
+    """The parameters that a run was launched with; immutable."""
 
     matrix: Matrix
     manifest: Manifest
     subject_digest: str | None = None
-    """sha256 of the subject's wheel, where one was given."""
+    """sha256 of the subject's wheel, where one was uploaded."""
     only: Mapping[str, Sequence[str]] | None = None
-    """Of a rerun: the jobs of each cell, by the cell's name; None means all."""
+    """Of a rerun: jobs by cell name; None means all."""
     hold_minutes: float = 0.0
-    """How long the machine of a cell that did not pass is kept for a person to look at."""
+    """How long the machine of a cell that did not pass is kept for a person."""
     baseline_digest: str | None = None
-    """sha256 of the baseline's wheel or payload, where one was given."""
+    """sha256 of the baseline's wheel or payload, where one was uploaded."""
     retests: RetestOptions | None = None
-    """What is found out about failing tests while their machine is still there."""
+    """Options for retests of failing tests on the same machine."""
     reuse_max_age_s: float | None = None
-    """Jobs with evidence no older than this, of the very same, are not run; None runs all."""
+    """Jobs with identical inputs and evidence no older than this are not run; None runs all."""
     subject_contents: str = ""
-    """Digest of what that wheel holds (`wheel_contents.py`)."""
+    """Digest of the wheel's content (`wheel_contents.py`)."""
     subject_built: str = ""
-    """Where the subject's wheel was built, as whom and from what, where a controller did it."""
+    """Where, by whom and from what a controller built the subject's wheel."""
 
 
 def run_outcome(cells: list[tuple[Outcome, bool]]) -> Outcome:
-    """A run's outcome is its worst cell's.
+    """Return the worst outcome of a run's cells.
 
     Args:
         cells: Each cell's outcome, and whether its platform is optional. An optional platform

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from orchestrator.domain.announcement import Announcement, LineageState, News
 
 GIVE_UP_AFTER = timedelta(days=3)
-"""So long is a delivery tried."""
+"""Deliveries are retried for this long."""
 OVERLAP = timedelta(hours=24)
-"""So long does a secret stand beside the one that replaced it."""
+"""A replaced secret stays valid for this long."""
 _FIRST_WAIT_S, _GROWTH, _LONGEST_WAIT_S = 5.0, 3.0, 6 * 3600.0
 _JITTER = 0.2
 _URL = re.compile(r"https?://[!-~]+")
@@ -40,24 +40,24 @@ GITHUB_API = "https://api.github.com"
 
 
 class ChannelKind(StrEnum):
-    """How a channel is spoken to."""
+    """Protocol of a channel."""
 
     WEBHOOK = "webhook"
     """Standard Webhooks: JSON that is signed."""
     SLACK = "slack"
-    """The same, with the body that Slack's incoming webhooks take; others take it too."""
+    """The same, with the body of Slack's incoming webhooks, which others accept too."""
     GITHUB = "github"
-    """Statuses of commits."""
+    """Commit statuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelSecret:
-    """What messages to a channel are signed with."""
+    """A signing secret of a channel's messages."""
 
     value: str = field(repr=False)
     """``whsec_`` and base64."""
     until: datetime | None = None
-    """None for the newest, which has no end."""
+    """None for the newest, which does not expire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,19 +70,19 @@ class Channel:
     target: str
     """An URL, or ``owner/repository``."""
     lineages: tuple[str, ...] = ()
-    """Only these, as in ``nightly*``; empty takes all."""
+    """Patterns of lineages, as in ``nightly*``; empty takes all."""
     allow_private: bool = False
-    """Addresses of one's own network and of this computer are allowed, and plain HTTP."""
+    """Whether private and loopback addresses, and plain HTTP, are allowed."""
     api_base: str = GITHUB_API
-    """Of GitHub; another one for a GitHub of one's own."""
+    """GitHub's API; another address for GitHub Enterprise."""
     token_from: str = ""
-    """``env:NAME`` or ``file:NAME``: where the controller finds GitHub's token, not the token."""
+    """``env:NAME`` or ``file:NAME``: where the controller reads GitHub's token, not the token."""
     created_at: datetime
     secrets: tuple[ChannelSecret, ...] = ()
-    """The newest first; those that are over too."""
+    """Newest first, expired ones included."""
 
     def wants(self, lineage: str) -> bool:
-        """Whether the channel takes news of this lineage."""
+        """Whether the channel accepts news of this lineage."""
         return not self.lineages or any(fnmatchcase(lineage, one) for one in self.lineages)
 
     def signing(self, now: datetime) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ class Channel:
 
     @property
     def shown_target(self) -> str:
-        """The target without what is a secret with many receivers: what follows the host."""
+        """The target without its secret part: what follows the host."""
         if self.kind is ChannelKind.GITHUB:
             return self.target
         parts = urlsplit(self.target)
@@ -103,13 +103,13 @@ class ChannelHealth:
     """Whether deliveries to a channel succeed."""
 
     failing_since: datetime | None = None
-    """Since then nothing has got through."""
+    """Since when no delivery has succeeded."""
     last_success_at: datetime | None = None
     disabled_at: datetime | None = None
-    """Nothing is sent to it any more; a test that gets through ends that."""
+    """When it was disabled: nothing is sent until a test message succeeds."""
     disabled_reason: str = ""
     waiting: int = 0
-    """Deliveries."""
+    """Number of waiting deliveries."""
 
     @property
     def state(self) -> str:
@@ -121,37 +121,36 @@ class ChannelHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelResponse(ChannelHealth):
-    """A channel and how it does, without anything secret."""
+    """A channel and its health, without secrets."""
 
     id: str
     name: str
     kind: ChannelKind
     target: str
-    """``owner/repository``, or the URL up to its host: what follows is a secret with many."""
+    """``owner/repository``, or the URL up to its host: the rest is often a secret."""
     lineages: tuple[str, ...]
-    """Only these, as in ``nightly*``; empty takes all."""
+    """Patterns of lineages, as in ``nightly*``; empty takes all."""
     allow_private: bool
-    """Addresses of one's own network are allowed, and plain HTTP."""
+    """Whether private addresses are allowed."""
     api_base: str
-    """Of GitHub."""
+    """GitHub's API."""
     token_from: str
-    """Where the controller finds GitHub's token, not the token."""
+    """Where the controller reads GitHub's token, not the token."""
     created_at: datetime
     signing_secrets: int
-    """How many are valid now; two while one replaces the other."""
+    """Number of valid secrets; two during a rotation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewChannelResponse(ChannelResponse):
-    """A channel that was just added."""
+    """A channel that was just created."""
 
     secret: str | None
-    """What its messages are signed with (Standard Webhooks); it is not told again. None for
-    GitHub."""
+    """The signing secret (Standard Webhooks); shown only once. None for GitHub."""
 
 
 class DeliveryState(StrEnum):
-    """Where a delivery is."""
+    """State of a delivery."""
 
     WAITING = "waiting"
     DELIVERED = "delivered"
@@ -162,10 +161,10 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """News for one channel."""
+    """An announcement queued for one channel."""
 
     id: str
-    """The ``webhook-id``: the same for every attempt, so that a receiver can tell a repetition."""
+    """The ``webhook-id``: equal in every attempt, so that receivers can detect repetitions."""
     channel: str
     """Its id."""
     news: News
@@ -178,24 +177,24 @@ class Delivery:
 
 
 class DeliveryResult(StrEnum):
-    """What became of one attempt."""
+    """Result of one delivery attempt."""
 
     ACCEPTED = "accepted"
     FAILED = "failed"
-    """It is tried again."""
+    """It is retried."""
     REFUSED = "refused"
-    """Trying this one again is of no use."""
+    """It is not retried."""
     GONE = "gone"
-    """The receiver wants nothing any more."""
+    """The receiver unsubscribed (HTTP 410)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryReceipt:
-    """What a receiver answered to one attempt."""
+    """A receiver's response to one attempt."""
 
     result: DeliveryResult
     response_excerpt: str
-    """For a person: the status, or why there is none. One line; nothing secret."""
+    """For a person: the status, or the error. One line, without secrets."""
     status: int | None = None
     retry_after_s: float | None = None
     seconds: float = 0.0
@@ -203,7 +202,7 @@ class DeliveryReceipt:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAttempt:
-    """One line of the delivery log."""
+    """An entry of the delivery log."""
 
     delivery: str
     number: int
@@ -212,7 +211,7 @@ class DeliveryAttempt:
 
 
 def next_look(delivery: Delivery, receipt: DeliveryReceipt, now: datetime) -> datetime | None:
-    """When to try again; None gives it up.
+    """Return when to retry; None where it is given up.
 
     The wait grows threefold from five seconds to six hours, and is spread by a fifth so that what
     failed together does not come back together. A receiver's own wish counts where it is longer.
@@ -227,12 +226,12 @@ def next_look(delivery: Delivery, receipt: DeliveryReceipt, now: datetime) -> da
 
 
 def _spread(seed: str) -> float:
-    """From -1 to 1, the same for the same seed."""
+    """Return a number from -1 to 1 that depends on the seed alone."""
     return int.from_bytes(sha256(seed.encode()).digest()[:4]) / 2**31 - 1
 
 
 def problems_of(channel: Channel) -> Iterator[tuple[str, str]]:
-    """What is wrong with a new one: fields, and what to do."""
+    """Return the errors of a new channel, by field, each with what to do."""
     if channel.kind is ChannelKind.GITHUB:
         if not _REPOSITORY.fullmatch(channel.target):
             yield "target", "must be owner/repository"
@@ -260,26 +259,26 @@ def _url_problems(url: str, channel: Channel) -> Iterator[str]:
 
 
 def token_place(channel: Channel) -> tuple[str, str]:
-    """(``env`` or ``file``, name) of GitHub's token."""
+    """Return (``env`` or ``file``, name) of GitHub's token."""
     kind, _, name = channel.token_from.partition(":")
     return kind, name
 
 
 def commit_of(told: Announcement) -> str | None:
-    """The commit that it is about, where that is known."""
+    """Return the commit of an announcement; empty where it has none."""
     sha = told.facts.get("git_sha", "").lower()
     return sha if _SHA.fullmatch(sha) else None
 
 
 def status_word(told: Announcement) -> str:
-    """The state of the commit's status: ``success``, ``failure``, ``error`` or ``pending``."""
+    """Return the commit status: ``success``, ``failure``, ``error`` or ``pending``."""
     if told.state is LineageState.INCONCLUSIVE and told.facts.get("retryable") == "true":
         return "pending"
     return _STATUSES[told.state]
 
 
 def is_signed_by(channel: Channel, told: Announcement) -> bool:
-    """Whether a commit's status belongs into the channel's repository."""
+    """Whether a commit status belongs to the channel's repository."""
     if commit_of(told) is None:
         return False
     parts = told.facts.get("repository", "").removesuffix(".git").replace(":", "/").split("/")
@@ -289,7 +288,7 @@ def is_signed_by(channel: Channel, told: Announcement) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResponse:
-    """News for a channel, and how it was delivered."""
+    """A delivery and its attempts."""
 
     id: str
     """The ``webhook-id``: the same in every attempt."""
@@ -298,10 +297,10 @@ class DeliveryResponse:
     lineage: str
     lineage_state: LineageState
     previous: LineageState | None
-    """The state of the line before; None for its first news."""
+    """The previous state of the lineage; None for its first announcement."""
     title: str
     created_at: datetime
     due_at: datetime | None
-    """When it is tried next; None when it is over."""
+    """When it is tried next; None once it is finished."""
     done_at: datetime | None
     attempts: tuple[DeliveryAttempt, ...]

@@ -1,4 +1,4 @@
-"""A user's cloud account: what is set up there once, and what is checked there."""
+"""A user's cloud account: what `seatrial bootstrap` creates there, and what `doctor` checks."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from typing import Protocol
 
 
 class CheckLevel(StrEnum):
-    """How one check of the account went."""
+    """Result of an account check."""
 
     OK = "OK"
     WARN = "WARN"
-    """Not needed by every matrix, or could not be found out."""
+    """Not needed by every matrix, or not determined."""
     FAIL = "FAIL"
 
 
 @dataclass(frozen=True, slots=True)
 class AccountCheck:
-    """One thing that was looked at in the account."""
+    """One check of the account."""
 
     level: CheckLevel
     name: str
     """``ec2:RunInstances``."""
     text: str
-    """What was found, for a person."""
+    """The finding, for a person."""
     command: str = ""
-    """The command that puts it right; empty where nothing is wrong."""
+    """The command that repairs it; empty where nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetupDocument:
-    """What would be set up in an account, to be read before it is consented to."""
+    """A preview of the resources that the set-up creates."""
 
     file_name: str
     text: str
     parts: tuple[str, ...]
-    """What it makes, a line each."""
+    """The resources, one line each."""
     account: str
-    """Where it would be made: the account, who signs in, the region."""
+    """Where they are created: account, identity, region."""
 
 
 class AccountSetup(Protocol):
-    """What a cloud's package offers for the user's account. Every verb raises ProviderError."""
+    """Set-up of a user's cloud account. Every method raises ProviderError."""
 
     def document(self) -> SetupDocument:
-        """What `apply` would make; changes nothing."""
+        """Return what `apply` would create; changes nothing."""
         ...
 
     def apply(self) -> Iterator[str]:
-        """Make it, or bring it up to date; tells what was done, a line each."""
+        """Create or update the resources; return what was done, one line each."""
         ...
 
     def remove(self) -> Iterator[str]:
-        """Take away what `apply` made; tells what was done, a line each."""
+        """Delete what `apply` created; return what was done, one line each."""
         ...
 
     def check(self) -> Iterator[AccountCheck]:
-        """Look at every permission and at the kill switch; changes nothing."""
+        """Check every permission and the kill switch; changes nothing."""
         ...

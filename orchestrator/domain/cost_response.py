@@ -1,4 +1,4 @@
-"""The bill of a run, and what the runs of some days cost, as REST answers them to its clients."""
+"""The bill of a run, and the costs of several days, as REST answers them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ FAKE = "fake"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellCost:
-    """The bill of one cell."""
+    """Bill of a cell."""
 
     cell: str
     platform: str
     provider: str
     simulated: bool
-    """Emulated machines: nobody was charged."""
+    """Its machines were emulated: nobody was charged."""
     seconds: float
-    """How long its machines were held, together."""
+    """Total time that its machines were held."""
     bill: Bill
     machines: tuple[LeaseRecord, ...]
-    """Those that it was given; refusals cost nothing."""
+    """The granted machines; refusals cost nothing."""
     phases: Mapping[CellState, Decimal]
-    """US dollars by state; together the total."""
+    """US dollars by cell state; they add up to the total."""
     jobs: Mapping[str, Decimal]
     """US dollars by job."""
     overhead_usd: Decimal
-    """Spent on none of the jobs: booting, installing, giving back. With the jobs, the total."""
+    """US dollars for no job: booting, installing, releasing. Total minus the jobs."""
     validated_tests: int
     """Tests that passed or failed."""
     usd_per_validated_test: Decimal | None
@@ -44,24 +44,24 @@ class CellCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCost:
-    """The bill of one run."""
+    """Bill of a run."""
 
     run: str
     state: RunState
     outcome: Outcome | None
     as_of: datetime
     settled: bool
-    """Every machine is gone: the figures are final."""
+    """Whether every machine is gone, so that the figures are final."""
     simulated: bool
     """Some of its machines were emulated: nobody was charged for these."""
     max_usd: Decimal | None
-    """The matrix's limit."""
+    """The cost limit of the matrix."""
     bill: Bill
     platforms: tuple[CellCost, ...]
     phases: Mapping[CellState, Decimal]
-    """US dollars by state; together the total."""
+    """US dollars by cell state; they add up to the total."""
     jobs: Mapping[str, Decimal]
-    """US dollars by job, of all cells."""
+    """US dollars by job, over all cells."""
     overhead_usd: Decimal
     validated_tests: int
     usd_per_validated_test: Decimal | None
@@ -69,7 +69,7 @@ class RunCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderCost:
-    """What one provider's machines cost."""
+    """Cost of one provider's machines."""
 
     provider: str
     machines: int
@@ -79,7 +79,7 @@ class ProviderCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTotal:
-    """What one run cost."""
+    """Cost of one run."""
 
     run: str
     matrix: str
@@ -90,13 +90,13 @@ class RunTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """What was spent on runs that were launched within a span of time."""
+    """Costs of the runs launched within a period."""
 
     since: datetime
     until: datetime
     bill: Bill
     simulated_usd: Decimal
-    """The part of it that emulated machines would have cost: nobody was charged."""
+    """The part of emulated machines: nobody was charged."""
     providers: tuple[ProviderCost, ...] = ()
     runs: tuple[RunTotal, ...] = ()
     """Newest first."""
@@ -105,7 +105,7 @@ class Spending:
 
 
 def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
-    """The bill of a run, with the limit of its matrix in US dollars."""
+    """Return the bill of a run, with the cost limit of its matrix in US dollars."""
     leases = [lease for cell in record.cells for lease in cell.leases]
     run = record.run
     return RunCost(
@@ -151,7 +151,7 @@ def spending_answer(
     until: datetime,
     budgets: Iterable[BudgetUse],
 ) -> Spending:
-    """What several runs, each with its leases, cost; open leases are billed to `until`."""
+    """Return the costs of several runs, each with its leases; open leases are billed to `until`."""
     totals: list[RunTotal] = []
     by_provider: dict[str, list[tuple[Lease, Bill]]] = {}
     for run, leases in runs:

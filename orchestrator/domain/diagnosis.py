@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.retests import Retest, RetestKind, Tally, key_of, tally_words
 from orchestrator.domain.root_cause import Attribution, RootCause
 
 _TOLD = (RetestKind.RERUN, RetestKind.BASELINE, RetestKind.LAST_GREEN)
-"""A search for a revision tells its own steps."""
+"""A bisection reports its own steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetestTally:
-    """Outcomes of the retests of a test with the same thing changed."""
+    """Outcomes of a test's retests with the same change."""
 
     kind: RetestKind
     changed: str
-    """For a person; empty where nothing was."""
+    """The change, for a person; empty without one."""
     whole: bool
-    """Its whole job ran."""
+    """Whether its whole job ran again."""
     outcomes: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -43,12 +43,12 @@ class DiagnosedTest:
     cell: str
     job: str
     nodeid: str
-    """Empty for a command."""
+    """Empty for a command job."""
     answer: RootCause
     sentence: str
-    """The evidence that decides."""
+    """The deciding evidence."""
     evidence: tuple[str, ...]
-    """All of it."""
+    """All evidence."""
     again: tuple[RetestTally, ...]
 
     @property
@@ -60,7 +60,7 @@ class DiagnosedTest:
 def diagnosed_of(
     cell: str, blames: Iterable[Attribution], retests: Iterable[Retest]
 ) -> tuple[DiagnosedTest, ...]:
-    """The tests of a cell that ran again at least once."""
+    """Return the tests of a cell that were retested at least once."""
     told = [retest for retest in retests if retest.kind in _TOLD]
     found = (
         filled(DiagnosedTest, one, cell=cell, again=_again(key_of(one.job, one.nodeid), told))
@@ -70,7 +70,7 @@ def diagnosed_of(
 
 
 def _again(key: str, retests: Iterable[Retest]) -> tuple[RetestTally, ...]:
-    """By what was changed, in the order in which it was first tried."""
+    """Group retests by their change, in the order of the first retest."""
     words: dict[tuple[RetestKind, bool, str], list[str]] = {}
     for retest in retests:
         if key in retest.outcomes:

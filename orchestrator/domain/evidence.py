@@ -1,4 +1,4 @@
-"""The evidence of an attempt: numbered events, read from bytes that a machine sent."""
+"""Evidence of an attempt: numbered events, parsed from bytes that a machine sent."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ KINDS = frozenset(
 )
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
 LATEST_TS = 253_402_300_799
-"""The last second of the year 9999: what a calendar can hold."""
+"""The last second of the year 9999, the limit of calendars."""
 
 
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
-"""Made once: making one costs as much as reading a line."""
+"""Shared, since making a decoder costs as much as decoding a line."""
 
 
 class EvidenceError(ValueError):
-    """The machine sent something that is not evidence; the attempt cannot be believed."""
+    """The machine sent malformed evidence; the attempt is not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +48,21 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceBatch:
-    """What an attempt's machine had written since the given offsets."""
+    """Evidence read from an attempt's machine, from the given offsets on."""
 
     events: bytes
     log: bytes
     alive: bool
     """Whether the attempt's agent runs."""
     events_size_bytes: int
-    """Everything that is there by now, pulled or not."""
+    """Size of the whole event stream on the machine, read or not."""
     log_size_bytes: int
     now_s: float = 0.0
-    """The machine's own clock, in seconds since 1970."""
+    """The machine's clock, in seconds since 1970."""
 
 
 def read_events(chunk: bytes, *, after_seq: int) -> tuple[list[Event], int]:
-    """Parse the whole lines of a chunk.
+    """Parse the complete lines of a chunk.
 
     Args:
         chunk: Bytes from the first one not yet ingested.
@@ -113,7 +113,7 @@ def _parse(line: str) -> Event:
 
 
 def _loaded(line: str) -> dict[str, Any]:
-    """The line's object, without what no database takes: NaN, and escaped surrogates and NULs."""
+    """Decode a line; NaN, lone surrogates and NULs, which databases refuse, are replaced."""
     raw = _DECODER.decode(line)
     if not isinstance(raw, dict):
         raise TypeError("an event is an object")

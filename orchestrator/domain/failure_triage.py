@@ -10,45 +10,45 @@ from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue
 
 NEW_FOR = timedelta(days=7)
-"""A kind of failure that was seen for the first time no longer ago is new."""
+"""A failure group first seen within this time is new."""
 
 
 class TriageStatus(StrEnum):
     """Triage status of a failure group, most urgent first."""
 
     NEW = "new"
-    """Nobody answers for it, and it was not there a week ago."""
+    """Without an owner, and first seen within a week."""
     LAPSED = "lapsed"
-    """A known issue explained it, and is over."""
+    """Its known issue has expired."""
     UNOWNED = "unowned"
-    """Nobody answers for it, and it has been there for longer."""
+    """Without an owner for more than a week."""
     QUARANTINED = "quarantined"
-    """All of its tests are in quarantine where it fails."""
+    """All of its tests are quarantined where they fail."""
     KNOWN = "known"
-    """Known issues explain all of it."""
+    """Known issues explain all of its results."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriageInputs:
-    """Known issues, quarantines and notes on a failure group."""
+    """Known issues and quarantines that concern a failure group."""
 
     issues: tuple[KnownIssue, ...] = ()
-    """That apply to at least one of its results."""
+    """Issues that apply to at least one of its results."""
     over: tuple[KnownIssue, ...] = ()
-    """That would, and are over."""
+    """Expired or ended issues that would apply."""
     quarantines: tuple[Quarantine, ...] = ()
-    """That stand and are about all of its tests, wherever it fails."""
+    """Active quarantines that cover all of its tests wherever they fail."""
     tolerated: int = 0
     """Results that an issue applies to."""
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Who answers for it now, or did last."""
+        """The present owners, or the last ones."""
         now = [issue.owner for issue in self.issues] + [one.owner for one in self.quarantines]
         return tuple(dict.fromkeys(now or [issue.owner for issue in self.over]))
 
     def status(self, count: int, *, first_seen: datetime, now: datetime) -> TriageStatus:
-        """Of so many results."""
+        """Return the status of a group of `count` results."""
         if self.tolerated >= count:
             return TriageStatus.KNOWN
         if self.quarantines:

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _READ = 64 * 1024
-"""Characters at the end of a traceback that are looked at."""
+"""Maximum characters at the end of a traceback that are parsed."""
 _LINE = 2_000
 _SAID_LINES = 2
 _EXPECTATIONS = frozenset({"AssertionError", "Failed"})
-"""A test's expectation was not met: that says something of the product."""
+"""Failed expectations of a test, which point to the product."""
 
 
 class FailureClass(StrEnum):
-    """Whose failure it probably is; only a hint."""
+    """Probable origin of a failure; a hint only."""
 
     PRODUCT = "product"
     TEST = "test"
@@ -30,7 +30,7 @@ class FailureClass(StrEnum):
 
     @property
     def words(self) -> str:
-        """What probably caused it, for a person."""
+        """The probable cause, for a person."""
         return _CAUSE_WORDS[self]
 
 
@@ -45,16 +45,16 @@ _CAUSE_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What was raised, and where."""
+    """A raised exception and its frame."""
 
     exception: str
-    """The class without its module; the cause (``crashed``, ``hung``) where nothing was raised."""
+    """Exception class without its module; ``crashed`` or ``hung`` where nothing was raised."""
     message: str
     """One line."""
     frame: str
     """``module.function`` of the product's last frame, else of the test's last one."""
     is_own: bool
-    """Whether the frame is the product's."""
+    """Whether the frame belongs to the product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ _CHAINED = re.compile(
     r"^(?:E\s+)?(?:During handling of the above exception, another exception occurred:"
     r"|The above exception was the direct cause of the following exception:)\s*$"
 )
+_CAPTURED = re.compile(r"^-{3,200} Captured \w{1,20} \w{1,20} -{3,200}$", re.MULTILINE)
+"""Above what a test printed, which is no traceback."""
 _SHORT = re.compile(r"^(?P<path>[^\s:][^:\n]*):\d+: in (?P<name>\S+)")
 _LONG_END = re.compile(r"^(?P<path>[^\s:>][^:\n]*):\d+: ?(?P<raised>[\w.]*)\s*$")
 _LONG_DEF = re.compile(r"^\s*(?:async )?def (?P<name>\w+)\s*\(")
@@ -83,11 +85,12 @@ def read_raised(text: str, message: str, *, reason: str = "") -> Raised:
     """Parse the exception out of a traceback and a message.
 
     Args:
-        text: The traceback; may be empty.
+        text: The traceback, and below it what was captured; may be empty.
         message: One line.
         reason: ``crashed`` or ``hung`` where that is what happened.
     """
-    lines = _last_of_chain([line[:_LINE].rstrip() for line in text[-_READ:].split("\n")])
+    traceback = _CAPTURED.split(text, maxsplit=1)[0]
+    lines = _last_of_chain([line[:_LINE].rstrip() for line in traceback[-_READ:].split("\n")])
     block = _said(lines) or _said_plainly(lines, message)
     exception, first = _split(block[0])
     frames = list(_frames(lines))
@@ -103,7 +106,7 @@ _CAUSES = frozenset({"crashed", "hung"})
 
 
 def _last_of_chain(lines: list[str]) -> list[str]:
-    """Only the exception that was raised last: what a chain ends with."""
+    """Return the last exception of a chain."""
     for index in range(len(lines) - 1, -1, -1):
         line = lines[index]
         if (
@@ -116,7 +119,7 @@ def _last_of_chain(lines: list[str]) -> list[str]:
 
 
 def _said(lines: Sequence[str]) -> list[str]:
-    """The last block of ``E`` lines."""
+    """Return the last block of ``E`` lines."""
     block: list[str] = []
     inside = False
     for line in lines:
@@ -128,7 +131,7 @@ def _said(lines: Sequence[str]) -> list[str]:
 
 
 def _said_plainly(lines: Sequence[str], message: str) -> list[str]:
-    """Without such lines: what follows a native traceback, else the message."""
+    """Return what follows a native traceback, else the message, where there are no ``E`` lines."""
     last_frame = max((i for i, line in enumerate(lines) if _NATIVE.match(line)), default=-1)
     if last_frame >= 0:
         for index, line in enumerate(lines[last_frame + 1 :], last_frame + 1):
@@ -138,7 +141,10 @@ def _said_plainly(lines: Sequence[str], message: str) -> list[str]:
 
 
 def _words(exception: str, first: str, block: Sequence[str]) -> str:
-    """What it says: of an assertion the first line; else the second too, which names the fault."""
+    """Return the first line of an assertion.
+
+    Of others also the second line, which names the fault.
+    """
     if exception in _EXPECTATIONS or first.startswith("assert "):
         return first
     more = [line for line in block[1:_SAID_LINES] if line and not line.startswith("+")]
@@ -146,7 +152,7 @@ def _words(exception: str, first: str, block: Sequence[str]) -> str:
 
 
 def _split(said: str) -> tuple[str, str]:
-    """The exception's class, if it is one, and what it says."""
+    """Split into exception class, if there is one, and message."""
     found = _NAMED.match(said)
     if found is None:
         return "", said
@@ -158,7 +164,7 @@ def _split(said: str) -> tuple[str, str]:
 
 
 def _raised_at_end(lines: Sequence[str]) -> str:
-    """The class in the last line of the long style, ``tests/test_a.py:12: ValueError``."""
+    """Return the class in the last line of the long style, ``tests/test_a.py:12: ValueError``."""
     for line in reversed(lines):
         found = _LONG_END.match(line) if ":" in line else None
         if found and found["raised"]:
@@ -167,7 +173,7 @@ def _raised_at_end(lines: Sequence[str]) -> str:
 
 
 def _frames(lines: Sequence[str]) -> Iterator[_Frame]:
-    """Every frame of the traceback, the outermost first."""
+    """Return every frame of the traceback, outermost first."""
     function = ""
     for line in lines:
         if ":" not in line and '", line ' not in line and not line.startswith("_ "):
@@ -194,7 +200,7 @@ _TEST = re.compile(r"(?:^|[\\/])(?:test_[^\\/]*|[^\\/]*_test|conftest)\.py$|(?:^
 
 
 def _place(frames: Sequence[_Frame]) -> tuple[str, bool]:
-    """The last frame of the product's own; else of the tests; and which of the two it is."""
+    """Return the product's last frame, else the tests' last one, and which of both it is."""
     mine = [frame for frame in frames if not _FOREIGN.search(frame.path)]
     own = [frame for frame in mine if not _TEST.search(frame.path)]
     if own:
@@ -203,7 +209,7 @@ def _place(frames: Sequence[_Frame]) -> tuple[str, bool]:
 
 
 def _name(frame: _Frame) -> str:
-    """``module.function``: folders differ from machine to machine."""
+    """Return ``module.function``: folders differ between machines."""
     parts = re.split(r"[\\/]", frame.path)
     module = parts[-1].removesuffix(".py")
     if module in ("__init__", "__main__") and len(parts) > 1:
@@ -248,7 +254,7 @@ _RULES = (
 
 
 def classify(raised: Raised, reason: str = "") -> FailureClass:
-    """Whose failure it probably is, by the first rule that fits."""
+    """Return the probable origin of a failure by the first matching rule."""
     said = f"{raised.exception}: {raised.message}"[:_LINE]
     for kind, pattern in _RULES:
         if pattern.search(said):

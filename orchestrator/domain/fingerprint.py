@@ -1,4 +1,4 @@
-"""What software and hardware results were produced with: a digest, and the differences."""
+"""Fingerprint: a digest of the software and hardware that results were produced with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEVICE_WORDS = ("name", "driver", "compute_capability")
 
 
 def fingerprint(probed: Mapping[str, object]) -> str:
-    """Digest of an environment, from the data of an ``environment`` event.
+    """Return the digest of an environment, from the data of an ``environment`` event.
 
     Two cells with the same one ran on the same kind of device with the same driver, runtime,
     Python, operating system and packages. Host names and serial numbers are not in it.
@@ -33,7 +33,7 @@ def fingerprint(probed: Mapping[str, object]) -> str:
 def environment_diff(
     one: Mapping[str, object], other: Mapping[str, object]
 ) -> tuple[tuple[str, str, str], ...]:
-    """What differs between two environments, as (what, in one, in the other).
+    """Return the differences of two environments, as (what, old value, new value).
 
     What one of them does not tell is ``-`` there. The stack comes first, then packages by name.
     """
@@ -44,7 +44,7 @@ def environment_diff(
 
 
 def traits(probed: Mapping[str, object]) -> dict[str, str]:
-    """What the fingerprint is made of, by name; only what is known."""
+    """Return the known inputs of the fingerprint by name."""
     told = {name: _text(probed.get(key)) for key, name in _WORDS}
     told["runtime"] = _runtime(probed)
     machine = probed.get("machine")
@@ -58,13 +58,13 @@ def traits(probed: Mapping[str, object]) -> dict[str, str]:
 
 
 def _runtime(probed: Mapping[str, object]) -> str:
-    """``cuda 12.8``: what torch was built for."""
+    """Return the CUDA or ROCm version that torch was built for, as ``cuda 12.8``."""
     found = ((name, _text(probed.get(name))) for name in _RUNTIMES)
     return ", ".join(f"{name} {version}" for name, version in found if version)
 
 
 def _devices(found: object) -> dict[str, str]:
-    """Each fact of the devices once, however many there are."""
+    """Return each fact of the devices once, however many devices there are."""
     listed = found if isinstance(found, Sequence) and not isinstance(found, str) else ()
     devices = [one for one in listed if isinstance(one, Mapping)]
     told = {"devices": str(len(devices)) if devices else ""}

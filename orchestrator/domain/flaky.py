@@ -1,4 +1,4 @@
-"""Detect flaky tests, and tell them from broken ones, by their history of results."""
+"""Flaky detection from a test's history of results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.outcome import TestOutcome
 
 IN_A_ROW = 3
-"""So many failures one after the other are a break, not a flake."""
+"""This many consecutive failures are a regression, not flakiness."""
 _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
 _BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
 _Z = 1.959963984540054
-"""Of the normal distribution, for 95 %."""
+"""Quantile of the normal distribution for 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ResultPoint:
     platform: str
     outcome: TestOutcome
     earlier: tuple[TestOutcome, ...] = ()
-    """Outcomes of its tries before the last one, in the same cell."""
+    """Outcomes of earlier tries in the same cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +39,28 @@ class FlakyEvidence:
     """Evidence of flakiness in the history of a test."""
 
     passed_on_retry: int
-    """Results that failed and passed in the same cell: nothing else had changed. Certain."""
+    """Results that failed and then passed in the same cell, with nothing changed. Certain."""
     mixed_versions: int
-    """Times that it both failed and passed with one version on one platform."""
+    """Number of (version, platform) with both passes and failures."""
     flips: int
-    """Changes between passing and failing, on one platform, of failures that did not last."""
+    """Changes between pass and failure on one platform, without lasting failures."""
     chances: int
-    """How many there could have been."""
+    """Number of possible changes."""
     results: int
-    """Results that passed or failed, without lasting breaks."""
+    """Results that passed or failed, without lasting failures."""
     failures: int
-    """Of these, failures that did not last."""
+    """Number of failures that did not last."""
     min_failure_rate: float
-    """Lower bound of the rate of such failures, with 95 %: what tests are ranked by."""
+    """Lower bound (95 %) of the failure rate; the rank of the test."""
 
     @property
     def is_certain(self) -> bool:
-        """It passed on retry."""
+        """Whether a result passed on retry."""
         return self.passed_on_retry > 0
 
 
 def flaky_evidence(history: Iterable[ResultPoint]) -> FlakyEvidence:
-    """Weigh a test's history.
+    """Return the flakiness evidence of a test's history.
 
     Failures that come three or more in a row on a platform are a break and its mending: they are
     left out, and so are those on a platform where the test has never passed. Skips, missing and
@@ -89,7 +89,7 @@ def _platform(go: ResultPoint) -> str:
 
 
 def _split(goes: Sequence[ResultPoint]) -> int:
-    """Pairs of version and platform with which it both passed and failed."""
+    """Return (version, platform) pairs with both passes and failures."""
     seen: dict[tuple[str, str], set[bool]] = {}
     for go in goes:
         seen.setdefault((go.version, go.platform), set()).add(go.outcome in _GOOD)
@@ -106,7 +106,7 @@ def _without_breaks(results: Sequence[bool]) -> list[bool]:
 
 
 def wilson_lower(hits: int, of: int, z: float = _Z) -> float:
-    """The lower bound of a rate, by Wilson's score interval; 0 of nothing."""
+    """Return the lower bound of a rate, by Wilson's score interval; 0 for no trials."""
     if of <= 0 or hits <= 0:
         return 0.0
     rate = min(hits / of, 1.0)
@@ -116,14 +116,14 @@ def wilson_lower(hits: int, of: int, z: float = _Z) -> float:
 
 
 FLIPS = 4
-"""So many changes between passing and failing in one place are no break and its mending."""
+"""This many changes between pass and failure on one platform are not a regression and its fix."""
 
 
 class FlakySignal(StrEnum):
-    """How it shows, the surest first."""
+    """How a flaky test was detected, surest first."""
 
     RETRIED = "retried"
-    """It failed and passed in one cell: nothing else had changed."""
+    """It failed and passed in one cell with nothing changed."""
     SPLIT = "split"
     """It failed and passed with one version on one platform."""
     FLIPS = "flips"
@@ -131,22 +131,24 @@ class FlakySignal(StrEnum):
 
 
 class FailureOrigin(StrEnum):
-    """Whose its failures probably are."""
+    """Probable origin of a test's failures."""
 
     INFRA = "infra"
-    """The machine's, or what is installed on it."""
+    """The machine, or what is installed on it."""
     TEST = "test"
-    """The test's or the product's."""
+    """The test or the product."""
     BOTH = "both"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class DatedResult:
-    """A result of a test, and where to find it."""
+    """A result of a test, with its run and time."""
 
     go: ResultPoint
-    """Its platform is the cell's name: a platform with its environment, where it has several."""
+    """The result; its platform is the cell's name, which includes the environment where there are
+    several.
+    """
     platform: str
     """The platform's id."""
     at: datetime
@@ -158,20 +160,20 @@ class DatedResult:
 
     @property
     def is_retried(self) -> bool:
-        """Whether it failed first, and passed then."""
+        """Whether it failed first, and then passed."""
         return self.go.outcome in _GOOD and bool(_BAD.intersection(self.go.earlier))
 
 
 @dataclass(frozen=True, slots=True)
 class ResultPair:
-    """The newest two results that show it; they are the same one where it passed on retry."""
+    """The newest two results that prove flakiness; equal where it passed on retry."""
 
     bad: DatedResult
     good: DatedResult
 
 
 def flaky_signal(history: Sequence[DatedResult], evidence: FlakyEvidence) -> FlakySignal | None:
-    """How it shows that a test is unsteady; None where it does not.
+    """Return how a test shows flakiness; None where it does not.
 
     Args:
         history: The oldest first.
@@ -192,7 +194,7 @@ def flaky_signal(history: Sequence[DatedResult], evidence: FlakyEvidence) -> Fla
 
 
 def failure_origin(kinds: Mapping[FailureClass, int]) -> FailureOrigin:
-    """Whose the failures of these classes probably are."""
+    """Return the probable origin of failures of these classes."""
     machine = kinds.get(FailureClass.INFRA, 0) + kinds.get(FailureClass.ENVIRONMENT, 0)
     code = kinds.get(FailureClass.PRODUCT, 0) + kinds.get(FailureClass.TEST, 0)
     if machine and code:
@@ -203,7 +205,7 @@ def failure_origin(kinds: Mapping[FailureClass, int]) -> FailureOrigin:
 
 
 def pair_of(history: Sequence[DatedResult]) -> ResultPair | None:
-    """The newest two results that show it best.
+    """Return the newest two results that prove flakiness best.
 
     Args:
         history: The oldest first.
@@ -237,7 +239,7 @@ def suspects(
     *,
     most: int,
 ) -> tuple[list[int], int]:
-    """Tests whose history is worth weighing, the likeliest first, and how many there are.
+    """Return tests whose history may show flakiness, likeliest first, and their number.
 
     Only what failed is looked at, so that histories are read for few: a test that broke and was
     mended is none of them.
@@ -260,7 +262,7 @@ def suspects(
 
 
 def _short(positions: Sequence[int], ran: Sequence[str], versions: Counter[str]) -> int:
-    """Failures that did not last, where they came again, or where it may have passed as well."""
+    """Return failures that did not last."""
     episodes: list[list[int]] = []
     for position in positions:
         if episodes and position == episodes[-1][-1] + 1:

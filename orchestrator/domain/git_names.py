@@ -1,4 +1,4 @@
-"""Addresses and names of git: what may stand in a document that is kept and shown."""
+"""Validation of git URLs and branch names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _BRANCH_BREAKS = frozenset(" ~^:?*[\\")
 
 
 def url_fault(url: str) -> str:
-    """What is wrong with a repository's address; empty where nothing is.
+    """Return what is wrong with a repository's URL; empty where nothing is.
 
     An address is stored, shown and repeated in errors: a secret must not stand in it.
     """
@@ -22,6 +22,6 @@ def url_fault(url: str) -> str:
 
 
 def branch_fault(branch: str) -> str:
-    """What is wrong with a branch's name; empty where nothing is."""
+    """Return what is wrong with a branch's name; empty where nothing is."""
     odd = branch.startswith("-") or not branch.isprintable() or _BRANCH_BREAKS & set(branch)
     return f"{branch!r} cannot be the name of a branch" if odd else ""

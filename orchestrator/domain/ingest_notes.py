@@ -1,4 +1,4 @@
-"""What a person writes beside foreign artifacts: ``ingest.yaml``."""
+"""The schema of ``ingest.yaml``: notes of a person about uploaded artifacts."""
 
 from __future__ import annotations
 
@@ -9,53 +9,53 @@ from decimal import Decimal
 from typing import Literal
 
 from orchestrator.domain.annotation import NO_TIME, AnnotationText, moment
+from orchestrator.domain.document_problems import Path, Problem
 from orchestrator.domain.ingested import RunAnnotation, StatedMachine
 from orchestrator.domain.manifest import IDENTIFIER, JobKind
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.problems import Path, Problem
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedSubject:
-    """What was validated."""
+    """The validated subject."""
 
     __pydantic_config__ = _STRICT
 
     name: str
     """The distribution's name."""
     version: str
-    """Quoted: an unquoted 1.10 is the number 1.1."""
+    """Quoted, since an unquoted 1.10 is the number 1.1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedSuite:
-    """Which tests belong to one suite."""
+    """A suite and the tests that belong to it."""
 
     __pydantic_config__ = _STRICT
 
     id: str
-    """Of the job."""
+    """Id of the job."""
     match: str
-    """A path of tests, or a pattern of node ids with ``*``."""
+    """A path, or a pattern of node ids with ``*``."""
     title: str = ""
-    """What reports call it; made from the id by default."""
+    """Title in reports; derived from the id by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedJob:
-    """A job's name and its artifact."""
+    """A job's name and artifact."""
 
     __pydantic_config__ = _STRICT
 
     title: str = ""
     """What reports call it."""
     kind: JobKind | None = None
-    """What it is, where its artifact does not show that."""
+    """The kind of job, where the artifact does not show it."""
     file: str = ""
-    """The artifact, by its path in the folder; the one that is named like the job by default."""
+    """The artifact's path in the folder; by default the one named like the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class NotedOutcome:
     __pydantic_config__ = _STRICT
 
     word: Literal["not_available", "cancelled", "errored", "timed_out"]
-    """How it went."""
+    """The outcome."""
     reason: str
     """One word: ``not_offered``, ``capacity``, ``quota`` ..."""
     detail: str = ""
@@ -74,54 +74,54 @@ class NotedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedAnnotation(AnnotationText):
-    """Something for the reports that a person wrote beside the artifacts."""
+    """An annotation in ``ingest.yaml``."""
 
     whole_run: bool = False
-    """Whether it is about every platform of the run, not only about this one."""
+    """Whether it applies to the whole run, not only to this platform."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestNotes:
-    """The whole of ``ingest.yaml``."""
+    """The content of ``ingest.yaml``."""
 
     __pydantic_config__ = _STRICT
 
     platform: Platform | str | None = None
-    """A row as in a matrix, or the id of a catalogued platform."""
+    """A platform as in a matrix, or the id of a catalogued one."""
     subject: NotedSubject | None = None
-    """What was validated."""
+    """The validated subject."""
     date: str = ""
-    """When it happened: a date, or a time as in RFC 3339."""
+    """When it was produced: a date, or a time as in RFC 3339."""
     environment: str = ""
-    """The name of the environment; ``image`` by default."""
+    """Name of the environment; ``image`` by default."""
     suites: tuple[NotedSuite, ...] = ()
-    """Which tests belong to which suite; the first that fits counts."""
+    """Suites and their tests; the first match applies."""
     jobs: dict[str, NotedJob] = field(default_factory=dict)
     """By id."""
     outcome: NotedOutcome | None = None
-    """Of a platform without results."""
+    """Outcome of a platform without results."""
     machine: StatedMachine | None = None
-    """Where it ran, and what that cost."""
+    """The machine and its cost."""
     annotations: tuple[AddedAnnotation, ...] = ()
     """Narrative, fixes, recommendations, known issues."""
 
     def dated_at(self) -> datetime | None:
-        """Time of the results, where the notes state it."""
+        """Return the time of the results, where the notes state it."""
         return moment(self.date) if self.date else None
 
     def stated(self, *, cell: str, at: datetime) -> tuple[RunAnnotation, ...]:
-        """The annotations, about this cell, written at that time unless they say when."""
+        """Return the annotations of this cell, dated at that time unless they state one."""
         told = self.annotations
         return tuple(one.about("" if one.whole_run else cell, at=at) for one in told)
 
     def cause(self) -> tuple[Outcome, str, str] | None:
-        """(outcome, reason, detail) of a platform without results."""
+        """Return (outcome, reason, detail) of a platform without results."""
         said = self.outcome
         return (Outcome(said.word), said.reason, said.detail) if said else None
 
 
 def check_notes(notes: IngestNotes) -> Iterator[Problem]:
-    """Everything in well-formed notes that makes no sense."""
+    """Return every error in well-formed notes."""
     dated = notes.dated_at()
     if notes.date and (dated is None or dated.year < _FIRST_YEAR):
         yield Problem(("date",), NO_TIME.format(notes.date))

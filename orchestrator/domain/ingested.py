@@ -1,4 +1,4 @@
-"""Evidence that our agent did not produce: where it is from, and how far it can be believed."""
+"""Ingested evidence: the artifacts it comes from, and their reliability."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
 class SourceState(StrEnum):
-    """What became of an artifact."""
+    """State of an artifact."""
 
     READ = "read"
     INCONSISTENT = "inconsistent"
-    """Read, but its lines, what it announced and what it summed up do not agree."""
+    """Parsed, but its lines, announced and summed counts disagree."""
     KEPT = "kept"
-    """No dialect knows it: it is kept, and says nothing."""
+    """No dialect recognises it: it is stored, and not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One artifact and what was made of it."""
+    """An artifact and its parse result."""
 
     __pydantic_config__ = _STRICT
 
     name: str
-    """Its path below the folder or archive that was handed in."""
+    """Path below the uploaded folder or archive."""
     digest: str
     """sha256 of the bytes as they came."""
     size_bytes: int
@@ -39,19 +39,19 @@ class Source:
     """``pytest-text 1``: name and version."""
     provenance: Provenance | None = None
     confidence: float = 0.0
-    """From 0 to 1: how sure the dialect is that the artifact is its own."""
+    """From 0 to 1: how certain the dialect is."""
     jobs: tuple[str, ...] = ()
-    """Ids of the jobs that it speaks of."""
+    """Ids of its jobs."""
     announced: int | None = None
-    """Tests that it says were collected."""
+    """Number of tests that it announces."""
     named: int | None = None
-    """Tests that it names."""
+    """Number of tests that it names."""
     summed: int | None = None
-    """Tests in its own sum."""
+    """Number of tests in its summary."""
     stamps: tuple[str, ...] = ()
-    """``KernelPyTorch 0.4.5``: what it says was under test."""
+    """The tested software that it prints: ``KernelPyTorch 0.4.5``."""
     remarks: tuple[str, ...] = ()
-    """What a person must know of it."""
+    """Remarks for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,48 +68,48 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedMachine:
-    """The machine as a person stated it; it was not leased by us and is in no ledger."""
+    """A machine as stated by a person; it has no lease."""
 
     __pydantic_config__ = _STRICT
 
     place: str = ""
     """Region or zone."""
     instance_type: str = ""
-    """As its provider calls it."""
+    """The provider's instance type."""
     market: str = ""
     """``spot`` or ``on-demand``."""
     seconds: Decimal | None = None
     """How long it was held."""
     usd_per_hour: Decimal | None = None
     priced: str = ""
-    """Where the price is from, and of when."""
+    """Source and date of the price."""
     machine_id: str = ""
-    """As its provider called it."""
+    """The provider's machine id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What a cell that was ingested is made from."""
+    """Provenance of an ingested cell."""
 
     __pydantic_config__ = _STRICT
 
     fingerprint: str
-    """sha256 over everything that was handed in: the same again is the same cell."""
+    """sha256 of the whole upload: an identical upload is the same cell."""
     ingested_at: datetime
-    """When it was handed in."""
+    """Time of the upload."""
     dated_at: datetime
-    """When it is said to have happened; the same as `ingested_at` where nobody says."""
+    """Stated time of the results; the same as `ingested_at` by default."""
     is_dated: bool = False
-    """Whether somebody, or an artifact, says when it happened."""
+    """Whether a person or an artifact states the time."""
     sources: tuple[Source, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
     repeated: int = 0
-    """Tests that stand in more than one artifact; each counts once."""
+    """Tests that occur in more than one artifact; each counts once."""
     machine: StatedMachine | None = None
 
     @property
     def provenance(self) -> Provenance:
-        """The least reliable of its sources'."""
+        """Return the least reliable provenance of its sources."""
         order = (Provenance.TRANSCRIBED, Provenance.PARSED_TEXT, Provenance.STRUCTURED)
         found = {source.provenance for source in self.sources}
         return next((p for p in order if p in found), Provenance.STRUCTURED)
@@ -120,7 +120,7 @@ AnnotationKind = Literal["narrative", "fix", "recommendation", "known-issue", "n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAnnotation:
-    """Something that a person wrote for the reports: dated, signed, and checked against results."""
+    """An annotation of a run: dated, signed, and checked against results."""
 
     __pydantic_config__ = _STRICT
 
@@ -131,7 +131,7 @@ class RunAnnotation:
     at: datetime
     title: str = ""
     cell: str = ""
-    """The cell that it is about; empty: the whole run."""
+    """The cell that it refers to; empty for the whole run."""
     files: tuple[str, ...] = ()
     problem: str = ""
     """Of a fix: what was wrong."""

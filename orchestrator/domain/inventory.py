@@ -11,20 +11,20 @@ from orchestrator.domain.machine import MachineState
 
 
 class Ownership(StrEnum):
-    """Owner of a machine, by the ledger and its tags."""
+    """Owner of a resource, by the ledger and its tags."""
 
     LEASED = "leased"
-    """An open lease has it: its cell's flow sees to it."""
+    """An open lease holds it."""
     ORPHAN = "orphan"
-    """Ours, and no open lease has it."""
+    """Tagged by this controller, without an open lease."""
     EXPIRED = "expired"
-    """Another controller's of the project, which should have ended it by now."""
+    """Of another controller of the project, past its expiry."""
     FOREIGN = "foreign"
-    """Another controller's of the project, in its time."""
+    """Of another controller of the project, before its expiry."""
     SHARED = "shared"
-    """Serves every machine of the project there, and some are left."""
+    """Shared by machines of the project, of which some exist."""
     IDLE = "idle"
-    """Served machines of the project, and none is left there."""
+    """Shared by machines of the project, of which none exists."""
 
 
 DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
@@ -32,7 +32,7 @@ DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceResponse:
-    """One thing that a cloud shows, and what is made of it."""
+    """A cloud resource with its owner."""
 
     provider: str
     id: str
@@ -40,10 +40,10 @@ class ResourceResponse:
     """``machine``, or what else costs or lingers: ``disk``, ``firewall`` ..."""
     state: MachineState
     ownership: Ownership
-    """``orphan``, ``expired`` and ``idle`` are ended by the janitor; the others are not."""
+    """The janitor ends ``orphan``, ``expired`` and ``idle`` ones."""
     run: str
     cell: str
-    """Its name in the run; of another controller's machine, its id."""
+    """Cell name in the run; of another controller's machine, the cell id."""
     attempt: str
     token: str
     controller: str
@@ -51,7 +51,7 @@ class ResourceResponse:
     first_seen: datetime | None
     """When it was first seen without an owner."""
     ends_after: datetime | None
-    """When the janitor will end it, if nothing changes."""
+    """When the janitor will end it."""
     detail: str
     facts: Mapping[str, str]
     simulated: bool
@@ -59,11 +59,11 @@ class ResourceResponse:
 
 @dataclass(frozen=True, slots=True)
 class InventoryResponse:
-    """Everything that the clouds show of this project."""
+    """Every cloud resource of this project."""
 
     items: tuple[ResourceResponse, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Providers that could not be asked, with the reason: nothing is known of these."""
+    """Providers that could not be read, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +87,6 @@ class StopReport:
 
     items: tuple[StoppedMachine, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Providers that could not be asked, with the reason: nothing is known of these."""
+    """Providers that could not be read, with the reason."""
     asked: tuple[str, ...] = ()
     """Providers that have credentials here; nothing is known of any other."""

@@ -10,7 +10,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.signature import Failure, Signature
 from orchestrator.domain.versions import canonical_name, version_fits
@@ -18,41 +18,41 @@ from orchestrator.domain.versions import canonical_name, version_fits
 
 @dataclass(frozen=True, slots=True)
 class IssueScope:
-    """Where a known issue applies; what is empty does not restrict."""
+    """Where a known issue applies; empty fields do not restrict."""
 
     platforms: tuple[str, ...] = ()
-    """Ids, or patterns with ``*``."""
+    """Platform ids, or patterns with ``*``."""
     jobs: tuple[str, ...] = ()
-    """Ids, or patterns with ``*``."""
+    """Platform ids, or patterns with ``*``."""
     versions: str = ""
-    """Of the subject: ``>=0.4.6,<0.5``, ``==0.4.*``."""
+    """Versions of the subject: ``>=0.4.6,<0.5``, ``==0.4.*``."""
     requires_package: str = ""
-    """Only where this package is installed: ``transformer-engine`` or ``pkg>=2``."""
+    """Applies only with this package installed: ``transformer-engine`` or ``pkg>=2``."""
 
 
 _EXCEPTIONS = ("AssertionError", "RuntimeError", "TypeError", "ValueError")
 _FRAMES = ("test_a.test_b", "package.module.function")
-"""A pattern that fits all of these fits nearly every failure."""
+"""A pattern that matches all of these matches nearly every failure."""
 _SHORTEST = 3
 """Letters: fewer of them stand in nearly every message."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssueMatch:
-    """Which failures are meant: a signature, or all of the patterns that are given."""
+    """Matching failures: a signature, or all given patterns."""
 
     signature: str = ""
-    """A signature's id."""
+    """Signature id."""
     exception: str = ""
-    """The exception's class; ``*`` stands for anything."""
+    """Exception class; ``*`` matches anything."""
     frame: str = ""
-    """``module.function``; ``*`` stands for anything."""
+    """``module.function``; ``*`` matches anything."""
     contains: str = ""
-    """Stands in the masked message, or in the name of the exception; case does not matter."""
+    """Text in the masked message or the exception's name; case does not matter."""
 
     @property
     def is_anything(self) -> bool:
-        """Whether every failure fits, or those of most exceptions and functions do."""
+        """Whether it matches every failure, or those of most exceptions and functions."""
         text = self.contains.strip("* ").casefold()
         in_most = len(text) < _SHORTEST or all(text in one.casefold() for one in _EXCEPTIONS)
         if self.signature.strip("* ") or not in_most:
@@ -66,7 +66,7 @@ class IssueMatch:
 
 
 def lacking_limits(scope: IssueScope, max_failures: int | None) -> list[str]:
-    """The limits that a known issue lacks which matches any failure."""
+    """Return the missing limits of a known issue that matches any failure."""
     needed = {
         "max_failures": max_failures is not None,
         "scope.platforms": bool(scope.platforms),
@@ -80,46 +80,46 @@ _NOTHING = IssueMatch()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownIssue:
-    """One known issue."""
+    """A known issue."""
 
     id: str
     """``KI-0001``."""
     product: str
-    """The payload's name: signatures of other products are not meant."""
+    """The payload's name: signatures of other products do not match."""
     title: str
     match: IssueMatch
     scope: IssueScope = field(default_factory=IssueScope)
     owner: str
     url: str = ""
-    """Of the issue in a tracker."""
+    """URL in a tracker."""
     opened: date
     expires: date
     """The last day on which it applies."""
     max_failures: int | None = None
-    """Results of one run that it explains; more of them are a new failure."""
+    """Maximum results per run; further ones are new failures."""
     ended_at: datetime | None = None
     """When a person ended it."""
     ended_by: str = ""
     author: str = field(default="", metadata=LATER)
-    """Who added it: the name that their token had then. Empty of one that a policy holds."""
+    """Who added it: the name of their token at that time. Empty for issues of a policy."""
     author_token: str = field(default="", metadata=LATER)
-    """Its id; `SOCKET` of the operating-system user."""
+    """Id of the token; `SOCKET` for an operating-system user."""
 
     def is_expired(self, on: date) -> bool:
-        """Whether it does not apply any more."""
+        """Whether it has expired."""
         return self.ended_at is not None or on > self.expires
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownIssueResponse(KnownIssue):
-    """A known issue on a day."""
+    """A known issue with its state on a day."""
 
     is_over: bool
-    """It does not apply any more."""
+    """Whether it no longer applies."""
 
 
 def issue_answer(issue: KnownIssue, on: date) -> KnownIssueResponse:
-    """The known issue with its state on a day."""
+    """Return the known issue with its state on a day."""
     return extended(KnownIssueResponse, issue, is_over=issue.is_expired(on))
 
 
@@ -128,13 +128,13 @@ class IssueState(StrEnum):
 
     APPLIES = "applies"
     EXCEEDED = "exceeded"
-    """More failures fit than it allows."""
+    """More failures match than it allows."""
     STALE = "stale"
-    """What it is about ran, and nothing failed so: it may be mended."""
+    """Its tests ran and nothing matched: it may be fixed."""
     EXPIRED = "expired"
-    """It is over, and applies to nothing; `count` says how many results would have fitted."""
+    """It has expired; `count` has the results that would match."""
     OUT_OF_SCOPE = "out_of_scope"
-    """Nothing that it is about ran."""
+    """Nothing in its scope ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,25 +144,25 @@ class IssueUse:
     issue: KnownIssue
     state: IssueState
     count: int = 0
-    """Failing results of the run that it fits."""
+    """Number of matching results in the run."""
     expired_days: int = 0
-    """Since when it is over."""
+    """Days since it expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What ran in one cell, as scopes are compared with it."""
+    """What ran in one cell, for comparison with scopes."""
 
     cell: str
     platform: str
     version: str
     jobs: tuple[str, ...]
-    """Of which at least one test was not skipped or missing."""
+    """Jobs with at least one test that was not skipped or missing."""
     packages: Mapping[str, str]
 
 
 def fits(issue: KnownIssue, failure: Failure, packages: Mapping[str, str], *, on: date) -> bool:
-    """Whether the issue applies to a failing result: signature and scope and not expired."""
+    """Whether the issue applies to a failing result: signature, scope and expiry."""
     return not issue.is_expired(on) and _is_meant(issue, failure, packages, {})
 
 
@@ -172,16 +172,16 @@ def uses(
     ran: Sequence[Ran],
     *,
     on: date,
-    heirs: Mapping[str, Collection[str]] | None = None,
+    successors_of: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[IssueUse, ...]:
-    """The state of each known issue in a run; issues out of its scope are left out.
+    """Return the state of each known issue in a run; those out of scope are left out.
 
     Args:
         issues: In any order.
         failures: Every failing result of the run.
         ran: What ran in each cell.
         on: The day that expiry is measured on.
-        heirs: By id of an old signature, those that its failures have now.
+        successors_of: By id of an old signature, those that its failures have now.
     """
     packages = {cell.cell: cell.packages for cell in ran}
     kinds = {kind_of(failure): failure for failure in failures}
@@ -191,7 +191,7 @@ def uses(
         meant = sum(
             numbers[kind]
             for kind, one in kinds.items()
-            if _is_meant(issue, one, packages.get(one.cell, {}), heirs or {})
+            if _is_meant(issue, one, packages.get(one.cell, {}), successors_of or {})
         )
         state = _state(issue, meant, any(in_scope(issue, cell) for cell in ran), on)
         if state is not IssueState.OUT_OF_SCOPE:
@@ -201,7 +201,7 @@ def uses(
 
 
 def kind_of(failure: Failure) -> tuple[str, str, str, str]:
-    """Failures of one kind in one run are meant by the same known issues."""
+    """Return the key of failures in one run to which the same known issues apply."""
     return failure.signature.id, failure.job, failure.cell, failure.version
 
 
@@ -209,11 +209,11 @@ def applying(
     uses_: Iterable[IssueUse],
     failure: Failure,
     packages: Mapping[str, str],
-    heirs: Mapping[str, Collection[str]] | None = None,
+    successors_of: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[str, ...]:
-    """Ids of the issues that apply to one failing result of the run."""
+    """Return the ids of issues that apply to a failing result."""
     at_work = (use.issue for use in uses_ if use.state in (IssueState.APPLIES, IssueState.EXCEEDED))
-    return tuple(i.id for i in at_work if _is_meant(i, failure, packages, heirs or {}))
+    return tuple(i.id for i in at_work if _is_meant(i, failure, packages, successors_of or {}))
 
 
 def _state(issue: KnownIssue, count: int, ran: bool, on: date) -> IssueState:
@@ -231,21 +231,27 @@ def _is_meant(
     issue: KnownIssue,
     failure: Failure,
     packages: Mapping[str, str],
-    heirs: Mapping[str, Collection[str]],
+    successors_of: Mapping[str, Collection[str]],
 ) -> bool:
-    if not is_match(issue.match, failure.signature, heirs):
+    if not is_match(issue.match, failure.signature, successors_of):
         return False
     where = Ran(failure.cell, failure.platform, failure.version, (failure.job,), packages)
     return in_scope(issue, where)
 
 
 def is_match(
-    match: IssueMatch, signature: Signature, heirs: Mapping[str, Collection[str]] | None = None
+    match: IssueMatch,
+    signature: Signature,
+    successors_of: Mapping[str, Collection[str]] | None = None,
 ) -> bool:
-    """Whether a signature is meant; a match that says nothing means none."""
+    """Whether a signature matches; an empty match matches none."""
     wanted = match.signature
     # Told first: most failures differ from most issues in this alone.
-    if wanted and signature.id != wanted and signature.id not in (heirs or {}).get(wanted, ()):
+    if (
+        wanted
+        and signature.id != wanted
+        and signature.id not in (successors_of or {}).get(wanted, ())
+    ):
         return False
     if match == _NOTHING:
         return False
@@ -258,7 +264,7 @@ def is_match(
 
 
 def in_scope(issue: KnownIssue, where: Ran) -> bool:
-    """Whether the issue is about what ran there."""
+    """Whether the scope includes what ran."""
     scope = issue.scope
     return (
         _any_like(scope.platforms, (where.platform,))
@@ -285,6 +291,6 @@ def _has_package(asked: str, packages: Mapping[str, str]) -> bool:
 
 
 def split_requirement(asked: str) -> tuple[str, str]:
-    """The name and the versions of ``name>=1.2``."""
+    """Split ``name>=1.2`` into name and versions."""
     name = re.split(r"[<>=!~\s]", asked.strip(), maxsplit=1)[0]
     return name, asked.strip()[len(name) :].strip()

@@ -1,4 +1,4 @@
-"""What a launch would do, before it happens: cells, places, quotas and the most it can cost."""
+"""A launch plan: cells, places, quotas and the maximum cost."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from orchestrator.domain.quota import Headroom
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
-    """One cell as it would be launched."""
+    """A cell of a launch plan."""
 
     cell: CellPlan
     places: tuple[Place, ...]
-    """Where it would be tried, in order."""
+    """Places in the order in which they would be tried."""
     worst_usd: Decimal | None
-    """What one attempt can cost at most, at the dearest place that would be tried.
+    """Maximum cost of one attempt, at the most expensive of its places.
 
     None if no price is known, or if it may go where none is.
     """
     note: str = ""
-    """What the provider said instead of an offer."""
+    """The provider's message where it offers no place."""
 
     @property
     def is_offered(self) -> bool:
-        """False where its provider says that nobody sells it: asking again cannot cost anything."""
+        """Whether the provider offers it at all; otherwise it costs nothing."""
         return not (self.note and self.worst_usd == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a launch would do."""
+    """A launch plan."""
 
     payload: str
-    """Digest of its archive."""
+    """Digest of the payload's archive."""
     max_usd: Decimal | None
-    """The matrix's own limit."""
+    """Cost limit of the matrix."""
     cells: tuple[PlannedCell, ...]
     headroom: tuple[Headroom, ...] = ()
-    """What all machines together take of each quota, at the place that each would try first."""
+    """Use of each quota by all machines, at the first place of each cell."""
     warnings: tuple[str, ...] = ()
-    """Sentences about what a person should know before it starts."""
+    """Warnings for a person before the launch."""
 
     @property
     def worst_usd(self) -> Decimal | None:
-        """Of one attempt of every cell; None if a price is unknown."""
+        """Maximum cost of one attempt of every cell; None if a price is unknown."""
         total = Decimal(0)
         for cell in self.cells:
             if cell.worst_usd is None:
@@ -58,11 +58,11 @@ class Plan:
 
     @property
     def known_usd(self) -> Decimal:
-        """Of one attempt of every cell, as far as that is known."""
+        """Known part of the cost of one attempt of every cell."""
         return sum((cell.worst_usd for cell in self.cells if cell.worst_usd), Decimal(0))
 
     def rented(self, traits: Mapping[str, ProviderTraits]) -> list[PlannedCell]:
-        """The cells that cost money; those of a provider that is not in `traits`, too."""
+        """Return cells that cost money, including those of unknown providers."""
 
         def is_rented(provider: str) -> bool:
             return provider not in traits or traits[provider].rented

@@ -1,4 +1,4 @@
-"""Reports that others wrote, and what is found wrong in them."""
+"""Foreign reports, and findings of the linter in them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from orchestrator.domain.ingested import RunAnnotation
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
-"""The gravest first: contradicted, unsupported, worth knowing."""
+"""Levels, most severe first: contradicted, unsupported, noteworthy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignDocument:
-    """A Markdown report as it came."""
+    """A Markdown report of another program."""
 
     name: str
     text: str
     replaced: int = 0
-    """Bytes of it that were no UTF-8, and are replacement characters in the text."""
+    """Number of bytes that were not UTF-8 and were replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentFinding:
-    """One thing that is wrong with a document."""
+    """A finding in a document."""
 
     level: Level
     rule: str

@@ -1,4 +1,4 @@
-"""Machines: what a provider rents, how it is reached, and what can go wrong on the way.
+"""Machines: launch, endpoints, states and errors of providers.
 
 Errors are typed by what the caller should do next::
 
@@ -27,12 +27,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+from orchestrator.domain.document_problems import Path, Problem
 from orchestrator.domain.matrix import Platform
-from orchestrator.domain.problems import Path, Problem
 
 
 class Extent(StrEnum):
-    """How far a refusal reaches beyond the place that was asked."""
+    """How far a refusal reaches beyond the requested place."""
 
     PLACE = "place"
     ZONE = "zone"
@@ -41,11 +41,11 @@ class Extent(StrEnum):
     """Every place of the same region and market."""
     REGION = "region"
     PROJECT = "project"
-    """Everything that this provider has for us."""
+    """Every place of this provider."""
 
 
 class MachineError(Exception):
-    """Something about a machine went wrong; the message is written for a person."""
+    """A machine operation failed; the message is written for a person."""
 
 
 class ProviderError(MachineError):
@@ -64,37 +64,37 @@ class ProviderError(MachineError):
 
 
 class CapacityError(ProviderError):
-    """The place has no such machine left now: try the next place."""
+    """The place has no capacity now; another place may."""
 
 
 class QuotaError(ProviderError):
-    """Our own limit with the provider is reached."""
+    """The account's quota with the provider is exhausted."""
 
 
 class NotOfferedError(ProviderError):
-    """The provider does not sell this machine at all."""
+    """The provider does not sell this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRule:
-    """What a provider's error code means."""
+    """The meaning of a provider's error code."""
 
     error: type[ProviderError]
     extent: Extent = Extent.PLACE
     advice: str = ""
-    """For a person: what to do next."""
+    """What to do next, for a person."""
 
 
 class ProviderUnavailableError(ProviderError):
-    """The provider throttles or fails: repeat the same call later, with the same token."""
+    """The provider throttles or fails; repeat the same call later, with the same token."""
 
 
 class CredentialsError(ProviderError):
-    """The provider does not accept who we are."""
+    """The provider rejects the credentials."""
 
 
 class PartialInventoryError(ProviderUnavailableError):
-    """A policy denies some regions, and nothing is known of what is there.
+    """Some regions are denied by a policy, so their resources are unknown.
 
     Args:
         message: For a person.
@@ -111,11 +111,11 @@ class PartialInventoryError(ProviderUnavailableError):
 
 
 class ConfigError(ProviderError):
-    """The request itself is wrong; repeating it cannot help."""
+    """The request is invalid; repeating it does not help."""
 
 
 class PlatformError(ConfigError):
-    """A key of a platform has a value that its provider cannot have, in whatever account.
+    """A platform's key has a value that its provider never accepts.
 
     Args:
         path: Keys and indexes within the platform.
@@ -130,7 +130,7 @@ class PlatformError(ConfigError):
 def platform_problems(
     platform: Platform, readers: Iterable[Callable[[Platform], object]]
 ) -> tuple[Problem, ...]:
-    """The first problem that each reader of the platform's keys raises as a PlatformError."""
+    """Yield the first PlatformError of each reader of the platform's keys."""
     found: list[Problem] = []
     for read in readers:
         try:
@@ -141,34 +141,34 @@ def platform_problems(
 
 
 class ShellError(MachineError):
-    """The machine could not be spoken to."""
+    """The connection to the machine failed."""
 
 
 class UnreachableError(ShellError):
-    """No connection could be made now."""
+    """No connection could be established."""
 
 
 class HostKeyError(ShellError):
-    """Another host key than the pinned one was presented; nothing was sent."""
+    """The machine presented another host key than the pinned one; nothing was sent."""
 
 
 class AuthenticationError(ShellError):
-    """The machine refused our key."""
+    """The machine rejected our key."""
 
 
 class ConnectionLostError(ShellError):
-    """The connection broke in the middle of a command, whose outcome is unknown."""
+    """The connection broke during a command, whose outcome is unknown."""
 
 
 class CommandTimeoutError(ShellError):
-    """A command gave no answer in time; its outcome is unknown."""
+    """A command exceeded its time limit; its outcome is unknown."""
 
 
 class MachineState(StrEnum):
     """State of a machine as its provider reports it."""
 
     REQUESTED = "requested"
-    """Asked for, and not granted yet: the provider may still refuse."""
+    """Requested and not granted; the provider may still refuse."""
     BOOTING = "booting"
     READY = "ready"
     STOPPING = "stopping"
@@ -177,33 +177,33 @@ class MachineState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LocalEndpoint:
-    """The machine is the computer that the controller runs on."""
+    """The computer that the controller runs on."""
 
     hostname: str
     account: str = ""
-    """Whom everything there runs as; empty for the controller's own user."""
+    """The account that jobs run as; empty for the controller's own user."""
     kind: str = "local"
 
 
 @dataclass(frozen=True, slots=True)
 class SshEndpoint:
-    """How to open an SSH connection that can only reach the machine that was meant."""
+    """SSH endpoint with a pinned host key."""
 
     address: str
     user: str
     host_key: str
-    """The one accepted host key, as in known_hosts: ``ssh-ed25519 AAAA...``."""
+    """The accepted host key, as in known_hosts: ``ssh-ed25519 AAAA...``."""
     key_file: str = ""
-    """Name of the private key below ``HOME/keys``; empty where a lease has it."""
+    """File name of the private key below ``HOME/keys``; empty where the lease holds it."""
     port: int = 22
     lease: str = ""
-    """The lease whose key pair opens it."""
+    """The lease whose key pair is used."""
     kind: str = "ssh"
 
 
 @dataclass(frozen=True, slots=True)
 class FakeEndpoint:
-    """A machine that exists in memory only."""
+    """A machine that exists only in memory."""
 
     machine_id: str
     kind: str = "fake"
@@ -214,60 +214,63 @@ Endpoint = LocalEndpoint | SshEndpoint | FakeEndpoint
 
 @dataclass(frozen=True, slots=True)
 class SshAddress:
-    """Where a rented machine listens; whoever holds its lease has the keys."""
+    """SSH address of a rented machine; its lease holds the keys."""
 
     address: str
     user: str
     port: int = 22
     host_key: str = ""
-    """As the machine published it to its provider; empty where the injected one holds."""
+    """Published by the machine through its provider; empty where the injected one applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine as its provider describes it now, or another resource that lingers like one."""
+    """A machine as its provider describes it, or another billable resource."""
 
     id: str
-    """Whatever the provider needs to find it again, ``us-east-1/i-0abc``."""
+    """The provider's reference, as ``us-east-1/i-0abc``."""
     token: str
     state: MachineState
     endpoint: SshAddress | Endpoint | None = None
-    """How to reach it; None until that is known."""
+    """How to connect; None until it is known."""
     detail: str = ""
-    """The provider's own words about the state."""
+    """The provider's description of the state."""
     ended: str = ""
-    """Why it ended by itself: ``preempted``, ``capacity``, ``deadline``, ``failed``, or empty."""
+    """Why it ended without a request: ``preempted``, ``capacity``, ``deadline``, ``failed``, or
+    empty.
+    """
     ended_at: datetime | None = None
-    """Since when nothing is billed for it, by its provider's clock; where the provider tells no
-    time, when it first told the state. None while it is billed, and where nothing is known."""
+    """When billing ended by the provider's clock; without such a time, when the state was first
+    reported. None while it is billed or unknown.
+    """
     extent: Extent = Extent.PLACE
-    """How far the reason of its end reaches, where that was a refusal."""
+    """Extent of the refusal that ended it, where there was one."""
     kind: str = "machine"
-    """``machine``, or what else costs or lingers: ``disk``, ``address``, ``firewall`` ..."""
+    """``machine``, or another billable resource: ``disk``, ``address``, ``firewall`` ..."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Those of `LaunchRequest.tags` that it carries."""
+    """The tags of `LaunchRequest.tags` that it has."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What it is: ``instance_id, instance_type, zone, market, image_id, image_name``."""
+    """Facts of the provider: ``instance_id, instance_type, zone, market, image_id, image_name``."""
     simulated: bool = False
-    """Its provider is an emulation."""
+    """Whether its provider is an emulation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Somewhere a machine may be launched, with what it costs there."""
+    """A place for a launch, with its prices."""
 
     name: str
     """Unique within the platform: a location, a host's ``address:port``, or ``local``."""
     exclusive: bool = False
-    """Only one lease at a time may hold it (a host of a pool)."""
+    """Whether only one lease at a time may hold it (a host of a pool)."""
     price_usd_per_hour: Decimal | None = None
-    """Of the machine alone; None when it is unknown."""
+    """Price of the machine alone; None when it is unknown."""
     disk_usd_per_hour: Decimal = Decimal(0)
     address_usd_per_hour: Decimal = Decimal(0)
     minimum_s: int = 0
-    """What is billed at least, in seconds of the machine's price."""
+    """Minimum billed seconds of the machine's price."""
     priced: str = ""
-    """Where the prices are from, and of when."""
+    """Source and date of the prices."""
     priced_at: datetime | None = None
     """When the machine's price was read; None where it does not age."""
     region: str = ""
@@ -276,17 +279,17 @@ class Place:
     """``spot`` or ``on-demand``."""
     instance_type: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What else the provider needs to launch exactly here (host fields ...)."""
+    """Provider-specific launch options (fields of a host ...)."""
 
     @property
     def usd_per_hour(self) -> Decimal | None:
-        """Everything together; None when the machine's price is unknown."""
+        """Total price per hour; None when the machine's price is unknown."""
         if self.price_usd_per_hour is None:
             return None
         return self.price_usd_per_hour + self.disk_usd_per_hour + self.address_usd_per_hour
 
     def is_within(self, other: Place, extent: Extent) -> bool:
-        """Whether a refusal at the other place reaches this one."""
+        """Whether a refusal at the other place applies to this one."""
         match extent:
             case Extent.PLACE:
                 return self.name == other.name
@@ -301,127 +304,127 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The keys of one lease, made before its machine: who may enter, and who answers."""
+    """SSH keys of a lease, generated before its machine exists."""
 
     public_key: str
-    """The one key that the machine lets in, ``ssh-ed25519 AAAA...``."""
+    """The key that the machine accepts, ``ssh-ed25519 AAAA...``."""
     private_key: str = field(repr=False)
-    """Its other half (OpenSSH PEM); never leaves the controller."""
+    """The private key (OpenSSH PEM); never leaves the controller."""
     host_public_key: str
-    """What the machine is to answer with."""
+    """The host key that the machine presents."""
     host_private_key: str = field(repr=False)
-    """Injected where the provider can; worthless once the machine is gone."""
+    """Injected where the provider supports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Everything a provider needs to launch one machine, exactly once."""
+    """A request for exactly one machine."""
 
     token: str
-    """Idempotency token: the same token never makes a second machine."""
+    """Idempotency token: the same token never creates a second machine."""
     place: Place
     platform: Platform
     """The row of the matrix."""
     tags: Mapping[str, str]
     """``seatrial-project, -controller, -run, -cell, -attempt, -token, -expires-at`` (epoch)."""
     login: Login | None = None
-    """None where the provider's machines have keys of their own."""
+    """None where the provider's machines have their own keys."""
     expires_at: datetime | None = None
-    """After this it must end by itself, where its cloud or its own timer can see to that."""
+    """When the machine terminates itself, where its cloud or its timer supports that."""
     asked_at: datetime | None = None
-    """When it was asked for first: what counts from then is the same in every repetition."""
+    """Time of the first request, equal in every repetition."""
 
 
 class Provider(Protocol):
-    """Rents and returns machines. No verb waits for a cloud: each returns at once."""
+    """Rents and returns machines. Methods return immediately, without waiting for the cloud."""
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Ask for a machine; the same token answers with the same machine. Raises ProviderError."""
+        """Request a machine; the same token returns the same machine. Raises ProviderError."""
         ...
 
     def inspect(self, machine_id: str) -> Machine:
-        """Say how the machine is now; TERMINATED if the provider does not know it."""
+        """Return the machine's present state; TERMINATED where the provider does not know it."""
         ...
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to give the machine back; gone already is no error."""
+        """Begin to terminate the machine; no error where it is already gone."""
         ...
 
     def inventory(self) -> Iterable[Machine]:
-        """Everything that carries this project's tag and is not gone, of every kind."""
+        """Return every resource of this project that still exists, of every kind."""
         ...
 
 
 @runtime_checkable
 class Offers(Protocol):
-    """A provider that can say where a platform may be launched."""
+    """A provider that lists places for a platform."""
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """Places in the order to try them. Raises ConfigError for an impossible platform."""
+        """Return places in the order to try them. Raises ConfigError for an impossible platform."""
         ...
 
 
 @runtime_checkable
 class Credentialed(Protocol):
-    """A provider that knows, without asking the network, whether it is set up here."""
+    """A provider that knows without network access whether it is configured."""
 
     def is_configured(self) -> bool:
-        """Whether credentials and whatever else it needs are at hand."""
+        """Whether credentials and other settings are present."""
         ...
 
 
 @runtime_checkable
 class ConsoleLog(Protocol):
-    """A provider that shows what a machine wrote while it booted."""
+    """A provider with access to boot logs."""
 
     def console(self, machine_id: str) -> str:
-        """The last part of it; empty when there is none yet. Raises ProviderError."""
+        """Return the end of the boot log; empty when there is none yet. Raises ProviderError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderTraits:
-    """What the rest of the system must know of a provider before it is loaded."""
+    """Properties of a provider that are known without loading it."""
 
     name: str
     keys: frozenset[str]
-    """Platform keys that it takes beside the ones every platform has."""
+    """Its platform keys, in addition to the common ones."""
     required: frozenset[str] = frozenset()
     rented: bool = True
-    """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
+    """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
     notice: str = ""
-    """How its machines hear that they will be taken away: ``aws``, ``gcp``, or not at all."""
+    """How its machines are notified of preemption: ``aws``, ``gcp``, or not at all."""
     caution: str = ""
-    """What a person must know before a machine of it is rented; shown with every plan."""
+    """A warning that every plan shows."""
     check: Callable[[Platform], Iterable[Problem]] = lambda _platform: ()
-    """Values of a platform's keys that the provider cannot have; answers from its tables alone."""
+    """Checks the values of platform keys, from built-in tables alone."""
     extra: str = ""
-    """Of Seatrial's distribution, with its client libraries; empty where it needs none."""
+    """The distribution's extra with its client libraries; empty where it needs none."""
 
 
 class StaticHostStore(Protocol):
-    """Where a provider without a cloud of its own remembers the machines it handed out."""
+    """Stores the machines of a provider without a cloud."""
 
     def write(self, provider: str, machine: Machine) -> None:
-        """Store or replace the machine under its provider and id."""
+        """Insert or replace the machine under its provider and id."""
         ...
 
     def read(self, provider: str, machine_id: str) -> Machine | None:
-        """The stored machine, or None."""
+        """Return the stored machine, or None."""
         ...
 
     def erase(self, provider: str, machine_id: str) -> None:
-        """Forget it; unknown is no error."""
+        """Delete the machine; no error where it is unknown."""
         ...
 
     def pages(self, provider: str) -> tuple[Machine, ...]:
-        """Every machine stored for the provider."""
+        """Yield every stored machine of the provider."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A command that ran to its end on a machine."""
+    """A finished command on a machine."""
 
     status: int
     stdout: bytes
@@ -429,7 +432,7 @@ class CommandResult:
 
 
 class Shell(Protocol):
-    """How commands and bytes reach a machine."""
+    """Runs commands on a machine and transfers bytes."""
 
     def run(
         self,
@@ -439,9 +442,12 @@ class Shell(Protocol):
         timeout_s: float = 60.0,
         output_limit_bytes: int = 64 * 1024 * 1024,
     ) -> CommandResult:
-        """Run a POSIX shell command. Any exit status is an answer; raises ShellError otherwise."""
+        """Run a POSIX shell command.
+
+        Return any exit status. Raises ShellError if it could not run.
+        """
         ...
 
     def close(self) -> None:
-        """Drop the connection; the machine keeps what was started detached."""
+        """Close the connection; detached processes continue."""
         ...

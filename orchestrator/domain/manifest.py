@@ -1,4 +1,4 @@
-"""The payload's manifest, ``payload.toml``: what the payload holds and how it is run."""
+"""The payload's manifest: the schema of ``payload.toml``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
 
-from orchestrator.domain.problems import Problem, nearest
+from orchestrator.domain.document_problems import Problem, nearest
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""What the id of a job, a platform or an environment looks like: it names folders and files."""
+"""Pattern of ids of jobs, platforms and environments, which name folders and files."""
 
 OUTPUT = "output"
 """Of a job's `metrics`: what it prints."""
@@ -28,35 +28,35 @@ JobKind = Literal["suite", "demo", "benchmark", "use-case"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One entry of the payload."""
+    """A job of the payload."""
 
     __pydantic_config__ = _STRICT
 
     id: str
-    """Unique in the payload; names the job's log."""
+    """Unique in the payload; also names the job's log."""
     kind: JobKind
     """``suite`` runs pytest; the others run a command."""
     title: str = ""
-    """What reports call it; the id by default."""
+    """Title in reports; the id by default."""
     pytest: tuple[str, ...] = ()
-    """Arguments for pytest, relative to the payload (a suite's)."""
+    """Arguments of pytest, relative to the payload (suites only)."""
     command: tuple[str, ...] = ()
-    """The command of any other job; ``{python}`` is the environment's interpreter."""
+    """Command of any other job; ``{python}`` is the environment's interpreter."""
     timeout_minutes: float = 30.0
-    """The whole job's time; reaching it is `timed_out`."""
+    """Time limit of the job; exceeding it is `timed_out`."""
     idle_timeout_minutes: float | None = None
     """No output and no event for so long is a hang; 3 by default, more where tests take longer."""
     env: dict[str, str] = field(default_factory=dict)
-    """Environment variables; relative paths in ``PYTHONPATH`` mean the payload's folder."""
+    """Environment variables; relative paths in ``PYTHONPATH`` are relative to the payload."""
     gpus: int = 0
-    """Accelerators that the job cannot do without."""
+    """Number of accelerators that the job needs."""
     compute_capability: str = ""
     """The least that an NVIDIA GPU must have, quoted: ``"8.9"``. Where the matrix is known to ask
     for less, the job is not sent."""
     exclusive: bool = False
-    """Nothing else may run on the machine meanwhile."""
+    """Whether nothing else may run on the machine meanwhile."""
     secrets: tuple[str, ...] = ()
-    """Names of the matrix's secrets that this job is given."""
+    """Names of the matrix's secrets that this job receives."""
     metrics: tuple[str, ...] = ()
     """Where its figures are: ``output`` (what it prints), or files that it writes."""
     turns: bool = False
@@ -64,34 +64,34 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What a person calls the job."""
+        """Return the job's title, or its id."""
         return self.title or self.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonChoice:
-    """Which interpreter on the machine is used."""
+    """Selection of an interpreter on the machine."""
 
     __pydantic_config__ = _STRICT
 
     candidates: tuple[str, ...] = ("python3",)
-    """Paths or names, the first one that has what is required wins."""
+    """Paths or names; the first that meets the requirements is used."""
     requires: tuple[str, ...] = ()
-    """Requirements that the interpreter must already satisfy, such as ``torch>=2.7``."""
+    """Requirements that the interpreter must already meet, such as ``torch>=2.7``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What is installed beside the interpreter's own packages."""
+    """Packages and variables in addition to the interpreter's own packages."""
 
     __pydantic_config__ = _STRICT
 
     pip: tuple[str, ...] = ()
-    """Requirements to add; what the interpreter already has is kept at its version."""
+    """Requirements to add; installed packages keep their version."""
     find_links: tuple[str, ...] = ()
-    """More places where the controller looks for wheels: https addresses."""
+    """Further https addresses of wheels."""
     index: bool = False
-    """Whether the machine may use a package index of its own when the wheels do not do."""
+    """Whether the machine may use its own package index where wheels are missing."""
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables of every job."""
 
@@ -108,7 +108,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The whole of ``payload.toml``."""
+    """The content of ``payload.toml``."""
 
     __pydantic_config__ = _STRICT
 
@@ -117,11 +117,11 @@ class Manifest:
     version: str
     """The payload's version, quoted."""
     schema: Literal[1] = 1
-    """Version of this file's form."""
+    """Version of the schema."""
     root: str = "."
-    """Folder that is shipped and is every job's working directory, relative to this file."""
+    """Folder to ship, and every job's working directory, relative to this file."""
     exclude: tuple[str, ...] = ()
-    """Files and folders below it that are not shipped; `*` is any characters, `/` too."""
+    """Files and folders not to ship; `*` matches any characters, `/` too."""
     python: PythonChoice = field(default_factory=PythonChoice)
     """The interpreter."""
     env: dict[str, Environment] = field(default_factory=dict)
@@ -129,23 +129,23 @@ class Manifest:
     setup: Setup | None = None
     """The short form of ``[env.image]``."""
     job: tuple[Job, ...] = ()
-    """The jobs, in the order they run."""
+    """Jobs in the order in which they run."""
 
     def environment(self, name: str) -> Environment | None:
-        """The named environment; ``image`` always exists."""
+        """Return the named environment; ``image`` always exists."""
         if name == "image" and name not in self.env:
             return Environment(pip=self.setup.pip if self.setup else ())
         return self.env.get(name)
 
     @property
     def environment_names(self) -> tuple[str, ...]:
-        """Every environment a matrix may name."""
+        """Return the names that a matrix may use."""
         return tuple(dict.fromkeys(["image", *self.env]))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPayload:
-    """A payload that was packed or uploaded."""
+    """A stored payload."""
 
     digest: str
     """sha256 of its archive's bytes."""
@@ -155,7 +155,7 @@ class StoredPayload:
 
 
 def check_manifest(manifest: Manifest) -> tuple[Problem, ...]:
-    """Return everything in a well-formed manifest that makes no sense."""
+    """Return every error in a well-formed manifest."""
     return tuple(_manifest_problems(manifest))
 
 
@@ -241,5 +241,5 @@ def _identifier_problems(name: str, path: tuple[str | int, ...]) -> Iterator[Pro
 
 
 def unknown_environment(name: str, manifest: Manifest) -> str:
-    """The sentence for an environment that the payload does not have."""
+    """Return the error message for an environment that the payload does not have."""
     return f"the payload has no environment {name!r}{nearest(name, manifest.environment_names)}"

@@ -1,4 +1,4 @@
-"""The matrix: platforms x environments x jobs, expected hardware, limits; how it becomes cells."""
+"""The matrix: platforms x environments x jobs, hardware and limits; its expansion to cells."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 ANY = "any"
-"""Of a policy: whatever the platform's id promises, anything may be it."""
+"""In a policy: accepts any hardware, whatever the platform's id implies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedHardware:
-    """What a platform's machines must be; what is left out is not asked for."""
+    """Requirements for a platform's machines; absent ones are not checked."""
 
     __pydantic_config__ = _STRICT
 
     provider: str = ""
-    """Who rents them out: ``aws``, ``gcp``, ``tpu``, ``static``, ``local``."""
+    """The provider: ``aws``, ``gcp``, ``tpu``, ``static``, ``local``."""
     instance: str = ""
-    """The instance type that the provider must say they are."""
+    """The instance type that the provider must report."""
     accelerator: str = ""
-    """Words of the name that their own tools give an accelerator: ``NVIDIA L4``."""
+    """Words of the accelerator's name, as its tools report it: ``NVIDIA L4``."""
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareDifference:
-    """One way in which a machine is not what it must be."""
+    """A difference between a machine and its requirements."""
 
     sentence: str
     is_known: bool = True
-    """Whether somebody looked; else nobody can tell."""
+    """Whether the value was read; otherwise it is unknown."""
 
 
 def differences(
     wanted: ExpectedHardware, *, provider: str, instance: str, devices: Sequence[str] | None
 ) -> Iterator[HardwareDifference]:
-    """How a machine differs from what it must be; nothing where it does not.
+    """Return how a machine differs from its requirements; empty where it meets them.
 
     Args:
         wanted: What is asked for.
@@ -62,14 +62,14 @@ def differences(
 
 
 def hardware_sentence(wanted: ExpectedHardware) -> str:
-    """``of gcp g2-standard-4 with NVIDIA L4``; empty where nothing is asked for."""
+    """Describe requirements: ``of gcp g2-standard-4 with NVIDIA L4``; empty without any."""
     place = " ".join(word for word in (wanted.provider, wanted.instance) if word)
     device = f"with {wanted.accelerator}" if wanted.accelerator else ""
     return " ".join(part for part in (place and f"of {place}", device) if part)
 
 
 def is_named(found: str, asked: str) -> bool:
-    """Whether the asked name's words stand in the found one in order: L4 is not an L40S."""
+    """Whether the requested words occur in the found name in order: L4 is not an L40S."""
     words = iter(_words(found))
     return all(word in words for word in _words(asked))
 
@@ -87,7 +87,7 @@ def _compared(what: str, found: str, wanted: str) -> Iterator[HardwareDifference
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What the matrix is called."""
+    """Name of a matrix."""
 
     __pydantic_config__ = _STRICT
 
@@ -97,26 +97,26 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitSource:
-    """A subject that is built from a revision."""
+    """A subject built from a git revision."""
 
     __pydantic_config__ = _STRICT
 
     url: str
-    """Anything that git can clone."""
+    """Any URL that git can clone."""
     rev: str
     """Commit, tag or branch; resolved to a commit at launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is being validated. Without a source, the payload itself is the subject."""
+    """The validated subject. Without a source, it is the payload itself."""
 
     __pydantic_config__ = _STRICT
 
     name: str
     """The distribution's name."""
     version: str
-    """Quoted: an unquoted 1.10 is the number 1.1."""
+    """Quoted, since an unquoted 1.10 is the number 1.1."""
     wheel: str | None = None
     """A wheel file, relative to the matrix; a pattern that matches exactly one."""
     package: str | None = None
@@ -126,13 +126,13 @@ class Subject:
 
     @property
     def source(self) -> str:
-        """Where the subject comes from: wheel, package, git or payload."""
+        """Return the source of the subject: wheel, package, git or payload."""
         return next((k for k in ("wheel", "package", "git") if getattr(self, k)), "payload")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadSource:
-    """Where the payload is."""
+    """Location of the payload."""
 
     __pydantic_config__ = _STRICT
 
@@ -142,7 +142,7 @@ class PayloadSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What benchmarks are paired with: exactly one source, and how long the pairing goes on."""
+    """The baseline of paired benchmarks: exactly one source, and when pairing ends."""
 
     __pydantic_config__ = _STRICT
 
@@ -153,27 +153,27 @@ class Baseline:
     git: GitSource | None = None
     """A revision to build."""
     payload: PayloadSource | None = None
-    """An earlier payload, where the payload itself is the subject."""
+    """An earlier payload, where the subject is the payload itself."""
     min_pairs: int = 10
-    """Pairs of turns that every benchmark takes."""
+    """Minimum pairs of every benchmark."""
     max_pairs: int = 160
-    """Pairs after which it ends, however noisy the machine is."""
+    """Maximum pairs of every benchmark."""
     precision: str = "0.6%"
-    """It ends earlier once the confidence interval of every ratio reaches no further than this."""
+    """Pairing ends once the confidence interval of every ratio is this narrow."""
 
     @property
     def source(self) -> str:
-        """Where the baseline comes from: package, wheel, git or payload."""
+        """Return the source of the baseline: package, wheel, git or payload."""
         return next((k for k in BASELINE_SOURCES if getattr(self, k)), "payload")
 
     @property
     def half_width(self) -> float | None:
-        """The precision as a number, 0.015 for ``1.5%``; None where it is no percentage."""
+        """Return the precision as a number, 0.015 for ``1.5%``; None where it is no percentage."""
         found = _PERCENT.fullmatch(self.precision.strip())
         return float(found[1]) / 100 if found else None
 
     def as_subject(self, name: str) -> Subject:
-        """What is installed of the subject's distribution; its version is what the wheel says."""
+        """Return the baseline as a subject; its version is that of its wheel."""
         sources = {"package": self.package, "wheel": self.wheel}
         return Subject(name=name, version="", git=self.git, **sources)
 
@@ -184,32 +184,32 @@ _PERCENT = re.compile(r"(\d{1,2}(?:\.\d{1,4})?) ?%")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a run may cost in money, time and machines."""
+    """Limits of a run: money, time and machines."""
 
     __pydantic_config__ = _STRICT
 
     max_usd: Decimal | None = None
     """For the whole run; required once anything is rented."""
     max_minutes: float = 60.0
-    """Per attempt."""
+    """Time limit of an attempt."""
     max_parallel: int = 8
-    """Cells with a machine at the same time."""
+    """Maximum cells that hold a machine at the same time."""
     infra_retries: int = 2
-    """More attempts after an infrastructure fault."""
+    """Further attempts after an infrastructure fault."""
     allow_unknown_price: bool = False
-    """Whether a machine without a known price, or with one older than 90 days, may be rented."""
+    """Whether machines without a known price, or with one older than 90 days, may be rented."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """The device that the platform promises."""
+    """The required accelerator."""
 
     __pydantic_config__ = _STRICT
 
     vendor: Literal["nvidia", "amd", "intel", "google"]
-    """Who makes it."""
+    """The vendor."""
     name: str
-    """As the vendor's tool prints it, or a part of that."""
+    """Name as the vendor's tool prints it, or a part of it."""
     count: int = 1
     """How many."""
     compute_capability: str | None = None
@@ -218,73 +218,79 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """One machine of your own."""
+    """A host of your own."""
 
     __pydantic_config__ = _STRICT
 
     address: str
-    """Name or address."""
+    """Host name or IP address."""
     user: str
-    """Who to log in as."""
+    """Login name."""
     key_file: str
-    """Name of the private key below ``HOME/keys``."""
+    """File name of the private key below ``HOME/keys``."""
     host_key: str
     """The host's public key, as in known_hosts: ``ssh-ed25519 AAAA...``."""
     port: int = 22
-    """Of its SSH server."""
+    """SSH port."""
+
+    @property
+    def place(self) -> str:
+        """``address:port``, unique within a pool."""
+        shown = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{shown}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """Where to run: a row of the matrix."""
+    """A platform: a row of the matrix."""
 
     __pydantic_config__ = _STRICT
 
     id: str
     """Unique in the matrix."""
     provider: str
-    """Who rents the machine."""
+    """The provider that rents the machine."""
     instance_type: str | tuple[str, ...] | None = None
-    """Or several, in order."""
+    """One instance type, or several in order of preference."""
     accelerator: Accelerator | None = None
-    """What must be found on the machine."""
+    """The accelerator that the machine must have."""
     expect: ExpectedHardware | None = None
-    """What its machine must be, whatever its id promises; looked at before the first job."""
+    """Requirements for its machine beyond what its id implies; checked before the first job."""
     accelerator_type: str | None = None
-    """Of a TPU: ``v5litepod-1``."""
+    """TPU type: ``v5litepod-1``."""
     runtime_version: str | None = None
-    """Of a TPU."""
+    """TPU software version."""
     locations: tuple[str, ...] | Literal["cheapest"] | None = None
-    """In order of preference."""
+    """Regions or zones in order of preference."""
     market: tuple[Literal["spot", "on-demand"], ...] | None = None
-    """In order of preference."""
+    """Regions or zones in order of preference."""
     image: dict[str, str | tuple[str, ...]] | None = None
-    """How the image is found."""
+    """Selection of the image."""
     connect: Literal["public", "private"] | None = None
-    """Which address is used."""
+    """Which of the machine's addresses is used."""
     disk_gb: int | None = None
-    """Size of the machine's disk, in 10^9 bytes."""
+    """Disk size in GB (10^9 bytes)."""
     hosts: tuple[Host, ...] | None = None
-    """A pool; a cell takes one host for itself."""
+    """A pool of hosts; a cell takes one exclusively."""
     environments: tuple[str, ...] | None = None
-    """Instead of the matrix's."""
+    """Environments in place of the matrix's."""
     optional: bool = False
-    """Not being available does not count, unless nothing else is left."""
+    """Whether being unavailable is ignored, unless every platform is."""
     options: dict[str, str] | None = None
-    """What only this provider knows."""
+    """Provider-specific options."""
 
 
 COMMON_KEYS = frozenset(
     {"id", "provider", "accelerator", "expect", "environments", "optional", "options"}
 )
-"""Keys that every provider's platforms may have."""
+"""Keys that platforms of every provider have."""
 
 
 _DEVICE_KINDS = {"nvidia": "cuda", "amd": "cuda", "intel": "xpu", "google": "xla"}
 
 
 def device_kind(platform: Platform) -> str | None:
-    """What torch calls the platform's accelerator; None where the matrix promises none."""
+    """Return torch's name of the required accelerator; None without one."""
     if platform.accelerator is not None:
         return _DEVICE_KINDS[platform.accelerator.vendor]
     return "xla" if platform.accelerator_type else None
@@ -292,14 +298,14 @@ def device_kind(platform: Platform) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSelection:
-    """Which jobs run where."""
+    """Selects jobs for platforms."""
 
     __pydantic_config__ = _STRICT
 
     id: str | None = None
     """One job of the payload."""
     select: str | None = None
-    """Or every job whose id matches this pattern."""
+    """A pattern of job ids, in place of `id`."""
     on: tuple[str, ...] | Literal["all"] = "all"
     """Platforms."""
     idle_timeout_minutes: float | None = None
@@ -308,36 +314,36 @@ class JobSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """The whole of a matrix file."""
+    """The content of a matrix file."""
 
     __pydantic_config__ = _STRICT
 
     metadata: Metadata
     """Its name."""
     subject: Subject
-    """What is being validated."""
+    """The validated subject."""
     platforms: tuple[Platform, ...]
-    """Where."""
+    """The platforms."""
     jobs: tuple[JobSelection, ...]
-    """Which jobs."""
+    """The job selections."""
     payload: PayloadSource | Literal["builtin"] = "builtin"
-    """The tests, demos, benchmarks and use cases."""
+    """Tests, demos, benchmarks and use cases."""
     baseline: Baseline | None = None
-    """What benchmarks are paired with."""
+    """The baseline of paired benchmarks."""
     environments: tuple[str, ...] = ("image",)
-    """Names from payload.toml."""
+    """Names of environments in payload.toml."""
     limits: Limits = field(default_factory=Limits)
-    """Money, time and machines."""
+    """Limits of money, time and machines."""
     secrets: dict[str, dict[Literal["from"], Literal["env"]]] = field(default_factory=dict)
-    """Handed to the jobs that name them; taken from the controller's environment."""
+    """Environment variables of the controller that jobs may receive."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellPlan:
-    """One platform x environment, with the jobs that the matrix sends there."""
+    """A cell of the matrix with its jobs."""
 
     id: str
-    """The platform's id, or ``platform.environment`` where it has more than one."""
+    """The platform's id, or ``platform.environment`` where it has several environments."""
     platform: Platform
     environment: str
     jobs: tuple[str, ...]
@@ -345,7 +351,7 @@ class CellPlan:
 
 
 def expand(matrix: Matrix, manifest: Manifest) -> tuple[CellPlan, ...]:
-    """Return the cells of a valid matrix, in its own order."""
+    """Return the cells of a valid matrix, in its order."""
     cells = []
     for platform in matrix.platforms:
         names = platform.environments or matrix.environments
@@ -357,7 +363,7 @@ def expand(matrix: Matrix, manifest: Manifest) -> tuple[CellPlan, ...]:
 
 
 def jobs_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
-    """Ids of the jobs that the matrix sends to a platform, in the manifest's order."""
+    """Return ids of the jobs for a platform, in the manifest's order."""
     return tuple(job.id for job, unfit in _selected_on(platform_id, matrix, manifest) if not unfit)
 
 
@@ -423,7 +429,7 @@ def idle_timeouts_of(job_id: str, platform_id: str, matrix: Matrix) -> frozenset
 
 
 def selects(selection: JobSelection, job_id: str) -> bool:
-    """Whether the selection takes the job."""
+    """Whether the selection includes the job."""
     if selection.id is not None:
         return selection.id == job_id
     return selection.select is not None and fnmatchcase(job_id, selection.select)

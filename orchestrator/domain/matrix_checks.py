@@ -1,4 +1,4 @@
-"""What makes a well-formed matrix impossible, said so that it can be mended."""
+"""Checks of a well-formed matrix: every impossible combination, with its fix."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
+from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.git_names import url_fault
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
@@ -24,17 +25,16 @@ from orchestrator.domain.matrix import (
     selects,
     why_unfit,
 )
-from orchestrator.domain.problems import Path, Problem, nearest
 
 FEWEST_PAIRS = 4
-"""Fewer say nothing about how much a ratio varies."""
+"""Minimum pairs for an estimate of a ratio's variance."""
 MOST_PAIRS = 1_000
 
 
 def check_matrix(
     matrix: Matrix, manifest: Manifest, providers: Mapping[str, ProviderTraits]
 ) -> tuple[Problem, ...]:
-    """Return every impossible combination in the matrix, given the payload and the providers."""
+    """Return every error in the matrix, given the payload and the providers."""
     found = [
         *_platform_list_problems(matrix, providers),
         *_environment_problems(matrix, manifest),

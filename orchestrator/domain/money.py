@@ -19,12 +19,12 @@ _NOTHING = Place("")
 PHASES: tuple[CellState, ...] = tuple(
     s for s in CellState if s not in (CellState.QUEUED, CellState.DONE)
 )
-"""States in which an attempt may hold a machine, in their order."""
+"""Cell states in which an attempt may hold a machine, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What a lease costs, each part to a hundredth of a cent."""
+    """The cost of a lease by part, each rounded to a hundredth of a cent."""
 
     machine_usd: Decimal = Decimal(0)
     disk_usd: Decimal = Decimal(0)
@@ -39,12 +39,12 @@ class Bill:
 
     @property
     def total_usd(self) -> Decimal:
-        """All of it."""
+        """The total cost."""
         return self.machine_usd + self.disk_usd + self.address_usd
 
 
 def lease_bill(lease: Lease, at: datetime) -> Bill:
-    """What the lease costs until its machine ended, or until `at`.
+    """Return the bill of a lease until its machine ended, or until `at`.
 
     The machine by the second that was begun, and at least the offer's minimum; disks and
     addresses by the time they really were there. What was settled stands: where the parts come
@@ -58,7 +58,7 @@ def lease_bill(lease: Lease, at: datetime) -> Bill:
 
 
 def machine_cost(lease: Lease, at: datetime) -> Decimal:
-    """US dollars: what was settled, or the bill's total until `at`."""
+    """Return the settled cost in US dollars, or the bill's total until `at`."""
     return lease_bill(lease, at).total_usd
 
 
@@ -68,7 +68,7 @@ def machine_seconds(lease: Lease, at: datetime) -> float:
 
 
 def billed_seconds(lease: Lease, at: datetime) -> int:
-    """Seconds of the machine's price: whole ones, and at least the offer's minimum."""
+    """Return billed seconds: whole ones, and at least the offer's minimum."""
     if _never_ran(lease):
         return 0
     minimum_s = lease.offer.minimum_s if lease.offer else 0
@@ -76,7 +76,7 @@ def billed_seconds(lease: Lease, at: datetime) -> int:
 
 
 def worst_usd(offer: Place, minutes: float) -> Decimal | None:
-    """The most that a machine there can cost in so long; None when its price is unknown.
+    """Return the maximum cost of a machine in a place for a time; None when its price is unknown.
 
     No bill of a lease that was gone in time is higher.
     """
@@ -106,7 +106,7 @@ def _bill(lease: Lease, at: datetime) -> Bill:
 
 
 def usd_for(seconds: Decimal, usd_per_hour: Decimal) -> Decimal:
-    """What so many seconds cost, to a hundredth of a cent."""
+    """Return the price of so many seconds, rounded to a hundredth of a cent."""
     return (seconds * usd_per_hour / _HOUR_S).quantize(CENT_OF_CENT, ROUND_HALF_EVEN)
 
 
@@ -117,7 +117,7 @@ def _held(lease: Lease, at: datetime) -> timedelta:
 
 
 def _never_ran(lease: Lease) -> bool:
-    """Not asked for, or refused: at once, or after the provider had given it a name."""
+    """Whether the machine never ran: not requested, or refused at once or later."""
     if lease.launched_at is None:
         return True
     refused = not lease.machine_id or (bool(lease.refusal) and lease.cost_usd == 0)
@@ -125,7 +125,7 @@ def _never_ran(lease: Lease) -> bool:
 
 
 def share(total_usd: Decimal, weights: Sequence[Decimal]) -> list[Decimal]:
-    """Part an amount in proportion, so that the parts come to exactly the amount.
+    """Split an amount in proportion, so that the parts add up exactly.
 
     Each part is rounded down to a hundredth of a cent; what is left goes to those that lost most
     by that, and where nothing weighs anything to the first.
@@ -151,7 +151,7 @@ def share(total_usd: Decimal, weights: Sequence[Decimal]) -> list[Decimal]:
 def cost_by_phase(
     transitions: Sequence[Transition], lease: Lease, at: datetime
 ) -> dict[CellState, Decimal]:
-    """Part the lease's cost by how long its attempt was in each state while it was held.
+    """Split the lease's cost by the cell states of its attempt.
 
     Args:
         transitions: Of the lease's attempt, in their order.
@@ -176,23 +176,23 @@ def cost_by_phase(
 
 
 def _phase(state: CellState) -> CellState:
-    """A machine that outlives its attempt is still being given back."""
+    """Return the state at a time; after its attempt, a machine is being released."""
     return state if state in PHASES else CellState.RELEASING
 
 
 @dataclass(frozen=True, slots=True)
 class JobCosts:
-    """A machine's cost by what it was spent on."""
+    """A machine's cost by job."""
 
     by_job: Mapping[str, Decimal]
     overhead_usd: Decimal
-    """Booting, installing, collecting, giving back, and the gaps."""
+    """Booting, installing, collecting, releasing, and gaps."""
 
 
 def cost_by_job(
     durations_s: Mapping[str, float], total_usd: Decimal, *, machine_s: float
 ) -> JobCosts:
-    """Part a cost by how long each job ran.
+    """Split a cost by the duration of each job.
 
     Args:
         durations_s: Of the jobs that ran, by their ids.
@@ -207,6 +207,6 @@ def cost_by_job(
 
 
 def usd_per_validated_test(total_usd: Decimal, counts: Counts) -> Decimal | None:
-    """What one test cost that passed or failed; None where no test did."""
+    """Return the cost per test that passed or failed; None without any."""
     validated = counts.passed + counts.failed
     return (total_usd / validated).quantize(_MILLIONTH) if validated else None

@@ -18,7 +18,7 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     FAILED = "failed"
     NOT_RUN = "not_run"
-    """Of a job only: it was never started; its cell takes the cause."""
+    """Of jobs only: never started; its cell has the cause."""
 
 
 _SEVERITY = {
@@ -32,7 +32,7 @@ _SEVERITY = {
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """Return the most severe outcome, or None of nothing; jobs that never ran do not count."""
+    """Return the most severe outcome, or None of none; jobs that never ran do not count."""
     ranked = [o for o in outcomes if o is not Outcome.NOT_RUN]
     return max(ranked, key=_SEVERITY.__getitem__, default=None)
 
@@ -43,7 +43,7 @@ class TestOutcome(IntEnum):
     __test__ = False
 
     MISSING = 0
-    """Collected, and never reported."""
+    """Collected, and no result was reported."""
     PASSED = 1
     SKIPPED = 2
     XFAILED = 3
@@ -51,21 +51,21 @@ class TestOutcome(IntEnum):
     ERROR = 5
     FAILED = 6
     NOT_RUN = 7
-    """Collected, and never started, because its job gave up."""
+    """Collected, and never started, because its job was aborted."""
 
     @property
     def word(self) -> str:
-        """The name as people and documents write it."""
+        """Return the outcome's name in documents."""
         return self.name.lower()
 
     def counted(self, *, final: bool) -> TestOutcome:
-        """What it counts as: until a test's end is known it is missing."""
+        """Return the counted outcome: missing until the test's end is known."""
         return self if final or self is TestOutcome.NOT_RUN else TestOutcome.MISSING
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tests had which outcome."""
+    """Numbers of tests by outcome."""
 
     passed: int = 0
     failed: int = 0
@@ -74,7 +74,7 @@ class Counts:
     xfailed: int = 0
     xpassed: int = 0
     missing: int = 0
-    """Collected, and not reported (yet, while the job runs)."""
+    """Collected, and not reported (yet)."""
     not_run: int = 0
     """Collected, and never started."""
 
@@ -85,23 +85,23 @@ class Counts:
 
     @property
     def collected(self) -> int:
-        """Every test that pytest announced."""
+        """Number of collected tests."""
         return sum(getattr(self, f.name) for f in fields(self))
 
     @property
     def bad(self) -> int:
-        """Tests that keep a suite from passing."""
+        """Number of tests that keep a suite from passing."""
         return self.failed + self.error + self.missing + self.not_run
 
     @property
     def pass_rate(self) -> Fraction | None:
-        """``passed / (passed + failed + error)``; None when none of these happened."""
+        """Return ``passed / (passed + failed + error)``; None when all are zero."""
         judged = self.passed + self.failed + self.error
         return Fraction(self.passed, judged) if judged else None
 
     @property
     def nothing_passed(self) -> str:
-        """``no test passed: 29 skipped``, where that is all that happened; else empty.
+        """Return ``no test passed: 29 skipped``, where that is so; else empty.
 
         Stands beside an outcome wherever one is shown, because a suite whose tests are all skipped
         or expected to fail has not failed either.
@@ -116,12 +116,12 @@ class Counts:
         return f"no test passed: {', '.join(f'{n:,} {word}' for word, n in beside.items() if n)}"
 
     def as_dict(self) -> dict[str, int]:
-        """The eight figures by name."""
+        """Return the eight numbers by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @classmethod
     def of(cls, tally: Mapping[TestOutcome, int]) -> Counts:
-        """Build from a tally by outcome."""
+        """Build from numbers by outcome."""
         return cls(**{outcome.word: n for outcome, n in tally.items()})
 
 
@@ -133,4 +133,4 @@ EXIT_CODES = {
     Outcome.CANCELLED: 5,
     Outcome.NOT_AVAILABLE: 5,
 }
-"""What the commands that wait for an outcome exit with."""
+"""Exit codes of commands that wait for an outcome."""

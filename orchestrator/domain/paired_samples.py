@@ -1,4 +1,4 @@
-"""Paired samples: subject and baseline of a benchmark in turns on one machine; their spread."""
+"""Paired samples of a benchmark: turns of subject and baseline, and the spread of samples."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.benchmark_turns import BASELINE, SUBJECT
+from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.gate.performance import FEWEST_LAUNCHES
 from orchestrator.domain.gate.snapshot import Pairs
-from orchestrator.domain.interleaving import BASELINE, SUBJECT
 
 LARGEST = 1e300
-"""Samples beyond it are no measurements, and their sums no numbers."""
+"""Larger values are no measurements, and their sums overflow."""
 
 IQR_FROM = 5
-"""Samples from which on quartiles say more than the extremes."""
+"""Minimum samples for quartiles; fewer have extremes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Where samples lie, in their own unit."""
+    """Location and spread of samples, in their unit."""
 
     median: float
     low: float
@@ -31,7 +31,10 @@ class Spread:
 
 
 def spread_of(samples: Sequence[float]) -> Spread | None:
-    """Median with quartiles (inclusive method) or extremes; None where a sample is no number."""
+    """Return median with quartiles (inclusive method) or extremes.
+
+    None where a sample is not finite.
+    """
     if not samples or not all(abs(sample) < LARGEST for sample in samples):
         return None
     middle = statistics.median(samples)
@@ -44,18 +47,18 @@ def spread_of(samples: Sequence[float]) -> Spread | None:
 
 
 THROTTLED = "throttled"
-"""The reading that is 1 where a device was held back by heat or power, and 0 where not."""
+"""Name of the reading that is 1 while a device throttles, else 0."""
 LAUNCH = "launch"
-"""The reading that numbers the processes of an arm that stays for many turns."""
+"""Name of the reading that numbers the processes of a resident arm."""
 
 Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
-"""Name, unit, direction and parameters: what is measured."""
+"""Identity of a metric: name, unit, direction and parameters."""
 Both = tuple[MetricFact, MetricFact]
-"""A pair: the subject's turn, then the baseline's."""
+"""A pair of turns: the subject's, then the baseline's."""
 
 
 def pairs_of(job: str, measured: Iterable[MetricFact]) -> tuple[Pairs, ...]:
-    """Every benchmark of a job with the pairs that it took, in the order of their first turns.
+    """Return every benchmark of a job with its pairs, in the order of their first turns.
 
     The turns of both arms are numbered together, in the order subject, baseline, baseline,
     subject and again, so that turns 2n and 2n + 1 stand beside each other in time. A pair counts
@@ -83,7 +86,7 @@ def _key(fact: MetricFact) -> Key:
 
 
 def _paired(facts: Iterable[MetricFact]) -> tuple[list[Both], int]:
-    """The pairs in the order they were taken, and how many have no ratio."""
+    """Return the pairs in order, and the number without a ratio."""
     turns: dict[int, dict[str, MetricFact]] = {}
     for fact in facts:
         if fact.turn is not None:
@@ -95,7 +98,7 @@ def _paired(facts: Iterable[MetricFact]) -> tuple[list[Both], int]:
 
 
 def value_of(fact: MetricFact) -> float:
-    """The value of a turn: the median of its samples, which one hiccup does not move."""
+    """Return the value of a turn: the median of its samples."""
     return median(fact.samples) if fact.samples else 0.0
 
 
@@ -116,7 +119,7 @@ def _told(job: str, key: Key, both: Sequence[Both], dropped: int, *, alone: bool
 
 
 def _readings(turns: Sequence[MetricFact]) -> Mapping[str, tuple[float, ...]]:
-    """By name, of every turn; a gauge that was not readable all along tells of no trend."""
+    """Return readings of every turn by name; incomplete ones are left out."""
     names = dict.fromkeys(name for fact in turns for name in fact.readings)
     return {
         name: tuple(fact.readings[name] for fact in turns)
@@ -139,5 +142,5 @@ def _remarks(readings: Mapping[str, tuple[float, ...]], turns: int, dropped: int
 
 
 def launches_of(pairs: Pairs) -> tuple[float, ...]:
-    """By pair, the number of the processes that it was taken in; empty where none stayed."""
+    """Return the process number of each pair; empty where processes were not resident."""
     return tuple(pairs.covariates.get(LAUNCH, ())[: len(pairs.subject)])

@@ -1,4 +1,4 @@
-"""Statements parsed from a foreign artifact, before they are merged and judged.
+"""Statements parsed from a foreign artifact, before they are merged.
 
 A dialect turns the bytes of one artifact into these statements, in the order of the file. It
 judges nothing: which job a test belongs to, what counts twice and what contradicts itself is
@@ -16,14 +16,14 @@ from orchestrator.domain.outcome import TestOutcome
 
 
 class Provenance(StrEnum):
-    """How reliable the source of a parsed result is."""
+    """Reliability of a result's source."""
 
     AGENT = "agent"
-    """Our agent wrote it while it happened."""
+    """Recorded by our agent."""
     STRUCTURED = "structured"
-    """Read from a machine-made document with a format: JUnit XML, reportlog, CTRF ..."""
+    """Parsed from a machine-readable document: JUnit XML, reportlog, CTRF ..."""
     PARSED_TEXT = "parsed-text"
-    """Read from lines that were made for people."""
+    """Parsed from text for people."""
     TRANSCRIBED = "transcribed"
     """Typed by a person from a document."""
 
@@ -35,47 +35,47 @@ class ParsedTest:
     nodeid: str
     """As pytest writes it, ``path::Class::name[params]``."""
     outcome: TestOutcome
-    """MISSING where the test was announced or begun, and its end is not in the artifact."""
+    """MISSING where the artifact has no end of an announced or started test."""
     duration_s: float | None = None
     reason: str = ""
     """Of a skip or an expected failure; ``setup``, ``teardown`` or ``collection`` of an error."""
     message: str = ""
     """One line."""
     text: str = ""
-    """The traceback, bounded."""
+    """The traceback, truncated."""
     earlier: tuple[TestOutcome, ...] = ()
-    """Outcomes of tries before the last one, where a plug-in ran it again."""
+    """Outcomes of earlier tries, where a plug-in reran it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedDetail:
-    """More about a test that was, or will be, named by a `ParsedTest`: a FAILURES section."""
+    """Details of a test of a `ParsedTest`, such as a FAILURES section."""
 
     name: str
-    """The node id, or only the part of it that the section's title has."""
+    """The node id, or the part of it in the section's title."""
     message: str = ""
     text: str = ""
     phase: str = ""
-    """``setup``, ``teardown`` or ``collection`` where that is where it went wrong."""
+    """``setup``, ``teardown`` or ``collection`` where the failure is there."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedTally:
-    """How many tests there are, in the artifact's own words."""
+    """Test counts stated by the artifact."""
 
     where: str
     """``collected`` (announced) or ``footer`` (summed up at the end)."""
     total: int
-    """Tests; deselected ones are not among them."""
+    """Number of tests without deselected ones."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """By `TestOutcome.word`, where it says so."""
+    """By `TestOutcome.word`, where stated."""
     duration_s: float | None = None
     warnings: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedUnnamedTests:
-    """Tests of a suite that are counted without being named (a transcription)."""
+    """Tests of a suite that are counted but not named (a transcription)."""
 
     counts: Mapping[str, int]
     """By `TestOutcome.word`."""
@@ -83,14 +83,14 @@ class ParsedUnnamedTests:
 
 @dataclass(frozen=True, slots=True)
 class ParsedJob:
-    """The artifact, or what follows in it, is about one job; nothing before the next one ends it.
+    """Start of a job's section; the next one ends it.
 
     Dialects whose artifacts hold a single job, or suites told apart by their tests' paths, need
     not say it.
     """
 
     id: str = ""
-    """Empty: named after the artifact."""
+    """Empty where the job is named after the artifact."""
     kind: str = ""
     """``suite``, ``demo``, ``benchmark`` or ``use-case``."""
     title: str = ""
@@ -98,20 +98,20 @@ class ParsedJob:
 
 @dataclass(frozen=True, slots=True)
 class ParsedEnd:
-    """How the job ended; an artifact that never says so is torn, or inferred to be whole."""
+    """End of the job; without it the artifact is incomplete, or its end is inferred."""
 
     exit_code: int | None = None
     duration_s: float | None = None
     cause: str = ""
-    """``crashed``, ``timeout`` ... in the words of `JobFact.cause`; empty when it just ended."""
+    """``crashed``, ``timeout`` ... as in `JobFact.cause`; empty for a normal end."""
     detail: str = ""
     inferred: bool = False
-    """Nothing says that it ended well; its last words only sound like it."""
+    """Whether the normal end is inferred from its last lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedCheck:
-    """One statement that a demo made about itself."""
+    """A check that a demo reports about itself."""
 
     name: str
     outcome: str
@@ -121,7 +121,7 @@ class ParsedCheck:
     tolerance: str = ""
     reason: str = ""
     inferred: bool = False
-    """Concluded from a heading and a happy end, not said."""
+    """Whether it is inferred from a heading and a normal end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +138,14 @@ class ParsedMetric:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFallback:
-    """A fallback: what follows or went before did not run the way it should have."""
+    """A fallback: a neighbouring part did not run as intended."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedEnvironment:
-    """Facts about the machine and its software, in the words of the agent's environment event.
+    """Facts about machine and software, with the keys of the agent's environment event.
 
     Keys: ``python``, ``torch``, ``cuda``, ``hip``, ``xla``, ``packages`` {name: version}, and
     ``machine`` with ``os``, ``kernel``, ``hostname``, ``devices`` [{``vendor``, ``name``,
@@ -157,7 +157,7 @@ class ParsedEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class ParsedVersion:
-    """A name and a version that the artifact prints of the software under test."""
+    """A name and version of the tested software, printed by the artifact."""
 
     name: str
     version: str
@@ -165,26 +165,26 @@ class ParsedVersion:
 
 @dataclass(frozen=True, slots=True)
 class ParsedProblem:
-    """Something about the artifact that a person must know: torn, inconsistent, unreadable."""
+    """A problem of the artifact: incomplete, inconsistent, unreadable."""
 
     level: str
-    """``warning``, or ``error`` where what it says cannot be relied on."""
+    """``warning``, or ``error`` where its statements are unreliable."""
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedNotice:
-    """Something about the artifact that is worth knowing, and no problem: what it is a copy of."""
+    """A notice about the artifact that is no problem, such as what it is a copy of."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedTime:
-    """When something that the artifact tells of happened."""
+    """The time of an event in the artifact."""
 
     at: datetime
-    """As it is written: without a zone where the artifact says none."""
+    """As it is written; without a zone where there is none."""
 
 
 Said = (

@@ -1,4 +1,4 @@
-"""The sentences of a plan: what a launch would take and cost, for the pages and the terminal."""
+"""Sentences of a launch plan, for pages and terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.domain.units import plural, price, usd
 
 
 def totals(cells: int, jobs: int, worst_usd: Decimal | None, max_usd: Decimal | None) -> str:
-    """Return how much there is to do and the most that it can cost.
+    """Return the number of cells and jobs, and the maximum cost.
 
     ``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``; a cost of None is unknown.
     """
@@ -20,7 +20,10 @@ def totals(cells: int, jobs: int, worst_usd: Decimal | None, max_usd: Decimal | 
 
 
 def limit_warning(known_usd: Decimal, max_usd: Decimal | None) -> str:
-    """Return that `limits.max_usd` is too low for one attempt of every cell; empty if it is not."""
+    """Return a warning where `limits.max_usd` is too low for one attempt of every cell.
+
+    Else empty.
+    """
     if max_usd is None or known_usd <= max_usd:
         return ""
     return (
@@ -30,7 +33,7 @@ def limit_warning(known_usd: Decimal, max_usd: Decimal | None) -> str:
 
 
 def cautions(providers: Iterable[str], traits: Mapping[str, ProviderTraits]) -> list[str]:
-    """Return what must be known of the providers before machines of theirs are rented."""
+    """Return the cautions of the plan's providers."""
     named = sorted({name for name in providers if name in traits and traits[name].caution})
     return [f"{name}: {traits[name].caution}" for name in named]
 

@@ -1,4 +1,4 @@
-"""How long a price is believed: told after a month, not reckoned with after three."""
+"""Age of prices: a warning after a month, unknown after three."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REFRESH = "`seatrial cost --refresh` reads the current ones"
 def without_old_prices(
     places: Iterable[Place], now: datetime, *, allowed: bool
 ) -> tuple[Place, ...]:
-    """The places, with the price of each that is older than `TOO_OLD` unknown, unless allowed."""
+    """Return the places; prices older than `TOO_OLD` become unknown, unless allowed."""
     return tuple(
         replace(place, price_usd_per_hour=None)
         if not allowed and _is_past(place, now, TOO_OLD)
@@ -25,14 +25,14 @@ def without_old_prices(
 
 
 def why_unpriced(place: Place) -> str:
-    """Why a place has no price: ``unknown``, or too old."""
+    """Return why a place has no price: ``unknown``, or too old."""
     if place.priced_at is None:
         return "unknown"
     return f"older than {TOO_OLD.days} days ({place.priced})"
 
 
 def price_age_warning(places: Iterable[Place], now: datetime) -> str:
-    """A sentence where the oldest price is older than `OLD`; else empty."""
+    """Return a warning where the oldest price is older than `OLD`; else empty."""
     old = [place for place in places if _is_past(place, now, OLD)]
     if not old:
         return ""

@@ -1,4 +1,4 @@
-"""Prices: what a unit of something costs where, since when, and whether that can be believed."""
+"""Prices: cost per unit, place and market, with date, source and plausibility rules."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from decimal import Decimal
 from typing import Protocol, runtime_checkable
 
 WIDEST_RATIO = Decimal("2.5")
-"""Between two places, for one thing on demand; beyond it another product is mixed in."""
+"""Maximum ratio between two places for one item on demand.
+
+Beyond it another product is mixed in.
+"""
 _ZONE = re.compile(r"[a-z]|-.+")
-"""What follows a region's name in the names of its zones: `us-east-1a`, `us-east1-b`."""
+"""Suffixes of zone names after their region's: `us-east-1a`, `us-east1-b`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one unit of an item costs, in US dollars per hour."""
+    """Price of one unit of an item, in US dollars per hour."""
 
     provider: str
     item: str
@@ -29,12 +32,12 @@ class Price:
     usd_per_hour: Decimal
     as_of: datetime
     source: str
-    """Where it was read: ``table``, ``pricing API``, ``spot history``."""
+    """Source: ``table``, ``pricing API``, ``spot history``."""
 
 
 @dataclass(frozen=True, slots=True)
 class UncertainPrice:
-    """A price that breaks a rule; it is not used."""
+    """An implausible price; it is not used."""
 
     price: Price
     reason: str
@@ -42,41 +45,41 @@ class UncertainPrice:
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What came of reading the prices from the providers."""
+    """Result of refreshing prices from the providers."""
 
     kept: tuple[Price, ...]
     uncertain: tuple[UncertainPrice, ...]
     unread: Mapping[str, str]
-    """Providers that could not be asked, with the reason; their prices stay as they were."""
+    """Providers that could not be read, with the reason; their prices are unchanged."""
 
 
 class PriceBook(Protocol):
-    """The newest believed price of each thing, as it was last refreshed."""
+    """The newest plausible price of each item, as last refreshed."""
 
     def write(self, prices: Iterable[Price]) -> None:
-        """Store them; a newer price replaces an older one of the same thing."""
+        """Store prices; a newer one replaces an older one of the same item."""
         ...
 
     def of(self, provider: str) -> tuple[Price, ...]:
-        """The newest of each (item, place, market)."""
+        """Return the newest price of each (item, place, market)."""
         ...
 
 
 @runtime_checkable
 class Prices(Protocol):
-    """A provider whose prices can be read from its own interfaces."""
+    """A provider whose prices can be read."""
 
     def read_prices(self) -> Iterable[Price]:
-        """Current prices of all that the shipped table names. Raises ProviderError."""
+        """Return current prices of the items in the shipped table. Raises ProviderError."""
         ...
 
     def known_prices(self) -> Iterable[Price]:
-        """The shipped table, with what was refreshed since."""
+        """Return the shipped prices, updated with refreshed ones."""
         ...
 
 
 def sift(prices: Iterable[Price]) -> tuple[tuple[Price, ...], tuple[UncertainPrice, ...]]:
-    """Part the prices that can be believed from those that break a rule.
+    """Separate plausible from uncertain prices.
 
     A price is more than nothing; a spot price is lower than the price on demand of its place or
     its region, in the first four decimals; a price on demand is within `WIDEST_RATIO` of those of
@@ -101,7 +104,7 @@ def sift(prices: Iterable[Price]) -> tuple[tuple[Price, ...], tuple[UncertainPri
 
 
 def _doubt(price: Price, on_demand: Mapping[str, Decimal]) -> str:
-    """Why a price is not believed, given those of the same thing on demand; else empty."""
+    """Return why a price is implausible, given those of the same item on demand; else empty."""
     if _is_nothing(price):
         return "not more than nothing"
     if price.market == "spot":
@@ -116,7 +119,7 @@ def _is_nothing(price: Price) -> bool:
 
 
 def _at(place: str, on_demand: Mapping[str, Decimal]) -> Decimal | None:
-    """The price at a place, or in the region of a zone."""
+    """Return the price of a place, or of a zone's region."""
     if place in on_demand:
         return on_demand[place]
     regions = [x for x in on_demand if place.startswith(x) and _ZONE.fullmatch(place[len(x) :])]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import TestOutcome
@@ -26,18 +26,18 @@ class QuarantineState(StrEnum):
 
     ACTIVE = "active"
     EXPIRED = "expired"
-    """Its day has come: its failures count again."""
+    """Expired: failures count again."""
     ENDED = "ended"
-    """A person ended it, or the test returned by itself."""
+    """Ended by a person, or automatically after passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """A failing result of a run whose test is, or was, in quarantine."""
+    """A failing result whose test is, or was, quarantined."""
 
     quarantine: Quarantine
     state: QuarantineState
-    """When the run was launched."""
+    """State when the run was launched."""
     cell: str
     job: str
     nodeid: str
@@ -45,44 +45,44 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineResponse(Quarantine):
-    """A quarantine at a time."""
+    """A quarantine with its state at a time."""
 
     state: QuarantineState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestedQuarantine:
-    """A test that is flaky by its history."""
+    """A flaky test that should be quarantined."""
 
     job: str
     nodeid: str
     platforms: tuple[str, ...]
-    """Where it failed."""
+    """Platforms where it failed."""
     evidence: FlakyEvidence
     quarantine: str = ""
-    """The one that it is in already."""
+    """Its existing quarantine."""
 
 
 def state_of(quarantine: Quarantine, at: datetime) -> QuarantineState:
-    """State of the quarantine at a time."""
+    """Return the state of a quarantine at a time."""
     if quarantine.ended_at is not None and quarantine.ended_at <= at:
         return QuarantineState.ENDED
     return QuarantineState.EXPIRED if at >= quarantine.expires else QuarantineState.ACTIVE
 
 
 def quarantine_answer(quarantine: Quarantine, at: datetime) -> QuarantineResponse:
-    """The quarantine with its state at a time."""
+    """Return the quarantine with its state at a time."""
     return extended(QuarantineResponse, quarantine, state=state_of(quarantine, at))
 
 
 def is_about(quarantine: Quarantine, nodeid: str, platform: str) -> bool:
-    """Whether results of the test on the platform are meant."""
+    """Whether the quarantine covers the test on the platform."""
     here = not quarantine.platforms or platform in quarantine.platforms
     return here and nodeid == quarantine.nodeid
 
 
 def faults_of(quarantine: Quarantine, longest: timedelta) -> tuple[tuple[str, str], ...]:
-    """What makes no sense in it, by key; it lasts at most so long."""
+    """Return the errors of a new quarantine, by key."""
     said = []
     if not quarantine.opened < quarantine.expires <= quarantine.opened + longest:
         said.append(("days", f"must be from 1 to {longest.days}: a quarantine ends by itself"))
@@ -94,12 +94,7 @@ def faults_of(quarantine: Quarantine, longest: timedelta) -> tuple[tuple[str, st
 
 
 def may_return(quarantine: Quarantine, since: Iterable[Iterable[ResultPoint]]) -> bool:
-    """Whether the test passed so often in a row, on each of its platforms, that it is trusted.
-
-    Args:
-        quarantine: It names how many passes that takes.
-        since: Per job that has the test, its results since it was quarantined, the oldest first.
-    """
+    """Whether the test passed often enough in a row, on each platform, to be released."""
     streaks = [passes_in_a_row(results) for results in since]
     concerned = set(quarantine.platforms) or {name for streak in streaks for name in streak}
     reached = [
@@ -109,7 +104,7 @@ def may_return(quarantine: Quarantine, since: Iterable[Iterable[ResultPoint]]) -
 
 
 def passes_in_a_row(results: Iterable[ResultPoint]) -> Mapping[str, int]:
-    """By platform, passes since the last failure; a pass on retry is none.
+    """Return passes since the last failure, by platform; a pass on retry does not count.
 
     Skips, and tests that did not run, say nothing. A platform without a result is left out.
     """
@@ -123,19 +118,19 @@ def passes_in_a_row(results: Iterable[ResultPoint]) -> Mapping[str, int]:
 
 
 def returned_after(passes: int) -> str:
-    """Who ended a quarantine that ended by itself."""
+    """Return the `ended_by` of an automatic end."""
     return f"returned after {passes} passes in a row"
 
 
 def is_flaky(evidence: FlakyEvidence) -> bool:
-    """Whether a history shows the test both failing and passing with nothing changed."""
+    """Whether a history proves flakiness with nothing changed."""
     return evidence.results > 0 and (evidence.is_certain or evidence.mixed_versions > 0)
 
 
 def quarantined_of(
     quarantines: Iterable[Quarantine], failures: Sequence[Failure], *, at: datetime
 ) -> tuple[Quarantined, ...]:
-    """Failing results of a run whose tests were, or had been, in quarantine when it began."""
+    """Return failing results of a run whose tests were quarantined when it began, or had been."""
     known = [one for one in quarantines if one.opened <= at]
     return tuple(
         Quarantined(

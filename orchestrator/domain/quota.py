@@ -1,4 +1,4 @@
-"""Quotas: whether all that a matrix wants at the same time fits what a provider lets us have."""
+"""Quotas: whether the machines of a matrix fit the provider's limits at the same time."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from orchestrator.domain.matrix import Platform
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One limit of a provider."""
+    """A limit of a provider."""
 
     provider: str
     scope: str
-    """A region, a zone, or the project's name where it holds everywhere."""
+    """A region, a zone, or the project's name."""
     code: str
-    """What to ask more of: ``L-3819A6DF``, ``NVIDIA_L4_GPUS``."""
+    """The code for a request of more: ``L-3819A6DF``, ``NVIDIA_L4_GPUS``."""
     name: str
-    """For a person: ``G/VT spot``."""
+    """Display name: ``G/VT spot``."""
     unit: str
     """``vCPU``, ``GPU``, ``chip``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one machine takes of a quota."""
+    """One machine's use of a quota."""
 
     quota: Quota
     amount: int
@@ -36,7 +36,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class QuotaLevel:
-    """How full a quota is; None is unknown, never enough."""
+    """Limit and usage of a quota; None is unknown, which is never enough."""
 
     limit: int | None
     used: int | None
@@ -45,19 +45,19 @@ class QuotaLevel:
 
 @runtime_checkable
 class Quotas(Protocol):
-    """A provider whose limits can be asked for."""
+    """A provider whose quotas can be read."""
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
-        """What a machine there takes of which quotas. Raises ProviderError."""
+        """Return the quotas that a machine would use. Raises ProviderError."""
         ...
 
     def level(self, quota: Quota) -> QuotaLevel:
-        """Limit and usage now; whatever cannot be read is unknown, with the reason."""
+        """Return present limit and usage; unreadable values are unknown, with the reason."""
         ...
 
 
 class QuotaStatus(StrEnum):
-    """The answer to one quota."""
+    """Whether a demand fits a quota."""
 
     OK = "ok"
     SHORT = "short"
@@ -66,7 +66,7 @@ class QuotaStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """All that a matrix takes of one quota at a time, against what is free."""
+    """A matrix's demand on one quota, compared with what is free."""
 
     quota: Quota
     needed: int
@@ -75,7 +75,7 @@ class Headroom:
 
     @property
     def sentence(self) -> str:
-        """For a person, with what to ask for."""
+        """Describe the headroom, with what to request."""
         quota, level = self.quota, self.level
         need = f"needs {self.needed} {quota.unit} of {quota.name} in {quota.scope}"
         if level.limit is None or level.used is None:
@@ -89,7 +89,7 @@ class Headroom:
 def headroom(
     demands: Iterable[Demand], levels: Mapping[Quota, QuotaLevel], *, at_once: int
 ) -> tuple[Headroom, ...]:
-    """Add up what machines take that may run at the same time, quota by quota.
+    """Add up concurrent demands by quota.
 
     Args:
         demands: Of every machine, one by one.

@@ -12,11 +12,11 @@ from datetime import datetime
 from enum import StrEnum
 
 SURE = 4
-"""Retests of one kind that must all agree before anything is said; ADR 0014 has the sum."""
+"""Number of retests of one kind that must agree; ADR 0014 has the calculation."""
 BACK = 2
-"""Retests with nothing changed, after those with something changed."""
+"""Number of unchanged retests after changed ones."""
 AMONG = 2
-"""Whole jobs run again for tests that pass by themselves."""
+"""Number of whole-job retests for tests that pass alone."""
 PASSED = "passed"
 _BAD = ("failed", "error")
 _MARK = "~"
@@ -24,37 +24,37 @@ _MARK = "~"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetestOptions:
-    """What is wanted of retests, and their bounds."""
+    """Options and limits of retests."""
 
     reruns: int = 0
-    """How often a failed test is run again with nothing changed."""
+    """Number of unchanged retests of a failed test."""
     diagnose: bool = False
-    """Also with the baseline subject, and with the packages of the last green run."""
+    """Whether to retest with the baseline subject, and with the packages of the last green run."""
     max_tests: int = 20
-    """Failing tests of a cell that are looked into."""
+    """Maximum failing tests of a cell."""
     max_minutes: float = 15.0
-    """Of the machine's time."""
+    """Maximum time on the machine."""
     tests: tuple[str, ...] = ()
-    """Tests (`key_of`) that are run again where they passed, too."""
+    """Tests (`key_of`) to retest even where they passed."""
     await_minutes: float = 0.0
-    """How long a machine waits for retests that somebody asks for, after its own."""
+    """How long a machine then waits for requested retests."""
 
 
 class RetestKind(StrEnum):
-    """What differs from the attempt that failed."""
+    """What a retest changes against the failed attempt."""
 
     RERUN = "rerun"
     """Nothing."""
     BASELINE = "baseline"
-    """The subject is the baseline."""
+    """The baseline as the subject."""
     LAST_GREEN = "last_green"
-    """The packages are those of the last green cell of the platform."""
+    """The packages of the platform's last green cell."""
     BISECT = "bisect"
-    """The subject is another revision."""
+    """Another revision as the subject."""
 
 
 class RetestSessionState(StrEnum):
-    """Where a retest session is."""
+    """State of a retest session."""
 
     REQUESTED = "requested"
     RUNNING = "running"
@@ -62,41 +62,41 @@ class RetestSessionState(StrEnum):
 
 
 Tests = Mapping[str, tuple[str, ...]]
-"""Node ids by job; none of them means the whole job."""
+"""Node ids by job; an empty list means the whole job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retest:
-    """The tests, run once more."""
+    """One retest of the tests."""
 
     kind: RetestKind
     number: int
     """Within the attempt, from 1."""
     outcomes: Mapping[str, str] = field(default_factory=dict)
-    """Words by `key_of`; ``absent`` where it was not collected."""
+    """Outcomes by `key_of`; ``absent`` where a test was not collected."""
     changed: str = ""
-    """For a person: ``torchbridge 0.4.5``."""
+    """The change, for a person: ``torchbridge 0.4.5``."""
     whole: bool = False
-    """The whole jobs ran, not the failed tests alone."""
+    """Whether whole jobs ran, not only the failed tests."""
     retest_session: int = 0
-    """Number of the start of the agent that it belongs to."""
+    """Number of its retest session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetestPlan:
-    """What is to be found out next."""
+    """The next retests to run."""
 
     kind: RetestKind
     tests: Tests
     times: int
     changed: str = ""
     subject_digest: str | None = None
-    """The wheel of another revision."""
+    """Wheel of another revision."""
     subject_version: str = ""
     whole: bool = False
-    """The whole jobs of tests that pass by themselves."""
+    """Whether to run whole jobs, for tests that pass alone."""
     key: str = ""
-    """So that asking twice has the effect of once."""
+    """Idempotency key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class RetestSession:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     outcomes: tuple[Mapping[str, str], ...] = ()
-    """Of each time, in order."""
+    """Outcomes of each retest, in order."""
     trouble: str = ""
     """Why there are none, for a person."""
     evidence: str = ""
@@ -122,27 +122,27 @@ class RetestSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a cell's retests can change."""
+    """The possible changes of a cell's retests."""
 
     baseline: str = ""
-    """The baseline subject, for a person; empty where there is none."""
+    """The baseline subject, for a person; empty without one."""
     last_green: str = ""
-    """The packages that would change, for a person; empty where none would."""
+    """The packages that would change, for a person; empty without any."""
 
 
 def key_of(job: str, nodeid: str) -> str:
-    """How retests name a test; without a node id, a job that is one command."""
+    """Return the key of a test; without a node id, of a command job."""
     return f"{job}::{nodeid}"
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """The job and the node id."""
+    """Split a key into job and node id."""
     job, _, nodeid = key.partition("::")
     return job, nodeid
 
 
 def by_job(keys: Iterable[str]) -> Tests:
-    """By job; a command's job is taken as a whole."""
+    """Group keys by job; a command job is run as a whole."""
     found: dict[str, list[str]] = {}
     for job, nodeid in map(split_key, keys):
         found.setdefault(job, []).extend([nodeid] if nodeid else [])
@@ -150,18 +150,18 @@ def by_job(keys: Iterable[str]) -> Tests:
 
 
 def job_in_session(job: str, time: int) -> str:
-    """How the agent is told to run the same job for the n-th time."""
+    """Return the job id that the agent uses for the n-th run in a session."""
     return f"{job}{_MARK}{time}"
 
 
 def job_of_session(name: str) -> tuple[str, int]:
-    """The job and the time that a name in a retest session's evidence means."""
+    """Return job and repetition of a job id in a session's evidence."""
     job, _, time = name.rpartition(_MARK)
     return (job, int(time)) if job and time.isdecimal() else (name, 0)
 
 
 def retests_of(retest_sessions: Iterable[RetestSession]) -> tuple[Retest, ...]:
-    """All of them, in order."""
+    """Return all retests of the sessions, in order."""
     found: list[Retest] = []
     for retest_session in retest_sessions:
         for outcomes in retest_session.outcomes:
@@ -180,7 +180,7 @@ def retests_of(retest_sessions: Iterable[RetestSession]) -> tuple[Retest, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Outcomes of one test over some retests."""
+    """Outcomes of one test over several retests."""
 
     passed: int = 0
     failed: int = 0
@@ -188,22 +188,22 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """Retests in which it was asked for."""
+        """Number of retests that included it."""
         return self.passed + self.failed + self.other
 
     def always_failed(self, times: int) -> bool:
-        """In so many retests at least, and in each of them."""
+        """Whether it failed in each of at least so many retests."""
         return self.failed >= times and self.failed == self.total
 
     def always_passed(self, times: int) -> bool:
-        """In so many retests at least, and in each of them."""
+        """Whether it failed in each of at least so many retests."""
         return self.passed >= times and self.passed == self.total
 
 
 def tally(
     retests: Iterable[Retest], key: str, kind: RetestKind, *, whole: bool = False, after: int = 0
 ) -> Tally:
-    """Count the outcomes of a test in retests of a kind, of retest sessions after a number."""
+    """Count a test's outcomes in retests of a kind, in sessions after a number."""
     words = [
         retest.outcomes[key]
         for retest in retests
@@ -216,21 +216,21 @@ def tally(
 
 
 def tally_words(words: Sequence[str]) -> Tally:
-    """Count outcomes."""
+    """Count outcome words."""
     passed = sum(word == PASSED for word in words)
     failed = sum(word in _BAD for word in words)
     return Tally(passed, failed, len(words) - passed - failed)
 
 
 def reruns_of(retests: Iterable[Retest], job: str, nodeid: str) -> tuple[str, ...]:
-    """Outcomes of the reruns of a test with nothing changed."""
+    """Return a test's outcomes in unchanged retests."""
     key = key_of(job, nodeid)
     again = (t for t in retests if t.kind is RetestKind.RERUN)
     return tuple(retest.outcomes[key] for retest in again if key in retest.outcomes)
 
 
 def last_session(retests: Iterable[Retest], kind: RetestKind) -> int:
-    """Number of the last retest session of a kind; 0 if there is none."""
+    """Return the number of the last session of a kind; 0 without one."""
     return max((retest.retest_session for retest in retests if retest.kind is kind), default=0)
 
 
@@ -240,7 +240,7 @@ def next_retest(
     retest_sessions: Sequence[RetestSession],
     options: Options,
 ) -> RetestPlan | None:
-    """What to try next; None as soon as nothing more would change the answer.
+    """Return the next retests; None as soon as no further retest would change the root cause.
 
     Args:
         order: What is wanted.
@@ -290,5 +290,5 @@ def _next_change(
 
 
 def _came_back(retest_sessions: Sequence[RetestSession], *, after: int) -> bool:
-    """Whether the tests have run with nothing changed since then."""
+    """Whether the tests have run unchanged since the last change."""
     return any(s.number > after and s.ask.kind is RetestKind.RERUN for s in retest_sessions)

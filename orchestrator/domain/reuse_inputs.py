@@ -1,4 +1,4 @@
-"""What a job's evidence depends on: as long as none of it changes, it need not be run again."""
+"""Reuse inputs: everything that a job's evidence depends on. Equal inputs need no new run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import Platform
 
 REUSED = "reused"
-"""Reason of a job, and of a cell, that passed without being run."""
+"""Reason of a job or cell that passed by reused evidence."""
 NOTHING = "none"
-"""What is known not to be there: a driver where there is no device."""
+"""Value of an input that is known to be absent: the driver without a device."""
 _MOST_TOLD = 3
 _DIGEST_SHOWN = 12
 _NOT_COMPARED = frozenset(
     {"id", "locations", "market", "connect", "hosts", "environments", "optional"}
 )
-"""Keys of a platform that say how its machine is had, and not what it is."""
+"""Platform keys that decide how a machine is obtained, not what it is."""
 _ASKED = ("product", "payload", "subject", "environment", "platform", "tool")
 _FOUND = ("instance_type", "image", "devices", "driver", "python", "wheels")
 _WORDS = {"instance_type": "instance type", "wheels": "wheels", "tool": "seatrial"}
@@ -28,7 +28,7 @@ _WORDS = {"instance_type": "instance type", "wheels": "wheels", "tool": "seatria
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReuseInputs:
-    """Everything that the evidence of an attempt's jobs depends on.
+    """The inputs of an attempt's evidence.
 
     Text that is empty is unknown, and what is unknown proves nothing.
     """
@@ -40,60 +40,60 @@ class ReuseInputs:
     """Name, version, and the digest of its wheel where it has one."""
     environment: str
     platform: Mapping[str, str]
-    """Its id, its provider and what the matrix asks of its machine."""
+    """Its id, provider and hardware requirements."""
     tool: str
-    """Version of the program that made the evidence."""
+    """Seatrial's version."""
     instance_type: str
     image: str
-    """The image's id; of a machine of one's own, what it says it is."""
+    """Id of the image; of an own host, what it reports."""
     devices: str
     driver: str
     python: str
     wheels: str
-    """Digest of what is installed beside the interpreter's own packages."""
+    """Digest of the packages added to the interpreter's own."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Versions by name: all that the jobs can import."""
+    """Versions by name of all importable packages."""
     simulated: bool = False
 
     @property
     def key(self) -> str:
-        """sha256 of all of it: equal keys, equal evidence."""
+        """sha256 of all inputs: equal keys mean equal evidence."""
         return _digest(asdict(self))
 
     @property
     def asked(self) -> str:
-        """sha256 of what is known before there is a machine."""
+        """sha256 of the inputs known before a machine exists."""
         return _digest({name: getattr(self, name) for name in _ASKED})
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What is not known of it."""
+        """Names of unknown inputs."""
         names = (*_ASKED, *_FOUND)
         return tuple(_word(name) for name in names if not getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
-    """What was decided about one job of a cell before it was run."""
+    """The reuse decision for one job of a cell."""
 
     job: str
     why: str
-    """For a person."""
+    """The reason, for a person."""
     run: str = ""
-    """Whose evidence stands for the job; empty where it is run."""
+    """The run that the evidence comes from; empty where the job runs."""
     cell: str = ""
-    """The same run's cell, by its unique id."""
+    """The unique id of that run's cell."""
     at: datetime | None = None
-    """When that evidence was produced."""
+    """When the evidence was produced."""
 
     @property
     def is_reused(self) -> bool:
-        """Whether the job is not run."""
+        """Whether the job is not run again."""
         return bool(self.cell)
 
 
 def platform_document(platform: Platform) -> dict[str, str]:
-    """What the matrix asks of the machine, as far as evidence depends on it."""
+    """Return the platform fields that evidence depends on."""
     asked = asdict(platform)
     told = {key: value for key, value in asked.items() if value not in (None, False, {}, ())}
     kept = {key: value for key, value in told.items() if key not in _NOT_COMPARED}
@@ -101,7 +101,7 @@ def platform_document(platform: Platform) -> dict[str, str]:
 
 
 def refusal_of(job: Job, *, paired: bool) -> str:
-    """Why a job is always run; empty where its evidence may be reused.
+    """Return why a job must run again; empty where its evidence may be reused.
 
     Args:
         job: Of the payload.
@@ -116,14 +116,14 @@ def refusal_of(job: Job, *, paired: bool) -> str:
 
 
 def too_old(at: datetime, *, now: datetime, max_age_s: float) -> str:
-    """Why evidence of that time is not fresh enough; empty where it is."""
+    """Return why evidence is too old; empty where it is not."""
     if now - at <= timedelta(seconds=max_age_s):
         return ""
     return f"evidence is {age(now - at)} old, {age(timedelta(seconds=max_age_s))} allowed"
 
 
 def age(span: timedelta) -> str:
-    """``5 h``, ``40 min``, ``3 d``."""
+    """Format an age: ``5 h``, ``40 min``, ``3 d``."""
     minutes = int(span.total_seconds() // 60)
     if minutes < 1:
         return "less than a minute"
@@ -134,24 +134,24 @@ def age(span: timedelta) -> str:
 
 
 def produced_at(finished: datetime, *, since: datetime, until: datetime) -> datetime:
-    """When evidence was produced: the machine's word, within what our own clock saw."""
+    """Return when evidence was produced: the machine's time, bounded by the controller's clock."""
     return max(since, min(finished, until))
 
 
 def changes(old: ReuseInputs, new: ReuseInputs) -> tuple[str, ...]:
-    """What is not the same, each in a few words; what is asked for comes first."""
+    """Return the differences of two inputs in a few words each; requested ones first."""
     return tuple(_changes(old, new))
 
 
 def in_words(found: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first differences, and the number of others."""
     more = len(found) - _MOST_TOLD
     told = "; ".join(found[:_MOST_TOLD])
     return f"{told}; and {more} more" if more > 0 else told
 
 
 def all_reusable(runs: Sequence[str]) -> str:
-    """What is said of a cell none of whose jobs had to be run: by job, the run that proves it."""
+    """Return the source run by job for a cell none of whose jobs must run."""
     named = ", ".join(dict.fromkeys(runs))
     what = "its job depends on" if len(runs) == 1 else f"its {len(runs)} jobs depend on"
     return f"proven by run {named}: nothing {what} has changed"
@@ -189,7 +189,7 @@ def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[tuple
 
 
 def _shown(value: str) -> str:
-    """Digests by their beginning, as everywhere."""
+    """Abbreviate digests."""
     words = (w[:_DIGEST_SHOWN] if len(w) == 64 and w.isalnum() else w for w in value.split(" "))
     return " ".join(words) or "unknown"
 
@@ -208,14 +208,14 @@ def _digest(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python on the machine, as the probe describes it."""
+    """A Python of the machine, as probed."""
 
     path: str
     version: str
     implementation: str
     machine: str
     libc: tuple[str, str] | None
-    """``("glibc", "2.36")``; None where the machine could not tell."""
+    """``("glibc", "2.36")``; None where it is unknown."""
     packages: Mapping[str, str]
     """Versions by canonical name."""
     pip: str | None = None
@@ -230,9 +230,9 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What an attempt was prepared with: enough to ask later whether that is still the same."""
+    """Inputs that an attempt was prepared with, for later comparison."""
 
     ingredients: ReuseInputs
     interpreter: Interpreter
     place: str
-    """Where its machine was."""
+    """The place of its machine."""

@@ -24,24 +24,24 @@ from orchestrator.domain.retests import (
 )
 
 Row = tuple[str, str, str]
-"""What differs, back then, and now."""
+"""A difference: what, old value, new value."""
 
 
 class RootCause(StrEnum):
     """What broke a test."""
 
     SUBJECT = "subject"
-    """The subject."""
+    """The subject's code."""
     DEPENDENCY = "dependency"
-    """A package beside it, which differs from the last green run."""
+    """Another package, which differs from the last green run."""
     IMAGE_OR_DRIVER = "image_or_driver"
-    """The software of the machine, which differs from the last green run."""
+    """Driver or image, which differ from the last green run."""
     MACHINE = "machine"
-    """This one machine."""
+    """This particular machine."""
     FLAKY = "flaky"
-    """The test: it fails and passes with nothing changed."""
+    """The test itself: it fails and passes with nothing changed."""
     UNKNOWN = "unknown"
-    """The evidence does not prove any of them."""
+    """Not proved by the evidence."""
 
 
 _DECIDING = {
@@ -52,26 +52,26 @@ _DECIDING = {
     RootCause.FLAKY: 0,
     RootCause.UNKNOWN: -1,
 }
-"""Where `_answer` puts the sentence that says the most."""
+"""Index of the deciding sentence, by root cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """The answer for one failing test."""
+    """The root cause of one failing test, with its evidence."""
 
     job: str
     nodeid: str
     answer: RootCause
     evidence: tuple[str, ...]
-    """Sentences, with the figures that they rest on."""
+    """Sentences with their figures."""
 
     @property
     def sentence(self) -> str:
-        """The one that decides, where there is room for one."""
+        """The deciding sentence."""
         return self.evidence[_DECIDING[self.answer]] if self.evidence else ""
 
     def as_text(self) -> dict[str, str]:
-        """``nodeid, answer, evidence``, as a snapshot keeps it."""
+        """Return ``nodeid, answer, evidence`` in the form of snapshots."""
         said = " ".join(self.evidence)
         return {"job": self.job, "nodeid": self.nodeid, "answer": self.answer, "evidence": said}
 
@@ -83,31 +83,31 @@ class ConfirmationResult:
     name: str
     run: str
     outcomes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Words by test key, of everything that ran there with nothing changed."""
+    """Outcomes by test key of everything that ran there unchanged."""
     differs: tuple[Row, ...] = ()
-    """How its environment differs from this machine's."""
+    """Differences of its environment from this machine's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributionContext:
-    """What is known beside the retests."""
+    """Facts besides the retests."""
 
     baseline: str = ""
-    """For a person."""
+    """The baseline, for a person."""
     last_green: str = ""
     """The newest run in which the platform passed."""
     packages: tuple[Row, ...] = ()
-    """Packages that differ from that run's."""
+    """Packages that differ from the last green run."""
     surroundings: tuple[Row, ...] = ()
-    """Driver, runtime, image and devices that differ from that run's."""
+    """Driver, runtime, image and devices that differ from the last green run."""
     same_tests: bool = False
-    """The payload is that run's."""
+    """Whether the payload is that of the last green run."""
     second: ConfirmationResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One test, and everything that was found out about it."""
+    """One test with its retests and facts."""
 
     alone: Tally
     among: Tally
@@ -120,7 +120,7 @@ class _Case:
 
     @property
     def elsewhere(self) -> ConfirmationResult | None:
-        """The second machine, where it ran the test in the very same environment."""
+        """Return its outcome on the second machine, where the environment is the same."""
         second = self.about.second
         return second if second and not second.differs and self.there.total else None
 
@@ -128,7 +128,7 @@ class _Case:
 def attribute_failure(
     failed: Iterable[str], retests: Sequence[Retest], about: AttributionContext
 ) -> tuple[Attribution, ...]:
-    """The answer for each failing test (by `key_of`), never more certain than its retests."""
+    """Return the root cause of each failing test (by `key_of`), as certain as its retests."""
     found = []
     for key in failed:
         answer, evidence = _answer(_case(key, retests, about))
@@ -173,7 +173,7 @@ def _answer(case: _Case) -> tuple[RootCause, list[str]]:
 
 
 def _unsteady(case: _Case) -> tuple[RootCause, list[str]]:
-    """It passed at least once with nothing changed."""
+    """Return `flaky` where it passed unchanged at least once."""
     alone = f"With nothing changed on the same machine it failed {_of(case.alone)} run again."
     if case.alone.failed or case.among.passed:
         among = [f"In its whole job it failed {_of(case.among)}."] if case.among.total else []
@@ -215,7 +215,7 @@ def _dependency(case: _Case) -> tuple[RootCause, list[str]] | None:
 def _unless_elsewhere(
     case: _Case, answer: RootCause, evidence: list[str]
 ) -> tuple[RootCause, list[str]]:
-    """A machine on which the very same passes contradicts whatever this one says."""
+    """Return `unknown` where the same test passes on another machine."""
     if case.elsewhere is not None and case.there.passed:
         return RootCause.UNKNOWN, [*evidence, _there(case)]
     return answer, evidence
@@ -228,7 +228,7 @@ def _machine(case: _Case) -> tuple[RootCause, list[str]] | None:
 
 
 def _surroundings(case: _Case) -> tuple[RootCause, list[str]] | None:
-    """What differs is to blame only where nothing else is left."""
+    """Return `image_or_driver` where nothing else can be the cause."""
     about = case.about
     packages_are_out = not about.packages or case.green.always_failed(SURE)
     everything_else_is_out = (
@@ -245,7 +245,7 @@ def _surroundings(case: _Case) -> tuple[RootCause, list[str]] | None:
 
 
 def _known(case: _Case) -> list[str]:
-    """What is known, where it does not prove anything."""
+    """Return known facts that prove nothing."""
     about, said = case.about, _ruled_out(case)
     if not case.baseline.total:
         said.append(

@@ -1,8 +1,9 @@
-"""What is known of a run: `show`, the watchers, REST and the reports all read it here."""
+"""Record of a run: everything stored of it, for `show`, watchers, REST and reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -17,7 +18,7 @@ from orchestrator.domain.cell import (
     Transition,
 )
 from orchestrator.domain.diagnosis import DiagnosedTest
-from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
+from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.ingested import Ingested, RunAnnotation
@@ -35,52 +36,54 @@ from orchestrator.domain.units import duration, elapsed
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One job of one cell."""
+    """A job of a cell."""
 
     id: str
     kind: str
     title: str
     outcome: Outcome | None
-    """None while it is not over."""
+    """None until it is finished."""
     reason: str = ""
     detail: str = ""
     ending: Cause | None = None
-    """How it ended, where neither its failing tests nor its failed checks explain that."""
+    """How the job ended, where failing tests and checks do not explain it."""
     degraded: str | None = None
     counts: Counts = field(default_factory=Counts)
-    """Pytest results only; `missing` are those not yet reported while the job runs."""
+    """Pytest results only; `missing` are not reported yet while the job runs."""
     unnamed: Counts = field(default_factory=Counts)
-    """Those of `counts` that its source counts without naming the tests."""
+    """Those of `counts` whose tests the source does not name."""
     checks: tuple[CheckFact, ...] = ()
     metrics: tuple[MetricFact, ...] = ()
     turns: tuple[MetricFact, ...] = ()
-    """What both arms of a paired benchmark measured, turn by turn."""
+    """Turns of both arms of a paired benchmark."""
     started_at: datetime | None = None
     duration_s: float | None = None
     timeout_s: float = 0.0
     current: str = ""
-    """The test that runs now."""
+    """The running test."""
     silent_since: datetime | None = None
     """Nothing has been heard of it since then; None while it is heard."""
     idle_timeout_s: float = 0.0
     """How long it may be silent before it is ended; 0 where it is not known."""
     reused_from: str = ""
-    """Run whose evidence stands here, because nothing that it depends on has changed."""
+    """The run whose evidence is reused, since no input has changed."""
     at: datetime | None = None
-    """When its evidence was produced; of a reused job, back then. None while that is unknown."""
+    """When its evidence was produced; of a reused job, the original time. None while that is
+    unknown.
+    """
     test_set: TestSet = field(default_factory=TestSet)
-    """Which tests were collected, and what kept others out."""
+    """Collected tests, and what excluded others."""
     reuse: str = ""
-    """Why its evidence was reused, or was not; empty where the run was not asked to."""
+    """Why its evidence was reused or not; empty where reuse was not requested."""
 
     @property
     def pairs(self) -> tuple[Pairs, ...]:
-        """Of a paired benchmark: what it measured beside its baseline, pair by pair."""
+        """Return the pairs of a paired benchmark."""
         return pairs_of(self.id, self.turns)
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and is not over."""
+        """Whether it has started and not finished."""
         return self.outcome is None and self.started_at is not None and self.duration_s is None
 
     def silence(self, now: datetime) -> str:
@@ -94,7 +97,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRecord:
-    """A raw file that came home."""
+    """An artifact of a cell."""
 
     name: str
     size_bytes: int
@@ -102,9 +105,26 @@ class ArtifactRecord:
     """sha256 of its bytes, in hex."""
 
 
+_ODD = re.compile(r"[^A-Za-z0-9._+=@-]")
+
+
+def artifacts_of_test(artifacts: Iterable[str], job: str, nodeid: str) -> tuple[str, ...]:
+    """Names of the files that a test left: those of a folder that has the test's name.
+
+    Args:
+        artifacts: Names of the cell's files.
+        job: Of the test.
+        nodeid: Of the test; its name is what follows the last ``::`` before its parameters.
+    """
+    path, bracket, params = nodeid.partition("[")
+    name = path.rsplit("::", 1)[-1] + bracket + params
+    begin = f"{job}.{_ODD.sub('_', name)}-"
+    return tuple(one for one in artifacts if one.startswith(begin))
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """One machine of a cell, and its money."""
+    """A machine of a cell with its cost."""
 
     attempt: int
     provider: str
@@ -112,21 +132,21 @@ class LeaseRecord:
     state: str
     machine_id: str
     address: str
-    """How it was reached, for a person."""
+    """Its address, for a person."""
     price_usd_per_hour: Decimal | None
     seconds: float
-    """From the launch call until it was gone, or until now; 0 where no machine was given."""
+    """From the launch call until it was gone, or until now; 0 where no machine was granted."""
     cost_usd: Decimal
-    """What was settled, or what it comes to so far."""
+    """Settled cost, or the cost so far."""
     refusal: str = ""
     bill: Bill = field(default_factory=Bill)
     """The parts of the cost."""
     billed_s: int = 0
-    """Seconds of the machine's price: whole ones, and at least the offer's minimum."""
+    """Billed seconds of the machine's price: whole ones, and at least the offer's minimum."""
     phase_usd: Mapping[CellState, Decimal] = field(default_factory=dict)
-    """The cost again, by the state that its attempt was in."""
+    """The cost by cell state."""
     priced: str = ""
-    """Where its prices are from, and of when."""
+    """Source and date of its prices."""
     instance_type: str = ""
     market: str = ""
     region: str = ""
@@ -134,12 +154,12 @@ class LeaseRecord:
     image_id: str = ""
     image_name: str = ""
     simulated: bool = False
-    """Its provider is an emulation."""
+    """Whether its provider is an emulation."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellRecord:
-    """One platform x environment of the run."""
+    """A cell with its jobs, attempts and machines."""
 
     id: str
     platform: Platform
@@ -154,23 +174,23 @@ class CellRecord:
     transitions: tuple[Transition, ...]
     leases: tuple[LeaseRecord, ...]
     probed: Mapping[str, object]
-    """The agent's `environment` event; empty before it came."""
+    """The agent's `environment` event; empty before it arrives."""
     notices: tuple[Notice, ...]
     artifacts: tuple[ArtifactRecord, ...]
     simulated: bool = False
-    """Any of its machines was simulated, or its provider is the fake one."""
+    """Whether any of its machines was simulated, or its provider is the fake one."""
     decisions: tuple[PlacementDecision, ...] = ()
-    """Why its machine is where it is."""
+    """Placement decisions."""
     attestation: Attestation | None = None
-    """Who produced the results: of the last machine that told."""
+    """Attestation of the last machine that reported."""
     ingested: Ingested | None = None
-    """Where its evidence is from, if our agent did not produce it: then nothing is attested."""
+    """Provenance of ingested evidence, which is not attested; None for the agent's."""
     kept_until: datetime | None = None
-    """Its machine is kept for a person until then, since it did not pass; None where it is not."""
+    """Until when its machine is held, since it did not pass; None where it is not."""
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the cell is done."""
         return self.state is CellState.DONE
 
     @property
@@ -180,12 +200,12 @@ class CellRecord:
 
     @property
     def machine(self) -> LeaseRecord | None:
-        """Its last machine; None before one was asked for."""
+        """Its last machine; None before the first request."""
         return self.leases[-1] if self.leases else None
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """What the jobs could import: name and version, whatever else the machine sent there."""
+        """Importable packages: name and version."""
         found = self.probed.get("packages")
         if not isinstance(found, Mapping):
             return {}
@@ -193,18 +213,18 @@ class CellRecord:
 
     @property
     def fingerprint(self) -> str:
-        """Of its environment: the same where device, driver, runtime, Python, packages are."""
+        """Fingerprint of its environment: device, driver, runtime, Python and packages."""
         return fingerprint(self.probed)
 
     @property
     def pass_rate(self) -> float | None:
-        """``passed / (passed + failed + error)``; None when none of these happened."""
+        """``passed / (passed + failed + error)``; None when all are zero."""
         rate = self.counts.pass_rate
         return None if rate is None else float(rate)
 
     @property
     def counts(self) -> Counts:
-        """Of all its suites."""
+        """Test counts over its suites."""
         total = Counts()
         for job in self.jobs:
             total = total + job.counts
@@ -212,12 +232,12 @@ class CellRecord:
 
     @property
     def cost_usd(self) -> Decimal:
-        """Of all its machines, so far."""
+        """Cost of all its machines so far."""
         return sum((lease.cost_usd for lease in self.leases), Decimal(0))
 
     @property
     def job_costs(self) -> JobCosts:
-        """Its cost by job, with what was spent on none of them."""
+        """Its cost by job, and the overhead."""
         here = [job for job in self.jobs if not job.reused_from]
         ran = {job.id: job.duration_s for job in here if job.duration_s is not None}
         held_s = sum(lease.seconds for lease in self.leases)
@@ -225,33 +245,33 @@ class CellRecord:
 
     @property
     def usd_per_validated_test(self) -> Decimal | None:
-        """Its cost by tests that passed or failed; None where none did."""
+        """Cost per test that passed or failed; None without any."""
         return usd_per_validated_test(self.cost_usd, self.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run with its cells and what is derived from all of them."""
+    """A run with its cells and derived figures."""
 
     run: Run
     cells: tuple[CellRecord, ...]
     as_of: datetime
     annotations: tuple[RunAnnotation, ...] = ()
-    """What people wrote for its reports."""
+    """Annotations for its reports."""
     failure_groups: tuple[FailureGroup, ...] = ()
-    """Its failures by signature, the largest first."""
+    """Failures by signature, largest group first."""
     known_issues: tuple[IssueUse, ...] = ()
-    """How the product's known issues stand to it; those out of its scope are not here."""
+    """The product's known issues in this run; those out of scope are left out."""
     quarantined: tuple[Quarantined, ...] = ()
-    """Its failing results whose tests are in quarantine; they are failures in every count."""
+    """Failing results of quarantined tests; they stay failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
     """Its failing tests that ran again, with their root causes."""
     subject: SubjectBuild = field(default_factory=SubjectBuild)
-    """Which build of the subject it tested."""
+    """The build of the subject that it tested."""
 
     @property
     def counts(self) -> Counts:
-        """Of all cells."""
+        """Test counts over all cells."""
         total = Counts()
         for cell in self.cells:
             total = total + cell.counts
@@ -259,27 +279,27 @@ class RunRecord:
 
     @property
     def cost_usd(self) -> Decimal:
-        """Of all machines, so far."""
+        """Cost of all machines so far."""
         return sum((cell.cost_usd for cell in self.cells), Decimal(0))
 
     @property
     def usd_per_validated_test(self) -> Decimal | None:
-        """Its cost by tests that passed or failed; None where none did."""
+        """Cost per test that passed or failed; None without any."""
         return usd_per_validated_test(self.cost_usd, self.counts)
 
     def cell(self, name: str) -> CellRecord | None:
-        """The cell of this id."""
+        """Return the cell with this id."""
         return next((cell for cell in self.cells if cell.id == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A run with every test of every cell: what a report is made from."""
+    """A run with every test of every cell: the input of reports."""
 
     record: RunRecord
     tests: Mapping[str, tuple[TestFact, ...]]
-    """By cell id, in the order they were collected."""
+    """By cell id, in the order of collection."""
     base: Evidence | None = None
-    """What a `compare` report sets it against."""
+    """The run that a `compare` report compares with."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """With a base: by a test's name there, the one that it has now, as persons confirmed it."""
+    """With a base: confirmed new names, by the old ones."""

@@ -1,4 +1,4 @@
-"""A run as REST answers it, and as its clients read it."""
+"""A run as REST returns it and clients parse it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.diagnosis import DiagnosedTest
-from orchestrator.domain.extended import extended, filled
+from orchestrator.domain.extend_record import extended, filled
 from orchestrator.domain.known_issue import IssueUse
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.quarantine import Quarantined
@@ -19,7 +19,7 @@ from orchestrator.domain.signature import FailureGroup
 
 @dataclass(frozen=True, slots=True)
 class SubjectName:
-    """What is being validated."""
+    """The validated subject."""
 
     name: str
     version: str
@@ -35,13 +35,13 @@ class RunSummary:
     id: str
     state: RunState
     outcome: Outcome | None
-    """Its worst cell's; None while it runs."""
+    """The worst outcome of its cells; None while it runs."""
     subject: SubjectName
     matrix: str
     """The matrix's name."""
     cost_usd: Decimal
     counts: Counts
-    """Of all cells."""
+    """Test counts over all cells."""
     payload: str
     """sha256 of the payload's archive."""
     rerun_of: str | None
@@ -53,13 +53,13 @@ class RunSummary:
 
     @property
     def pass_rate(self) -> float | None:
-        """``passed / (passed + failed + error)``; None when none of these happened."""
+        """``passed / (passed + failed + error)``; None when all are zero."""
         rate = self.counts.pass_rate
         return None if rate is None else float(rate)
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has its outcome."""
+        """Whether it has an outcome."""
         return self.state is RunState.FINISHED
 
 
@@ -70,15 +70,15 @@ class RunResponse(RunSummary):
     cells: tuple[CellRecord, ...] = ()
     """In matrix order."""
     failure_groups: tuple[FailureGroup, ...] = ()
-    """Its failures by signature, the largest first."""
+    """Failures by signature, largest group first."""
     known_issues: tuple[IssueUse, ...] = ()
-    """The product's known issues in this run; those out of its scope are not here."""
+    """The product's known issues in this run; those out of scope are left out."""
     quarantined: tuple[Quarantined, ...] = ()
-    """Its failing results whose tests are in quarantine; they are failures in every count."""
+    """Failing results of quarantined tests; they stay failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
     """Its failing tests that ran again, with their root causes; set once that is over."""
     wheel: str = ""
-    """sha256 of the subject's wheel; empty where none was given."""
+    """sha256 of the subject's wheel; empty without one."""
 
 
 def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
@@ -95,7 +95,7 @@ def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
 
 
 def run_answer(record: RunRecord) -> RunResponse:
-    """A run with its cells."""
+    """Return the response of a run record."""
     summary = summary_answer(record.run, record.counts, record.cost_usd)
     return extended(
         RunResponse,

@@ -11,13 +11,13 @@ from enum import StrEnum
 from orchestrator.domain.git_names import branch_fault, url_fault
 
 ON_TIME = timedelta(minutes=5)
-"""A firing that is claimed within so long after it was due is no catching up."""
+"""A firing claimed this soon after it was due is not a catch-up."""
 CAUGHT_UP_MOST = 100
-"""So many firings of one downtime are made up for."""
+"""Maximum firings that are caught up after one downtime."""
 MISSED_KEPT = 50
-"""So many missed firings of one downtime are written down; the rest are only counted."""
+"""Maximum missed firings that are recorded after one downtime; the rest are only counted."""
 MAX_TRIES = 6
-"""So often something that may pass by itself is tried before a firing is errored."""
+"""Maximum tries of a transient fault before a firing is errored."""
 _PAUSES_S = (30, 60, 120, 300, 600)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WALL = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
@@ -25,7 +25,7 @@ _AFTER = re.compile(r"([1-9][0-9]{0,4})m")
 
 
 class Overlap(StrEnum):
-    """What a firing does while another one goes before it; see `Firing.goes_before`."""
+    """What a firing does while an earlier one is unfinished; see `Firing.goes_before`."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -41,33 +41,33 @@ class CatchUp(StrEnum):
 
 
 class SubjectKind(StrEnum):
-    """What a schedule validates, each time it fires."""
+    """The subject that a schedule validates."""
 
     FIXED = "fixed"
-    """What its matrix says."""
+    """The matrix's subject."""
     LATEST = "latest"
-    """The newest version of a package by pip's index."""
+    """The newest version of a package in pip's index."""
     BRANCH = "branch"
     """The head of a branch, built as a wheel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectSelector:
-    """Says which subject a firing is about; resolved when it fires."""
+    """Selects the subject of a firing when it fires."""
 
     kind: SubjectKind = SubjectKind.FIXED
     package: str = ""
-    """Of ``latest``; empty takes the name of the matrix's subject."""
+    """For ``latest``; empty uses the name of the matrix's subject."""
     prereleases: bool = False
-    """Whether ``latest`` may be one."""
+    """Whether ``latest`` includes pre-releases."""
     url: str = ""
-    """Of ``branch``: anything that git can clone; empty takes the matrix's."""
+    """For ``branch``: any URL that git can clone; empty uses the matrix's."""
     branch: str = ""
-    """Its name; empty takes the matrix's revision."""
+    """Name of the branch; empty uses the matrix's revision."""
 
     @property
     def words(self) -> str:
-        """For a person."""
+        """The selector in words, for a person."""
         if self.kind is SubjectKind.LATEST:
             return f"newest {self.package or 'version'}{' or pre-release' * self.prereleases}"
         if self.kind is SubjectKind.BRANCH:
@@ -77,46 +77,46 @@ class SubjectSelector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A matrix that is launched again and again."""
+    """A matrix that is launched at fixed times."""
 
     name: str
     cron: str
-    """Five fields."""
+    """Cron expression of five fields."""
     tz: str
     """An IANA time zone."""
     owner: str
-    """Who answers for it."""
+    """Who is responsible for it."""
     matrix: str
-    """The text of its matrix file, kept as it was when the schedule was added."""
+    """Text of the matrix file when the schedule was added."""
     matrix_name: str = "matrix"
-    """What messages call the matrix: its file's name."""
+    """File name of the matrix, for messages."""
     product: str = ""
-    """Name of the matrix's subject."""
+    """Name of the matrix's subject, which is the product."""
     payload: str = "builtin"
     """``builtin``, or the digest of an uploaded archive."""
     subject_digest: str | None = None
-    """Digest of the uploaded wheel of a fixed subject that is one."""
+    """Digest of the uploaded wheel of a fixed subject."""
     baseline_digest: str | None = None
     """Digest of the uploaded baseline, where the matrix names a file."""
     subject: SubjectSelector = field(default_factory=SubjectSelector)
-    """What is validated."""
+    """Selector of the subject."""
     last_passed_baseline: bool = False
-    """Pair benchmarks with the version that the gate passed last, whatever the matrix says."""
+    """Whether the baseline is the version that the gate passed last, whatever the matrix says."""
     gate: str = ""
-    """Name of a stored policy; empty judges by the run's outcome."""
+    """Name of a gate; empty uses the run's outcome."""
     deadline: str = ""
-    """``06:00`` in its zone, or ``90m`` after it was due; empty for none."""
+    """``06:00`` in its zone, or ``90m`` after the due time; empty without one."""
     overlap: Overlap = Overlap.SKIP
-    """While an earlier firing is not over."""
+    """What to do while an earlier firing is unfinished."""
     catch_up: CatchUp = CatchUp.LATEST
-    """After downtime."""
+    """What to do after downtime."""
     catch_up_hours: int = 24
-    """What was due longer ago is not made up for."""
+    """Firings due longer ago are not caught up."""
     reuse_max_age_s: float | None = None
-    """Jobs with evidence no older than this, of the very same, are not run again."""
+    """Jobs with identical inputs and evidence no older than this are not run again."""
     created_at: datetime
     paused_at: datetime | None = None
-    """Since when it does not fire."""
+    """When it was paused; None while it fires."""
 
     @property
     def lineage(self) -> str:
@@ -125,7 +125,7 @@ class Schedule:
 
 
 class FiringState(StrEnum):
-    """Where a firing is, in this order."""
+    """State of a firing, in this order."""
 
     CLAIMED = "claimed"
     RESOLVED = "resolved"
@@ -140,80 +140,81 @@ class FiringState(StrEnum):
 _ORDER = {state: number for number, state in enumerate(FiringState)}
 
 ERRORED, SKIPPED, MISSED, CANCELLED = "errored", "skipped", "missed", "cancelled"
-"""Outcomes of firings that came to no verdict."""
+"""Outcomes of firings without a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """What a firing launches; stored, so that every controller launches the same."""
+    """The resolved launch of a firing; stored, so that every controller launches the same."""
 
     matrix: Mapping[str, object] = field(default_factory=dict)
-    """The document, with the subject of this firing."""
+    """The matrix document with the subject of this firing."""
     subject_digest: str | None = None
     baseline_digest: str | None = None
     subject: str = ""
-    """For a person: ``torchbridge 0.4.41``."""
+    """The subject, for a person: ``torchbridge 0.4.41``."""
     known: Mapping[str, str] = field(default_factory=dict)
-    """``name, version, git_sha``: what is known of it before anything ran."""
+    """``name, version, git_sha`` as far as known before the launch."""
     subject_built: str = ""
-    """Where the subject's wheel was built, as whom and from what."""
+    """Where, by whom and from what the subject's wheel was built."""
     remarks: tuple[str, ...] = ()
-    """What a person should know, such as that there is nothing to pair with."""
+    """Remarks for a person, such as a missing baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One time that a schedule was due."""
+    """One due time of a schedule."""
 
     schedule: str
     due_at: datetime
-    """With the schedule's name its identity."""
+    """Its identity, together with the schedule's name."""
     claimed_at: datetime
     state: FiringState = FiringState.CLAIMED
     outcome: str = ""
-    """The gate's decision, or the run's outcome without one, or `errored`, `skipped`, `missed`,
-    `cancelled`; empty while there is none."""
+    """The gate's decision, or the run's outcome without a gate, or `errored`, `skipped`, `missed`,
+    `cancelled`; empty while it is open.
+    """
     reason: str = ""
     """Why there is no verdict."""
     by: str = ""
     """Who triggered it; empty for the clock."""
     deadline_at: datetime | None = None
     overdue: bool = False
-    """People were told that there was no verdict by the deadline."""
+    """Whether the missed deadline was announced."""
     tries: int = 0
-    """Faults in a row that may pass by themselves."""
+    """Consecutive transient faults."""
     retry_at: datetime | None = None
     resolved: Resolved | None = None
     run: str = ""
     confirmation_run: str = ""
-    """Asks a second machine."""
+    """Id of its confirmation run."""
     verdict: str = ""
-    """Id of the verdict that counts."""
+    """Id of its final verdict."""
     ended_at: datetime | None = None
     superseded: bool = False
-    """A later firing asks for its end."""
+    """Whether a later firing requested its end."""
 
     @property
     def key(self) -> str:
-        """What makes its launch, its verdict and its announcements happen once."""
+        """Idempotency key of its launch, verdict and announcements."""
         return f"schedule:{self.schedule}:{self.due_at:%Y-%m-%dT%H:%M:%SZ}"
 
     def has_reached(self, state: FiringState) -> bool:
-        """Whether it is there, or past it."""
+        """Whether it is in the state or past it."""
         return _ORDER[self.state] >= _ORDER[state]
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether it is finished."""
         return self.state is FiringState.NOTIFIED
 
     @property
     def has_begun(self) -> bool:
-        """Whether it launches a run, or launched one."""
+        """Whether it launches or launched a run."""
         return self.state is FiringState.RESOLVED or bool(self.run)
 
     def goes_before(self, other: Firing) -> bool:
-        """Whether it is not over, and was due earlier than the other or has begun already.
+        """Whether it is unfinished, and was due earlier than the other or has begun already.
 
         What is due earlier may be written down later: after downtime, or when a person triggers.
         """
@@ -224,25 +225,25 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleResponse:
-    """A schedule, with what it did and what it will do."""
+    """A schedule with its recent firings and next times."""
 
     schedule: Schedule
     upcoming: tuple[datetime, ...]
-    """Its next times; none while it is paused."""
+    """The next times; empty while it is paused."""
     firings: Sequence[Firing]
-    """The latest first; of a list of schedules, only the latest."""
+    """Latest first; in lists of schedules, only the latest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The due times since the last look: those to fire and those missed."""
+    """Due times since the last check: those to fire and those missed."""
 
     fire: tuple[datetime, ...]
     missed: tuple[datetime, ...]
 
 
 def sort_out(due: Sequence[datetime], schedule: Schedule, now: datetime) -> Due:
-    """Which of these times, oldest first, fire now, and which were missed for good."""
+    """Divide due times, oldest first, into those that fire now and those that were missed."""
     if not due:
         return Due((), ())
     fire: set[datetime] = {at for at in due[-1:] if now - at <= ON_TIME}
@@ -257,24 +258,24 @@ def sort_out(due: Sequence[datetime], schedule: Schedule, now: datetime) -> Due:
 
 
 def pause_after(tries: int) -> timedelta:
-    """How long to wait after so many faults in a row."""
+    """Return how long to wait after consecutive faults."""
     return timedelta(seconds=_PAUSES_S[min(tries, len(_PAUSES_S)) - 1])
 
 
 def wall_deadline(deadline: str) -> tuple[int, int] | None:
-    """Hour and minute of a deadline by the clock on the wall."""
+    """Parse hour and minute of a clock deadline."""
     found = _WALL.fullmatch(deadline)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def minutes_deadline(deadline: str) -> timedelta | None:
-    """Of a deadline that counts from when the firing was due."""
+    """Parse the minutes of a deadline that counts from the due time."""
     found = _AFTER.fullmatch(deadline)
     return timedelta(minutes=int(found[1])) if found else None
 
 
 def faults(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """What is wrong with a schedule, by field; cron and zone are for those who know them."""
+    """Return the errors of a schedule by field; cron and time zone are checked elsewhere."""
     if not _NAME.fullmatch(schedule.name):
         yield (
             "name",

@@ -1,4 +1,4 @@
-"""The stable fingerprint of a failure, and failures gathered by it."""
+"""Failure signatures, and failure groups by signature."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.failures import FailureClass, classify, read_raised
 from orchestrator.domain.outcome import TestOutcome
 
 SIGNATURE_VERSION = 1
-"""Of the algorithm. Change it with whatever changes a signature: stored ones are made anew."""
+"""Version of the algorithm. Increase it with every change of signatures: stored ones are
+recomputed.
+"""
 BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
 """Outcomes that have a signature."""
 SIMILAR = 90.0
-"""From 0 to 100: masked messages so alike are shown as perhaps the same."""
+"""From 0 to 100: masked messages this similar may be the same failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What is the same of all failures of one kind."""
+    """The stable fingerprint of a failure."""
 
     id: str
-    """``s1-0123456789ab``: the algorithm's version and a digest of what follows."""
+    """``s1-0123456789ab``: the algorithm's version and a digest of the other fields."""
     kind: FailureClass
-    """Whose failure it probably is; a hint."""
+    """Probable origin of the failure; a hint."""
     exception: str
     """The exception's class, without its module."""
     frame: str
-    """``module.function``, the last of the product's own frames; empty where none is known."""
+    """``module.function`` of the product's last frame; empty where none is known."""
     message: str
-    """One line, with what changes from run to run masked."""
+    """One line with variable parts masked."""
 
     def __str__(self) -> str:
         where = f" at {self.frame}" if self.frame else ""
@@ -43,7 +45,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failing result, and where it is from."""
+    """A failing result with its run and cell."""
 
     signature: Signature
     nodeid: str
@@ -52,9 +54,9 @@ class Failure:
     cell: str
     platform: str
     version: str
-    """The subject's."""
+    """Version of the subject."""
     at: datetime
-    """When its run was launched, or is said to have happened."""
+    """When its run was launched, or its stated time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +65,30 @@ class FailureGroup:
 
     signature: Signature
     count: int
-    """Failing results; the same test on two platforms is two."""
+    """Number of failing results; one test on two platforms counts twice."""
     tests: tuple[str, ...] = ()
-    """Node ids, each once."""
+    """Distinct node ids."""
     jobs: tuple[str, ...] = ()
     cells: tuple[str, ...] = ()
-    """Names of cells: of one run, when the failure groups are of one run."""
+    """Cell names, where the groups are of one run."""
     platforms: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
-    """Of the subject."""
+    """Versions of the subject."""
     runs: int = 1
-    """In how many runs it is."""
+    """Number of runs with this failure."""
     first_seen: datetime | None = None
-    """Among everything that is stored."""
+    """Over everything that is stored."""
     last_seen: datetime | None = None
     known_issues: tuple[str, ...] = ()
     """Ids of known issues that apply to at least one of its results."""
     tolerated: int = 0
     """Results that a known issue applies to; they stay failed in every count."""
     similar: tuple[str, ...] = ()
-    """Ids of signatures that may be the same; a suggestion only."""
+    """Ids of similar signatures; a suggestion only."""
 
 
 def signature_of(fact: TestFact) -> Signature | None:
-    """The signature of a failing test; None of one that did not fail."""
+    """Return the signature of a failing test; None where it did not fail."""
     if fact.outcome not in BAD:
         return None
     raised = read_raised(fact.text, fact.message, reason=fact.reason)
@@ -97,7 +99,7 @@ def signature_of(fact: TestFact) -> Signature | None:
 
 
 def make_signature(kind: FailureClass, exception: str, frame: str, message: str) -> Signature:
-    """A signature of the present version from its parts."""
+    """Return a signature of the present version from its parts."""
     whole = "\x00".join((exception, frame, message)).encode("utf-8", "replace")
     digest = hashlib.sha256(whole).hexdigest()[:12]
     return Signature(f"s{SIGNATURE_VERSION}-{digest}", kind, exception, frame, message)
@@ -106,7 +108,7 @@ def make_signature(kind: FailureClass, exception: str, frame: str, message: str)
 def failure_groups(
     failures: Iterable[Failure], spans: Mapping[str, tuple[datetime, datetime]] | None = None
 ) -> tuple[FailureGroup, ...]:
-    """Gather failures by signature, the largest group first.
+    """Group failures by signature, largest group first.
 
     Args:
         failures: In any order; nothing depends on it.
@@ -139,7 +141,7 @@ def _group(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> F
 def similar(
     found: Sequence[Signature], alike: Callable[[str, str], float]
 ) -> dict[str, tuple[str, ...]]:
-    """Which signatures may be the same, by id: a second look that only suggests.
+    """Return similar signatures by id; a suggestion only.
 
     Args:
         found: Signatures; only those of one exception class are compared.
@@ -158,13 +160,13 @@ def similar(
 
 
 _COMPARED = 200
-"""Signatures of one exception class that a further one is compared with."""
+"""Maximum signatures of one exception class to compare with."""
 
 
 _READ = 2_000
-"""Characters of a message that are looked at."""
+"""Maximum characters of a message that are read."""
 _KEPT = 300
-"""Characters of a masked message."""
+"""Maximum characters of a masked message."""
 
 _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), mask_variable_parts)
@@ -192,7 +194,7 @@ _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def mask_variable_parts(message: str) -> str:
-    """One line of the message, with marks for what is not the same every time."""
+    """Return the message as one line with its variable parts masked."""
     line = message.strip().split("\n", 1)[0][:_READ]
     for pattern, mark in _MASKS:
         line = pattern.sub(mark, line)

@@ -1,4 +1,4 @@
-"""How a person signs in on the machine of a cell."""
+"""SSH access of a person to the machine of a cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.domain.machine import SshEndpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshAccess(SshEndpoint):
-    """How to sign in, as the controller itself does."""
+    """SSH address and key, as the controller uses them."""
 
     private_key: str = field(default="", repr=False)
-    """OpenSSH PEM; empty where the key is the file `key_file` of the controller."""
+    """OpenSSH PEM; empty where the key is the controller's file `key_file`."""

@@ -1,4 +1,4 @@
-"""Which build of its subject a run tested: two builds may have one name and one version."""
+"""Build of a run's subject: two builds may have one name and version."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from orchestrator.domain.cell import Run, RunSpec
 
 @dataclass(frozen=True, slots=True)
 class SubjectBuild:
-    """The subject's name and version, and its wheel, as the run was launched with it."""
+    """Name, version and wheel of the subject that a run was launched with."""
 
     name: str = ""
     version: str = ""
     wheel: str = ""
-    """sha256 of the file; empty where no wheel was given: the payload or an index had it."""
+    """sha256 of the file; empty without a wheel: the payload or an index contains the subject."""
     contents: str = ""
-    """Digest of what it holds: the same where a wheel was only zipped again."""
+    """Digest of its content, equal for wheels that were only zipped again."""
 
     @classmethod
     def of(cls, run: Run, spec: RunSpec) -> SubjectBuild:
-        """What a run was launched with."""
+        """Return the build that a run was launched with."""
         wheel = spec.subject_digest or ""
         return cls(run.subject_name, run.subject_version, wheel, spec.subject_contents)
 
 
 def build_difference(before: SubjectBuild, after: SubjectBuild) -> str:
-    """How two builds of one name and version differ; empty where nothing is known to differ.
+    """Describe how two builds of one name and version differ; empty where no difference is known.
 
     A wheel that was only zipped again does not differ.
     """

@@ -1,4 +1,4 @@
-"""Which tests a suite collected, and what kept others out."""
+"""The test set of a suite: collected tests, and what excluded others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.untyped_values import text_of, whole_of
 
 NAMED = 200
-"""Names that are kept of each list; counts are of all."""
+"""Maximum names kept of each list; counts are complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,11 +17,11 @@ class Deselection:
     """Tests that were collected and then deselected."""
 
     by: str
-    """An option of pytest's (``-k``), or the payload's files that can have done it."""
+    """An option of pytest (``-k``), or the payload's files that may have done it."""
     count: int
     tests: tuple[str, ...] = ()
     asked: bool = False
-    """The job's own arguments have the option."""
+    """Whether the job's own arguments contain the option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class SkippedPath:
 
     path: str
     why: str
-    """The reason of a skip, or who left it out."""
+    """The skip reason, or what excluded it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Hook:
 
     @property
     def sentence(self) -> str:
-        """What the file, test or option does."""
+        """Describe what the file, test or option does."""
         if " " in self.name:
             return f"{self.file} {self.name}"
         return f"{self.file} {'replaces' if '.' in self.name else 'implements'} {self.name}"
@@ -59,30 +59,31 @@ class TestSet:
     __test__ = False
 
     digest: str = ""
-    """sha256 of the sorted node ids that were to run; empty where nobody told."""
+    """sha256 of the sorted node ids to run; empty where it was not reported."""
     collected: int = 0
     deselected: tuple[Deselection, ...] = ()
     modules: tuple[SkippedPath, ...] = ()
-    """Skipped as a whole."""
+    """Modules that were skipped as a whole."""
     ignored: tuple[SkippedPath, ...] = ()
     hidden: tuple[str, ...] = ()
     """Files that could not be collected."""
     hooks: tuple[Hook, ...] = ()
-    """Who else had a hand in the outcomes."""
+    """Hooks that can change outcomes."""
     subject_modules: int | None = field(default=None, metadata=LATER)
-    """How many modules of the subject a process of the suite had loaded, at most; None where there
-    is no subject, or nobody told."""
+    """Maximum number of the subject's modules that a process of the suite loaded; None without a
+    subject or a report.
+    """
     subject_names: tuple[str, ...] = field(default=(), metadata=LATER)
-    """What the subject is imported as."""
+    """Import names of the subject."""
 
     @property
     def unasked(self) -> tuple[Deselection, ...]:
-        """What was left out though the job's arguments do not say so."""
+        """Return exclusions that the job's arguments do not request."""
         return tuple(one for one in self.deselected if not one.asked)
 
 
 def read_test_set(data: Mapping[str, object]) -> TestSet:
-    """What an event tells; what is not of the right shape says nothing."""
+    """Parse the test set of an event; malformed parts are ignored."""
     return TestSet(
         digest=text_of(data.get("digest")),
         collected=_count(data.get("collected")),

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An API token; its secret is not kept."""
+    """An API token without its secret."""
 
     id: str
     name: str
-    """Its owner's: tokens whose names are one person's (`person_key`) are that person's."""
+    """Name of its owner: tokens with equal names (`person_key`) belong to one person."""
     scope: Scope
     created_at: datetime
     expires_at: datetime | None
@@ -24,7 +24,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewToken(Token):
-    """A token that was just made."""
+    """A token that was just created."""
 
     secret: str
-    """Shown here, and never again."""
+    """Shown only once."""

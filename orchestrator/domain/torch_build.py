@@ -1,4 +1,4 @@
-"""Which build of torch each platform of a matrix would run, as far as it is known beforehand."""
+"""The torch build of each platform of a matrix, as far as it is known before the launch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PIN = (
 
 @dataclass(frozen=True, slots=True)
 class TorchBuild:
-    """What one cell would run."""
+    """The torch build of a cell."""
 
     cell: str
     torch: str
-    """``2.9``; empty where it is not known."""
+    """``2.9``; empty where it is unknown."""
     cuda: str = ""
-    """``12.9``; empty where it is not known, or there is none."""
+    """``12.9``; empty where it is unknown or absent."""
     source: str = ""
     """The image's name, or the requirement."""
 
@@ -38,7 +38,7 @@ class TorchBuild:
 
 
 def torch_build(cell: str, image: str, requirements: Iterable[str]) -> TorchBuild:
-    """The build by the image's name, else by what the environment installs.
+    """Return the build by the image's name, else by the environment's requirements.
 
     Args:
         cell: Its id.
@@ -83,7 +83,7 @@ def cuda_warning(cell: CellPlan, environment: Environment | None) -> str:
 
 
 def torch_warning(builds: Iterable[TorchBuild]) -> str:
-    """A sentence where platforms are known to run different builds; else empty."""
+    """Return a warning where platforms run different builds; else empty."""
     known = [build for build in builds if build.torch]
     differing = [
         name

@@ -1,4 +1,4 @@
-"""Durations, sizes and money for people."""
+"""Formatting of durations, sizes and money."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _MINUTE_S = 60
 _HOUR_S = 3600
 _PRICE_DECIMALS = 5
 _PRICE_DIGITS = 4
-"""At least so many significant ones: a GB of disk costs $0.000137 an hour."""
+"""Minimum significant digits: a GB of disk costs $0.000137 an hour."""
 
 
 def duration(seconds: float) -> str:
-    """``3.2s``, ``41s``, ``1m 12s`` or ``2h 05m``."""
+    """Format ``3.2s``, ``41s``, ``1m 12s`` or ``2h 05m``."""
     if seconds < 9.95:
         return f"{max(seconds, 0):.1f}s"
     whole = round(seconds)
@@ -24,13 +24,13 @@ def duration(seconds: float) -> str:
 
 
 def elapsed(seconds: float) -> str:
-    """A duration that does not flicker in its first seconds: whole seconds only."""
+    """Format a running duration in whole seconds."""
     whole = max(int(seconds), 0)
     return f"{whole}s" if whole < _MINUTE_S else duration(whole)
 
 
 def size(size_bytes: int) -> str:
-    """``312 B``, ``4.2 kB`` or ``1.3 GB``, in powers of 1000."""
+    """Format ``312 B``, ``4.2 kB`` or ``1.3 GB``, in powers of 1000."""
     if size_bytes < 1000:
         return f"{size_bytes} B"
     amount, units = size_bytes / 1000, ["kB", "MB", "GB"]
@@ -41,7 +41,7 @@ def size(size_bytes: int) -> str:
 
 
 def usd(amount: Decimal | None) -> str:
-    """``$1.20``; fractions of a cent are kept where they are all there is."""
+    """Format ``$1.20``; amounts below a cent keep their digits."""
     if amount is None:
         return "unknown"
     if 0 < amount < Decimal("0.01"):
@@ -50,17 +50,17 @@ def usd(amount: Decimal | None) -> str:
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
-    """``1 cell``, ``2 cells``."""
+    """Format ``1 cell``, ``2 cells``."""
     return f"{count} {noun if count == 1 else many or noun + 's'}"
 
 
 def cents_of_cents(amount: Decimal) -> str:
-    """``$0.2794``: a part of a bill, with all its decimals."""
+    """Format a part of a bill with four decimals: ``$0.2794``."""
     return f"${amount:.4f}"
 
 
 def price(amount: Decimal | None) -> str:
-    """``$1.006``: as the provider says it, with two decimals or more; quotients are rounded."""
+    """Format a price, ``$1.006``, with two decimals or more; quotients are rounded."""
     if amount is None:
         return "unknown"
     # What was divided (a month's price by its hours) has as many digits as numbers have here.

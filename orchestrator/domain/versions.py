@@ -1,4 +1,4 @@
-"""Versions as people write them, compared by their numbers."""
+"""Comparison of version numbers and ranges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def canonical_name(name: str) -> str:
-    """The one spelling that every tool agrees on: ``Torch_Bridge`` is ``torch-bridge``."""
+    """Return the canonical name of a distribution: ``Torch_Bridge`` is ``torch-bridge``."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -18,12 +18,12 @@ Key = tuple[tuple[int, ...], int]
 
 
 def is_version_range(spec: str) -> bool:
-    """Whether it is empty, or clauses such as ``>=0.4.6,<0.5`` or ``==0.4.*``."""
+    """Whether the text is empty, or clauses such as ``>=0.4.6,<0.5`` or ``==0.4.*``."""
     return all(_CLAUSE.fullmatch(part.strip()) for part in spec.split(",")) if spec else True
 
 
 def version_fits(spec: str, version: str) -> bool:
-    """Whether a version is within a range; an empty range takes every version.
+    """Whether a version is within a range; an empty range contains every version.
 
     A version before its release (``0.5rc1``, ``0.5.dev3``) is below it; what follows a ``+`` does
     not count. A version without numbers fits no range.

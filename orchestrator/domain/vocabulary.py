@@ -1,4 +1,4 @@
-"""The one vocabulary: the glyph, the word and the tone of every outcome, state and decision.
+"""Vocabulary: glyph, word and tone of every outcome, state and decision.
 
 Pages, the command line and reports read it. A medium adds only what is its own: CSS classes, ANSI
 styles, the coloured glyphs of Markdown. Every glyph is one terminal cell wide, and no meaning is
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Tone = Literal["good", "bad", "warn", "busy", "quiet"]
-"""``warn``: a person should look; ``busy``: work in progress."""
+"""``warn``: needs attention; ``busy``: in progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """How an outcome, a state or a decision is shown."""
+    """Glyph, word and tone of a code."""
 
     glyph: str
     word: str
@@ -96,12 +96,12 @@ TERMS = {
     "done": Term("●", "done", "quiet"),
     "finished": Term("●", "finished", "quiet"),
 }
-"""By the code that the API writes."""
+"""Terms by the codes of the API."""
 
 TEST_OUTCOMES = (
     "passed", "failed", "error", "skipped", "xfailed", "xpassed", "missing", "not_run",
 )  # fmt: skip
-"""The eight counts of `Counts`, in the order in which they are shown."""
+"""The eight counts of `Counts`, in display order."""
 
 REASONS = {
     "tests": "a suite fails when one of its tests fails or errors",
@@ -124,7 +124,7 @@ REASONS = {
     "not_offered": "the provider does not sell this machine",
     "lost": "a machine that is lost is an infrastructure fault",
 }
-"""The rule behind an outcome, by the reason of the outcome."""
+"""Explanations by reason of an outcome."""
 
 
 def term(code: str) -> Term:

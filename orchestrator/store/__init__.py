@@ -1,1 +1,1 @@
-"""The stores of a database: SQLite beside the controller, or Postgres for many controllers."""
+"""Stores of a database: SQLite for one controller, or Postgres for several."""

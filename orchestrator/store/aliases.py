@@ -1,4 +1,4 @@
-"""Which tests stand under other names."""
+"""Aliases: tests with other names now."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.domain.alias import Alias, AliasState
-from orchestrator.domain.extended import filled
-from orchestrator.domain.identity import makes_a_circle
+from orchestrator.domain.extend_record import filled
+from orchestrator.domain.test_identity import makes_a_circle
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into
 from orchestrator.store.tables import TestAliasRow, TestCaseRow
 
 
 class AliasConflictError(ValueError):
-    """The decision cannot stand beside others: a circle, or a test with two newer names."""
+    """The decision contradicts others: a circle, or a test with two newer names."""
 
 
 _Old, _New = aliased(TestCaseRow), aliased(TestCaseRow)
 
 
 class AliasStore:
-    """Which tests stand under other names."""
+    """Aliases: tests with other names now."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def suggest(self, aliases: Sequence[Alias]) -> None:
-        """Store those whose pair of names nobody has asked about; ids are not read."""
+        """Store suggestions whose pair of names is new; given ids are ignored."""
         rows = [
             {
                 "product": one.product,
@@ -50,7 +50,7 @@ class AliasStore:
                 session.execute(insert_into(session, TestAliasRow).on_conflict_do_nothing(), rows)
 
     def list(self, *, product: str | None = None, state: AliasState | None = None) -> list[Alias]:
-        """In the order they were suggested."""
+        """Return aliases in the order of their suggestion."""
         query = _aliases().order_by(TestAliasRow.id)
         if product is not None:
             query = query.where(TestAliasRow.product == product)
@@ -67,7 +67,7 @@ class AliasStore:
     def decide(
         self, alias_id: int, state: AliasState, *, at: datetime | None, by: str
     ) -> Alias | None:
-        """What a person said; None where there is none. Raises AliasConflictError."""
+        """Store a person's decision; None for an unknown alias. Raises AliasConflictError."""
         with self._sessions.write() as session:
             row = session.get(TestAliasRow, alias_id, with_for_update=True)
             if row is None:
@@ -80,14 +80,14 @@ class AliasStore:
             return _get(session, alias_id)
 
     def confirmed(self, tests: Collection[int] | None = None) -> Mapping[int, int]:
-        """By the test of an older name, that of the newer one."""
+        """Return the newer test by the older one."""
         with self._sessions.read() as session:
             found = confirmed_of(session)
         return found if tests is None else {old: found[old] for old in tests if old in found}
 
 
 def confirmed_of(session: Session) -> dict[int, int]:
-    """All that persons confirmed: by the older test, the newer one."""
+    """Return every confirmed alias: the newer test by the older one."""
     query = select(TestAliasRow.old_test, TestAliasRow.new_test)
     rows = session.execute(query.where(TestAliasRow.state == AliasState.CONFIRMED))
     return {old: new for old, new in rows}  # noqa: C416 (a Row is no pair to a type checker)

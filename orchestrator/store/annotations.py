@@ -1,4 +1,4 @@
-"""What people wrote for the reports of a run."""
+"""Annotations of runs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from orchestrator.store.tables import AnnotationRow
 
 
 class AnnotationStore:
-    """What people wrote for the reports of a run."""
+    """Annotations of runs."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def add(self, run_id: str, annotations: Sequence[RunAnnotation]) -> None:
-        """Append; the very same annotation is kept once."""
+        """Append annotations; an identical one is stored once."""
         if annotations:
             with self._sessions.write() as session:
                 keep_annotations(session, run_id, annotations)
 
     def of_run(self, run_id: str) -> tuple[RunAnnotation, ...]:
-        """In the order they were added."""
+        """Return a run's annotations in the order in which they were added."""
         query = select(AnnotationRow.document).where(AnnotationRow.run_id == run_id)
         with self._sessions.read() as session:
             return tuple(session.scalars(query.order_by(AnnotationRow.pk)))
 
 
 def keep_annotations(session: Session, run_id: str, annotations: Sequence[RunAnnotation]) -> None:
-    """Append, within the caller's transaction, those that are not there."""
+    """Append new annotations within the caller's transaction."""
     rows = [
         {"run_id": run_id, "digest": _digest(run_id, one), "document": one} for one in annotations
     ]

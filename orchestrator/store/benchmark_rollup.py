@@ -1,4 +1,4 @@
-"""Rollups: one narrow row for each benchmark of a cell, kept as cells end."""
+"""Benchmark rollups: one narrow row per benchmark of a cell, written when the cell ends."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sqlalchemy import Select, and_, case, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.domain.benchmark_turns import BASELINE
 from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.interleaving import BASELINE
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.paired_samples import spread_of
 from orchestrator.store.column_types import storable
@@ -45,11 +45,11 @@ COUNTED: ColumnElement[int] = case(
     (TestResultRow.outcome == TestOutcome.NOT_RUN.value, TestResultRow.outcome),
     else_=TestOutcome.MISSING.value,
 )
-"""What a result counts as: one that is not final is missing, unless its job gave up."""
+"""Counted outcome: a result that is not final is missing, unless its job was aborted."""
 
 
 def tally(session: Session, cell_pk: int) -> dict[str, dict[TestOutcome, int]]:
-    """How many tests of each job have which outcome, in one statement."""
+    """Return the number of tests by job and outcome, in one statement."""
     query = (
         select(TestCaseRow.job, COUNTED.label("counted"), func.count())
         .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
@@ -64,7 +64,7 @@ def tally(session: Session, cell_pk: int) -> dict[str, dict[TestOutcome, int]]:
 
 
 def write_rollup(session: Session, cell_pk: int, *, at: datetime) -> None:
-    """Keep the cell's counts and cost, within the transaction that concludes it."""
+    """Store the cell's counts and cost, within the transaction that concludes it."""
     total = Counts()
     counted = {job: Counts.of(tests) for job, tests in tally(session, cell_pk).items()}
     for job, unnamed in _unnamed(session, cell_pk).items():
@@ -80,14 +80,14 @@ def write_rollup(session: Session, cell_pk: int, *, at: datetime) -> None:
 
 
 def _unnamed(session: Session, cell_pk: int) -> dict[str, Counts]:
-    """By job, the tests that a source counts without naming them."""
+    """Return unnamed tests by job."""
     query = select(JobResultRow.job, JobResultRow.unnamed).where(JobResultRow.cell == cell_pk)
     rows = session.execute(query.where(JobResultRow.unnamed.is_not(None)).order_by("job"))
     return {job: unnamed for job, unnamed in rows if unnamed is not None}
 
 
 def mend_cost(session: Session, attempt_pk: int) -> None:
-    """Bring the cost up to date where a machine is settled after its cell was concluded."""
+    """Update the cost where a machine is settled after its cell was concluded."""
     mine = select(AttemptRow.cell).where(AttemptRow.pk == attempt_pk).scalar_subquery()
     cell_pk = session.scalar(select(CellRollupRow.cell).where(CellRollupRow.cell == mine))
     if cell_pk is not None:
@@ -109,8 +109,8 @@ _NAMES = ("product", "job", "name", "unit", "direction")
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """A metric as a job stated it, in one turn."""
+class _StatedMetric:
+    """A metric of a job, in one turn."""
 
     attempt: int
     seq: int
@@ -120,14 +120,14 @@ class _Said:
 
 @dataclass(slots=True)
 class _Benchmark:
-    """A benchmark, and all that the cell stated of it."""
+    """A benchmark with all measurements of the cell."""
 
     row: dict[str, object]
-    said: list[_Said]
+    said: list[_StatedMetric]
 
 
 def write_points(session: Session, cell_pk: int) -> int:
-    """Roll up the metrics of a cell that is done, once; return how many points they make."""
+    """Roll up the metrics of a finished cell, once; return the number of points."""
     found = _found(session, cell_pk)
     numbers = _numbers(session, found)
     points: list[dict[str, Any]] = [
@@ -151,19 +151,19 @@ def write_points(session: Session, cell_pk: int) -> int:
 
 
 def pack(benchmarks: Sequence[int], values: Sequence[float]) -> bytes:
-    """Benchmarks and their values, as `CellBenchmarkSummaryRow` keeps them."""
+    """Pack benchmarks and values in the form of `CellBenchmarkSummaryRow`."""
     return struct.pack(f"<{len(benchmarks)}i{len(values)}d", *benchmarks, *values)
 
 
 def unpack(packed: bytes) -> tuple[Sequence[int], Sequence[float]]:
-    """The benchmarks and their values again."""
+    """Unpack benchmarks and values."""
     many = len(packed) // (struct.calcsize("<i") + struct.calcsize("<d"))
     numbers: tuple[Any, ...] = struct.unpack(f"<{many}i{many}d", packed)
     return numbers[:many], numbers[many:]
 
 
 def unmeasured(limit: int) -> Select[int]:
-    """Cells that are done, and whose metrics nobody has looked at."""
+    """Return finished cells without rollup."""
     return (
         select(CellRollupRow.cell)
         .join(
@@ -178,7 +178,7 @@ def unmeasured(limit: int) -> Select[int]:
 
 
 def _found(session: Session, cell_pk: int) -> dict[bytes, _Benchmark]:
-    """By digest, in the order they were first said: of each job's present attempt."""
+    """Return metrics by digest, of each job's present attempt, in the order of first mention."""
     current = and_(JobResultRow.cell == AttemptRow.cell, JobResultRow.job == MetricRow.job)
     simulated = select(LeaseRow.pk).where(LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated)
     query = (
@@ -210,7 +210,7 @@ def _found(session: Session, cell_pk: int) -> dict[bytes, _Benchmark]:
             digest = _digest(product, *identity, json.dumps(params, sort_keys=True))
             known: dict[str, object] = dict(zip(_NAMES, (product, *identity), strict=True))
             row = known | {"digest": digest, "params": params}
-            said = _Said(attempt, seq, samples, bool(arm))
+            said = _StatedMetric(attempt, seq, samples, bool(arm))
             found.setdefault(digest, _Benchmark(row, [])).said.append(said)
     return found
 
@@ -221,7 +221,10 @@ def _digest(*identity: str) -> bytes:
 
 
 def _numbers(session: Session, found: Mapping[bytes, _Benchmark]) -> dict[bytes, int]:
-    """By digest; new benchmarks are stored, in one order, so that nobody waits in a circle."""
+    """Return benchmark numbers by digest.
+
+    New ones are stored in a fixed order to avoid deadlocks.
+    """
     digests = sorted(found)
     known = _known(session, digests)
     missing = [found[digest].row for digest in digests if digest not in known]
@@ -240,8 +243,8 @@ def _known(session: Session, digests: Sequence[bytes]) -> dict[bytes, int]:
     }
 
 
-def _point(said: Sequence[_Said]) -> dict[str, object] | None:
-    """Of what was measured outside of turns, or else of the subject's turns."""
+def _point(said: Sequence[_StatedMetric]) -> dict[str, object] | None:
+    """Return the point of a benchmark: measured outside of turns, or else the subject's turns."""
     plain = [one for one in said if not one.is_turn]
     counted = plain or said
     values = [sample for one in plain for sample in one.samples]
@@ -262,7 +265,7 @@ def _point(said: Sequence[_Said]) -> dict[str, object] | None:
 
 
 def _environment(session: Session, cell_pk: int) -> str:
-    """Of the last attempt that told of one."""
+    """Return the environment of the last attempt that reported one."""
     query = (
         select(EnvironmentReportRow.document)
         .join(AttemptRow, AttemptRow.pk == EnvironmentReportRow.attempt)

@@ -1,4 +1,4 @@
-"""Queries over benchmarks: their values by run, and the series of one."""
+"""Queries of benchmarks: values by run, and series."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sqlalchemy import Row, Select, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.benchmark_turns import BASELINE
+from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.ingested import Ingested
-from orchestrator.domain.interleaving import BASELINE
 from orchestrator.store.benchmark_rollup import unmeasured, unpack, write_points
 from orchestrator.store.cell_results import metric_of
 from orchestrator.store.cells import Cells, cells_of
@@ -37,23 +37,23 @@ from orchestrator.store.tables import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One metric that a cell of a run stated."""
+    """A metric of a cell of a run."""
 
     run: str
     cell: str
-    """The cell's name."""
+    """Name of the cell."""
     platform: str
     version: str
-    """The subject's."""
+    """Version of the subject."""
     at: datetime
-    """When its run was launched, or is said to have happened."""
+    """When its run was launched, or its stated time."""
     fact: MetricFact
     probed: Mapping[str, object] = field(default_factory=dict)
-    """What the agent told of its environment."""
+    """The agent's report of its environment."""
 
 
 Probed = Mapping[int, Mapping[str, object]]
-"""By the attempt's number."""
+"""Environment reports by attempt."""
 
 
 class BenchmarkSeriesStore:
@@ -65,7 +65,7 @@ class BenchmarkSeriesStore:
     def of_benchmark(
         self, job: str, metric: str, *, product: str | None, runs: int
     ) -> list[Measured]:
-        """What a product's newest so many runs measured; None means any product.
+        """Return measurements of a product's newest runs; None means any product.
 
         In the order of the runs. Of a job that was tried again the last attempt counts; machines
         that were simulated do not; of paired benchmarks the subject's turns are here.
@@ -85,7 +85,7 @@ class BenchmarkSeriesStore:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A metric, and the run that it belongs to."""
+    """A metric with its run."""
 
     metric: MetricRow
     cell: int
@@ -95,7 +95,7 @@ class _Row:
 
 
 def _rows(session: Session, job: str, metric: str, runs: Iterable[str]) -> Iterable[_Row]:
-    """The job's present attempt's, on machines that exist."""
+    """Return metrics of each job's present attempt, on real machines."""
     current = and_(JobResultRow.cell == CellRow.pk, JobResultRow.job == MetricRow.job)
     simulated = select(LeaseRow.pk).where(LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated)
     query = (
@@ -141,7 +141,7 @@ class Benchmark:
     """A metric with one unit, one direction and one set of parameters."""
 
     number: int
-    """Its own for good."""
+    """Its permanent number."""
     job: str
     name: str
     unit: str
@@ -151,37 +151,37 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """A cell that is done and has measured something."""
+    """A finished cell with measurements."""
 
     run: str
     cell: str
-    """The cell's name."""
+    """Name of the cell."""
     version: str
-    """The subject's."""
+    """Version of the subject."""
     at: datetime
-    """When its run was launched, or is said to have happened."""
+    """When its run was launched, or its stated time."""
     environment: str
-    """The fingerprint of where it ran; empty where that is not known."""
+    """Fingerprint of its environment; empty where it is unknown."""
 
 
 class Point(NamedTuple):
-    """What a cell measured of a benchmark."""
+    """A measurement of a benchmark in a cell."""
 
     cell: int
-    """Key of the cells that come with it."""
+    """Key of the cell, among the cells of the answer."""
     value: float
-    """The median of the samples."""
+    """Median of the samples."""
     low: float
     high: float
-    """Quartiles; of fewer than five samples the extremes."""
+    """Quartiles; with fewer than five samples the extremes."""
     samples: int
 
 
 class Series(NamedTuple):
-    """How a benchmark went on a platform, in the order of the runs."""
+    """Measurements of a benchmark on a platform, in the order of runs."""
 
     cells: Sequence[int]
-    """Keys of the cells that come with it."""
+    """Keys of the cells of the answer."""
     values: Sequence[float]
 
 
@@ -192,7 +192,7 @@ class Overview:
     benchmarks: Sequence[Benchmark] = ()
     cells: Mapping[int, Measuring] = field(default_factory=dict)
     series: Mapping[tuple[int, str], Series] = field(default_factory=dict)
-    """By the benchmark's number and the cell's name."""
+    """By benchmark number and cell name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,18 +202,18 @@ class Track:
     benchmark: Benchmark
     cells: Mapping[int, Measuring] = field(default_factory=dict)
     points: Sequence[Point] = ()
-    """In the order of the runs."""
+    """In the order of runs."""
     older: int = 0
-    """So many runs before these measured it, too."""
+    """Number of earlier runs that measured it."""
 
 
 class Versus(NamedTuple):
     """A benchmark in both cells of a pair."""
 
     pair: int
-    """The pair's place."""
+    """Index of the pair."""
     benchmark: int
-    """Its number."""
+    """Number of the benchmark."""
     before: Point
     after: Point
 
@@ -233,7 +233,7 @@ _Cell = Row[int, str, str, str, datetime, str, Ingested | None]
 
 
 class BenchmarkStore:
-    """What cells that are done have measured. Each method is one transaction.
+    """Benchmarks of finished cells. Each method is one transaction.
 
     Of a job that was tried again the last attempt counts; machines that were simulated do not; of
     paired benchmarks the subject's turns are here.
@@ -243,7 +243,7 @@ class BenchmarkStore:
         self._sessions = sessions
 
     def overview(self, product: str, *, runs: int, job: str = "", contains: str = "") -> Overview:
-        """A product's benchmarks, as its newest so many runs that measured something went.
+        """Return a product's benchmarks over its newest runs with measurements.
 
         Args:
             product: The payload's name.
@@ -268,7 +268,7 @@ class BenchmarkStore:
     def points(
         self, benchmarks: Sequence[int], cells: Sequence[int]
     ) -> Mapping[tuple[int, int], Point]:
-        """Some points with their spreads, by the benchmark's number and the cell."""
+        """Return points with spreads, by benchmark number and cell."""
         query = select(BenchmarkPointRow.benchmark, *_POINT).where(
             BenchmarkPointRow.benchmark.in_(set(benchmarks)),
             BenchmarkPointRow.cell.in_(set(cells)),
@@ -278,19 +278,19 @@ class BenchmarkStore:
         return {(number, point[0]): Point(*point) for number, *point in found}
 
     def jobs(self, product: str) -> Sequence[str]:
-        """Those that have benchmarks."""
+        """Return jobs with benchmarks."""
         query = select(BenchmarkRow.job).where(BenchmarkRow.product == product).distinct()
         with self._sessions.read() as session:
             return session.scalars(query.order_by(BenchmarkRow.job)).all()
 
     def variants(self, product: str, job: str, metric: str) -> Sequence[Benchmark]:
-        """Every benchmark of this name: of each unit, direction and set of parameters."""
+        """Return every benchmark of this name: each unit, direction and set of parameters."""
         query = _benchmarks(product, job=job).where(BenchmarkRow.name == metric)
         with self._sessions.read() as session:
             return _read(session, query)
 
     def platforms(self, benchmark: int) -> Sequence[str]:
-        """The cells' names that have measured it, by the newest run that did."""
+        """Return the cell names that measured it, newest run first."""
         query = (
             select(CellRow.name)
             .join(BenchmarkPointRow, BenchmarkPointRow.cell == CellRow.pk)
@@ -302,7 +302,7 @@ class BenchmarkStore:
             return session.scalars(query).all()
 
     def track(self, benchmark: Benchmark, *, cell: str, runs: int) -> Track:
-        """How it went on a platform over so many of its newest runs."""
+        """Return its points on a platform over the newest runs."""
         mine = (BenchmarkPointRow.benchmark == benchmark.number, CellRow.name == cell)
         on = BenchmarkPointRow.cell == CellRow.pk
         query = select(*_POINT).join(CellRow, on).where(*mine).order_by(CellRow.run_id.desc())
@@ -320,7 +320,7 @@ class BenchmarkStore:
     def samples(
         self, benchmark: Benchmark, cells: Sequence[int], *, most: int
     ) -> Mapping[int, Sequence[float]]:
-        """What some of its points are made of, by the cell.
+        """Return the samples of points, by cell.
 
         Of more than so many samples those that stand at equal steps in the order of their size.
         """
@@ -345,7 +345,7 @@ class BenchmarkStore:
         return {cell: _thinned(samples, most) for cell, samples in found.items()}
 
     def environments(self, cells: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
-        """What the agents there told of their environments."""
+        """Return the environment reports of cells."""
         query = (
             select(AttemptRow.cell, EnvironmentReportRow.document)
             .join(AttemptRow, AttemptRow.pk == EnvironmentReportRow.attempt)
@@ -359,7 +359,7 @@ class BenchmarkStore:
             }
 
     def beside(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Versus]:
-        """What both cells of pairs have measured, by the cells' ids."""
+        """Return the benchmarks of both cells of pairs, by cell ids."""
         old, new = (aliased(BenchmarkPointRow) for _ in range(2))
         first, second = (aliased(CellRow) for _ in range(2))
         # For SQLite, which looks up no index for pairs.
@@ -383,7 +383,7 @@ class BenchmarkStore:
         return sorted(found)
 
     def known(self, benchmarks: Sequence[int]) -> Mapping[int, Benchmark]:
-        """Benchmarks by their numbers."""
+        """Return benchmarks by number."""
         query = select(*_BENCHMARK)
         with self._sessions.read() as session:
             return {
@@ -393,7 +393,7 @@ class BenchmarkStore:
             }
 
     def roll_up(self, *, limit: int) -> int:
-        """Look at so many cells that nobody has looked at; return how many there were."""
+        """Roll up cells that have no rollup; return their number."""
         with self._sessions.read() as session:
             cells = session.scalars(unmeasured(limit)).all()
         for at in range(0, len(cells), _CELLS_AT_ONCE):
@@ -417,7 +417,7 @@ def _benchmarks(product: str, *, job: str = "", contains: str = "") -> _Known:
 
 
 def _read(session: Session, query: _Known) -> list[Benchmark]:
-    """Columns, not objects of the session: a list has some hundreds of them."""
+    """Read columns rather than ORM objects, since lists are long."""
     return [
         Benchmark(number=pk, job=job, name=name, unit=unit, direction=direction, params=params)
         for pk, job, name, unit, direction, params in session.execute(query)
@@ -425,7 +425,7 @@ def _read(session: Session, query: _Known) -> list[Benchmark]:
 
 
 def _measuring() -> Select[int, str, str, str, datetime, str, Ingested]:
-    """Its columns are those of `_Cell`."""
+    """Select the columns of `_Cell`."""
     return (
         select(
             *(CellRow.pk, RunRow.id, CellRow.name, RunRow.subject_version, RunRow.created_at),
@@ -439,7 +439,7 @@ def _measuring() -> Select[int, str, str, str, datetime, str, Ingested]:
 
 
 def _newest(product: str, runs: int) -> Select[int, str, str, str, datetime, str, Ingested]:
-    """Of the newest so many runs in which a cell has points."""
+    """Return the cells of the newest runs with points."""
     has_points = (
         select(CellBenchmarkSummaryRow.cell)
         .join(CellRow, CellRow.pk == CellBenchmarkSummaryRow.cell)
@@ -471,7 +471,7 @@ def _cell(row: _Cell) -> Measuring:
 def _series(
     cells: Mapping[int, Measuring], packed: Mapping[int, bytes], mine: Collection[int]
 ) -> Mapping[tuple[int, str], Series]:
-    """In the order of the cells: those that measured the same are turned all at once."""
+    """Return series in the order of cells; equal sets of benchmarks are transposed together."""
     alike: dict[tuple[str, Sequence[int]], tuple[list[int], list[Sequence[float]]]] = {}
     for cell, measuring in cells.items():
         numbers, values = unpack(packed[cell])

@@ -1,4 +1,4 @@
-"""Blobs and payloads as rows, for controllers that share a database rather than a folder."""
+"""Blobs and payloads as rows, for controllers that share a database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PayloadStore:
         self._sessions = sessions
 
     def put(self, payload: StoredPayload, *, at: datetime) -> None:
-        """Store it; the same digest is stored once."""
+        """Store a payload; idempotent."""
         row = {
             "digest": payload.digest,
             "size_bytes": payload.size_bytes,
@@ -45,7 +45,7 @@ _IN_MEMORY_BYTES = 8 * 1024 * 1024
 
 
 class DbBlobs:
-    """The Blobs of a database."""
+    """Blob store in the database."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -53,7 +53,7 @@ class DbBlobs:
     def put(
         self, chunks: Iterable[bytes], *, digest: str | None = None, limit_bytes: int | None = None
     ) -> tuple[str, int]:
-        """Store under the sha256.
+        """Store the bytes under their sha256.
 
         The bytes wait beside the database until their digest is known, so that a slow sender
         holds no transaction open and a killed one leaves no row.
@@ -77,7 +77,7 @@ class DbBlobs:
                 session.execute(insert(BlobChunkRow).values(chunk))
 
     def open(self, digest: str) -> Iterator[bytes]:
-        """The bytes again. Raises BlobMissingError now, BlobCorruptError while reading."""
+        """Yield the bytes. Raises BlobMissingError at once, BlobCorruptError while reading."""
         if not self.has(digest):
             raise BlobMissingError(f"there is no blob {digest}")
         return opened(digest, self._frames(digest))

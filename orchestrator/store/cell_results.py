@@ -1,4 +1,4 @@
-"""What is known of cells, read for many at once: a statement for each kind of thing.
+"""Results of many cells, one statement per kind of result.
 
 Of checks and metrics those count that the job's present attempt stated: what an attempt that was
 lost half way said about the same job stays stored, and is not shown twice.
@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice
+from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, Notice
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED
@@ -40,18 +40,18 @@ from orchestrator.store.tables.results import Counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResults:
-    """What is known of a cell, each in the order it was stated."""
+    """Results of a cell, each in its order."""
 
     jobs: Mapping[str, JobFact] = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
-    """By job: its tests, with those that a source counts without naming them."""
+    """Test counts by job, unnamed tests included."""
     checks: Sequence[CheckFact] = ()
     metrics: Sequence[MetricFact] = ()
     notices: Sequence[Notice] = ()
     artifacts: Sequence[ArtifactRecord] = ()
-    """By name."""
+    """Sorted by name."""
     environment: Mapping[str, object] | None = None
-    """Of the last attempt that reported one."""
+    """The environment of the last attempt that reported one."""
 
 
 class Depth(IntEnum):
@@ -68,7 +68,7 @@ class Depth(IntEnum):
 R = TypeVar("R", CheckResultRow, MetricRow)
 T = TypeVar("T")
 Mine = ColumnElement[bool]
-"""Which cells: a condition on them."""
+"""A condition on cells."""
 
 _JOB_FIELDS = tuple(f.name for f in fields(JobFact))
 _COUNTS = tuple(f.name for f in fields(Counts))
@@ -76,7 +76,7 @@ _NOTHING = Counts()
 
 
 def results_of(session: Session, cell_ids: Sequence[str], depth: Depth) -> dict[str, CellResults]:
-    """Everything but single tests, by cell id."""
+    """Return everything but single tests, by cell id."""
     mine = CellRow.id.in_(cell_ids)
     jobs = jobs_of(session, mine)
     counts = _counts_of(session, mine, jobs)
@@ -101,7 +101,7 @@ def results_of(session: Session, cell_ids: Sequence[str], depth: Depth) -> dict[
 
 
 def jobs_of(session: Session, mine: Mine) -> dict[str, dict[str, JobFact]]:
-    """By cell id and job."""
+    """Return job facts by cell id and job."""
     query = select(CellRow.id, JobResultRow).join(CellRow, CellRow.pk == JobResultRow.cell)
     found: dict[str, dict[str, JobFact]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(JobResultRow.job)):
@@ -111,19 +111,19 @@ def jobs_of(session: Session, mine: Mine) -> dict[str, dict[str, JobFact]]:
 
 
 def checks_of(session: Session, mine: Mine) -> dict[str, list[CheckFact]]:
-    """By cell id, in the order they were first stated."""
+    """Return checks by cell id, in the order of their first report."""
     query = _current(CheckResultRow, mine).order_by(CheckResultRow.pk)
     return _gathered(session, query, _check)
 
 
 def metrics_of(session: Session, mine: Mine) -> dict[str, list[MetricFact]]:
-    """By cell id, in the order they were stated."""
+    """Return metrics by cell id, in order."""
     query = _current(MetricRow, mine).order_by(MetricRow.attempt, MetricRow.seq)
     return _gathered(session, query, metric_of)
 
 
 def notices_of(session: Session, mine: Mine) -> dict[str, list[Notice]]:
-    """By cell id, of every attempt, in order."""
+    """Return notices of every attempt by cell id, in order."""
     query = (
         select(CellRow.id, NoticeRow)
         .join(AttemptRow, AttemptRow.pk == NoticeRow.attempt)
@@ -137,7 +137,7 @@ def notices_of(session: Session, mine: Mine) -> dict[str, list[Notice]]:
 
 
 def environments_of(session: Session, mine: Mine) -> dict[str, Mapping[str, object]]:
-    """By cell id, of the last attempt that reported one."""
+    """Return environments by cell id, of the last attempt that reported one."""
     query = (
         select(CellRow.id, EnvironmentReportRow.document)
         .join(AttemptRow, AttemptRow.pk == EnvironmentReportRow.attempt)
@@ -149,7 +149,7 @@ def environments_of(session: Session, mine: Mine) -> dict[str, Mapping[str, obje
 
 
 def artifacts_of(session: Session, mine: Mine) -> dict[str, list[ArtifactRecord]]:
-    """By cell id and then by name."""
+    """Return artifacts by cell id, sorted by name."""
     query = select(CellRow.id, ArtifactRow).join(CellRow, CellRow.pk == ArtifactRow.cell)
     return _gathered(
         session,
@@ -159,7 +159,7 @@ def artifacts_of(session: Session, mine: Mine) -> dict[str, list[ArtifactRecord]
 
 
 def totals_of(session: Session, run_ids: Sequence[str]) -> dict[str, Counts]:
-    """The tests of each run, those of its reused jobs too."""
+    """Return test counts of each run, reused jobs included."""
     mine, is_done = CellRow.run_id.in_(run_ids), CellRow.state == CellState.DONE
     found: dict[str, Counts] = {}
     done = select(CellRow.run_id, *_sums(CellRollupRow)).join(
@@ -192,7 +192,7 @@ def totals_of(session: Session, run_ids: Sequence[str]) -> dict[str, Counts]:
 def _counts_of(
     session: Session, mine: Mine, jobs: Mapping[str, Mapping[str, JobFact]]
 ) -> dict[str, dict[str, Counts]]:
-    """By cell id and job: what was rolled up of cells that are done, else counted now."""
+    """Return test counts by cell id and job: rolled up for finished cells, else counted now."""
     cells = session.execute(select(CellRow.pk, CellRow.id, CellRow.state).where(mine)).all()
     alive = {pk: cell_id for pk, cell_id, state in cells if state is not CellState.DONE}
     found: dict[str, dict[str, Counts]] = {}
@@ -247,7 +247,7 @@ def _gathered(
 
 
 def _current(row: type[R], mine: Mine) -> Select[str, R]:
-    """Only what the job's present attempt stated."""
+    """Restrict to each job's present attempt."""
     job = and_(JobResultRow.cell == CellRow.pk, JobResultRow.job == row.job)
     return (
         select(CellRow.id, row)

@@ -1,4 +1,4 @@
-"""Cells, their labels, their attempts, and the transitions of their states."""
+"""Cells, their labels, their attempts, and their transitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from orchestrator.domain.cell import (
     RunState,
     Transition,
 )
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.store.benchmark_rollup import write_points, write_rollup
 from orchestrator.store.errors import UnknownIdError
@@ -48,20 +48,20 @@ from orchestrator.store.tables import (
 
 @dataclass(frozen=True, slots=True)
 class DatedCell:
-    """A cell among those of many runs."""
+    """A cell of one of many runs."""
 
     name: str
     platform: str
     """The platform's id."""
     dated_at: datetime | None
-    """When it is said to have happened; None where that is when its run was launched."""
+    """Its stated time; None where that is the launch of its run."""
 
 
 Cells = Mapping[int, DatedCell]
 
 
 def cells_of(session: Session, cells: Iterable[int]) -> Cells:
-    """By the cell's number."""
+    """Return cells by number."""
     query = (
         select(CellRow.pk, CellRow.name, CellPlanRow.plan, IngestRow.document)
         .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
@@ -81,14 +81,14 @@ _NOTHING: Mapping[str, object] = {}
 
 @dataclass(frozen=True, slots=True)
 class CellLife:
-    """A cell, what the matrix wants of it, and every step of its life."""
+    """A cell with its plan, attempts and transitions."""
 
     cell: Cell
     plan: CellPlan
     attempts: Sequence[Attempt] = ()
-    """In their order."""
+    """In order."""
     transitions: Sequence[Transition] = ()
-    """In their order."""
+    """In order."""
 
 
 _AT_WORK = [state for state in CellState if state not in (CellState.QUEUED, CellState.DONE)]
@@ -108,7 +108,7 @@ class CellStatus:
 
 @dataclass(frozen=True, slots=True)
 class AttemptState:
-    """Everything stored about an attempt that a look begins with."""
+    """Everything stored of an attempt that a poll needs."""
 
     run: Run
     spec: RunSpec
@@ -118,30 +118,30 @@ class AttemptState:
     position: Position
     """How much of its evidence is stored."""
     lease: Lease | None
-    """The newest one that is not gone, if any."""
+    """The newest lease that is not gone; None without one."""
 
 
 class CellStore:
-    """Cells, their attempts and the steps of their lives."""
+    """Cells with their attempts and transitions."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._launched: dict[str, tuple[RunSpec, CellPlan]] = {}
-        """By cell: what it was launched with, which never changes; the newest only."""
+        """Cache of immutable launch data by cell, of the newest cells only."""
 
     def get(self, cell_id: str) -> Cell:
-        """The cell. Raises UnknownIdError."""
+        """Return the cell. Raises UnknownIdError."""
         with self._sessions.read() as session:
             return _cell(cell_row(session, cell_id))
 
     def of_run(self, run_id: str) -> list[Cell]:
-        """In matrix order."""
+        """Return the cells in matrix order."""
         query = select(CellRow).where(CellRow.run_id == run_id).order_by(CellRow.position)
         with self._sessions.read() as session:
             return [_cell(row) for row in session.scalars(query)]
 
     def of_runs(self, run_ids: Sequence[str]) -> dict[str, list[Cell]]:
-        """By run, in matrix order; a run without cells is left out."""
+        """Return cells by run, in matrix order; runs without cells are left out."""
         query = select(CellRow).where(CellRow.run_id.in_(run_ids))
         found: dict[str, list[Cell]] = {}
         with self._sessions.read() as session:
@@ -163,7 +163,7 @@ class CellStore:
             }
 
     def plan(self, cell_id: str) -> CellPlan:
-        """What the matrix sends there. Raises UnknownIdError."""
+        """Return the cell's plan. Raises UnknownIdError."""
         query = select(CellPlanRow.plan).join(CellRow, CellRow.pk == CellPlanRow.cell)
         with self._sessions.read() as session:
             plan = session.scalar(query.where(CellRow.id == cell_id))
@@ -172,7 +172,7 @@ class CellStore:
         return plan
 
     def plans(self, run_id: str) -> dict[str, CellPlan]:
-        """What the matrix sends to each of a run's cells, by cell id."""
+        """Return the plans of a run's cells, by cell id."""
         query = select(CellRow.id, CellPlanRow.plan).join(
             CellPlanRow, CellPlanRow.cell == CellRow.pk
         )
@@ -180,7 +180,7 @@ class CellStore:
             return dict(session.execute(query.where(CellRow.run_id == run_id)).all())
 
     def unfinished(self) -> tuple[str, ...]:
-        """Ids, oldest first; without those that are ingested, which nobody has to run."""
+        """Return ids of unfinished cells, oldest first, without ingested ones."""
         ingesting = select(RunRow.id).where(RunRow.state == RunState.INGESTING)
         undone = CellRow.state != CellState.DONE, CellRow.run_id.not_in(ingesting)
         query = select(CellRow.id).where(*undone).order_by(CellRow.pk)
@@ -188,7 +188,7 @@ class CellStore:
             return tuple(session.scalars(query))
 
     def untold(self) -> tuple[str, ...]:
-        """Ids of done cells whose run is not finished, though none of its cells is at work."""
+        """Return ids of done cells whose run should be finished."""
         at_work = select(CellRow.run_id).where(CellRow.state != CellState.DONE)
         over = select(RunRow.id).where(RunRow.state == RunState.RUNNING, RunRow.id.not_in(at_work))
         query = select(CellRow.id).where(CellRow.run_id.in_(over)).order_by(CellRow.pk)
@@ -196,7 +196,7 @@ class CellStore:
             return tuple(session.scalars(query))
 
     def admit(self, cell_id: str, attempt_id: str, *, max_parallel: int, at: datetime) -> bool:
-        """Open an attempt and go to PLACING, if the run has room; True if it is open.
+        """Open an attempt and enter PLACING if the run has capacity; return whether it is open.
 
         There is room while fewer than `max_parallel` of its cells are between PLACING and
         RELEASING, decided under the run row's lock. An attempt that is open already is True.
@@ -219,13 +219,13 @@ class CellStore:
             return True
 
     def enter(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
-        """Move to the state, with a transition row and a feed item; nothing when there or past."""
+        """Enter a state, with a transition and a run event; nothing when there or past."""
         with self._sessions.write() as session:
             row = _moved(session, cell_id, state, at=at, reason=reason)
             return _cell(row or cell_row(session, cell_id))
 
     def requeue(self, attempt_id: str, outcome: Cause, *, at: datetime) -> None:
-        """Close the attempt and queue the cell again; nothing when it is closed."""
+        """Close the attempt and queue the cell again; idempotent."""
         with self._sessions.write() as session:
             cell = _locked(session, attempt_row(session, attempt_id).cell)
             attempt = attempt_row(session, attempt_id, lock=True)
@@ -238,7 +238,7 @@ class CellStore:
             _moved(session, cell.id, CellState.QUEUED, at=at, reason=outcome.reason)
 
     def conclude(self, cell_id: str, outcome: Cause, *, at: datetime) -> None:
-        """Close the open attempt, if any, set the cell's outcome and go to DONE.
+        """Close the open attempt, set the cell's outcome and enter DONE.
 
         The cell's roll-up is written in the same transaction.
         """
@@ -254,7 +254,7 @@ class CellStore:
             write_points(session, cell.pk)
 
     def attempt(self, attempt_id: str) -> Attempt:
-        """The attempt. Raises UnknownIdError."""
+        """Return the attempt. Raises UnknownIdError."""
         query = select(AttemptRow, CellRow.id).join(CellRow, CellRow.pk == AttemptRow.cell)
         with self._sessions.read() as session:
             found = session.execute(query.where(AttemptRow.id == attempt_id)).one_or_none()
@@ -282,7 +282,7 @@ class CellStore:
             return CellStatus(run_of(run), spec, _cell(cell), plan, attempt)
 
     def attempt_state(self, attempt_id: str) -> AttemptState:
-        """The attempt with its run, cell and machine: one statement. Raises UnknownIdError."""
+        """Return the attempt with run, cell and machine in one statement. Raises UnknownIdError."""
         held = and_(LeaseRow.attempt == AttemptRow.pk, LeaseRow.state != LeaseState.GONE)
         query = (
             select(AttemptRow, CellRow, RunRow, LeaseRow)
@@ -324,25 +324,25 @@ class CellStore:
         return self._launched[cell.id]
 
     def attempts(self, cell_id: str) -> list[Attempt]:
-        """In their order."""
+        """In order."""
         with self._sessions.read() as session:
             return _attempts(session, CellRow.id == cell_id).get(cell_id, [])
 
     def record_cause(self, attempt_id: str, cause: Cause) -> None:
-        """Write what went wrong outside the jobs; the first cause stands."""
+        """Store a cause outside of the jobs; the first one is kept."""
         with self._sessions.write() as session:
             attempt = attempt_row(session, attempt_id, lock=True)
             if attempt.cause_outcome is None:
                 _blame(attempt, cause)
 
     def transitions(self, cell_id: str) -> list[Transition]:
-        """In their order."""
+        """In order."""
         with self._sessions.read() as session:
             return _steps(session, CellRow.id == cell_id).get(cell_id, [])
 
 
 def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Attempt]]:
-    """By cell id, in their order."""
+    """Return attempts by cell id, in order."""
     query = select(CellRow.id, AttemptRow).join(AttemptRow, AttemptRow.cell == CellRow.pk)
     found: dict[str, list[Attempt]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(AttemptRow.number)):
@@ -351,7 +351,7 @@ def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Att
 
 
 def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transition]]:
-    """By cell id, in their order."""
+    """Return attempts by cell id, in order."""
     query = select(CellRow.id, TransitionRow).join(TransitionRow, TransitionRow.cell == CellRow.pk)
     found: dict[str, list[Transition]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(TransitionRow.pk)):
@@ -372,7 +372,7 @@ def _at_work(session: Session, run_id: str) -> int:
 
 
 def _last_number(cell_pk: int) -> ColumnElement[int]:
-    """Of the cell's attempts, within a statement; 0 where there is none."""
+    """Select the number of the cell's last attempt; 0 without one."""
     query = select(func.coalesce(func.max(AttemptRow.number), 0))
     return query.where(AttemptRow.cell == cell_pk).scalar_subquery()
 

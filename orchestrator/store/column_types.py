@@ -1,4 +1,4 @@
-"""Column types: how values of the domain are kept, on SQLite and on Postgres alike."""
+"""Column types of domain values, for SQLite and Postgres."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import JSON, DateTime, Dialect, Numeric, Text, TypeDecorator
@@ -23,21 +24,21 @@ W = TypeVar("W", bound=StrEnum)
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(?:u0000|.)")
 _NAME_LIMIT = 300
-"""Characters of a name in an index: two names of 4 bytes a character fit a page of Postgres."""
+"""Maximum characters of an indexed name: two names of 4-byte characters fit a page of Postgres."""
 
 Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
-"""A document whose keys a machine chose."""
+"""A document with untrusted keys."""
 
 
 def storable(text: str) -> str:
-    """The text with U+FFFD for what Postgres cannot keep: NUL and lone surrogates."""
+    """Return the text with U+FFFD for NUL and lone surrogates, which Postgres rejects."""
     if text.isascii() and "\x00" not in text:
         return text
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def short(name: str) -> str:
-    """A name that fits an index; one that is too long ends with a hash of the whole."""
+    """Return a name that fits an index; a longer one ends with a hash of the whole."""
     name = storable(name)
     if len(name) <= _NAME_LIMIT:
         return name
@@ -45,7 +46,7 @@ def short(name: str) -> str:
 
 
 def storable_json(value: object) -> str:
-    """JSON text that Postgres takes too: no NUL, no lone surrogates, null for NaN and infinity."""
+    """Return JSON text for Postgres: no NUL, no lone surrogates, null for NaN and infinity."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -57,28 +58,28 @@ def storable_json(value: object) -> str:
 
 
 class Words(TypeDecorator[str]):
-    """Text from anywhere."""
+    """Untrusted text."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Replace what Postgres cannot keep."""
+        """Replace characters that Postgres rejects."""
         return None if value is None else storable(value)
 
 
 class Name(Words):
-    """Text that is compared and sorted byte by byte, whatever the database's locale is."""
+    """Text compared byte by byte, whatever the database's locale is."""
 
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
-        """Text; in Postgres with the collation that SQLite has anyway."""
+        """Return text; in Postgres with the collation of SQLite."""
         return Text(collation="C") if dialect.name == "postgresql" else Text()
 
 
 class OneOf(TypeDecorator[W]):
-    """A member of a StrEnum, by its value."""
+    """A member of a StrEnum, stored by value."""
 
     impl = Text
     cache_ok = True
@@ -88,22 +89,22 @@ class OneOf(TypeDecorator[W]):
         self.words = words
 
     def process_bind_param(self, value: W | None, dialect: Dialect) -> str | None:
-        """The member's value."""
+        """Return the member's value."""
         return None if value is None else self.words(value).value
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> W | None:
-        """The member again."""
+        """Return the member."""
         return None if value is None else self.words(value)
 
 
 class Utc(TypeDecorator[datetime]):
-    """An aware time, kept in UTC."""
+    """An aware time, stored in UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """In UTC; SQLite keeps no zone."""
+        """Convert to UTC; SQLite stores no zone."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -112,33 +113,39 @@ class Utc(TypeDecorator[datetime]):
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Aware again."""
+        """Return an aware time."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class Money(TypeDecorator[Decimal]):
-    """A Decimal, exactly; text in SQLite, which has no decimal numbers."""
+    """An exact Decimal; text in SQLite, which has no decimals."""
 
     impl = Numeric
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Decimal] | TypeEngine[str]:
-        """NUMERIC without a scale of its own, or text."""
+        """Return NUMERIC without a scale, or text."""
         return Text() if dialect.name == "sqlite" else Numeric()
 
     def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Decimal | str | None:
-        """As the column keeps it."""
+        """Return the stored form."""
         return str(value) if value is not None and dialect.name == "sqlite" else value
 
     def process_result_value(self, value: Decimal | str | None, dialect: Dialect) -> Decimal | None:
-        """The Decimal again."""
+        """Return the Decimal."""
         return None if value is None else Decimal(value)
 
 
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """Made for the first row of a kind: those of all kinds were a sixth of a controller's start."""
+    return TypeAdapter(kind)
+
+
 class Document(TypeDecorator[T]):
-    """A dataclass of the domain as JSON text, read back strictly; its keys keep their order."""
+    """A domain dataclass as JSON text, parsed strictly; keys keep their order."""
 
     impl = Text
     cache_ok = True
@@ -146,22 +153,24 @@ class Document(TypeDecorator[T]):
     def __init__(self, kind: type[T]) -> None:
         super().__init__()
         self.kind = kind
-        self._adapter: TypeAdapter[T] = TypeAdapter(kind)
 
     def process_bind_param(self, value: T | None, dialect: Dialect) -> str | None:
-        """JSON text."""
+        """Return JSON text."""
         if value is None:
             return None
         # Not `dump_json`, which fails where a machine named itself by half a character.
-        fields = self._adapter.dump_python(value, mode="json", exclude_computed_fields=True)
+        made = _adapter(self.kind)  # type: ignore[arg-type]  # a class has a hash
+        fields = made.dump_python(value, mode="json", exclude_computed_fields=True)
         return storable_json(fields)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> T | None:
-        """The dataclass again. Raises DamagedError, which quotes nothing: it may be secret."""
+        """Return the dataclass. Raises DamagedError, which quotes no text: it may be secret."""
         if value is None:
             return None
+        made = _adapter(self.kind)  # type: ignore[arg-type]  # a class has a hash
         try:
-            return self._adapter.validate_json(value, strict=True)
+            found: T = made.validate_json(value, strict=True)
+            return found
         except ValidationError as error:
             where = "; ".join(_place(one["loc"], one["type"]) for one in error.errors()[:3])
         kind = getattr(self.kind, "__name__", str(self.kind))

@@ -1,4 +1,4 @@
-"""Which controllers live, by the database's own clock."""
+"""Liveness of controllers, by the database's clock."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from orchestrator.store.tables import ControllerRow
 
 
 class ControllerStore:
-    """Which controllers live, so that a dead one's cells are taken over."""
+    """Heartbeats of controllers, so that a dead one's cells are taken over."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def beat(self, controller_id: str) -> None:
-        """Say that it lives now, by the database's clock."""
+        """Store a heartbeat at the database's clock."""
         with self._sessions.write() as session:
             insert = insert_into(session, ControllerRow)
             row = {"id": controller_id, "last_seen_s": database_time_s(session)}
@@ -28,14 +28,14 @@ class ControllerStore:
             session.execute(statement)
 
     def dead(self, *, grace_s: float) -> list[str]:
-        """Ids that were last heard of longer ago than the grace."""
+        """Return ids whose last heartbeat is older than the grace period."""
         with self._sessions.read() as session:
             long_ago = ControllerRow.last_seen_s < database_time_s(session) - grace_s
             query = select(ControllerRow.id).where(long_ago).order_by(ControllerRow.id)
             return list(session.scalars(query))
 
     def claim(self, controller_id: str, *, grace_s: float) -> bool:
-        """Take over from a dead one; True for exactly one of those who try at once.
+        """Take over from a dead controller; True for exactly one of concurrent callers.
 
         Whoever did so has the grace for it, then says `leave`; else the next one may.
         """
@@ -47,7 +47,7 @@ class ControllerStore:
             )
 
     def note(self, controller_ids: Iterable[str]) -> None:
-        """Count those that never said anything as dead; the others are left as they are."""
+        """Register controllers without heartbeat as dead; existing ones are unchanged."""
         rows = [{"id": controller_id, "last_seen_s": 0.0} for controller_id in controller_ids]
         if rows:
             with self._sessions.write() as session:
@@ -55,6 +55,6 @@ class ControllerStore:
                 session.execute(insert.on_conflict_do_nothing())
 
     def leave(self, controller_id: str) -> None:
-        """Forget it: its work is in other hands."""
+        """Delete a controller whose work is taken over."""
         with self._sessions.write() as session:
             changed(session, delete(ControllerRow).where(ControllerRow.id == controller_id))

@@ -1,4 +1,4 @@
-"""Sums over the ledger, made by the database."""
+"""Cost aggregates of the ledger, computed by the database."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from orchestrator.store.tables import AttemptRow, CellRow, LeaseRow, RunRow, Tra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """What some machines came to."""
+    """A cost sum over machines."""
 
     machines: int = 0
     seconds: float = 0.0
-    """They were held for so long together."""
+    """Total seconds that they were held."""
     usd: Decimal = Decimal(0)
     reserved_usd: Decimal = Decimal(0)
-    """So much was set aside for them."""
+    """Total reserved amount."""
 
     def __add__(self, other: Sum) -> Sum:
-        """Both together."""
+        """Add two sums."""
         return Sum(
             machines=self.machines + other.machines,
             seconds=self.seconds + other.seconds,
@@ -56,21 +56,21 @@ class Sum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What the machines of one day, platform, provider and version came to."""
+    """Cost of one day, platform, provider and version."""
 
     day: str
-    """In UTC, of the reservation: ``2026-11-21``."""
+    """UTC day of the reservation: ``2026-11-21``."""
     platform: str
-    """The cell's name."""
+    """Name of the cell."""
     provider: str
     version: str
-    """The subject's name and version."""
+    """Name and version of the subject."""
     sum: Sum
 
 
 @dataclass(frozen=True, slots=True)
 class RunSum:
-    """What a run came to."""
+    """Cost of a run."""
 
     run: str
     matrix: str
@@ -84,7 +84,7 @@ class RunSum:
 
 @dataclass(frozen=True, slots=True)
 class PhaseCost:
-    """What machines were paid for while they did one thing."""
+    """Cost of machines by phase."""
 
     phase: CellState
     seconds: float
@@ -98,14 +98,14 @@ class PhaseCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSum(PhaseCost):
-    """The same of the machines of one platform."""
+    """Cost by phase of one platform."""
 
     platform: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """How often a provider gave no machine at a place, for one reason."""
+    """Number of refusals of a provider at a place, by reason."""
 
     provider: str
     place: str
@@ -114,23 +114,23 @@ class Refusals:
     count: int
     last_at: datetime
     last_said: str
-    """The provider's answer, the last time."""
+    """The provider's last answer."""
 
 
 _AFTER = (CellState.QUEUED.value, CellState.DONE.value)
-"""A machine that outlives its attempt is still being given back."""
+"""State of a machine after its attempt."""
 _FAKE = "fake"
 Number = ColumnElement[float]
 
 
 class CostStore:
-    """Sums over the ledger."""
+    """Cost aggregates."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def accounts(self, since: datetime, until: datetime) -> list[Account]:
-        """In the order of days; one for each day, platform, provider and version. One statement."""
+        """Return accounts by day, platform, provider and version, sorted by day. One statement."""
         with self._sessions.read() as session:
             keys = (
                 _day(session, LeaseRow.reserved_at).label("day"),
@@ -158,7 +158,7 @@ class CostStore:
             ]
 
     def runs(self, since: datetime, until: datetime, *, limit: int, skip: int = 0) -> list[RunSum]:
-        """What cost most first; runs that cost nothing are left out."""
+        """Return runs by cost, highest first, without those that cost nothing."""
         with self._sessions.read() as session:
             summed = (
                 select(LeaseRow.run_id.label("run"), *_sums(session))
@@ -176,7 +176,7 @@ class CostStore:
             return [_run(row, _sum(*sums)) for row, *sums in rows]
 
     def of_runs(self, runs: Sequence[str]) -> dict[str, Decimal]:
-        """What each came to; those without machines are left out."""
+        """Return the cost of each run, without those that had no machines."""
         query = (
             select(LeaseRow.run_id, func.sum(micro_usd(LeaseRow.cost_usd)))
             .where(LeaseRow.run_id.in_(list(runs)), LeaseRow.cost_usd.is_not(None), _is_real())
@@ -186,7 +186,7 @@ class CostStore:
             return {run: usd_of_micro(micro) for run, micro in session.execute(query)}
 
     def phases(self, since: datetime, until: datetime) -> list[PhaseSum]:
-        """Of machines that cost something; a step lasts until the next, or its machine's end."""
+        """Return phases of machines with costs; a phase ends with the next, or with its machine."""
         with self._sessions.read() as session:
             query = _phases(session, since, until)
             return [
@@ -195,7 +195,7 @@ class CostStore:
             ]
 
     def refusals(self, since: datetime, until: datetime, *, limit: int) -> list[Refusals]:
-        """What happened most often first; of real and of simulated providers."""
+        """Return refusals, most frequent first, of real and simulated providers."""
         with self._sessions.read() as session:
             word = _before_colon(session, LeaseRow.refusal).label("reason")
             grouped = (
@@ -223,7 +223,7 @@ class CostStore:
             ]
 
     def simulated_usd(self, since: datetime, until: datetime) -> Decimal:
-        """What machines would have come to that are not real."""
+        """Return what simulated machines would have cost."""
         asked = (LeaseRow.reserved_at >= since, LeaseRow.reserved_at < until)
         query = select(func.sum(micro_usd(LeaseRow.cost_usd))).where(*asked, not_(_is_real()))
         with self._sessions.read() as session:
@@ -255,7 +255,7 @@ def _run(row: RunRow, summed: Sum) -> RunSum:
 
 
 def _counts(since: datetime, until: datetime) -> ColumnElement[bool]:
-    """Whether it is a settled machine of the span."""
+    """Select settled machines of the period."""
     return and_(
         LeaseRow.reserved_at >= since,
         LeaseRow.reserved_at < until,
@@ -275,7 +275,7 @@ def _has_cost() -> ColumnElement[bool]:
 
 
 def _paid(session: Session, since: datetime, until: datetime) -> CTE:
-    """When each machine was paid for, and how much."""
+    """Select billing period and cost of each machine."""
     begin, end = _billed_from(session), _billed_until(session)
     return (
         select(
@@ -293,7 +293,7 @@ def _paid(session: Session, since: datetime, until: datetime) -> CTE:
 
 
 def _steps(session: Session, paid: CTE) -> CTE:
-    """Each step that a machine was there for: from when until when.
+    """Select the periods of each cell state with a machine.
 
     Joined by the index of a cell's transitions: as sets of their own, the database would compare
     every machine with every step, for it cannot know how many there are.
@@ -333,13 +333,16 @@ def _phases(session: Session, since: datetime, until: datetime) -> Select[Any]:
 
 
 def _billed_from(session: Session) -> Number:
-    """Its launch call, or later: when its provider last said that it was not granted yet."""
+    """Select the start of billing.
+
+    The launch call, or the last report that it was not granted yet.
+    """
     ordered = _time_in_facts(session, LeaseFact.ORDERED_AT)
     return func.coalesce(ordered, _epoch(session, LeaseRow.launched_at))
 
 
 def _billed_until(session: Session) -> Number:
-    """When the machine was gone, or earlier: when it ended by its provider's account."""
+    """Select the end of billing: when the machine was gone, or ended by its provider's account."""
     gone = _epoch(session, LeaseRow.gone_at)
     return _earlier(func.coalesce(_time_in_facts(session, LeaseFact.ENDED_AT), gone), gone)
 
@@ -352,7 +355,7 @@ def _time_in_facts(session: Session, fact: LeaseFact) -> Number:
 
 
 def _epoch(session: Session, at: SQLCoreOperations[Any]) -> Number:
-    """Seconds since 1970."""
+    """Convert to seconds since 1970."""
     if is_postgres(session):
         return cast(func.extract("epoch", at), Float(53))
     return (func.julianday(at) - 2440587.5) * 86400.0

@@ -19,25 +19,25 @@ from orchestrator.store.sessions import Access, Sessions, as_store_errors, conne
 from orchestrator.store.stores import Stores, stores_of
 
 _MIGRATION_LOCK = 7_328_417_253
-"""Number of the advisory lock that keeps two migrations of one Postgres database apart."""
+"""Number of the advisory lock of migrations in Postgres."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revisions:
-    """Where the tables are, and where this version of the program wants them."""
+    """Revision of the database's schema, and the program's."""
 
     current: str | None
-    """None where there are no tables yet."""
+    """None without tables."""
     head: str
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether both are equal."""
         return self.current == self.head
 
 
 def configuration(connection: Connection | None = None) -> Config:
-    """Alembic's configuration; there is no file of it."""
+    """Return Alembic's configuration, which has no file."""
     config = Config()
     config.set_main_option("script_location", str(asset_dir("migrations")).replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -45,14 +45,14 @@ def configuration(connection: Connection | None = None) -> Config:
 
 
 def revisions(engine: Engine) -> Revisions:
-    """Compare the database with the migrations."""
+    """Compare the database's schema with the migrations."""
     with as_store_errors(engine), engine.connect() as connection:
         current = MigrationContext.configure(connection).get_current_revision()
     return Revisions(current, _head())
 
 
 def require_current(engine: Engine) -> None:
-    """Raise DatabaseOutdatedError or DatabaseNewerError unless the tables are of this version."""
+    """Raise DatabaseOutdatedError or DatabaseNewerError unless the schema is of this version."""
     found = revisions(engine)
     if found.is_current:
         return
@@ -69,7 +69,7 @@ def require_current(engine: Engine) -> None:
 
 
 def migrate(url: str) -> None:
-    """Bring the tables to the newest revision; a revision that is not known is left alone.
+    """Upgrade the schema to the newest revision; an unknown revision is left unchanged.
 
     On Postgres two callers take turns; on SQLite the caller holds the home.
     """
@@ -77,7 +77,7 @@ def migrate(url: str) -> None:
 
 
 def unmigrate(url: str, target: str) -> None:
-    """Bring the tables back to an older revision, or to none (``base``). Their data is lost."""
+    """Downgrade the schema to an older revision, or to none (``base``). Data is lost."""
     _change(url, lambda config: command.downgrade(config, target))
 
 
@@ -104,13 +104,13 @@ def _check_references(connection: Connection) -> None:
 
 @cache
 def _known() -> tuple[str, ...]:
-    """Newest first."""
+    """Return revisions, newest first."""
     return tuple(script.revision for script in _scripts().walk_revisions())
 
 
 @cache
 def _head() -> str:
-    """Found once: to look for it compiles every migration."""
+    """Return the newest revision; cached, since finding it compiles every migration."""
     head = _scripts().get_current_head()
     if head is None:
         raise StoreError(f"there are no migrations in {asset_dir('migrations')}")
@@ -126,23 +126,23 @@ _SIGNED_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """An open database of this version's tables."""
+    """An open database with the schema of this version."""
 
     sessions: Sessions
     stores: Stores
     blobs: DbBlobs
 
     def check(self) -> Revisions:
-        """Which revision its tables are of."""
+        """Return the revision of its schema."""
         return revisions(self.sessions.engine)
 
     def ready(self) -> str:
-        """The revision, once something could be written. Raises StoreUnusableError."""
+        """Return the revision after a successful write. Raises StoreUnusableError."""
         self.sessions.probe()
         return self.check().current or "none"
 
     def close(self) -> None:
-        """Let every connection go."""
+        """Close every connection."""
         self.sessions.engine.dispose()
 
 
@@ -181,7 +181,7 @@ def open_database(url: str, *, migrate: bool = False, read_only: bool = False) -
 
 
 def revisions_of(url: str) -> Revisions:
-    """Compare any database with this version's migrations, writing nothing."""
+    """Compare any database's schema with this version's migrations, without writing."""
     engine = connect(url, Access.READ)
     try:
         return revisions(engine)

@@ -1,14 +1,14 @@
-"""What the database can refuse, in words for a person."""
+"""Errors of the database, as messages for a person."""
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """The database refused or cannot be reached; nothing of the call was stored."""
+    """The database rejected the call, or is unreachable; nothing was stored."""
 
 
 class StoreUnusableError(StoreError):
-    """The database cannot be used now: the same call may succeed later.
+    """The database is unavailable now; the same call may succeed later.
 
     Args:
         message: For the log: what the driver said, and where.
@@ -21,7 +21,7 @@ class StoreUnusableError(StoreError):
 
 
 class DamagedError(StoreError):
-    """What was stored cannot be read back; asking again does not help."""
+    """A stored value cannot be read; retrying does not help."""
 
 
 class UnknownIdError(StoreError, LookupError):
@@ -32,15 +32,15 @@ class UnknownIdError(StoreError, LookupError):
 
 
 class KeyTakenError(StoreError):
-    """The idempotency key belongs to another run by now; nothing was stored."""
+    """The idempotency key belongs to another run; nothing was stored."""
 
 
 class CorruptEvidenceError(DamagedError):
-    """Stored bytes are not what was stored."""
+    """Stored bytes do not match their checksum."""
 
 
 class DatabaseVersionError(StoreError):
-    """The database's tables are not those of this version of the program."""
+    """The database's schema is not of this version."""
 
     def __init__(self, message: str, *, current: str | None, head: str) -> None:
         super().__init__(message)
@@ -49,8 +49,8 @@ class DatabaseVersionError(StoreError):
 
 
 class DatabaseOutdatedError(DatabaseVersionError):
-    """The tables are older, or there are none: `seatrial db upgrade` makes them."""
+    """The schema is older, or missing: `seatrial db upgrade` creates it."""
 
 
 class DatabaseNewerError(DatabaseVersionError):
-    """The tables are newer than this version of the program knows."""
+    """The schema is newer than this version of the program."""

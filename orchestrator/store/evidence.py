@@ -1,4 +1,4 @@
-"""Evidence as it comes in: the raw bytes, and through `facts` what they state."""
+"""Stores evidence: raw bytes, and the facts folded from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import case, insert, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.domain.facts import AgentEnd, Facts
+from orchestrator.domain.event_facts import AgentEnd, Facts
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.logs import log_part, unpack
@@ -37,21 +37,21 @@ class Position:
     events_bytes: int = 0
     log_bytes: int = 0
     last_event_at: datetime | None = None
-    """By our clock, when the last event came in."""
+    """When the last event arrived, by the controller's clock."""
     end: AgentEnd | None = None
-    """The agent's last word, once it is stored."""
+    """The agent's end, once it is stored."""
 
 
 NO_FACTS = Facts()
 _LEVEL = 1
-"""Of zlib: evidence repeats itself so much that more effort hardly shrinks it."""
+"""zlib level: evidence is so repetitive that higher levels gain little."""
 _CHUNKS_AT_ONCE = 16
 _TARGETS_LIMIT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an attempt's evidence belongs; none of it ever changes."""
+    """Keys under which an attempt's evidence is stored; immutable."""
 
     attempt_pk: int
     attempt_id: str
@@ -63,7 +63,7 @@ class Target:
 
 
 class EvidenceStore:
-    """Evidence as it comes in: the raw bytes, and the facts they state."""
+    """Raw evidence and the facts folded from it."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -71,7 +71,10 @@ class EvidenceStore:
         self._targets: dict[str, Target] = {}
 
     def position(self, attempt_id: str) -> Position:
-        """How much is stored; zeros of an attempt without evidence. Raises UnknownIdError."""
+        """Return how much is stored.
+
+        Zeros for an attempt without evidence. Raises UnknownIdError.
+        """
         with self._sessions.read() as session:
             return position_of(attempt_row(session, attempt_id))
 
@@ -85,7 +88,7 @@ class EvidenceStore:
         facts: Facts = NO_FACTS,
         log: bytes = b"",
     ) -> Position | None:
-        """Store what follows `have`, in one transaction, and return the position after it.
+        """Store what follows `have`, in one transaction; return the new position.
 
         Tests that no one has seen before get their rows first, in a transaction of their own:
         else every cell of a run would wait for the first one's whole batch.
@@ -126,7 +129,7 @@ class EvidenceStore:
         return now
 
     def raw_events(self, attempt_id: str) -> Iterable[bytes]:
-        """The chunks as they came. Raises CorruptEvidenceError."""
+        """Yield the raw chunks. Raises CorruptEvidenceError."""
         return self._raw_events(self._target(attempt_id))
 
     def _raw_events(self, target: Target) -> Iterator[bytes]:
@@ -154,7 +157,7 @@ class EvidenceStore:
                 return
 
     def log(self, cell_id: str, *, after: int, limit: int) -> tuple[bytes, int]:
-        """Bytes of the cell's log (its attempts' logs, one after the other) and the next offset."""
+        """Return bytes of the cell's log (its attempts' logs in sequence) and the next offset."""
         parts: list[bytes] = []
         with self._sessions.read() as session:
             spans, total = _log_spans(session, cell_id)
@@ -167,7 +170,7 @@ class EvidenceStore:
         return b"".join(parts), end
 
     def settle(self, cell_id: str, given_up: Iterable[str]) -> None:
-        """Once the cell's attempt is over, decide about tests without a final result.
+        """Settle tests without a final result, once the cell's attempt has ended.
 
         They become MISSING, or NOT_RUN in the jobs that gave up.
         """
@@ -210,7 +213,7 @@ def _says_something(facts: Facts) -> bool:
 
 
 def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime) -> Position:
-    """The position behind so many bytes of events and of the log."""
+    """Return the position after so many bytes of events and log."""
     return Position(
         seq=max(have.seq, facts.last_seq),
         events_bytes=have.events_bytes + events,
@@ -223,7 +226,10 @@ def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime)
 def _advance(
     session: Session, target: Target, have: Position, now: Position, *, tests: int
 ) -> int | None:
-    """Move the attempt on and lock its row; how many tests it has seen, None if it is elsewhere."""
+    """Lock the attempt's row and advance it.
+
+    Return the number of seen tests, None on a conflict.
+    """
     values: dict[str, object] = {
         "seq": now.seq,
         "events_bytes": now.events_bytes,
@@ -263,7 +269,7 @@ def _chunks(
 def _news(
     attempt_id: str, facts: Facts, now: Position, log: bytes
 ) -> list[tuple[str, dict[str, object]]]:
-    """What watchers are told: events by kind, with their data."""
+    """Return the run events of a batch, by kind."""
     news: list[tuple[str, dict[str, object]]] = []
     if _says_something(facts):
         news.append(("evidence", {"attempt": attempt_id, "seq": now.seq}))
@@ -273,7 +279,7 @@ def _news(
 
 
 def position_of(row: AttemptRow) -> Position:
-    """What a row says."""
+    """Return the position of a row."""
     return Position(row.seq, row.events_bytes, row.log_bytes, row.last_event_at, _end(row))
 
 
@@ -284,7 +290,7 @@ def _end(row: AttemptRow) -> AgentEnd | None:
 
 
 def _log_spans(session: Session, cell_id: str) -> tuple[list[tuple[int, int, int]], int]:
-    """(attempt, where its log begins in the cell's, length) of each attempt, and the total."""
+    """Return (attempt, offset of its log in the cell's, length) of each attempt, and the total."""
     query = select(AttemptRow.pk, AttemptRow.log_bytes)
     mine = query.join(CellRow, CellRow.pk == AttemptRow.cell).where(CellRow.id == cell_id)
     spans, total = [], 0

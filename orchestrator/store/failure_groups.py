@@ -1,4 +1,4 @@
-"""Kinds of failures over many runs: what failed is few, and has indexes of its own."""
+"""Failure groups over many runs, by indexes of failing results."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from orchestrator.store.tables import (
 )
 
 NAMED_TESTS = 50_000
-"""Pairs of signature and test that one window tells."""
+"""Maximum pairs of signature and test per query."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCell:
-    """A cell of one of the runs that are looked at."""
+    """A cell of the newest runs."""
 
     pk: int
     name: str
     run_id: str
     product: str
     version: str
-    """The subject's."""
+    """Version of the subject."""
     at: datetime
-    """When its run was launched, or is said to have happened."""
+    """When its run was launched, or its stated time."""
 
     @property
     def platform(self) -> str:
-        """The platform's id: what stands before the environment's name, where one stands there."""
+        """Return the platform's id: the part before the environment's name."""
         return self.name.partition(".")[0]
 
 
@@ -70,41 +70,41 @@ class Looked:
 
     runs: int = 0
     cells: Mapping[int, WindowCell] = field(default_factory=dict)
-    """Of these runs, by number."""
+    """Their cells by number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The failing results of some cells, by signature."""
+    """Failing results of cells, by signature."""
 
     groups: Sequence[Group] = ()
     tests: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """By signature: by test, how many of its results have it."""
+    """Numbers of results by signature and test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One failing result of a signature."""
+    """A failing result of a signature."""
 
     test_id: int
     cell: int
     message: str
-    """As it was said, unmasked."""
+    """The unmasked message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a signature was seen, the newest cells first."""
+    """Occurrences of a signature, newest cells first."""
 
     items: Sequence[Place] = ()
     cells: Mapping[int, WindowCell] = field(default_factory=dict)
     is_cut: bool = False
-    """There are older ones."""
+    """Whether there are older ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A test that was tried more than once in a cell."""
+    """A test that was retried in a cell."""
 
     test_id: int
     cell: int
@@ -112,24 +112,24 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """Where a test passed, or where it failed."""
+class TestOutcomes:
+    """Cells in which a test passed, or failed."""
 
     test_id: int
     outcome: TestOutcome
     cells: tuple[int, ...]
-    """In no order."""
+    """Unordered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Where a test failed in one way."""
+    """Cells in which a test failed with one signature."""
 
     test_id: int
     signature: str
-    """Empty where it has none."""
+    """Empty without a signature."""
     cells: tuple[int, ...]
-    """In no order."""
+    """Unordered."""
 
 
 _JUDGED = [
@@ -141,13 +141,13 @@ _JUDGED = [
 
 
 class FailureGroupStore:
-    """Failing results by their signatures, and tests that cannot make up their minds."""
+    """Failing results by signature, and retried tests."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def cells(self, product: str | None, *, runs: int) -> Looked:
-        """Of the newest so many runs of a product; None means any product."""
+        """Return cells of a product's newest runs; None means any product."""
         newest = select(RunRow.id).order_by(RunRow.id.desc()).limit(runs)
         if product is not None:
             newest = newest.where(RunRow.product == product)
@@ -161,7 +161,7 @@ class FailureGroupStore:
         return Looked(len(ids), cells)
 
     def window(self, cells: Collection[int]) -> Window:
-        """Failing results of these cells, gathered."""
+        """Return the failing results of these cells, by signature."""
         asked = sorted(cells)
         with self._sessions.read() as session:
             groups = list(_groups(session, asked))
@@ -172,7 +172,7 @@ class FailureGroupStore:
         return Window(groups, tests)
 
     def suites(self, cells: Collection[int]) -> Mapping[int, frozenset[str]]:
-        """By cell, the jobs of which at least one test passed or failed; only of done cells."""
+        """Return jobs with passed or failed tests of finished cells, by cell."""
         row = JobRollupRow
         has_judged = row.passed + row.failed + row.error > 0
         query = select(row.cell, row.job).where(has_judged)
@@ -184,14 +184,14 @@ class FailureGroupStore:
         return {cell: frozenset(jobs) for cell, jobs in found.items()}
 
     def of_exception(self, exception: str, *, limit: int) -> list[Signature]:
-        """Signatures of an exception's class, by id."""
+        """Return signatures of an exception class, by id."""
         row = SignatureRow
         query = select(row).where(row.exception == exception).order_by(row.id).limit(limit)
         with self._sessions.read() as session:
             return [read_signature(found) for found in session.scalars(query)]
 
     def named(self, signatures: Collection[str]) -> Mapping[str, Signature]:
-        """By id; what is not known is left out."""
+        """Return signatures by id; unknown ones are left out."""
         with self._sessions.read() as session:
             return {
                 row.id: read_signature(row)
@@ -200,7 +200,7 @@ class FailureGroupStore:
             }
 
     def places(self, signature: str, *, limit: int) -> Places:
-        """The newest so many results of a signature."""
+        """Return the newest results of a signature."""
         query = (
             select(TestResultRow.test_id, TestResultRow.cell, TestResultRow.message)
             .where(TestResultRow.signature == signature, IS_BAD, TestResultRow.final.is_(True))
@@ -214,7 +214,7 @@ class FailureGroupStore:
         return Places(shown, cells, len(found) > limit)
 
     def traceback(self, place: Place) -> str:
-        """The text that is stored with a result; empty where none is."""
+        """Return the stored text of a result; empty without one."""
         query = (
             select(TextRow.body)
             .join(TestResultRow, TestResultRow.text_digest == TextRow.digest)
@@ -225,7 +225,7 @@ class FailureGroupStore:
         return zlib.decompress(body).decode() if body is not None else ""
 
     def tests(self, ids: Collection[int]) -> Mapping[int, KnownTest]:
-        """By number."""
+        """Return tests by number."""
         row = TestCaseRow
         query = select(row.id, row.product, row.job, row.nodeid)
         with self._sessions.read() as session:
@@ -236,7 +236,7 @@ class FailureGroupStore:
             }
 
     def find_tests(self, product: str, nodeids: Collection[str]) -> list[KnownTest]:
-        """A product's tests of these names, in every job that has them."""
+        """Return a product's tests of these names, in every job."""
         row = TestCaseRow
         query = select(row.id, row.product, row.job, row.nodeid).where(row.product == product)
         with self._sessions.read() as session:
@@ -247,7 +247,7 @@ class FailureGroupStore:
             ]
 
     def packages(self, cells: Collection[int]) -> Mapping[int, Mapping[str, str]]:
-        """By cell, the packages that its newest attempt reported."""
+        """Return the packages of each cell's newest attempt."""
         query = (
             select(AttemptRow.cell, EnvironmentReportRow.document)
             .join(EnvironmentReportRow, EnvironmentReportRow.attempt == AttemptRow.pk)
@@ -261,7 +261,7 @@ class FailureGroupStore:
             }
 
     def failing(self, cells: Collection[int]) -> list[Failing]:
-        """Every failing result of these cells, from the index of what failed."""
+        """Return every failing result of these cells, by the index of failures."""
         row = TestResultRow
         names = _listed(row.cell, is_postgres=self._sessions.is_postgres)
         query = select(row.test_id, row.signature, names).group_by(row.test_id, row.signature)
@@ -273,7 +273,7 @@ class FailureGroupStore:
             ]
 
     def tried(self, cells: Collection[int]) -> list[Tried]:
-        """Tests of these cells that were tried more than once, by the attempts that count."""
+        """Return retried tests of these cells, of the attempts that count."""
         query = select(TestRetryRow.test_id, TestRetryRow.cell, TestRetryRow.earlier).join(
             TestResultRow, of_result()
         )
@@ -284,8 +284,8 @@ class FailureGroupStore:
                 for test, cell, earlier in session.execute(query.where(TestRetryRow.cell.in_(some)))
             ]
 
-    def judged(self, tests: Collection[int], cells: Collection[int]) -> list[Judged]:
-        """Of these tests in these cells, which passed and failed where, from one row for each."""
+    def outcomes_of(self, tests: Collection[int], cells: Collection[int]) -> list[TestOutcomes]:
+        """Return where these tests passed and failed in these cells."""
         row = TestResultRow
         names = _listed(row.cell, is_postgres=self._sessions.is_postgres)
         mine = (row.test_id.in_(sorted(set(tests))), row.final.is_(True), row.outcome.in_(_JUDGED))
@@ -293,7 +293,7 @@ class FailureGroupStore:
         query = query.group_by(row.test_id, row.outcome)
         with self._sessions.read() as session:
             return [
-                Judged(test, TestOutcome(outcome), _numbers(found))
+                TestOutcomes(test, TestOutcome(outcome), _numbers(found))
                 for some in slices(sorted(set(cells)))
                 # The oldest once more, or Postgres reads every result of all these cells.
                 for test, outcome, found in session.execute(
@@ -303,7 +303,7 @@ class FailureGroupStore:
 
 
 def _listed(number: InstrumentedAttribute[int], *, is_postgres: bool) -> ColumnElement[str]:
-    """Numbers of a group as one text, with commas between them."""
+    """Select a group's numbers as comma-separated text."""
     if is_postgres:
         return func.string_agg(cast(number, Text), ",")
     return func.group_concat(number, ",")
@@ -338,7 +338,7 @@ def _known(session: Session, cells: Sequence[int]) -> dict[int, WindowCell]:
 
 
 def _dated(session: Session, cells: Sequence[int]) -> Mapping[int, datetime | None]:
-    """Of the few cells that were ingested, when they are said to have happened."""
+    """Return the stated times of ingested cells."""
     found: dict[int, datetime | None] = {}
     query = select(IngestRow.cell, IngestRow.document)
     for some in slices(cells):

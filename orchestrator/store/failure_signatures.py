@@ -1,4 +1,4 @@
-"""What stands beside the results of tests: signatures of failures, and earlier tries."""
+"""Side tables of test results: failure signatures and earlier tries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import and_, case, literal_column
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.facts import EARLIER_LIMIT, TestFact
+from orchestrator.domain.event_facts import EARLIER_LIMIT, TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import BAD, SIGNATURE_VERSION, Signature
 from orchestrator.store.sql import insert_into
@@ -22,7 +22,7 @@ IS_BAD = TestResultRow.outcome.in_(
 
 
 def write_signatures(session: Session, signatures: Iterable[Signature]) -> None:
-    """Store those that are not there, in the order of their ids: nobody waits in a circle."""
+    """Store new signatures, in the order of ids to avoid deadlocks."""
     rows = [
         {
             "id": one.id,
@@ -39,14 +39,14 @@ def write_signatures(session: Session, signatures: Iterable[Signature]) -> None:
 
 
 def read_signature(row: SignatureRow) -> Signature:
-    """The signature of a row."""
+    """Return the signature of a row."""
     return Signature(row.id, row.kind, row.exception, row.frame, row.message)
 
 
 def write_retries(
     session: Session, cell_pk: int, attempt_pk: int, tests: Mapping[int, TestFact]
 ) -> None:
-    """Add the earlier tries of the few tests that have some; a newer attempt's replace others."""
+    """Store earlier tries; a newer attempt's replace older ones."""
     rows = [
         {
             "cell": cell_pk,
@@ -74,7 +74,7 @@ def write_retries(
 
 
 def of_result() -> ColumnElement[bool]:
-    """What joins a retry to its result: tries of an attempt that is gone do not count."""
+    """Join a retry with its result, of the same attempt only."""
     return and_(
         TestRetryRow.cell == TestResultRow.cell,
         TestRetryRow.test_id == TestResultRow.test_id,
@@ -83,6 +83,6 @@ def of_result() -> ColumnElement[bool]:
 
 
 def read_earlier(words: str | None) -> tuple[TestOutcome, ...]:
-    """The outcomes of earlier tries."""
+    """Parse the outcomes of earlier tries."""
     found = words.split(_COMMA)[:EARLIER_LIMIT] if words else []
     return tuple(TestOutcome[word.upper()] for word in found)

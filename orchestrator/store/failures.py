@@ -10,10 +10,10 @@ from datetime import datetime
 from sqlalchemy import ScalarSelect, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.domain.facts import TestFact
-from orchestrator.domain.identity import resolve
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import SIGNATURE_VERSION, Failure, Signature, signature_of
+from orchestrator.domain.test_identity import resolve
 from orchestrator.store.aliases import confirmed_of
 from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.failure_signatures import IS_BAD, read_signature, write_signatures
@@ -36,29 +36,29 @@ class FailuresFound:
 
     failures: Sequence[Failure]
     runs: int
-    """Runs that were looked at."""
+    """Number of runs."""
     is_cut: bool = False
-    """There were more than can be shown; those of the newest runs are here."""
+    """Whether there were more than the limit; those of the newest runs are returned."""
 
 
 FAILURES_LIMIT = 200_000
-"""Failing results that one question about many runs looks at."""
+"""Maximum failing results per query over many runs."""
 
 
 class FailureStore:
-    """Failing results with their signatures. Node ids are the tests' newest names."""
+    """Failing results with signatures. Node ids are the tests' newest names."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def of_run(self, run_id: str) -> list[Failure]:
-        """Final results of every cell of a run."""
+        """Return final results of every cell of a run."""
         with self._sessions.read() as session:
             found = session.execute(_failing().where(CellRow.run_id == run_id))
             return _failures(session, [_Failing(*row) for row in found])
 
     def of_product(self, product: str | None, *, runs: int) -> FailuresFound:
-        """Of the newest so many runs of a product; None means any product."""
+        """Return results of a product's newest runs; None means any product."""
         newest = select(RunRow.id).order_by(RunRow.id.desc()).limit(runs)
         if product is not None:
             newest = newest.where(RunRow.product == product)
@@ -70,7 +70,7 @@ class FailureStore:
         return FailuresFound(found, len(ids), len(rows) > FAILURES_LIMIT)
 
     def spans(self, signatures: Collection[str]) -> Mapping[str, tuple[datetime, datetime]]:
-        """By signature id, when the runs of the first and the last cell with it were launched."""
+        """Return by signature id the launch times of its first and last run."""
         asked, cell = SignatureRow.id, TestResultRow.cell
         mine = select(cell).where(TestResultRow.signature == asked, IS_BAD, TestResultRow.final)
         mine = mine.correlate(SignatureRow)
@@ -87,19 +87,19 @@ class FailureStore:
             }
 
     def get(self, signature: str) -> Signature | None:
-        """The signature of an id, an older version's too."""
+        """Return the signature of an id, older versions included."""
         with self._sessions.read() as session:
             row = session.get(SignatureRow, signature)
             return read_signature(row) if row else None
 
-    def heirs(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
-        """By old signature id, the present ones of the failures that had it."""
+    def successors_of(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """Return the present signatures by old signature id."""
         with self._sessions.read() as session:
             known = _heirs(session, set(signatures))
         return {name: found for name in signatures if (found := _followed(name, known))}
 
     def regroup(self, *, limit: int) -> int:
-        """Sign so many failures anew that another version signed, or none; how many it did.
+        """Recompute signatures of another version, up to a limit; return their number.
 
         0 means that all are signed by the present version. Any number of times, by anyone at once.
         """
@@ -128,7 +128,7 @@ class _Failing:
 
 
 def _failing() -> Select[SignatureRow, int, str, str, int, str, str, datetime]:
-    """Its columns are those of `_Failing`."""
+    """Select the columns of `_Failing`."""
     return (
         select(
             *(SignatureRow, TestResultRow.test_id, TestCaseRow.job, TestCaseRow.nodeid),
@@ -167,7 +167,7 @@ def _failure(
 
 
 def _newest_names(session: Session, names: Mapping[int, str]) -> Mapping[int, str]:
-    """The node ids that tests have now, by what persons confirmed."""
+    """Select the newest confirmed node ids of tests."""
     aliases = confirmed_of(session) if names else {}
     newest = {test: resolve(test, aliases) for test in names if test in aliases}
     if not newest:
@@ -181,13 +181,13 @@ def _newest_names(session: Session, names: Mapping[int, str]) -> Mapping[int, st
 
 
 def _launched(cell: ScalarSelect[int]) -> ScalarSelect[datetime]:
-    """When its run was launched."""
+    """Select the launch time of its run."""
     query = select(RunRow.created_at).join(CellRow, CellRow.run_id == RunRow.id)
     return query.where(CellRow.pk == cell).scalar_subquery()
 
 
 def _heirs(session: Session, ask: Collection[str]) -> Mapping[str, set[str]]:
-    """By old signature the next ones, of those asked for and of all that follow them."""
+    """Return successors by old signature, transitively."""
     found: dict[str, set[str]] = {}
     while ask:
         news: set[str] = set()
@@ -211,7 +211,7 @@ def _followed(old: str, known: Mapping[str, Collection[str]]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Outdated:
-    """A failing result that the present version has not signed."""
+    """A failing result without a signature of the present version."""
 
     cell: int
     test_id: int
@@ -222,7 +222,7 @@ class _Outdated:
     text: bytes | None
 
     def signature(self) -> Signature:
-        """By the present version."""
+        """Return the signature of the present version."""
         text = zlib.decompress(self.text).decode() if self.text is not None else ""
         outcome = TestOutcome(self.outcome)
         fact = TestFact("", "", outcome, reason=self.reason, message=self.message, text=text)

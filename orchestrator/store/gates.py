@@ -1,4 +1,4 @@
-"""Policies, verdicts, waivers and approvals. Nothing of it is ever changed."""
+"""Policies, verdicts, waivers and approvals; append-only."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from datetime import datetime
 from sqlalchemy import Row, Select, exists, func, select, update
 from sqlalchemy.orm import Session
 
+from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import RunState
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.person import Person
 from orchestrator.store import reuse
 from orchestrator.store.column_types import short
 from orchestrator.store.reuse import LastGreen
@@ -35,18 +35,18 @@ from orchestrator.store.tables import (
     VerdictRunRow,
     WaiverRow,
 )
-from orchestrator.store.verdict_lines import VerdictLines, keep_verdict, read_verdicts
+from orchestrator.store.verdict_rows import VerdictLines, keep_verdict, read_verdicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredWaiver:
-    """A waiver, and what its author had before them."""
+    """A waiver with the verdict that its author read."""
 
     waiver: Waiver
     verdict: str
-    """Its id: the one that they named, else the gate's newest; empty if there was none."""
+    """Id of the named verdict, else of the gate's newest; empty without one."""
     evidence_digest: str
-    """That verdict's evidence."""
+    """Of the evidence of that verdict."""
 
 
 _ID = re.compile(r"V-0*([1-9][0-9]{0,8})")
@@ -56,13 +56,13 @@ _FAILED = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 class GateStore(VerdictLines):
-    """Policies, verdicts, waivers and approvals. Nothing of it is ever changed.
+    """Policies, verdicts, waivers and approvals; append-only.
 
     Each method is one transaction.
     """
 
     def put_policy(self, policy: StoredPolicy) -> StoredPolicy:
-        """Make it its gate's policy; the one that stands already changes nothing.
+        """Store it as its gate's policy; idempotent.
 
         Of several that are put at once each becomes a version of the gate. A gate keeps its
         product: a policy of another one is not stored, and the answer is the one that stands.
@@ -76,34 +76,34 @@ class GateStore(VerdictLines):
             return _policy(*present)
 
     def policy(self, gate: str) -> StoredPolicy | None:
-        """The gate's present policy, or None where there is no such gate."""
+        """Return the gate's present policy, or None for an unknown gate."""
         with self._sessions.read() as session:
             row = _present(session, gate)
             return _policy(*row) if row else None
 
     def policy_version(self, digest: str) -> StoredPolicy | None:
-        """The version of a digest, as it was first put."""
+        """Return the version with a digest, as it was first stored."""
         query = _policies().where(PolicyRow.digest == digest).order_by(GatePolicyRow.pk).limit(1)
         with self._sessions.read() as session:
             row = session.execute(query).one_or_none()
             return _policy(*row) if row else None
 
     def policies(self) -> list[StoredPolicy]:
-        """The present one of every gate, by the gate's name."""
+        """Return the present policy of every gate, by name."""
         newest = select(func.max(GatePolicyRow.pk)).group_by(GatePolicyRow.gate)
         query = _policies().where(GatePolicyRow.pk.in_(newest)).order_by(GatePolicyRow.gate)
         with self._sessions.read() as session:
             return [_policy(*row) for row in session.execute(query)]
 
     def policy_history(self, gate: str) -> list[StoredPolicy]:
-        """Every policy that the gate had, newest first."""
+        """Return every version of the gate's policy, newest first."""
         query = _policies().where(GatePolicyRow.gate == gate)
         with self._sessions.read() as session:
             rows = session.execute(query.order_by(GatePolicyRow.number.desc()))
             return [_policy(*row) for row in rows]
 
     def add_verdict(self, verdict: StoredVerdict, *, key: str = "") -> StoredVerdict:
-        """Store it under a new id. With a key it is stored once: the first one is the answer."""
+        """Store a verdict under a new id; idempotent by key."""
         with self._sessions.write() as session:
             added = keep_verdict(session, verdict, key=short(key) if key else None)
             mine = VerdictRow.pk == added if added is not None else VerdictRow.key == short(key)
@@ -118,7 +118,7 @@ class GateStore(VerdictLines):
         return self._first(query)
 
     def verdict_of_key(self, key: str) -> StoredVerdict | None:
-        """What was stored with a key, or None."""
+        """Return the verdict stored with a key, or None."""
         return self._first(select(VerdictRow).where(VerdictRow.key == short(key)))
 
     def verdicts(
@@ -130,7 +130,7 @@ class GateStore(VerdictLines):
         limit: int = 50,
         before: str | None = None,
     ) -> list[StoredVerdict]:
-        """Newest first; `before` is the id of the last one seen, `run` one whose evidence it is."""
+        """Return verdicts, newest first; `before` is a cursor, `run` one of its runs."""
         query = select(VerdictRow).order_by(VerdictRow.pk.desc()).limit(limit)
         if gate is not None:
             query = query.where(VerdictRow.gate == gate)
@@ -146,7 +146,7 @@ class GateStore(VerdictLines):
             return read_verdicts(session, query)
 
     def last_passed(self, gate: str, *, before_run: str = "") -> StoredVerdict | None:
-        """The gate's newest PASS or PASS_WITH_EXCEPTIONS, of runs before that one.
+        """Return the gate's newest PASS or PASS_WITH_EXCEPTIONS, of runs before that one.
 
         Verdicts of nothing but reruns of some jobs do not count.
         """
@@ -162,7 +162,7 @@ class GateStore(VerdictLines):
             return read_verdicts(session, select(VerdictRow).where(VerdictRow.pk == found))[0]
 
     def newest_finished(self, product: str) -> str | None:
-        """Id of the product's newest finished run; reruns of some jobs alone do not count."""
+        """Return the product's newest finished run, without partial reruns."""
         done = (RunRow.product == product, RunRow.state == RunState.FINISHED)
         original = select(func.max(RunRow.id)).where(*done, RunRow.rerun_of.is_(None))
         again = select(RunRow.id).where(*done, RunRow.rerun_of.is_not(None))
@@ -173,7 +173,7 @@ class GateStore(VerdictLines):
             return next(whole, newest)
 
     def failed_runs(self, product: str, *, since: datetime, until: datetime) -> list[str]:
-        """Ids of the product's finished runs in which a cell failed, oldest first.
+        """Return the product's finished runs with a failed cell, oldest first.
 
         However they were launched: runs of their own, reruns, second machines, cancelled ones.
 
@@ -195,7 +195,7 @@ class GateStore(VerdictLines):
     def last_green(
         self, product: str, platform: str, *, before_run: str = "", ingested: bool = True
     ) -> LastGreen | None:
-        """The newest run, before that one, in which the platform passed on real machines.
+        """Return the newest run before that one in which the platform passed on real machines.
 
         `ingested` says whether what others produced counts. Simulated machines never do, nor
         do runs of some jobs alone: reruns of what failed, second machines, bisections.
@@ -207,7 +207,7 @@ class GateStore(VerdictLines):
     def green_streak(
         self, product: str, platform: str, *, before_run: str, ingested: bool = True
     ) -> int:
-        """How many runs in a row right before that one the platform passed; up to 100.
+        """Return the number of consecutive passing runs of the platform before that one; up to 100.
 
         Counted as in `last_green`.
         """
@@ -216,7 +216,7 @@ class GateStore(VerdictLines):
             return reuse.streak(session, asked)
 
     def add_waiver(self, waiver: StoredWaiver) -> StoredWaiver:
-        """Store it under a new id; the given id is not read. Not idempotent."""
+        """Store a waiver under a new id; the given id is ignored. Not idempotent."""
         with self._sessions.write() as session:
             row = WaiverRow(
                 gate=waiver.waiver.gate,
@@ -229,7 +229,7 @@ class GateStore(VerdictLines):
             return _waiver(row)
 
     def waivers(self, *, gate: str | None = None) -> list[StoredWaiver]:
-        """By id, those that are over too."""
+        """Return waivers by id, expired ones included."""
         query = select(WaiverRow).order_by(WaiverRow.pk)
         if gate is not None:
             query = query.where(WaiverRow.gate == gate)
@@ -237,7 +237,7 @@ class GateStore(VerdictLines):
             return [_waiver(row) for row in session.scalars(query)]
 
     def approve_waiver(self, waiver_id: str, *, by: Person, at: datetime) -> StoredWaiver | None:
-        """Say who approved it, once: the first one stands. None where there is none."""
+        """Store a waiver's approver; the first one is kept. None for an unknown waiver."""
         number = _WAIVER.fullmatch(waiver_id)
         if number is None:
             return None
@@ -253,7 +253,7 @@ class GateStore(VerdictLines):
             return _waiver(row)
 
     def add_approval(self, gate: str, approval: Approval) -> Approval:
-        """Store a person's yes to some evidence; their first one stands."""
+        """Store a person's approval of evidence; their first one is kept."""
         by, token = short(approval.by), approval.token or None
         given = {"gate": gate, "evidence": approval.evidence, "by": by}
         said = {"at": approval.at, "token": token}
@@ -271,7 +271,7 @@ class GateStore(VerdictLines):
             return _approval(session.scalars(select(ApprovalRow).where(*same)).one())
 
     def approvals(self, gate: str, *, evidence: str | None = None) -> list[Approval]:
-        """In the order they came."""
+        """Return approvals in order."""
         query = select(ApprovalRow).where(ApprovalRow.gate == gate).order_by(ApprovalRow.pk)
         if evidence is not None:
             query = query.where(ApprovalRow.evidence == evidence)
@@ -279,7 +279,7 @@ class GateStore(VerdictLines):
             return [_approval(row) for row in session.scalars(query)]
 
     def add_review(self, review: PayloadReview) -> PayloadReview:
-        """Store a person's word about a payload under a new id; the given id is not read."""
+        """Store a payload review under a new id; the given id is ignored."""
         with self._sessions.write() as session:
             row = PayloadReviewRow(payload=review.payload, document=replace(review, id=""))
             session.add(row)
@@ -287,7 +287,7 @@ class GateStore(VerdictLines):
             return _review(row)
 
     def reviews(self, payloads: Collection[str] | None = None) -> list[PayloadReview]:
-        """By id, those that are over too; of these payloads, by digest, or of all."""
+        """Return reviews by id, expired ones included; of these payloads, or of all."""
         query = select(PayloadReviewRow).order_by(PayloadReviewRow.pk)
         if payloads is not None:
             query = query.where(PayloadReviewRow.payload.in_(payloads))
@@ -295,7 +295,7 @@ class GateStore(VerdictLines):
             return [_review(row) for row in session.scalars(query)]
 
     def add_key(self, key: PublicKey) -> PublicKey:
-        """Make a public key known to every controller; one that is known stays as it is."""
+        """Register a public key; a known one is unchanged."""
         values = values_of(SigningKeyRow, key)
         with self._sessions.write() as session:
             new = insert_into(session, SigningKeyRow).values(values).on_conflict_do_nothing()
@@ -303,13 +303,13 @@ class GateStore(VerdictLines):
             return _key(session.get_one(SigningKeyRow, key.id))
 
     def signing_keys(self) -> list[PublicKey]:
-        """Oldest first, those that are over too."""
+        """Return signing keys, oldest first, retired ones included."""
         query = select(SigningKeyRow).order_by(SigningKeyRow.created_at, SigningKeyRow.id)
         with self._sessions.read() as session:
             return [_key(row) for row in session.scalars(query)]
 
     def retire_key(self, key_id: str, *, at: datetime) -> PublicKey | None:
-        """End it now, once; None where there is none."""
+        """Retire a key now; idempotent. None for an unknown key."""
         with self._sessions.write() as session:
             row = session.get(SigningKeyRow, key_id, with_for_update=True)
             if row is None:
@@ -324,7 +324,7 @@ class GateStore(VerdictLines):
 
 
 def _has_whole_run(session: Session, verdict: int) -> bool:
-    """Whether it is about more than reruns of some jobs."""
+    """Whether a run is more than a partial rerun."""
     query = select(VerdictRunRow.run_id).where(VerdictRunRow.verdict == verdict)
     runs = session.scalars(query).all()
     return not runs or any(reuse.is_whole(session, run) for run in runs)
@@ -345,7 +345,7 @@ def _can_follow(line: GatePolicyRow, version: PolicyRow, policy: StoredPolicy) -
 
 
 def _put_next(session: Session, policy: StoredPolicy, *, number: int) -> None:
-    """Write it as the gate's next policy, unless somebody else's has the number."""
+    """Insert the gate's next policy version, unless the number is taken."""
     version = values_of(PolicyRow, policy)
     session.execute(insert_into(session, PolicyRow).values(version).on_conflict_do_nothing())
     line = values_of(GatePolicyRow, policy, number=number)

@@ -31,16 +31,16 @@ from orchestrator.store.tables import (
 
 
 class CellTakenError(ValueError):
-    """The run has a cell of this name already, with other evidence; nothing was stored."""
+    """The run already has a cell of this name with other evidence; nothing was stored."""
 
 
 class RunBusyError(RuntimeError):
-    """The run is not finished: a cell can only be added to one that is."""
+    """The run is unfinished; cells can be added only to finished ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An ingested cell whose evidence is being stored, or is stored."""
+    """An ingested cell whose evidence is stored, or being stored."""
 
     run_id: str
     cell_id: str
@@ -49,17 +49,17 @@ class Begun:
 
 
 class _ElsewhereError(Exception):
-    """Somebody else has just begun the same."""
+    """Another process has just begun the same ingestion."""
 
 
 class IngestStore:
-    """Ingested cells. A run with one that is not finished is in state INGESTING."""
+    """Ingested cells. A run with an unfinished one is in state INGESTING."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def find(self, fingerprint: str) -> Begun | None:
-        """The cell that was made from exactly this, if there is one."""
+        """Return the cell of an identical upload; None without one."""
         with self._sessions.read() as session:
             return _found(session, fingerprint)
 
@@ -75,7 +75,7 @@ class IngestStore:
         annotations: Sequence[RunAnnotation],
         cause: Cause | None = None,
     ) -> Begun:
-        """Store the cell with its open attempt, making the run or adding to a finished one.
+        """Store the cell with an open attempt, in a new or a finished run.
 
         The run is INGESTING, the cell COLLECTING; no controller takes it for one of its own. A
         finished run learns of jobs that it has not. The artifacts are there from now on, so that
@@ -111,7 +111,7 @@ class IngestStore:
             return elsewhere
 
     def unfinished(self) -> tuple[tuple[Begun, Ingested], ...]:
-        """Cells whose evidence is not all stored, or whose run nobody has finished."""
+        """Return cells with incomplete evidence, or whose run is unfinished."""
         query = _begun().where(RunRow.state == RunState.INGESTING).order_by(CellRow.pk)
         with self._sessions.read() as session:
             rows = session.execute(query.add_columns(IngestRow.document))
@@ -121,7 +121,7 @@ class IngestStore:
             )
 
     def of_run(self, run_id: str) -> Mapping[str, Ingested]:
-        """By cell id."""
+        """Return ingestions by cell id."""
         query = (
             select(CellRow.id, IngestRow.document)
             .join(IngestRow, IngestRow.cell == CellRow.pk)
@@ -131,7 +131,7 @@ class IngestStore:
             return {cell: document for cell, document in session.execute(query)}  # noqa: C416
 
     def of_runs(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Ingested]]:
-        """By run; one without ingested cells is left out."""
+        """Return ingestions by run; runs without any are left out."""
         query = (
             select(CellRow.run_id, IngestRow.document)
             .join(IngestRow, IngestRow.cell == CellRow.pk)
@@ -164,7 +164,7 @@ def _found(session: Session, fingerprint: str) -> Begun | None:
 
 
 def _is_made(session: Session, run: Run, spec: RunSpec) -> bool:
-    """Make the run, unless it is there already."""
+    """Create the run, unless it exists; return whether it was created."""
     values = {**run_values(run, spec), "state": RunState.INGESTING}
     new = insert_into(session, RunRow).values(values).on_conflict_do_nothing()
     if not changed(session, new):
@@ -174,7 +174,7 @@ def _is_made(session: Session, run: Run, spec: RunSpec) -> bool:
 
 
 def _make_room(session: Session, run: RunRow, spec: RunSpec, name: str) -> None:
-    """Open the finished run for one more cell."""
+    """Reopen the finished run for another cell."""
     if run.state is not RunState.FINISHED:
         raise RunBusyError(
             f"run {run.id} is {run.state}: a cell can be added once it is finished; "
@@ -193,7 +193,7 @@ def _make_room(session: Session, run: RunRow, spec: RunSpec, name: str) -> None:
 
 
 def _learn(session: Session, run_id: str, spec: RunSpec) -> None:
-    """Let the run know of the cell's jobs."""
+    """Add the cell's jobs to the run."""
     row = session.get_one(RunSpecRow, run_id)
     known = row.spec.manifest
     ids = {job.id for job in known.job}

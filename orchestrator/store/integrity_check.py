@@ -1,4 +1,4 @@
-"""Whether a SQLite database that was not closed lost what was committed, before it is opened.
+"""Detects whether a SQLite database that was not closed lost committed data.
 
 SQLite reads its write-ahead log up to the first frame that is not as it was written, and forgets
 the rest without a word. Format: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
@@ -28,7 +28,7 @@ _RESTORE = "restore the last backup of the home"
 
 
 def check_unclosed(path: Path) -> None:
-    """Check a database whose last process did not close it.
+    """Check a database that its last process did not close.
 
     Raises DamagedError, with what is lost and what to do. Of the log a copy is kept; who starts
     again after that goes on with what is left.
@@ -53,7 +53,7 @@ def check_unclosed(path: Path) -> None:
 
 
 def lost_commits(log: Path) -> int:
-    """Transactions behind the first frame that is not as it was written; at least one is lost.
+    """Count transactions after the first corrupt WAL frame; at least one is lost.
 
     A frame that is torn at the very end is of a transaction that was not committed.
     """

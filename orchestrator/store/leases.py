@@ -1,4 +1,4 @@
-"""The ledger: one row per machine, from before the launch call until it is verified gone."""
+"""The ledger: a row per machine, from before the launch call until it is verified gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.store.benchmark_rollup import mend_cost
 from orchestrator.store.column_types import short
@@ -43,20 +43,20 @@ from orchestrator.store.tables import (
 
 
 class Reservation(StrEnum):
-    """The ledger's answer."""
+    """The ledger's answer to a reservation."""
 
     RESERVED = "reserved"
     BUSY = "busy"
     """Another lease holds the exclusive place."""
     BUDGET_RESERVED = "budget_reserved"
-    """Other machines have reserved the money, and may settle below that."""
+    """Other machines have reserved the money, and may settle for less."""
     OVER_BUDGET = "over_budget"
-    """Too much is spent for it."""
+    """The limit would be exceeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What became of asking for a reservation."""
+    """Result of a reservation."""
 
     answer: Reservation
     short: BudgetUse | None = None
@@ -65,21 +65,21 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The money of a run's machines."""
+    """Costs of a run's machines."""
 
     settled_usd: Decimal = Decimal(0)
     unsettled: Sequence[Lease] = ()
-    """Leases whose cost is still growing."""
+    """Leases whose cost still grows."""
 
 
 _BUDGET_LOCK = 7_328_417_254
-"""Number of the advisory lock that those take who reserve money across runs."""
+"""Number of the advisory lock of reservations across runs."""
 _NO_FACTS: Mapping[str, str] = {}
 _BEFORE_RELEASE = (LeaseState.RESERVED, LeaseState.LAUNCHING, LeaseState.HELD)
 
 
 class LeaseStore:
-    """The ledger: one row per machine, written before the launch call."""
+    """The ledger: a row per machine, written before the launch call."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -87,7 +87,7 @@ class LeaseStore:
     def reserve(
         self, lease: Lease, *, run_id: str, exclusive: bool, budgets: Iterable[Budget] = ()
     ) -> Reserved:
-        """Set money and place aside. Settled costs and open reservations count.
+        """Reserve money and place. Settled costs and open reservations count.
 
         A lease of this id that exists already is reserved.
         """
@@ -121,12 +121,12 @@ class LeaseStore:
             return Reserved(Reservation.RESERVED if taken else Reservation.BUSY)
 
     def budget_uses(self, budgets: Iterable[Budget], at: datetime) -> list[BudgetUse]:
-        """How much of each is used in the period that `at` is in; of budgets across runs."""
+        """Return each budget's usage in the period of `at`, for budgets across runs."""
         with self._sessions.read() as session:
             return _uses(session, budgets, "", at)
 
     def get(self, lease_id: str) -> Lease:
-        """The lease. Raises UnknownIdError."""
+        """Return the lease. Raises UnknownIdError."""
         with self._sessions.read() as session:
             found = session.execute(_leases().where(LeaseRow.id == lease_id)).one_or_none()
             if found is None:
@@ -134,12 +134,12 @@ class LeaseStore:
             return lease_of(found[0], found[1])
 
     def of_attempt(self, attempt_id: str) -> list[Lease]:
-        """In the order they were reserved."""
+        """Return leases in the order of their reservation."""
         with self._sessions.read() as session:
             return _all(session, _leases().where(AttemptRow.id == attempt_id))
 
     def of_run(self, run_id: str) -> dict[str, list[Lease]]:
-        """By cell id; a cell that never had a lease has an empty list."""
+        """Return leases by cell id; cells without any have an empty list."""
         query = (
             select(CellRow.id, LeaseRow, AttemptRow.id)
             .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
@@ -156,7 +156,7 @@ class LeaseStore:
         return leases
 
     def spending(self, run_ids: Sequence[str]) -> dict[str, Spending]:
-        """By run: what was settled as a sum, the others as they are; none for no machines."""
+        """Return by run the settled sum and the open leases."""
         mine = LeaseRow.run_id.in_(run_ids)
         settled = select(LeaseRow.run_id, LeaseRow.cost_usd)
         unsettled = _leases().add_columns(LeaseRow.run_id)
@@ -173,12 +173,12 @@ class LeaseStore:
         return found
 
     def open(self) -> list[Lease]:
-        """Every lease that is not GONE, oldest first."""
+        """Return every lease that is not GONE, oldest first."""
         with self._sessions.read() as session:
             return _all(session, _leases().where(LeaseRow.state != LeaseState.GONE))
 
     def launching(self, lease_id: str, *, at: datetime) -> Lease:
-        """The provider is about to be asked; a machine may exist from now on.
+        """Enter LAUNCHING: a machine may exist from now on.
 
         Asked once more, it may make the machine late: when that was is noted.
         """
@@ -200,7 +200,7 @@ class LeaseStore:
         facts: Mapping[str, str] = _NO_FACTS,
         simulated: bool = False,
     ) -> Lease:
-        """Keep the machine's id, however late it comes; to HELD unless it is past that."""
+        """Store the machine's id, however late; enter HELD unless it is past that."""
         is_early = LeaseRow.state.in_((LeaseState.RESERVED, LeaseState.LAUNCHING))
         values = {
             "machine_id": case((LeaseRow.machine_id == "", machine_id), else_=LeaseRow.machine_id),
@@ -210,15 +210,15 @@ class LeaseStore:
         return self._change(lease_id, values | self._noted(facts, simulated=simulated))
 
     def reached(self, lease_id: str, endpoint: Endpoint) -> None:
-        """How the machine is reached is known."""
+        """Store the machine's endpoint."""
         self._update(lease_id, list(LeaseState), endpoint=endpoint)
 
     def releasing(self, lease_id: str) -> None:
-        """The provider was told to take it back."""
+        """Enter RELEASING: the provider was called to terminate it."""
         self._update(lease_id, _BEFORE_RELEASE, state=LeaseState.RELEASING)
 
     def _update(self, lease_id: str, states: Sequence[LeaseState], **values: object) -> None:
-        """Write the columns where it is in one of the states. Raises UnknownIdError."""
+        """Update columns in one of the given states. Raises UnknownIdError."""
         mine = LeaseRow.id == lease_id
         with self._sessions.write() as session:
             new = update(LeaseRow).where(mine, LeaseRow.state.in_(states)).values(values)
@@ -249,7 +249,7 @@ class LeaseStore:
         return func.json_patch(func.coalesce(LeaseRow.facts, literal_column("'{}'")), new)
 
     def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
-        """Close it; the place and the money not spent are free again. Its login is erased."""
+        """Close the lease; place and unspent money are free again. Its credentials are deleted."""
         with self._sessions.write() as session:
             closed = {"state": LeaseState.GONE, "gone_at": at}
             query = update(LeaseRow).where(LeaseRow.id == lease_id)
@@ -265,7 +265,7 @@ class LeaseStore:
             mend_cost(session, attempt)
 
     def reopen(self, lease_id: str, machine_id: str) -> None:
-        """A machine of a lease that is GONE turned up: to RELEASING, to be paid for after all."""
+        """Reopen a lease that is GONE because its machine appeared: enter RELEASING and bill it."""
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             if row.state is not LeaseState.GONE:
@@ -278,37 +278,37 @@ class LeaseStore:
             row.exclusive = False  # its place may be another's by now
 
     def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> Lease:
-        """Keep what the provider says the machine is; empty facts change nothing."""
+        """Store the provider's facts of the machine; empty facts change nothing."""
         values = self._noted(facts, simulated=simulated)
         return self._change(lease_id, values) if values else self.get(lease_id)
 
     def refused_since(self, provider: str, since: datetime) -> list[Lease]:
-        """Leases of any run, gone since then, that the provider refused; newest first."""
+        """Return recently refused leases of any run, newest first."""
         refused = (LeaseRow.provider == provider, LeaseRow.refusal != "", LeaseRow.gone_at >= since)
         query = _leases().where(*refused).order_by(None)
         with self._sessions.read() as session:
             return _all(session, query.order_by(LeaseRow.gone_at.desc(), LeaseRow.pk.desc()))
 
     def by_token(self, lease_ids: Iterable[str]) -> dict[str, Lease]:
-        """Those of them that the ledger has, by id."""
+        """Return the leases of these ids that the ledger has."""
         with self._sessions.read() as session:
             found = _all(session, _leases().where(LeaseRow.id.in_(set(lease_ids))))
         return {lease.id: lease for lease in found}
 
     def providers(self) -> list[str]:
-        """Every provider that ever stood in the ledger."""
+        """Return every provider in the ledger."""
         query = select(LeaseRow.provider).distinct().order_by(LeaseRow.provider)
         with self._sessions.read() as session:
             return list(session.scalars(query))
 
     def places(self, provider: str) -> list[str]:
-        """Every place of the provider that ever stood in the ledger."""
+        """Return every place of the provider in the ledger."""
         query = select(LeaseRow.place).where(LeaseRow.provider == provider).distinct()
         with self._sessions.read() as session:
             return sorted(session.scalars(query))
 
     def keep_login(self, lease_id: str, login: Login) -> Login:
-        """Store the keys; the first ones stand and are returned. A gone lease keeps none."""
+        """Store the credentials; the first ones are kept and returned. A gone lease has none."""
         with self._sessions.write() as session:
             its = LeaseCredentialsRow.login.type
             mine = select(LeaseRow.pk, literal(login, its)).where(LeaseRow.id == lease_id)
@@ -321,7 +321,7 @@ class LeaseStore:
             return kept.login if kept is not None else login
 
     def login(self, lease_id: str) -> Login | None:
-        """Its keys; None when there are none, or it is gone."""
+        """Return the credentials; None without any, or for a gone lease."""
         query = select(LeaseCredentialsRow.login).join(
             LeaseRow, LeaseRow.pk == LeaseCredentialsRow.lease
         )
@@ -329,7 +329,7 @@ class LeaseStore:
             return session.scalar(query.where(LeaseRow.id == lease_id))
 
     def attest(self, lease_id: str, attestation: Attestation) -> None:
-        """Store or replace who produces the results of the lease's attempt."""
+        """Insert or replace the attestation of the lease's machine."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttestationRow)
             document = literal(attestation, AttestationRow.document.type)
@@ -341,7 +341,7 @@ class LeaseStore:
                 raise UnknownIdError("lease", lease_id)
 
     def attestations(self, run_id: str) -> dict[str, Attestation]:
-        """By lease id, in the order the leases were reserved."""
+        """Return attestations by lease id, in the order of reservation."""
         query = (
             select(LeaseRow.id, AttestationRow.document)
             .join(AttestationRow, AttestationRow.lease == LeaseRow.pk)
@@ -352,12 +352,15 @@ class LeaseStore:
             return dict(session.execute(query).all())
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> None:
-        """Keep one line; the same (place, result, reason) of an attempt is kept once."""
+        """Store a placement decision.
+
+        An equal (place, result, reason) of an attempt is stored once.
+        """
         with self._sessions.write() as session:
             add_decision(session, attempt_id, decision)
 
     def decisions(self, run_id: str) -> dict[str, list[PlacementDecision]]:
-        """By cell id, in their order, each with its attempt's number."""
+        """Return placement decisions by cell id, in order, each with its attempt's number."""
         with self._sessions.read() as session:
             return decisions_of(session, run_id)
 
@@ -365,7 +368,7 @@ class LeaseStore:
 def _uses(
     session: Session, budgets: Iterable[Budget], run_id: str, at: datetime
 ) -> list[BudgetUse]:
-    """How much of each budget is used; machines of an emulation count as real ones."""
+    """Return each budget's usage; simulated machines count like real ones."""
     is_settled = LeaseRow.cost_usd.is_not(None)
     amounts = (
         func.sum(case((is_settled, micro_usd(LeaseRow.cost_usd)), else_=0)),
@@ -398,12 +401,12 @@ def _locked(session: Session, lease_id: str) -> LeaseRow:
 
 
 def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
-    """What a row says."""
+    """Return the lease of a row."""
     return filled(Lease, row, attempt_id=attempt_id, facts=row.facts or {})
 
 
 def add_decision(session: Session, attempt_id: str, decision: PlacementDecision) -> None:
-    """Keep one line; what was said before is not said again."""
+    """Store a placement decision, unless the attempt has an equal one."""
     mine = AttemptRow.id == attempt_id
     lock(session, select(AttemptRow.pk).where(mine))
     last = select(func.coalesce(func.max(PlacementDecisionRow.number), 0)).where(
@@ -425,7 +428,7 @@ def add_decision(session: Session, attempt_id: str, decision: PlacementDecision)
 
 
 def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecision]]:
-    """By cell id; a cell without a line has an empty list."""
+    """Return placement decisions by cell id; cells without any have an empty list."""
     query = (
         select(CellRow.id, PlacementDecisionRow, AttemptRow.number)
         .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)

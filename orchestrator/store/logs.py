@@ -1,4 +1,4 @@
-"""Logs, read from the compressed chunks that they came in."""
+"""Logs, read from their compressed chunks."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from orchestrator.store.tables import AttemptRow, CellRow, EvidenceChunkRow, Evi
 
 @dataclass(frozen=True, slots=True)
 class AttemptLog:
-    """How much there is of an attempt's log."""
+    """Size and state of an attempt's log."""
 
     attempt_id: str
     number: int
-    """The attempt's, from 1."""
+    """The attempt's number, from 1."""
     size_bytes: int
     is_over: bool
-    """The attempt is closed: nothing more comes."""
+    """Whether the attempt is closed, so that the log is complete."""
 
 
 class LogStore:
-    """The logs of attempts; they only ever grow."""
+    """Logs of attempts; append-only."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def of_cell(self, cell_id: str) -> list[AttemptLog]:
-        """One for each attempt, in their order, however short."""
+        """Return the logs of a cell's attempts, in order, empty ones included."""
         query = (
             select(AttemptRow.id, AttemptRow.number, AttemptRow.log_bytes, AttemptRow.closed_at)
             .join(CellRow, CellRow.pk == AttemptRow.cell)
@@ -46,7 +46,7 @@ class LogStore:
             ]
 
     def read(self, attempt_id: str, *, after: int, limit: int) -> bytes:
-        """The bytes that follow an offset, as far as there are any. Raises UnknownIdError."""
+        """Return bytes from an offset on. Raises UnknownIdError."""
         query = select(AttemptRow.pk, AttemptRow.log_bytes).where(AttemptRow.id == attempt_id)
         with self._sessions.read() as session:
             found = session.execute(query).one_or_none()
@@ -59,7 +59,7 @@ class LogStore:
 
 
 def log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
-    """Bytes from `low` until `high`. Raises CorruptEvidenceError where some are not there."""
+    """Return bytes from `low` to `high`. Raises CorruptEvidenceError where some are missing."""
     mine = (
         EvidenceChunkRow.attempt == attempt_pk,
         EvidenceChunkRow.stream == EvidenceStream.LOG,
@@ -81,7 +81,7 @@ def log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
 
 
 def unpack(body: bytes) -> bytes:
-    """The bytes as they came. Raises CorruptEvidenceError."""
+    """Return the uncompressed bytes. Raises CorruptEvidenceError."""
     try:
         return zlib.decompress(body)
     except zlib.error as error:

@@ -1,4 +1,4 @@
-"""Machines with the runs and the cells that they are for, and those that have no owner."""
+"""Machines with their runs and cells, and resources without an owner."""
 
 from __future__ import annotations
 
@@ -26,47 +26,47 @@ from orchestrator.store.tables import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rented:
-    """A lease, and whose it is."""
+    """A lease with its run and cell."""
 
     lease: Lease
     run: str
     version: str
-    """The subject's."""
+    """Version of the subject."""
     cell: str
-    """The cell's name."""
+    """Name of the cell."""
     state: CellState
-    """The cell's."""
+    """State of the cell."""
     attempt: int
     max_minutes: float
-    """An attempt may take so long once its machine is granted."""
+    """Maximum minutes of an attempt once its machine is granted."""
     hold_minutes: float
-    """And a machine may be kept for so long afterwards."""
+    """Maximum minutes that a machine is held afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Something that a cloud showed and nobody owned, when the janitor looked last."""
+    """A cloud resource without an owner, at the janitor's last sweep."""
 
     provider: str
     machine_id: str
-    """Its beginning and a hash, where it is very long."""
+    """The id; a very long one is cut and ends with a hash."""
     first_seen: datetime
 
 
 class MachineStore:
-    """Each method is one transaction."""
+    """Queries of machines. Each method is one transaction."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def now(self) -> list[Rented]:
-        """Of every lease that is not GONE, oldest first."""
+        """Return every lease that is not GONE, oldest first."""
         with self._sessions.read() as session:
             mine = LeaseRow.state != LeaseState.GONE
             return _rented(session, _leases().where(mine).order_by(LeaseRow.pk))
 
     def gone(self, *, limit: int) -> list[Rented]:
-        """Of the leases that went last and had a machine, newest first."""
+        """Return the last gone leases that had a machine, newest first."""
         mine = (LeaseRow.state == LeaseState.GONE, LeaseRow.machine_id != "")
         # By the order of the leases, not of their ends: that is what there is an index of.
         newest = select(LeaseRow.pk).where(*mine).order_by(LeaseRow.pk.desc()).limit(limit)
@@ -75,7 +75,7 @@ class MachineStore:
             return _rented(session, query.order_by(LeaseRow.gone_at.desc(), LeaseRow.pk.desc()))
 
     def sightings(self) -> list[Orphan]:
-        """What the janitor noted, oldest first."""
+        """Return orphan sightings, oldest first."""
         query = select(OrphanSightingRow).order_by(
             OrphanSightingRow.first_seen, OrphanSightingRow.machine_id
         )
@@ -112,17 +112,17 @@ def _rented(session: Session, query: Select[LeaseRow, AttemptRow, CellRow, str])
 
 
 def _specs(session: Session, runs: Iterable[str]) -> dict[str, RunSpec]:
-    """Each is read once: it is long."""
+    """Return run specs; each is read once, since they are long."""
     query = select(RunSpecRow.run_id, RunSpecRow.spec).where(RunSpecRow.run_id.in_(sorted(runs)))
     return dict(session.execute(query).all())
 
 
 _SIGHTINGS_LOCK = 732_841_726
-"""First half of the advisory lock's number; the provider is the other."""
+"""First half of the advisory lock's number; the second is the provider."""
 
 
 class OrphanStore:
-    """What the janitor saw and knows no owner of: it kills nothing at first sight."""
+    """Orphans that the janitor has seen: nothing is ended at its first sighting."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -130,7 +130,10 @@ class OrphanStore:
     def see(
         self, provider: str, machine_ids: Iterable[str], *, at: datetime
     ) -> dict[str, datetime]:
-        """Note these, forget all others of the provider; answer when each was first seen."""
+        """Store the present orphans of a provider, delete others.
+
+        Return when each was first seen.
+        """
         kept = {machine_id: short(machine_id) for machine_id in machine_ids}
         with self._sessions.write() as session:
             known = _known(session, provider)
@@ -144,7 +147,7 @@ class OrphanStore:
 
 
 def _known(session: Session, provider: str) -> dict[str, datetime]:
-    """When each was first seen; two janitors of one provider take turns."""
+    """Return when each was first seen; concurrent janitors of one provider are serialised."""
     if is_postgres(session):
         turn = func.pg_advisory_xact_lock(_SIGHTINGS_LOCK, func.hashtext(provider))
         session.execute(select(turn))

@@ -1,4 +1,4 @@
-"""What goes on, in numbers: one query, so that a scrape is cheap and its figures agree."""
+"""Operational metrics in one query, so that a scrape is cheap and consistent."""
 
 from __future__ import annotations
 
@@ -28,59 +28,59 @@ from orchestrator.store.tables import (
 
 
 class Figure(StrEnum):
-    """What is counted, by which two labels; an empty label says that there is none."""
+    """A counted quantity with its two labels; an empty label means none."""
 
     RUNS = "runs"
-    """By state and outcome."""
+    """Labels: state and outcome."""
     CELLS = "cells"
-    """By state and outcome."""
+    """Labels: state and outcome."""
     LEASES = "leases"
-    """By provider and state."""
+    """Labels: provider and state."""
     SPENT_USD = "spent_usd"
-    """By provider; of real machines that are settled."""
+    """Label: provider; real machines that are settled."""
     RESERVED_USD = "reserved_usd"
-    """By provider; of real machines that are not."""
+    """Label: provider; real machines that are not settled."""
     ORPHANS = "orphans"
-    """By provider: what a cloud has and the ledger knows nothing of."""
+    """Label: provider; cloud resources that are not in the ledger."""
     DELIVERIES = "deliveries"
-    """By state."""
+    """Label: state."""
     CHANNELS = "channels"
-    """By state."""
+    """Label: state."""
     FIRINGS = "firings"
-    """Of schedules, by state."""
+    """Label: state of the firing."""
     VERDICTS = "verdicts"
-    """By gate and decision."""
+    """Labels: gate and decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Everything at one time."""
+    """All operational metrics at one time."""
 
     counts: Mapping[Figure, Mapping[tuple[str, str], float]] = field(default_factory=dict)
     oldest_waiting_at: datetime | None = None
-    """When the oldest delivery that waits was made."""
+    """When the oldest waiting delivery was created."""
     late_firings: int = 0
-    """Open ones whose deadline has passed."""
+    """Open firings past their deadline."""
 
     def of(self, figure: Figure) -> Mapping[tuple[str, str], float]:
-        """One of the counts."""
+        """Return one count."""
         return self.counts.get(figure, {})
 
 
 _MOST_GATES = 500
-"""Times decisions: people choose the names of gates."""
+"""Maximum gates, times decisions: the names of gates are free."""
 
 Row = Select[str, str, str, float]
 
 
 class OperationalMetricStore:
-    """What goes on, in numbers."""
+    """Operational metrics."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def snapshot(self, now: datetime) -> Figures:
-        """Everything, read in one transaction; the labels are few."""
+        """Return all metrics, read in one transaction."""
         counts: dict[Figure, dict[tuple[str, str], float]] = {figure: {} for figure in Figure}
         with self._sessions.read() as session:
             for name, one, other, number in session.execute(union_all(*_parts())):
@@ -135,7 +135,7 @@ def _grouped(
 
 
 def _late(session: Session, now: datetime) -> int:
-    """Firings that are open after their deadline; few are open."""
+    """Return open firings past their deadline."""
     query = select(FiringRow.document).where(FiringRow.state != FiringState.NOTIFIED)
     deadlines = (firing.deadline_at for firing in session.scalars(query))
     return sum(1 for deadline in deadlines if deadline is not None and deadline < now)

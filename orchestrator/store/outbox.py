@@ -1,4 +1,4 @@
-"""Announcements, the channels that they are for, and what has not reached them yet."""
+"""Announcements, channels and deliveries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.domain.channel import (
     next_look,
     status_word,
 )
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, database_time_s, insert_into
@@ -38,7 +38,7 @@ from orchestrator.store.tables import (
 )
 
 LEASE_S = 60.0
-"""Longer than any attempt takes: after it, whoever was to send is taken for dead."""
+"""Longer than any attempt: after it, the sender is considered dead."""
 
 
 _DONE = {
@@ -50,7 +50,7 @@ _DONE = {
 
 
 class OutboxStore:
-    """Whom to tell, and what has not reached them yet.
+    """Channels and their deliveries.
 
     Each method is one transaction.
     """
@@ -59,7 +59,7 @@ class OutboxStore:
         self._sessions = sessions
 
     def put(self, announcement: Announcement, *, new_id: Callable[[], str], at: datetime) -> bool:
-        """Decide whether it is news, and write a delivery for every channel that is to be told.
+        """Decide whether an announcement is news; queue a delivery for every channel that wants it.
 
         True if its line stood elsewhere. A key that was put before changes nothing. A commit's
         status is told where the commit had another one, whether or not the line has changed.
@@ -70,7 +70,7 @@ class OutboxStore:
     def claim(
         self, *, at: datetime, but_not: Collection[str] = (), lease_s: float = LEASE_S
     ) -> tuple[Channel, Delivery] | None:
-        """Take the delivery that is due longest; nobody else gets it while the lease lasts.
+        """Claim the delivery that is due longest, exclusively until the claim expires.
 
         Those of the channels `but_not` are left alone.
 
@@ -94,7 +94,7 @@ class OutboxStore:
             return channel, _delivery(row)
 
     def settle(self, delivery_id: str, receipt: DeliveryReceipt, *, at: datetime) -> None:
-        """Write an attempt down, and what follows of it for the delivery and its channel."""
+        """Store an attempt, and update its delivery and channel."""
         with self._sessions.write() as session:
             its = DeliveryRow.id == delivery_id
             channel_id = session.scalar(select(DeliveryRow.channel).where(its))
@@ -107,7 +107,7 @@ class OutboxStore:
                 _judge(session, channel, receipt, at, was_test=row.is_test)
 
     def add(self, channel: Channel) -> bool:
-        """Store a channel; False, and nothing is stored, where there is one of its name."""
+        """Store a channel; False where the name is taken."""
         values = {
             "id": channel.id,
             "name": channel.name,
@@ -120,13 +120,13 @@ class OutboxStore:
             return changed(session, new.on_conflict_do_nothing()) == 1
 
     def channel(self, channel_id: str) -> Channel | None:
-        """One of them."""
+        """Return a channel."""
         with self._sessions.read() as session:
             row = session.get(ChannelRow, channel_id)
             return row.channel if row else None
 
     def channels(self) -> list[tuple[Channel, ChannelHealth]]:
-        """All of them, oldest first."""
+        """Return every channel, oldest first."""
         waiting = (
             select(DeliveryRow.channel, func.count().label("number"))
             .where(DeliveryRow.state == DeliveryState.WAITING)
@@ -142,7 +142,7 @@ class OutboxStore:
             return [(row.channel, _health(row, number)) for row, number in session.execute(query)]
 
     def remove(self, channel_id: str) -> bool:
-        """Forget it with its deliveries and its log; False if there is none."""
+        """Delete a channel with its deliveries and log; False for an unknown one."""
         with self._sessions.write() as session:
             its = select(DeliveryRow.pk).where(DeliveryRow.channel == channel_id)
             # The channel first: whoever announces something locks it before its deliveries.
@@ -154,7 +154,9 @@ class OutboxStore:
             return changed(session, delete(ChannelRow).where(ChannelRow.id == channel_id)) == 1
 
     def renew(self, channel_id: str, secret: ChannelSecret, *, until: datetime) -> Channel | None:
-        """Sign with another secret from now; the one before stands until then, older ones end.
+        """Sign with a new secret from now on.
+
+        The previous one stays valid until then, older ones end.
 
         Not idempotent.
         """
@@ -167,7 +169,7 @@ class OutboxStore:
             return row.channel
 
     def log(self, channel_id: str, *, limit: int) -> list[tuple[Delivery, list[DeliveryAttempt]]]:
-        """Its newest deliveries with their attempts."""
+        """Return its newest deliveries with their attempts."""
         query = select(DeliveryRow).where(DeliveryRow.channel == channel_id)
         query = query.order_by(DeliveryRow.pk.desc()).limit(limit)
         with self._sessions.read() as session:
@@ -179,7 +181,7 @@ class OutboxStore:
             return [(_delivery(row), list(_logged(row.id, tried[row.pk]))) for row in rows]
 
     def record_test(self, delivery: Delivery, receipt: DeliveryReceipt, *, at: datetime) -> None:
-        """Write down a call that was made to test a channel; one that got through enables it."""
+        """Store a test message's attempt; a successful one enables the channel."""
         with self._sessions.write() as session:
             row = DeliveryRow(
                 id=delivery.id,
@@ -201,7 +203,7 @@ class OutboxStore:
 
 
 def _due(at: datetime, but_not: Collection[str]) -> Select[DeliveryRow, Channel]:
-    """What may be sent now, the longest due first."""
+    """Return due deliveries, the longest due first."""
     earlier = aliased(DeliveryRow)
     is_next: ColumnElement[bool] = ~(
         select(earlier.pk)
@@ -223,7 +225,7 @@ def _due(at: datetime, but_not: Collection[str]) -> Select[DeliveryRow, Channel]
 
 
 def _settle(session: Session, row: DeliveryRow, receipt: DeliveryReceipt, at: datetime) -> None:
-    """Let the attempt be known; a delivery that is done stays as it is."""
+    """Store the attempt's result; a finished delivery is unchanged."""
     look = next_look(_delivery(row), receipt, at)
     row.attempts += 1
     row.claimed_until_s = None
@@ -247,7 +249,7 @@ def _settle(session: Session, row: DeliveryRow, receipt: DeliveryReceipt, at: da
 
 
 def _locked(session: Session, channel_id: str) -> ChannelRow | None:
-    """The channel, before any delivery of it is touched; news may be written for it meanwhile."""
+    """Lock the channel before any delivery of it; announcements may be queued meanwhile."""
     query = select(ChannelRow).where(ChannelRow.id == channel_id)
     return session.scalar(query.with_for_update(key_share=True))
 
@@ -255,7 +257,7 @@ def _locked(session: Session, channel_id: str) -> ChannelRow | None:
 def _judge(
     session: Session, channel: ChannelRow, receipt: DeliveryReceipt, at: datetime, *, was_test: bool
 ) -> None:
-    """What the attempt says of the channel."""
+    """Update the channel's health by the attempt."""
     if receipt.result is DeliveryResult.ACCEPTED:
         channel.failing_since, channel.last_success_at = None, at
         if was_test:
@@ -301,7 +303,7 @@ def _logged(delivery_id: str, rows: list[DeliveryAttemptRow]) -> Iterator[Delive
 def announced(
     session: Session, told: Announcement, *, new_id: Callable[[], str], at: datetime
 ) -> bool:
-    """Write its deliveries; True if its line stood elsewhere. A key that is known does nothing.
+    """Queue deliveries; True if the lineage's state changed. A known key does nothing.
 
     Rows are locked in one order: the key, the line, channels by id, what commits stand at.
     """
@@ -335,7 +337,7 @@ def _is_new(session: Session, told: Announcement, at: datetime) -> bool:
 def _stand(
     session: Session, name: str, state: str, told: Announcement, at: datetime
 ) -> tuple[str, bool]:
-    """Let it stand so from now, unless a newer verdict was told.
+    """Set the lineage's state, unless a newer verdict was announced.
 
     Returns:
         How it stood before, empty for never, and whether it stands elsewhere now.
@@ -356,7 +358,7 @@ def _stand(
 
 
 def _channels(session: Session) -> Iterator[Channel]:
-    """Those that are not disabled; they stay until the end of the transaction."""
+    """Return enabled channels, locked until the transaction ends."""
     query = select(ChannelRow).where(ChannelRow.disabled_at.is_(None)).order_by(ChannelRow.id)
     for row in session.scalars(query.with_for_update(read=True, key_share=True)):
         yield row.channel
@@ -365,7 +367,7 @@ def _channels(session: Session) -> Iterator[Channel]:
 def _subject(
     session: Session, channel: Channel, told: Announcement, *, is_news: bool, at: datetime
 ) -> str | None:
-    """What the delivery is about, where there is one for this channel."""
+    """Return what the delivery is about; None where this channel gets none."""
     if not channel.wants(told.lineage):
         return None
     if channel.kind is not ChannelKind.GITHUB:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import select
 
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.prices import Price
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, values_of
@@ -16,13 +16,13 @@ _THING = ("provider", "item", "place", "market")
 
 
 class PriceStore:
-    """The newest believed price of each thing, as it was last refreshed."""
+    """The newest plausible price of each item."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def write(self, prices: Iterable[Price]) -> None:
-        """Store them; of each thing the newest stays, and of equally old ones the first."""
+        """Store prices; the newest of each item is kept, of equally old ones the first."""
         newest: dict[tuple[str, ...], Price] = {}
         for price in prices:
             thing = (price.provider, price.item, price.place, price.market)
@@ -42,7 +42,7 @@ class PriceStore:
             session.execute(statement, rows)
 
     def of(self, provider: str) -> tuple[Price, ...]:
-        """The newest of each, by item, place and market."""
+        """Return the newest price by item, place and market."""
         query = select(PriceRow).where(PriceRow.provider == provider)
         ordered = query.order_by(PriceRow.item, PriceRow.place, PriceRow.market)
         with self._sessions.read() as session:

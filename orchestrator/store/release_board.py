@@ -1,4 +1,4 @@
-"""What was validated of a product: versions by platforms, and pass rates over time."""
+"""The release board: versions of a product by platforms, and pass rates over time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from orchestrator.store.tables import (
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a release is called."""
+    """Name of a release."""
 
     subject: str
     version: str
@@ -45,24 +45,24 @@ class ReleaseCell:
     run: str
     matrix: str
     name: str
-    """The cell's: its platform's id, with the environment where there is more than one."""
+    """Name of the cell: its platform's id, with the environment where there are several."""
     outcome: Outcome | None
     reason: str
     counts: Counts
     at: datetime
-    """When its run was launched, or is said to have happened."""
+    """When its run was launched, or its stated time."""
     simulated: bool
-    """No machine was really asked: no gate believes it."""
+    """Whether its machine was simulated: no gate accepts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A version, and what is known of it."""
+    """A version with its cells."""
 
     of: Version
     newest_run: str
     cells: Sequence[ReleaseCell]
-    """Of each matrix, the newest one of each name."""
+    """Per matrix, the newest cell of each name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +71,19 @@ class ReleasePage:
 
     items: Sequence[Release]
     next: str | None
-    """The cursor of the next page."""
+    """Cursor of the next page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCell:
-    """A cell that a product's runs have, or had."""
+    """A cell name of a product's runs."""
 
     name: str
     matrix: str
     first_run: str
     newest_run: str
     position: int
-    """In its newest run."""
+    """Position in its newest run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class ReleaseVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRun:
-    """A run that is not finished, and how many of its cells are where."""
+    """An unfinished run with the number of its cells by state."""
 
     run: str
     matrix: str
@@ -110,7 +110,7 @@ class LiveRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayRate:
-    """What the tests of one suite came to in one cell on one day, all its runs together."""
+    """Test counts of one suite in one cell on one day, over all runs."""
 
     cell: str
     job: str
@@ -123,7 +123,7 @@ _COUNTS = tuple(Counts().as_dict())
 
 
 class ReleaseStore:
-    """Runs seen by what they validate.
+    """Runs by the version that they validate.
 
     Runs of some jobs alone (reruns of what failed, second machines, bisections) are left out. Each
     method is one transaction of a fixed number of statements.
@@ -133,7 +133,7 @@ class ReleaseStore:
         self._sessions = sessions
 
     def products(self) -> list[str]:
-        """Of all runs; the one of the newest run first."""
+        """Return the products of all runs, newest run first."""
         newest = func.max(RunRow.id).desc()
         query = select(RunRow.product).group_by(RunRow.product).order_by(newest)
         with self._sessions.read() as session:
@@ -142,7 +142,7 @@ class ReleaseStore:
     def page(
         self, product: str, *, matrix: str = "", limit: int, before: str | None = None
     ) -> ReleasePage:
-        """Versions of a product; `before` is the cursor of a page, `matrix` names one of many."""
+        """Return versions of a product; `before` is a cursor, `matrix` restricts to one matrix."""
         newest = func.max(RunRow.id)
         query = (
             select(RunRow.subject_name, RunRow.subject_version, newest)
@@ -164,7 +164,7 @@ class ReleaseStore:
         return ReleasePage(items, shown[-1][1] if len(found) > limit else None)
 
     def cells(self, product: str) -> list[KnownCell]:
-        """Every cell of every matrix that its runs ever had."""
+        """Return every cell name of every matrix of its runs."""
         newest = func.max(CellRow.run_id)
         spans = (
             select(
@@ -190,7 +190,7 @@ class ReleaseStore:
             ]
 
     def verdicts(self, product: str, versions: Sequence[Version]) -> list[ReleaseVerdict]:
-        """The newest one of each gate about each of these, by gate."""
+        """Return the newest verdict of each gate about each of these, by gate."""
         newest = (
             select(
                 func.max(VerdictRow.pk).label("pk"),
@@ -218,7 +218,7 @@ class ReleaseStore:
             ]
 
     def live(self, product: str, *, limit: int) -> list[LiveRun]:
-        """Runs that are not finished, newest first; reruns too."""
+        """Return unfinished runs, newest first, reruns included."""
         newest = (
             select(RunRow)
             .where(RunRow.product == product, RunRow.state != RunState.FINISHED)
@@ -247,7 +247,7 @@ class ReleaseStore:
         ]
 
     def rates(self, product: str, *, matrix: str = "", since: datetime) -> list[DayRate]:
-        """By cell, suite and day (UTC), of runs that were launched since."""
+        """Return counts by cell, suite and UTC day, of runs launched since."""
         with self._sessions.read() as session:
             day = _day(session).label("day")
             sums = [func.sum(getattr(JobRollupRow, name)) for name in _COUNTS]
@@ -283,7 +283,7 @@ def _is_of(versions: Sequence[Version]) -> ColumnElement[bool]:
 
 
 def _day(session: Session) -> ColumnElement[date | str]:
-    """The day, in UTC, that a run was launched; SQLite's is text."""
+    """Select the UTC day of the run's launch; text in SQLite."""
     at = RunRow.created_at
     return func.date(func.timezone("UTC", at)) if is_postgres(session) else func.date(at)
 
@@ -316,7 +316,7 @@ def _newest_cells(
 def _newest(
     session: Session, product: str, matrix: str, versions: Sequence[Version]
 ) -> Select[*tuple[Any, ...]]:
-    """Of each version, matrix and name the newest cell: a row of what `_newest_cells` reads."""
+    """Select the newest cell per version, matrix and name, as rows of `_newest_cells`."""
     same = (RunRow.subject_name, RunRow.subject_version, RunRow.matrix_name, CellRow.name)
     order = func.row_number().over(partition_by=same, order_by=RunRow.id.desc()).label("place")
     ranked = (
@@ -339,7 +339,7 @@ def _newest(
 
 
 def _simulated(session: Session, cells: Sequence[int]) -> Select[int]:
-    """Those whose machine was none."""
+    """Select cells with simulated machines."""
     leased = exists().where(
         AttemptRow.cell == CellPlanRow.cell, LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated
     )
@@ -348,6 +348,6 @@ def _simulated(session: Session, cells: Sequence[int]) -> Select[int]:
 
 
 def _dated(session: Session, cells: Sequence[int]) -> Mapping[int, datetime]:
-    """When ingested ones are said to have happened."""
+    """Select the stated times of ingested cells."""
     query = select(IngestRow.cell, IngestRow.document).where(IngestRow.cell.in_(cells))
     return {cell: told.dated_at for cell, told in session.execute(query)}

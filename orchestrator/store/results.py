@@ -1,4 +1,4 @@
-"""What is known of a cell's tests, jobs, checks and metrics."""
+"""Results of a cell: tests, jobs, checks and metrics."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sqlalchemy import Row, ScalarSelect, Select, and_, case, or_, select, tuple
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.extended import filled
-from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
+from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, Notice, TestFact
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED, tally
@@ -47,19 +47,19 @@ from orchestrator.store.write_results import write_checks, write_metrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestsAsked:
-    """Which tests of a cell are asked for; what is empty takes any."""
+    """Filter for a cell's tests; empty fields do not restrict."""
 
     __test__ = False
 
     outcome: TestOutcome | None = None
     job: str = ""
     contains: str = ""
-    """Of the node id."""
+    """Text in the node id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestLine:
-    """How one test went, without its long text."""
+    """A test result without its long text."""
 
     __test__ = False
 
@@ -67,26 +67,26 @@ class TestLine:
     job: str
     nodeid: str
     outcome: TestOutcome
-    """As it counts: one that is not final is missing, unless its job gave up."""
+    """Counted outcome: a result that is not final is missing, unless its job was aborted."""
     duration_s: float = 0.0
     reason: str = ""
     message: str = ""
     signature: str = ""
     earlier: Sequence[TestOutcome] = ()
-    """Outcomes of tries before the last one."""
+    """Outcomes of earlier tries."""
     has_text: bool = False
-    """There is a traceback."""
+    """Whether a traceback is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestLines:
-    """Tests of a cell, the worst first."""
+    """Tests of a cell, worst first."""
 
     __test__ = False
 
     lines: Sequence[TestLine] = ()
     next: str = ""
-    """The cursor of those that follow; empty where none do."""
+    """Cursor of the next page; empty on the last."""
 
 
 _WORST = (TestOutcome.FAILED, TestOutcome.ERROR, TestOutcome.MISSING, TestOutcome.NOT_RUN)
@@ -96,7 +96,7 @@ _RANK: ColumnElement[int] = case(
     else_=len(_WORST),
 )
 _PLACE = tuple_(_RANK, TestResultRow.cell, TestResultRow.position, TestResultRow.test_id)
-"""No two results have the same."""
+"""Sort key, unique per result."""
 _CURSOR = re.compile(r"([0-9]{1,2})\.([0-9]{1,9})\.([0-9]{1,18})\.([0-9]{1,9})")
 
 
@@ -109,7 +109,7 @@ def page_of(
     limit: int,
     after: str,
 ) -> TestLines:
-    """So many tests after a place."""
+    """Return a page of tests after a cursor."""
     query = _lines(cell_id, lent).where(*_asked(asked)).order_by(*_PLACE.clauses).limit(limit + 1)
     if (place := _CURSOR.fullmatch(after)) is not None:
         query = query.where(tuple_(*map(int, place.groups())) < _PLACE)
@@ -122,7 +122,7 @@ def page_of(
 def line_of(
     session: Session, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int
 ) -> tuple[TestLine, str] | None:
-    """One test, with its long text."""
+    """Return one test with its long text."""
     query = (
         _lines(cell_id, lent)
         .add_columns(TextRow.body)
@@ -185,13 +185,13 @@ _ROWS_AT_ONCE = 2_000
 
 
 class ResultStore:
-    """What is known of a cell's tests, jobs, checks and metrics."""
+    """Results of a cell: tests, jobs, checks and metrics."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def tally(self, cell_id: str) -> dict[str, dict[TestOutcome, int]]:
-        """How many tests of each job have which outcome (not final ones count as MISSING)."""
+        """Return test counts by job and outcome (not final ones count as MISSING)."""
         with self._sessions.read() as session:
             return tally(session, cell_row(session, cell_id).pk)
 
@@ -203,7 +203,7 @@ class ResultStore:
             return results_of(session, cell_ids, depth)
 
     def totals(self, run_ids: Sequence[str]) -> Mapping[str, Counts]:
-        """The tests of each run, those of its reused jobs too; a run without tests is left out."""
+        """Return test counts of each run, reused jobs included; runs without tests are left out."""
         with self._sessions.read() as session:
             return totals_of(session, run_ids)
 
@@ -216,7 +216,7 @@ class ResultStore:
         limit: int,
         after: str,
     ) -> TestLines:
-        """Failed, in error, missing, not run, then all others in the order of collection.
+        """Return tests in the order: failed, error, missing, not run, then all others as collected.
 
         Args:
             cell_id: The cell.
@@ -231,12 +231,12 @@ class ResultStore:
     def line(
         self, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int
     ) -> tuple[TestLine, str] | None:
-        """One test of the cell with its long text; None where it has no such test."""
+        """Return a test of the cell with its long text; None for an unknown test."""
         with self._sessions.read() as session:
             return line_of(session, cell_id, lent, test_id)
 
     def tests(self, cell_id: str, *, job: str | None = None) -> list[TestFact]:
-        """In the order they were collected, with their texts."""
+        """Return tests in the order of collection, with their texts."""
         query = (
             select(
                 *(TestCaseRow.job, TestCaseRow.nodeid, TestResultRow.outcome, TestResultRow.final),
@@ -254,10 +254,10 @@ class ResultStore:
         if job is not None:
             query = query.where(TestCaseRow.job == short(job))
         with self._sessions.read() as session:
-            return [_test(_Told(*row)) for row in session.execute(query)]
+            return [_test(_ResultRow(*row)) for row in session.execute(query)]
 
     def final_tests(self, cell_id: str) -> dict[str, list[str]]:
-        """By job, the node ids with a final result."""
+        """Return node ids with a final result, by job."""
         query = (
             select(TestCaseRow.job, TestCaseRow.nodeid)
             .join(TestResultRow, TestResultRow.test_id == TestCaseRow.id)
@@ -272,37 +272,37 @@ class ResultStore:
         return final
 
     def jobs(self, cell_id: str) -> dict[str, JobFact]:
-        """By id."""
+        """Return jobs by id."""
         with self._sessions.read() as session:
             return jobs_of(session, CellRow.id == cell_id).get(cell_id, {})
 
     def checks(self, cell_id: str) -> list[CheckFact]:
-        """In the order they were first stated."""
+        """Return checks in the order of their first report."""
         with self._sessions.read() as session:
             return checks_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def metrics(self, cell_id: str) -> list[MetricFact]:
-        """In the order they were stated."""
+        """Return metrics in order."""
         with self._sessions.read() as session:
             return metrics_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def notices(self, cell_id: str) -> list[Notice]:
-        """Of every attempt, in order."""
+        """Return notices of every attempt, in order."""
         with self._sessions.read() as session:
             return notices_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def environment(self, cell_id: str) -> Mapping[str, object] | None:
-        """Of the last attempt that reported one."""
+        """Return the environment of the last attempt that reported one."""
         with self._sessions.read() as session:
             return environments_of(session, CellRow.id == cell_id).get(cell_id)
 
     def artifacts(self, cell_id: str) -> list[ArtifactRecord]:
-        """By name."""
+        """Return artifacts by name."""
         with self._sessions.read() as session:
             return artifacts_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def put_checks(self, attempt_id: str, checks: Sequence[CheckFact]) -> None:
-        """Add or replace what we found out about an attempt's jobs, by job and name."""
+        """Insert or replace Seatrial's own checks of an attempt's jobs, by job and name."""
         with self._sessions.write() as session:
             write_checks(session, attempt_row(session, attempt_id).pk, checks)
 
@@ -314,7 +314,7 @@ class ResultStore:
             write_metrics(session, attempt_row(session, attempt_id).pk, metrics)
 
     def put_artifacts(self, cell_id: str, artifacts: Sequence[ArtifactRecord]) -> None:
-        """Add or replace by name."""
+        """Insert or replace artifacts by name."""
         if not artifacts:
             return
         with self._sessions.write() as session:
@@ -325,7 +325,7 @@ class ResultStore:
 def keep_artifacts(
     session: Session, cell_pk: int | ScalarSelect[int], artifacts: Sequence[ArtifactRecord]
 ) -> None:
-    """Add or replace by name, within the caller's transaction."""
+    """Insert or replace artifacts by name, within the caller's transaction."""
     insert = insert_into(session, ArtifactRow).values(cell=cell_pk)
     new = insert.excluded
     statement = insert.on_conflict_do_update(
@@ -342,7 +342,7 @@ def keep_artifacts(
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ResultRow:
     """A row of a test's result."""
 
     job: str
@@ -356,7 +356,7 @@ class _Told:
     earlier: str | None
 
 
-def _test(row: _Told) -> TestFact:
+def _test(row: _ResultRow) -> TestFact:
     return TestFact(
         job=sys.intern(row.job),  # there are few of them, and as many rows as tests
         nodeid=row.nodeid,

@@ -1,4 +1,4 @@
-"""More executions of failed tests on the same machine, with one thing changed."""
+"""Retest sessions of failed tests."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from orchestrator.store.tables import (
 
 
 class NoRetestsError(RuntimeError):
-    """The cell's machine does not wait for retests (any more)."""
+    """The cell's machine does not accept retests (any more)."""
 
     @classmethod
     def because(cls, cell: str, state: CellState) -> NoRetestsError:
-        """The cell of this name is not diagnosing."""
+        """Return the error for a cell that is not diagnosing."""
         return cls(
             f"cell {cell} is {state}: its machine takes no retests;"
             " `seatrial gate bisect RUN` begins a search on a machine that waits for them"
@@ -41,7 +41,7 @@ class NoRetestsError(RuntimeError):
 
 
 class RetestStore:
-    """More executions of failed tests on the same machine, with one thing changed.
+    """Retest sessions of failed tests.
 
     Each method is one transaction.
     """
@@ -50,7 +50,7 @@ class RetestStore:
         self._sessions = sessions
 
     def ask(self, attempt_id: str, ask: RetestPlan, *, at: datetime) -> RetestSession:
-        """Store what is to be tried; the same key of an attempt is stored once.
+        """Store a requested session; idempotent by key within an attempt.
 
         Raises NoTrialsError where the cell is not diagnosing, as nobody would try it.
         """
@@ -86,7 +86,7 @@ class RetestStore:
             return retest_session
 
     def begin(self, retest_session_id: str, *, at: datetime) -> None:
-        """From ASKED to RUNNING; nothing when past."""
+        """Change from REQUESTED to RUNNING; idempotent."""
         with self._sessions.write() as session:
             row = _row(session, retest_session_id)
             if row.document.state is RetestSessionState.REQUESTED:
@@ -103,7 +103,7 @@ class RetestStore:
         trouble: str = "",
         evidence: str = "",
     ) -> None:
-        """To ENDED, with what came of it; nothing when there."""
+        """Change to ENDED, with the outcomes; idempotent."""
         with self._sessions.write() as session:
             row = _row(session, retest_session_id)
             if row.document.state is RetestSessionState.ENDED:
@@ -118,7 +118,7 @@ class RetestStore:
             )
 
     def of_attempt(self, attempt_id: str) -> tuple[RetestSession, ...]:
-        """In order."""
+        """Return sessions in order."""
         query = (
             select(RetestSessionRow)
             .join(AttemptRow, AttemptRow.pk == RetestSessionRow.attempt)
@@ -129,7 +129,7 @@ class RetestStore:
             return tuple(row.document for row in session.scalars(query))
 
     def of_run(self, run_id: str) -> Mapping[str, tuple[Retest, ...]]:
-        """What ran, in order, by the cell's name; cells without any are left out."""
+        """Return sessions that ran, in order, by cell name; cells without any are left out."""
         query = (
             select(CellRow.name, RetestSessionRow)
             .join(AttemptRow, AttemptRow.pk == RetestSessionRow.attempt)
@@ -171,13 +171,13 @@ class RetestStore:
 
 
 def _locked_cell(session: Session, attempt: AttemptRow) -> CellRow:
-    """It stays in its state, and nobody else asks, until the transaction is over."""
+    """Lock the cell, so that its state and its requests do not change within the transaction."""
     query = select(CellRow).where(CellRow.pk == attempt.cell).with_for_update(key_share=True)
     return session.scalars(query.execution_options(populate_existing=True)).one()
 
 
 def _row(session: Session, retest_session_id: str) -> RetestSessionRow:
-    """The retest session, locked. Raises UnknownIdError."""
+    """Return the locked session. Raises UnknownIdError."""
     query = (
         select(RetestSessionRow).where(RetestSessionRow.id == retest_session_id).with_for_update()
     )

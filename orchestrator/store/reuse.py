@@ -1,4 +1,4 @@
-"""Which jobs have a reusable result, and which passing runs it came from."""
+"""Reusable results of jobs, and last green runs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class LastGreen:
 
     run_id: str
     cell_id: str
-    """Of its first environment."""
+    """Id of its first environment's cell."""
     cell: str
-    """Its name."""
+    """Name of that cell."""
     collected: int
-    """Tests of all its environments."""
+    """Tests collected over all its environments."""
     streak: int
     """So many runs in a row, this one the newest, in which it passed; counted up to 100. Those that
     reuse earlier evidence are left out."""
@@ -55,14 +55,14 @@ _LAST = chr(0x10FFFF)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is wanted."""
+    """Parameters of the query."""
 
     product: str
     platform: str
     before_run: str
-    """Only runs that are older; empty: all."""
+    """Only older runs; empty: all."""
     ingested: bool
-    """Whether what others produced counts."""
+    """Whether ingested evidence counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class _Cell:
 
 
 def last_green(session: Session, asked: Asked) -> LastGreen | None:
-    """The newest run in which the platform passed."""
+    """Return the newest run in which the platform passed."""
     for run, cells in _runs(session, asked):
         if all(cell.outcome is Outcome.PASSED for cell in cells):
             earlier = Asked(asked.product, asked.platform, run, asked.ingested)
@@ -92,7 +92,7 @@ def last_green(session: Session, asked: Asked) -> LastGreen | None:
 
 
 def streak(session: Session, asked: Asked) -> int:
-    """Runs in a row, from the newest on, in which the platform passed.
+    """Return the number of consecutive passing runs from the newest on.
 
     One that reuses earlier evidence neither counts nor ends the row.
     """
@@ -110,19 +110,19 @@ def _counts(cells: Sequence[_Cell]) -> int:
 
 
 def is_whole(session: Session, run_id: str) -> bool:
-    """Whether the run was asked for every job that its matrix has."""
+    """Whether the run includes every job of its matrix."""
     row = session.get(RunSpecRow, run_id)
     return row is None or row.spec.only is None
 
 
 def _runs(session: Session, asked: Asked) -> Iterator[tuple[str, list[_Cell]]]:
-    """The platform's runs, newest first, each with its cells."""
+    """Yield the platform's runs, newest first, each with its cells."""
     for run, cells in groupby(_cells(session, asked), key=lambda cell: cell.run):
         yield run, list(cells)
 
 
 def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
-    """Done cells of the platform on real machines, a page at a time."""
+    """Yield done cells of the platform on real machines, page by page."""
     simulated = exists().where(
         AttemptRow.cell == CellRow.pk, LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated
     )
@@ -157,20 +157,20 @@ def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """Evidence of a job that passed, and what it depends on."""
+class ReusableResult:
+    """A passed job's evidence with its reuse inputs."""
 
     run: str
     cell: str
-    """The cell's unique id."""
+    """The unique id of the cell."""
     job: str
     at: datetime
-    """When it was produced."""
+    """When the evidence was produced."""
     prepared: Prepared
 
 
 class ReusableResultStore:
-    """Which jobs are proven by what, so that the unchanged is not run again.
+    """Jobs with reusable results, by their reuse inputs.
 
     Each method is one transaction. Only what really ran is ever a proof: of a reused job the
     first cell stays the source, however often it is reused.
@@ -180,7 +180,7 @@ class ReusableResultStore:
         self._sessions = sessions
 
     def prepare(self, attempt_id: str, prepared: Prepared) -> None:
-        """Store or replace what an attempt was prepared with."""
+        """Insert or replace what an attempt was prepared with."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttemptEnvironmentRow)
             document = literal(prepared, AttemptEnvironmentRow.document.type)
@@ -192,7 +192,7 @@ class ReusableResultStore:
                 raise UnknownIdError("attempt", attempt_id)
 
     def preparations(self, cell_id: str) -> list[Prepared]:
-        """Of its attempts, in their order; those that were not prepared are left out."""
+        """Return the preparations of a cell's attempts, in order; unprepared ones are left out."""
         query = (
             select(AttemptEnvironmentRow.document)
             .join(AttemptRow, AttemptRow.pk == AttemptEnvironmentRow.attempt)
@@ -204,7 +204,7 @@ class ReusableResultStore:
             return list(session.scalars(query))
 
     def prove(self, cell_id: str, jobs: Mapping[str, datetime]) -> None:
-        """Keep jobs that passed, with when their evidence was produced; the first word stands.
+        """Store passed jobs as reusable, with the time of their evidence; the first entry is kept.
 
         They depend on what the cell's last attempt was prepared with.
         """
@@ -233,13 +233,15 @@ class ReusableResultStore:
             rows = [row | {"job": short(job), "produced_at": at} for job, at in jobs.items()]
             session.execute(insert_into(session, ReusableResultRow).on_conflict_do_nothing(), rows)
 
-    def find(self, asked: str, job: str, *, limit: int) -> list[Proof]:
-        """Those of the same asked-for ingredients in cells that are done, newest first."""
+    def find(self, asked: str, job: str, *, limit: int) -> list[ReusableResult]:
+        """Return reusable results with these requested inputs in done cells, newest first."""
         mine = (ReusableResultRow.requested_digest == asked, ReusableResultRow.job == short(job))
         return self._read(_proofs().where(*mine).limit(limit))
 
-    def newest(self, product: str, platform: str, environment: str, job: str) -> Proof | None:
-        """The newest one of a job there, whatever it depends on."""
+    def newest(
+        self, product: str, platform: str, environment: str, job: str
+    ) -> ReusableResult | None:
+        """Return the newest reusable result of a job there, whatever its inputs."""
         mine = (
             ReusableResultRow.product == short(product),
             ReusableResultRow.platform == short(platform),
@@ -249,7 +251,7 @@ class ReusableResultStore:
         return next(iter(self._read(_proofs().where(*mine).limit(1))), None)
 
     def decide(self, cell_id: str, reuses: Sequence[Reuse], *, at: datetime) -> None:
-        """Write down what becomes of each of the cell's jobs, once: the first decision stands."""
+        """Store the reuse decision of each of the cell's jobs, once: the first one is kept."""
         with self._sessions.write() as session:
             cell = cell_row(session, cell_id, lock=True).pk
             known = select(CellReuseRow.job).where(CellReuseRow.cell == cell).limit(1)
@@ -274,11 +276,11 @@ class ReusableResultStore:
                 )
 
     def decided(self, cell_id: str) -> Mapping[str, Reuse]:
-        """By job; empty while nothing was decided, and where nobody asked."""
+        """Return decisions by job; empty where reuse was not requested or not decided."""
         return self.decisions([cell_id]).get(cell_id, {})
 
     def decisions(self, cell_ids: Sequence[str]) -> Mapping[str, Mapping[str, Reuse]]:
-        """The same of many cells, by cell id; those without a decision are left out."""
+        """Return decisions of many cells, by cell id; cells without any are left out."""
         asking = aliased(CellRow)
         query = (
             select(asking.id, CellReuseRow, CellRow.id, CellRow.run_id)
@@ -295,10 +297,10 @@ class ReusableResultStore:
                 )
         return found
 
-    def _read(self, query: Select[ReusableResultRow, str, str, Prepared]) -> list[Proof]:
+    def _read(self, query: Select[ReusableResultRow, str, str, Prepared]) -> list[ReusableResult]:
         with self._sessions.read() as session:
             return [
-                Proof(run, cell, row.job, row.produced_at, prepared)
+                ReusableResult(run, cell, row.job, row.produced_at, prepared)
                 for row, cell, run, prepared in session.execute(query)
             ]
 

@@ -1,4 +1,4 @@
-"""Events of a run: what watchers follow, numbered under the run row's lock."""
+"""Run events, numbered under the run row's lock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunEvent:
     """A pointer to something new in a run."""
 
     number: int
-    """From 1, without a gap, in the order of commits."""
+    """From 1, without gaps, in the order of commits."""
     kind: str
     """``cell``, ``evidence``, ``log``, ``run`` or ``report``."""
     cell: str
@@ -56,7 +56,7 @@ def tell_all(
     *,
     cell: str = "",
 ) -> None:
-    """Add events, each a kind and its data, within the caller's transaction, as its last lock."""
+    """Add events, each a kind with data, within the caller's transaction, as its last lock."""
     if not news:
         return
     lock(session, select(RunRow.id).where(RunRow.id == run_id))
@@ -70,13 +70,13 @@ def tell_all(
 
 
 class RunEventStore:
-    """What watchers follow, numbered per run under the run row's lock."""
+    """Run events, numbered per run under the run row's lock."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def after(self, run_id: str, number: int, *, limit: int = 500) -> list[RunEvent]:
-        """Items with a higher number, in order."""
+        """Return events with a higher number, in order."""
         query = (
             select(RunEventRow)
             .where(RunEventRow.run_id == run_id, RunEventRow.number > number)
@@ -88,11 +88,11 @@ class RunEventStore:
             return [RunEvent(row.number, row.kind, row.cell, row.data) for row in rows]
 
     def last(self, run_id: str) -> int:
-        """The number of the newest item; 0 where there is none."""
+        """Return the newest event's number; 0 without any."""
         with self._sessions.read() as session:
             return session.scalar(select(_LAST).where(RunEventRow.run_id == run_id)) or 0
 
     def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
-        """Append one item for the run's watchers; not idempotent."""
+        """Append one event; not idempotent."""
         with self._sessions.write() as session:
             tell(session, run_id, kind, data=data)

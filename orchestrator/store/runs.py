@@ -1,4 +1,4 @@
-"""Runs, and the idempotency keys that they were launched with."""
+"""Runs, and their idempotency keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
 from orchestrator.domain.commit import Commit
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.column_types import short
@@ -26,23 +26,23 @@ from orchestrator.store.tables import CellPlanRow, CellRow, IdempotencyKeyRow, R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsAsked:
-    """Which runs are asked for; what is empty takes any."""
+    """Filter for runs; empty fields do not restrict."""
 
     outcome: Outcome | None = None
     state: RunState | None = None
     subject: str = ""
     version: str = ""
-    """Its beginning."""
+    """Prefix of the version."""
     matrix: str = ""
     commit: str = ""
-    """Its beginning."""
+    """Prefix of the version."""
     branch: str = ""
     author: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RunNames:
-    """What there is to choose from."""
+    """Values for the filter of runs."""
 
     subjects: Sequence[str] = ()
     matrices: Sequence[str] = ()
@@ -50,7 +50,7 @@ class RunNames:
 
 
 class Claim(StrEnum):
-    """What became of an idempotency key."""
+    """State of an idempotency key."""
 
     NEW = "new"
     REPLAY = "replay"
@@ -64,7 +64,7 @@ _ANY = RunsAsked()
 
 
 class RunStore:
-    """Runs and the keys they were launched with."""
+    """Runs and their idempotency keys."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -72,7 +72,7 @@ class RunStore:
     def claim_key(
         self, key: str, fingerprint: str, *, at: datetime, stale_before: datetime
     ) -> tuple[Claim, str | None]:
-        """Take an idempotency key; REPLAY comes with the run's id.
+        """Claim an idempotency key; REPLAY comes with the run's id.
 
         A claim without a run that is older than `stale_before` belongs to a dead request and is
         taken over.
@@ -89,7 +89,7 @@ class RunStore:
             return _claim_again(row, fingerprint, at=at, stale_before=stale_before)
 
     def drop_key(self, key: str) -> None:
-        """Give a claimed key back after a refusal, unless it has a run."""
+        """Release a claimed key after a refusal, unless it has a run."""
         with self._sessions.write() as session:
             unbound = (IdempotencyKeyRow.key == short(key), IdempotencyKeyRow.run_id.is_(None))
             session.execute(delete(IdempotencyKeyRow).where(*unbound))
@@ -108,13 +108,16 @@ class RunStore:
                 _bind(session, short(key), run.id)
 
     def get(self, run_id: str) -> Run | None:
-        """The run, or None."""
+        """Return the run, or None."""
         with self._sessions.read() as session:
             row = session.get(RunRow, run_id)
             return run_of(row) if row else None
 
     def find(self, prefix: str) -> tuple[str, ...]:
-        """Ids of runs that begin so, newest first, at most 10; `latest` is the newest run."""
+        """Return ids of runs with this prefix, newest first, at most 10.
+
+        `latest` is the newest run.
+        """
         query = select(RunRow.id).order_by(RunRow.id.desc())
         if prefix == "latest":
             query = query.limit(1)
@@ -125,7 +128,7 @@ class RunStore:
             return tuple(session.scalars(query))
 
     def spec(self, run_id: str) -> RunSpec:
-        """What it was launched with. Raises UnknownIdError."""
+        """Return the run's launch parameters. Raises UnknownIdError."""
         with self._sessions.read() as session:
             row = session.get(RunSpecRow, run_id)
             if row is None:
@@ -135,7 +138,7 @@ class RunStore:
     def page(
         self, *, limit: int, before: str | None, asked: RunsAsked = _ANY
     ) -> tuple[list[Run], str | None]:
-        """Those asked for, newest first, with the cursor of the next page."""
+        """Return a page of runs, newest first, with the next cursor."""
         query = select(RunRow).where(*_asked(asked)).order_by(RunRow.id.desc()).limit(limit + 1)
         if before is not None:
             query = query.where(RunRow.id < before)
@@ -145,7 +148,7 @@ class RunStore:
         return runs, runs[-1].id if runs and len(rows) > limit else None
 
     def names(self) -> RunNames:
-        """What runs are of, each name once."""
+        """Return distinct names of matrices, subjects and products."""
         query = select(RunRow.subject_name, RunRow.matrix_name, RunRow.branch).distinct()
         with self._sessions.read() as session:
             found = session.execute(query).all()
@@ -153,7 +156,7 @@ class RunStore:
         return RunNames(*map(tuple, columns))
 
     def request_cancel(self, run_id: str, *, at: datetime) -> Run:
-        """Write the row that every look reads, once and only of a run that goes on; the run.
+        """Request cancellation, once and only of an unfinished run; return the run.
 
         An event tells the watchers.
 
@@ -171,7 +174,7 @@ class RunStore:
     def finish(
         self, run_id: str, outcome: Outcome, *, at: datetime, cells: int | None = None
     ) -> bool:
-        """Finish it, once; True if this call did.
+        """Finish the run, once; True if this call did.
 
         With `cells`, how many were judged, only while the run has just these and all are done,
         decided under the run row's lock: it may have been opened for one more meanwhile.
@@ -189,14 +192,14 @@ class RunStore:
             return True
 
     def unfinished(self) -> tuple[str, ...]:
-        """Ids of runs that are not finished."""
+        """Return ids of unfinished runs."""
         query = select(RunRow.id).where(RunRow.state != RunState.FINISHED).order_by(RunRow.id)
         with self._sessions.read() as session:
             return tuple(session.scalars(query))
 
 
 def _states(session: Session, run_id: str) -> list[CellState]:
-    """Of its cells."""
+    """Select the states of its cells."""
     return list(session.scalars(select(CellRow.state).where(CellRow.run_id == run_id)))
 
 
@@ -262,7 +265,7 @@ def _add_cells(session: Session, run: Run, cells: Sequence[tuple[str, CellPlan]]
 
 
 def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
-    """The columns of a new run."""
+    """Return the columns of a new run."""
     commit = run.commit
     return values_of(
         RunRow,
@@ -276,6 +279,6 @@ def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
 
 
 def run_of(row: RunRow) -> Run:
-    """What a row says."""
+    """Return the run of a row."""
     commit = Commit(sha=row.commit_sha, branch=row.branch, author=row.author, is_dirty=row.is_dirty)
     return filled(Run, row, commit=commit)

@@ -23,7 +23,7 @@ class ScheduleTakenError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DueSchedule:
-    """A schedule whose next time has come."""
+    """A due schedule."""
 
     schedule: Schedule
     next_due_at: datetime
@@ -42,7 +42,7 @@ class ScheduleStore:
         self._sessions = sessions
 
     def add(self, schedule: Schedule, *, next_due_at: datetime) -> None:
-        """Store a new one. Raises ScheduleTakenError, unless it is the very same."""
+        """Store a new schedule. Raises ScheduleTakenError, unless it is identical."""
         row = {"name": schedule.name, "document": schedule, "next_due_at": next_due_at}
         with self._sessions.write() as session:
             insert = insert_into(session, ScheduleRow).values(row).on_conflict_do_nothing()
@@ -62,13 +62,13 @@ class ScheduleStore:
             return row.document if row else None
 
     def list(self) -> list[Schedule]:
-        """By name."""
+        """Return schedules by name."""
         with self._sessions.read() as session:
             rows = session.scalars(select(ScheduleRow).order_by(ScheduleRow.name))
             return [row.document for row in rows]
 
     def pause(self, name: str, *, at: datetime) -> Schedule | None:
-        """Let it fire no more; None where there is none."""
+        """Pause a schedule; None for an unknown one."""
         with self._sessions.write() as session:
             row = session.get(ScheduleRow, name, with_for_update=True)
             if row is not None and row.document.paused_at is None:
@@ -76,7 +76,7 @@ class ScheduleStore:
             return row.document if row else None
 
     def resume(self, name: str, *, next_due_at: datetime) -> Schedule | None:
-        """Let it fire again from this time on; one that is not paused stays as it is."""
+        """Resume a schedule from this time on; one that is not paused is unchanged."""
         with self._sessions.write() as session:
             row = session.get(ScheduleRow, name, with_for_update=True)
             if row is not None and row.document.paused_at is not None:
@@ -85,7 +85,7 @@ class ScheduleStore:
             return row.document if row else None
 
     def remove(self, name: str) -> bool:
-        """Forget it and its firings; False where there is none. Runs and verdicts stay."""
+        """Delete a schedule and its firings; False for an unknown one. Runs and verdicts stay."""
         with self._sessions.write() as session:
             # Its row first: nobody can add a firing to it any more.
             if session.get(ScheduleRow, name, with_for_update=True) is None:
@@ -95,20 +95,20 @@ class ScheduleStore:
             return True
 
     def due(self, now: datetime) -> Sequence[DueSchedule]:
-        """Those that are not paused and whose next time is not later than `now`."""
+        """Return schedules that are not paused and due at `now`."""
         query = select(ScheduleRow).where(ScheduleRow.next_due_at <= now)
         with self._sessions.read() as session:
             rows = session.scalars(query.order_by(ScheduleRow.next_due_at, ScheduleRow.name))
             return [DueSchedule(r.document, r.next_due_at) for r in rows if r.next_due_at]
 
     def next_due(self, name: str) -> datetime | None:
-        """When it fires next; None while it is paused, or where there is none."""
+        """Return its next due time; None while it is paused, or for an unknown one."""
         with self._sessions.read() as session:
             row = session.get(ScheduleRow, name)
             return row.next_due_at if row else None
 
     def claim(self, due: DueSchedule, firings: Sequence[Firing], *, next_due_at: datetime) -> bool:
-        """Write its firings and its next time down; True for exactly one of those who try."""
+        """Store its firings and its next due time; True for exactly one of concurrent callers."""
         name = due.schedule.name
         with self._sessions.write() as session:
             mine = (ScheduleRow.name == name, ScheduleRow.next_due_at == due.next_due_at)
@@ -120,20 +120,20 @@ class ScheduleStore:
             return True
 
     def trigger(self, firing: Firing) -> Firing:
-        """Write one down that a person asked for; the same second again is the same firing."""
+        """Store a manual firing; calls within one second are one firing."""
         with self._sessions.write() as session:
             _insert(session, firing)
             return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
 
     def firings(self, name: str, *, limit: int = 50) -> builtins.list[Firing]:
-        """Of one schedule, the latest first."""
+        """Return the firings of a schedule, latest first."""
         query = select(FiringRow).where(FiringRow.schedule == name)
         with self._sessions.read() as session:
             rows = session.scalars(query.order_by(FiringRow.due_at.desc()).limit(limit))
             return [_firing(row) for row in rows]
 
     def latest(self, *, limit: int) -> Mapping[str, builtins.list[Firing]]:
-        """By schedule its newest firings, the latest first; read from the end of its index."""
+        """Return the newest firings by schedule, latest first."""
         mine = aliased(FiringRow)
         due = select(mine.due_at).where(mine.schedule == ScheduleRow.name)
         last = due.order_by(mine.due_at.desc()).limit(1).offset(limit - 1).scalar_subquery()
@@ -151,21 +151,21 @@ class ScheduleStore:
         return found
 
     def open(self) -> builtins.list[Firing]:
-        """Those of all schedules that are not over, the earliest first."""
+        """Return open firings of all schedules, earliest first."""
         query = select(FiringRow).where(FiringRow.state != FiringState.NOTIFIED)
         with self._sessions.read() as session:
             rows = session.scalars(query.order_by(FiringRow.due_at, FiringRow.pk))
             return [_firing(row) for row in rows]
 
     def firing(self, name: str, due_at: datetime) -> Firing | None:
-        """As it is now."""
+        """Return the present firing."""
         query = select(FiringRow).where(FiringRow.schedule == name, FiringRow.due_at == due_at)
         with self._sessions.read() as session:
             row = session.scalars(query).one_or_none()
             return _firing(row) if row else None
 
     def take(self, firing: Firing, holder: str, *, lease_s: float) -> Firing | None:
-        """Hold a firing for so long by the database's clock, and read it.
+        """Claim a firing for a time by the database's clock, and read it.
 
         None where somebody else holds it, or it is over.
         """
@@ -179,7 +179,7 @@ class ScheduleStore:
             return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
 
     def renew(self, firing: Firing, holder: str, *, lease_s: float) -> bool:
-        """Hold it for longer; False where it is somebody else's by now."""
+        """Extend a claim; False where another controller has it."""
         with self._sessions.write() as session:
             mine = (*_is(firing), FiringRow.claimed_by == holder)
             until_s = database_time_s(session) + lease_s
@@ -188,12 +188,12 @@ class ScheduleStore:
             )
 
     def save(self, firing: Firing, holder: str) -> bool:
-        """Write it as it is now; False, and nothing is written, where it is not the holder's."""
+        """Store the firing; False, without a change, where the claim is lost."""
         with self._sessions.write() as session:
             return _save(session, firing, holder)
 
     def begin(self, firing: Firing, holder: str) -> bool:
-        """Write one that launches its run now, as `save` does, if no other goes before it.
+        """Store a firing that launches its run now, as `save`, if no other goes before it.
 
         Of those that meet only one begins, whoever asks at the same time.
         """
@@ -203,13 +203,13 @@ class ScheduleStore:
             return _save(session, firing, holder)
 
     def give_back(self, firing: Firing, holder: str) -> None:
-        """Hold it no longer; nothing happens where it is somebody else's."""
+        """Release the claim; does nothing where another controller has it."""
         with self._sessions.write() as session:
             mine = (*_is(firing), FiringRow.claimed_by == holder)
             changed(session, update(FiringRow).where(*mine).values(claimed_by=_NOBODY))
 
     def supersede(self, firing: Firing) -> None:
-        """Ask for the end of every firing that goes before it."""
+        """Request the end of every firing that goes before it."""
         with self._sessions.write() as session:
             for row in _before(session, firing):
                 row.superseded = True
@@ -220,7 +220,7 @@ def _is(firing: Firing) -> tuple[ColumnElement[bool], ...]:
 
 
 def _before(session: Session, firing: Firing) -> list[FiringRow]:
-    """Those that go before it; none begins, and none ends, until the transaction is over."""
+    """Select firings that go before it, locked until the transaction ends."""
     # Its row first, as everywhere: two that meet are asked one after the other.
     session.get(ScheduleRow, firing.schedule, with_for_update=True)
     still = FiringRow.schedule == firing.schedule, FiringRow.state != FiringState.NOTIFIED

@@ -1,4 +1,4 @@
-"""Connections and transactions: the only place that knows how each database wants them."""
+"""Connections and transactions of SQLite and Postgres."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUSY_TIMEOUT_S = 10
 _TURN_TIMEOUT_S = 30
 _PROBE_TIMEOUT_S = 1
 _TROUBLE_S = 60
-"""A write that failed so long ago says nothing of now."""
+"""A failed write this long ago is no longer relevant."""
 _ADVICE = (
     (
         ("is locked", "is busy", "lock timeout"),
@@ -44,7 +44,7 @@ _POOL_OVERFLOW = 20
 
 
 class Access(Enum):
-    """What a connection is for."""
+    """Purpose of a connection."""
 
     READ = "ro"
     WRITE = "rw"
@@ -52,7 +52,7 @@ class Access(Enum):
 
 
 def connect(url: str, access: Access) -> Engine:
-    """Make the engine for `url`; nothing is opened yet. Raises StoreError for an unknown URL."""
+    """Create the engine for `url` without connecting. Raises StoreError for an unknown URL."""
     try:
         parsed = make_url(url)
     except ArgumentError as error:
@@ -132,7 +132,7 @@ def _engine(url: URL, access: Access, arguments: dict[str, Any]) -> Engine:
 
 @contextmanager
 def as_store_errors(engine: Engine) -> Iterator[None]:
-    """Turn what the driver raises into a StoreError."""
+    """Convert driver errors to StoreError."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -160,7 +160,7 @@ def _is_of_disk(error: StoreUnusableError) -> bool:
 
 
 class Sessions:
-    """The transactions of one database; each is one `with` block."""
+    """Transactions of a database; each is one `with` block."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -176,13 +176,13 @@ class Sessions:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A transaction that only reads, and sees the database as it is at its first statement."""
+        """Begin a read-only transaction with a snapshot as of its first statement."""
         with as_store_errors(self.engine), self._read.begin() as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A transaction that may write; all of it or nothing."""
+        """Begin a read-write transaction."""
         try:
             with (
                 as_store_errors(self.engine),

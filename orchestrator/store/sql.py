@@ -1,4 +1,4 @@
-"""Statements that every store needs, and the order in which rows are locked.
+"""SQL helpers of all stores, and the lock order.
 
 Locks are taken in one order, so that two transactions never wait for each other:
 cell, attempt, texts by their digests, tests by their names, run. The run's row comes last because
@@ -37,16 +37,16 @@ R = TypeVar("R", bound=Table)
 V = TypeVar("V")
 
 IN_ONE_LIST = 1_000
-"""Values in one IN (...)."""
+"""Maximum values in one IN (...)."""
 
 
 def slices(values: Sequence[V]) -> Iterator[Sequence[V]]:
-    """So many at once as one statement takes."""
+    """Yield slices that fit one statement."""
     return (values[i : i + IN_ONE_LIST] for i in range(0, len(values), IN_ONE_LIST))
 
 
 def is_postgres(session: Session) -> bool:
-    """Which of the two databases this is."""
+    """Whether the database is Postgres."""
     return session.get_bind().dialect.name == "postgresql"
 
 
@@ -57,7 +57,7 @@ def lock(session: Session, rows: Select[Any]) -> None:
 
 
 def insert_into(session: Session, table: type[Table]) -> postgresql.Insert | sqlite.Insert:
-    """An INSERT that can say what to do ON CONFLICT."""
+    """Return an INSERT that supports ON CONFLICT."""
     return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
 
 
@@ -68,14 +68,14 @@ def values_of(table: type[Table], record: object, **more: object) -> dict[str, o
 
 
 def changed(session: Session, statement: Executable) -> int:
-    """Run an INSERT, UPDATE or DELETE; return how many rows it changed."""
+    """Execute an INSERT, UPDATE or DELETE; return the number of changed rows."""
     options = {"synchronize_session": False, "preserve_rowcount": True}
     result = session.execute(statement, execution_options=options)
     return result.rowcount if isinstance(result, CursorResult) else 0
 
 
 def database_time_s(session: Session) -> ColumnElement[float]:
-    """Seconds since the epoch, now, by the database's clock."""
+    """Return seconds since the epoch, by the database's clock."""
     if is_postgres(session):
         return cast(func.extract("epoch", func.clock_timestamp()), Float(53))
     return (func.julianday("now") - 2440587.5) * 86400.0
@@ -85,17 +85,17 @@ _MICRO = 1_000_000
 
 
 def micro_usd(amount: object) -> ColumnElement[int]:
-    """Money in whole millionths, to be added up exactly although SQLite keeps it as text."""
+    """Convert money to integer millionths, for exact sums in SQLite."""
     return cast(func.round(cast(amount, Float(53)) * _MICRO), BigInteger)
 
 
 def usd_of_micro(micro: float | None) -> Decimal:
-    """The US dollars of a sum of `micro_usd`."""
+    """Convert a sum of `micro_usd` to US dollars."""
     return Decimal(round(micro or 0)) / _MICRO
 
 
 def cell_row(session: Session, cell_id: str, *, lock: bool = False) -> CellRow:
-    """The cell. Raises UnknownIdError."""
+    """Return the cell's row. Raises UnknownIdError."""
     found = _one(session, select(CellRow).where(CellRow.id == cell_id), lock=lock)
     if found is None:
         raise UnknownIdError("cell", cell_id)
@@ -103,7 +103,7 @@ def cell_row(session: Session, cell_id: str, *, lock: bool = False) -> CellRow:
 
 
 def attempt_row(session: Session, attempt_id: str, *, lock: bool = False) -> AttemptRow:
-    """The attempt. Raises UnknownIdError."""
+    """Return the attempt's row. Raises UnknownIdError."""
     found = _one(session, select(AttemptRow).where(AttemptRow.id == attempt_id), lock=lock)
     if found is None:
         raise UnknownIdError("attempt", attempt_id)
@@ -111,7 +111,7 @@ def attempt_row(session: Session, attempt_id: str, *, lock: bool = False) -> Att
 
 
 def run_row(session: Session, run_id: str, *, lock: bool = False) -> RunRow:
-    """The run. Raises UnknownIdError."""
+    """Return the run's row. Raises UnknownIdError."""
     found = _one(session, select(RunRow).where(RunRow.id == run_id), lock=lock)
     if found is None:
         raise UnknownIdError("run", run_id)
@@ -127,7 +127,7 @@ def _one(session: Session, query: Select[R], *, lock: bool) -> R | None:
 def json_text(
     session: Session, document: InstrumentedAttribute[object], *path: str
 ) -> ColumnElement[str | None]:
-    """What stands at a path of a document that is kept as text; NULL for null."""
+    """Select the value at a path of a JSON text column; NULL for null."""
     text = type_coerce(document, Text)
     if is_postgres(session):
         inside: ColumnElement[str | None] = cast(text, JSON)[path].as_string()
@@ -137,7 +137,7 @@ def json_text(
 
 
 def whole_runs(session: Session) -> ColumnElement[bool]:
-    """True of runs that are no rerun, no second machine and no bisection of some jobs alone."""
+    """Select runs that are no rerun, confirmation run or bisection of some jobs."""
     partial = exists().where(
         RunSpecRow.run_id == RunRow.id, json_text(session, RunSpecRow.spec, "only").is_not(None)
     )

@@ -1,4 +1,4 @@
-"""Machines that a provider without a cloud of its own handed out."""
+"""Machines of providers without a cloud."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from orchestrator.store.tables import StaticHostRow
 
 
 class StaticHostStore:
-    """Machines that providers without a cloud of their own handed out."""
+    """Machines of providers without a cloud."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def write(self, provider: str, machine: Machine) -> None:
-        """Store or replace it."""
+        """Insert or replace a machine."""
         with self._sessions.write() as session:
             insert = insert_into(session, StaticHostRow)
             row = {"provider": provider, "id": machine.id, "machine": machine}
@@ -27,19 +27,19 @@ class StaticHostStore:
             session.execute(statement)
 
     def read(self, provider: str, machine_id: str) -> Machine | None:
-        """The machine, or None."""
+        """Return the machine, or None."""
         with self._sessions.read() as session:
             row = session.get(StaticHostRow, (provider, machine_id))
             return row.machine if row else None
 
     def erase(self, provider: str, machine_id: str) -> None:
-        """Forget it; unknown is no error."""
+        """Delete a machine; no error where it is unknown."""
         mine = (StaticHostRow.provider == provider, StaticHostRow.id == machine_id)
         with self._sessions.write() as session:
             changed(session, delete(StaticHostRow).where(*mine))
 
     def pages(self, provider: str) -> tuple[Machine, ...]:
-        """Every machine of the provider, by id."""
+        """Return every machine of the provider, by id."""
         query = (
             select(StaticHostRow)
             .where(StaticHostRow.provider == provider)

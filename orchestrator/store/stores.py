@@ -12,13 +12,11 @@ from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.cells import CellStore
 from orchestrator.store.controllers import ControllerStore
 from orchestrator.store.cost_aggregates import CostStore
-from orchestrator.store.differences import DifferenceStore
 from orchestrator.store.durations import DurationStore
 from orchestrator.store.evidence import EvidenceStore
 from orchestrator.store.failure_groups import FailureGroupStore
 from orchestrator.store.failures import FailureStore
 from orchestrator.store.gates import GateStore
-from orchestrator.store.grids import GridStore
 from orchestrator.store.ingests import IngestStore
 from orchestrator.store.leases import LeaseStore
 from orchestrator.store.logs import LogStore
@@ -30,11 +28,13 @@ from orchestrator.store.release_board import ReleaseStore
 from orchestrator.store.results import ResultStore
 from orchestrator.store.retests import RetestStore
 from orchestrator.store.reuse import ReusableResultStore
+from orchestrator.store.run_comparison import DifferenceStore
 from orchestrator.store.run_events import RunEventStore
 from orchestrator.store.runs import RunStore
 from orchestrator.store.schedules import ScheduleStore
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.static_hosts import StaticHostStore
+from orchestrator.store.test_grid import GridStore
 from orchestrator.store.test_histories import TestStore
 from orchestrator.store.tokens import BrowserSessionStore, TokenStore
 from orchestrator.store.tolerated_failures import KnownIssueStore, QuarantineStore
@@ -87,6 +87,6 @@ class Stores:
 
 
 def stores_of(sessions: Sessions) -> Stores:
-    """Make every store of a database."""
+    """Return every store of a database."""
     kinds = get_type_hints(Stores)
     return Stores(**{name: kind(sessions) for name, kind in kinds.items()})

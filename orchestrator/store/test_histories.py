@@ -1,4 +1,4 @@
-"""Tests, whatever ran them, and how they went over time."""
+"""Tests of a product, and their results over time."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class TestPage:
 
     items: Sequence[KnownTest]
     next: int | None
-    """The cursor of the next page."""
+    """Cursor of the next page."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """One result in the history of a test."""
+    """A result in the history of a test."""
 
     __test__ = False
 
     go: ResultPoint
     at: datetime
-    """When its run was launched, or is said to have happened."""
+    """When its run was launched, or its stated time."""
     cell: str
     test_id: int
-    """Under which of its names."""
+    """The test under its name at that time."""
     nodeid: str
     duration_s: float
     reason: str
@@ -50,7 +50,7 @@ class TestRun:
 
 
 class TestStore:
-    """Tests, whatever ran them."""
+    """Tests of all products."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -64,7 +64,7 @@ class TestStore:
         limit: int,
         after: int | None,
     ) -> TestPage:
-        """By their numbers: those of a batch in any order, after those seen before."""
+        """Return tests by number, after a cursor, in any order within a batch."""
         query = _tests().order_by(TestCaseRow.id).limit(limit + 1)
         if product is not None:
             query = query.where(TestCaseRow.product == product)
@@ -85,7 +85,7 @@ class TestStore:
             return next(_read(session, _tests().where(TestCaseRow.id == test_id)), None)
 
     def of_run(self, run_id: str) -> list[KnownTest]:
-        """Every test that has a result in a run, each once."""
+        """Return every test with a result in a run, each once."""
         mine = (
             select(TestResultRow.test_id)
             .join(CellRow, CellRow.pk == TestResultRow.cell)
@@ -96,7 +96,7 @@ class TestStore:
             return list(_read(session, query))
 
     def history(self, test_ids: Collection[int], *, limit: int) -> list[TestRun]:
-        """Their newest results, the newest first."""
+        """Return the newest results of these tests, newest first."""
         query = (
             select(
                 *(TestResultRow, TestCaseRow.nodeid, TestRetryRow.earlier),
@@ -138,7 +138,7 @@ class _Result:
 
     @property
     def outcome(self) -> TestOutcome:
-        """As it counts: what is not final is missing, unless its job gave up."""
+        """Return the counted outcome: what is not final is missing, unless its job was aborted."""
         outcome = TestOutcome(self.result.outcome)
         is_known = self.result.final or outcome is TestOutcome.NOT_RUN
         return outcome if is_known else TestOutcome.MISSING

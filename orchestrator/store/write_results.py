@@ -1,4 +1,4 @@
-"""Writes results and facts of tests, thousands at a time, merged with what is stored.
+"""Writes results and facts of tests in bulk, merged with what is stored.
 
 Facts of the same attempt add up, as `TestFact.plus` does it; a newer attempt's fact replaces an
 older one's unless that is final.
@@ -16,7 +16,7 @@ import psycopg
 from sqlalchemy import ColumnElement, Connection, SQLColumnExpression, case, func, select
 from sqlalchemy.orm import Session
 
-from orchestrator.domain.facts import (
+from orchestrator.domain.event_facts import (
     CHECK_RANKS,
     CheckFact,
     Facts,
@@ -25,8 +25,8 @@ from orchestrator.domain.facts import (
     Notice,
     TestFact,
 )
-from orchestrator.domain.identity import split_nodeid
 from orchestrator.domain.signature import BAD, Signature, signature_of
+from orchestrator.domain.test_identity import split_nodeid
 from orchestrator.store.column_types import short, storable
 from orchestrator.store.failure_signatures import write_retries, write_signatures
 from orchestrator.store.sessions import Sessions
@@ -47,7 +47,7 @@ _INT_LIMIT = 2**31 - 1
 
 
 def write_facts(session: Session, cell_pk: int, attempt_pk: int, facts: Facts) -> None:
-    """Merge each part with what is stored."""
+    """Merge the facts with what is stored."""
     if facts.jobs:
         _write_jobs(session, cell_pk, attempt_pk, facts.jobs)
     if facts.checks:
@@ -64,7 +64,7 @@ def write_facts(session: Session, cell_pk: int, attempt_pk: int, facts: Facts) -
 def _write_jobs(
     session: Session, cell_pk: int, attempt_pk: int, jobs: Mapping[str, JobFact]
 ) -> None:
-    """Facts of the same attempt add up; a newer attempt's replace an older one's."""
+    """Merge job facts of the same attempt; a newer attempt's replace older ones."""
     insert = insert_into(session, JobResultRow)
     new = insert.excluded
     same = JobResultRow.attempt == new.attempt
@@ -89,14 +89,14 @@ def _job(fact: JobFact) -> dict[str, object]:
 
 
 def _fitting(value: object) -> object:
-    """Whole numbers that a column can keep, whatever the machine said."""
+    """Return integers that a column can store."""
     if isinstance(value, int):
         return max(min(int(value), _INT_LIMIT), -_INT_LIMIT)
     return value
 
 
 def write_checks(session: Session, attempt_pk: int, checks: Iterable[CheckFact]) -> None:
-    """Add by job and name, or replace what is not worse, within the caller's transaction."""
+    """Insert checks by job and name, or replace better ones, within the caller's transaction."""
     insert = insert_into(session, CheckResultRow)
     statement = insert.on_conflict_do_update(
         index_elements=["attempt", "job", "name"],
@@ -161,11 +161,11 @@ Key = tuple[str, str]
 """Job and node id."""
 
 _REMEMBERED = 100_000
-"""Of one product; those of a larger suite are looked up again."""
+"""Maximum cached tests of one product; larger suites are looked up again."""
 
 
 class TestCases:
-    """The numbers of the tests of one database."""
+    """Numbers of tests in one database."""
 
     __test__ = False
 
@@ -175,7 +175,7 @@ class TestCases:
         self._known: dict[str, dict[Key, int]] = {}
 
     def number(self, product: str, tests: Mapping[Key, TestFact]) -> dict[int, TestFact]:
-        """The facts by the tests' numbers, in their order; new tests are stored first."""
+        """Return facts with their tests' numbers, in order; new tests are stored first."""
         known = self._known.setdefault(product, {})
         unknown = [key for key in tests if key not in known]
         if unknown:
@@ -252,7 +252,7 @@ _COLUMNS = (
 _LEVEL = 6
 _LONGEST_US = 10 * 365 * 86_400 * 1_000_000
 ATTEMPT_SPAN = 1 << 32
-"""Positions of an attempt's tests come after all those of the attempts before it."""
+"""Offset between positions of tests of successive attempts."""
 
 _SAME = "r.attempt = excluded.attempt"
 _OLD_WORDS = f"{_SAME} AND excluded.outcome <= r.outcome"
@@ -288,7 +288,7 @@ def write_tests(
     *,
     first: int,
 ) -> None:
-    """Merge the facts, by their tests' numbers, in the order of collection.
+    """Merge facts by test number, in the order of collection.
 
     The first one takes the position `first`, which begins at `ATTEMPT_SPAN` times the attempt's
     number.
@@ -309,7 +309,7 @@ def write_tests(
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """What rows point at."""
+    """Side rows that results refer to."""
 
     texts: dict[bytes, str] = field(default_factory=dict)
     signatures: dict[str, Signature] = field(default_factory=dict)

@@ -109,7 +109,6 @@ def compile_for(specimen: Specimen, target: Target) -> Compiled:
 
     backend = "cuda" if target.hardware.vendor == "nvidia" else "hip"
     options = {"num_warps": specimen.num_warps, "num_stages": specimen.num_stages}
-    options |= specimen.options
     source, where = _source(specimen), GPUTarget(backend, target.arch, target.warp)
     try:
         made = triton.compile(source, target=where, options=options)

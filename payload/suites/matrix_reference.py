@@ -28,13 +28,9 @@ def gradients(output: Tensor, inputs: Sequence[Tensor | None], upstream: Tensor)
     return list(torch.autograd.grad(output, [o for o in inputs if o is not None], double(upstream)))
 
 
-def gated_linear(
-    x: Tensor, gate: Tensor, up: Tensor | None, bias: Tensor | None, activation: str
-) -> Tensor:
-    """act(x gate^T + bias) * (x up^T) of float64 tensors."""
-    total = x @ gate.T if bias is None else x @ gate.T + bias
-    result = ACTIVATION[activation](total)
-    return result if up is None else result * (x @ up.T)
+def gated_linear(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    """act(x gate^T) * (x up^T) of float64 tensors."""
+    return ACTIVATION[activation](x @ gate.T) * (x @ up.T)
 
 
 def cross_entropy(

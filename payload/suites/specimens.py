@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -51,7 +51,6 @@ class Specimen:
     variant: str = ""
     targets: tuple[str, ...] = ()
     odd: frozenset[str] = frozenset()
-    options: Mapping[str, Any] = field(default_factory=dict)  # further ones of the compiler
 
     def __str__(self) -> str:
         return self.name

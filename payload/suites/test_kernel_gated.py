@@ -32,7 +32,7 @@ def given(device: torch.device, dtype: torch.dtype, size: tuple[int, int, int]) 
 def test_the_librarys_numbers(device, dtype, activation, size):
     tensors = given(device, dtype, size)
     inputs = matrix_reference.leaves(*tensors)
-    expected = matrix_reference.gated_linear(*inputs, None, activation)
+    expected = matrix_reference.gated_linear(*inputs, activation)
     output = gated_linear(*tensors, activation)
     assert output.dtype == dtype
     assert_close(output, expected)
@@ -68,7 +68,7 @@ class TestTriton:
         output = self.run(*tensors, activation)
         assert (output.shape, output.dtype) == ((size[0], size[2]), dtype)
         inputs = matrix_reference.leaves(*tensors)
-        assert_close(output, matrix_reference.gated_linear(*inputs, None, activation))
+        assert_close(output, matrix_reference.gated_linear(*inputs, activation))
 
     def test_strides_change_nothing(self, device):
         _, gate, up = (one.detach() for one in given(device, torch.float32, (1, 48, 20)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+import time
 
 import numpy as np
 import pytest
@@ -51,9 +52,8 @@ class TestTimed:
         clock.now += 50
         assert (first, timed(work, CPU, clock=clock)) == (1.0, 2.0)
 
-    def test_failing_work_fails(self, clock):
-        with pytest.raises(ZeroDivisionError):
-            timed(lambda: 1 / 0, CPU, clock=clock)
+    def test_by_the_real_clock(self):
+        assert timed(lambda: time.sleep(0.02), CPU) >= 0.02
 
 
 class TestWarmUp:
@@ -78,16 +78,10 @@ class TestWarmUp:
         assert warm_up(doubling, CPU, budget_s=budget_s, clock=clock) == calls
         assert clock.now == 100.0 + 2.0**calls - 1
 
-    @pytest.mark.parametrize("at_least", [1, 2, 5, 7])
-    def test_at_least_so_often(self, clock, at_least):
-        assert (
-            warm_up(clock.work(1.0), CPU, budget_s=0.0, at_least=at_least, clock=clock) == at_least
-        )
-
-    @pytest.mark.parametrize("at_least", [4, 6])
-    def test_steady_but_not_often_enough(self, clock, at_least):
-        calls = warm_up(clock.work(1.0), CPU, budget_s=99.0, at_least=at_least, clock=clock)
-        assert calls == at_least
+    @pytest.mark.parametrize(("budget_s", "at_least"), [(0.0, 1), (0.0, 7), (99.0, 4), (99.0, 6)])
+    def test_at_least_so_often(self, clock, budget_s, at_least):
+        limits = {"budget_s": budget_s, "at_least": at_least, "clock": clock}
+        assert warm_up(clock.work(1.0), CPU, **limits) == at_least
 
 
 class TestCompare:
@@ -105,17 +99,11 @@ class TestCompare:
         result = self.run(clock, clock.work(1, 2, 3, 4), clock.work(10, 20, 30, 40), pairs=4)
         assert (result.subject_s, result.baseline_s) == ((1, 2, 3, 4), (10, 20, 30, 40))
 
-    @pytest.mark.parametrize(("budget_s", "pairs"), [(0, 3), (10, 4), (12, 5), (30, 11), (99, 20)])
+    @pytest.mark.parametrize(("budget_s", "pairs"), [(0, 3), (10, 4), (30, 11), (99, 20)])
     def test_budget(self, clock, budget_s, pairs):
         arms = clock.work(1.0), clock.work(2.0)  # three seconds a pair
         result = self.run(clock, *arms, pairs=20, at_least=3, budget_s=budget_s)
         assert len(result.ratios) == pairs
-
-    @pytest.mark.parametrize("at_least", [1, 6])
-    def test_enough_pairs_come_before_the_budget(self, clock, at_least):
-        arms = clock.work(5.0), clock.work(5.0)
-        result = self.run(clock, *arms, pairs=9, at_least=at_least, budget_s=0.0)
-        assert len(result.ratios) == at_least
 
     def test_drift_favours_neither(self, clock):
         """A machine that slows by a hundredth per call: equal arms stay equal."""
@@ -147,63 +135,36 @@ class TestRatios:
         assert result.interval() == (2.0, 2.0)
 
 
-def drawn(rng: random.Random, kind: str) -> float:
-    """One ratio; the median of each kind is 1."""
-    if kind == "normal":
-        return rng.gauss(1.0, 0.05)
-    if kind == "skewed":
-        return math.exp(rng.gauss(0.0, 0.5))
-    return rng.gauss(1.0, 0.02) * rng.choice([1] * 8 + [0.2, 5.0])  # now and then a hiccup
-
-
 class TestInterval:
-    @pytest.mark.parametrize("kind", ["normal", "skewed", "hiccups"])
-    @pytest.mark.parametrize(("pairs", "confidence"), [(9, 0.9), (20, 0.95), (21, 0.8)])
-    def test_covers_the_truth_as_often_as_it_says(self, kind, pairs, confidence):
-        rng, experiments, covered = random.Random(pairs), 300, 0
-        for _ in range(experiments):
-            ratios = tuple(drawn(rng, kind) for _ in range(pairs))
-            low, high = Comparison((1.0,) * pairs, ratios).interval(confidence=confidence)
-            covered += low <= 1.0 <= high
-        # 300 coin tosses stray by 4 standard deviations at most; ranks are whole, so it is surer
-        stray = 4 * math.sqrt(confidence * (1 - confidence) / experiments)
-        sure = attained(pairs, confidence)
-        assert confidence - stray <= covered / experiments <= sure + stray
+    """Its coverage is tried on whole quads in test_bench_interval.py."""
 
-    def test_narrower_with_more_pairs(self):
-        rng = random.Random(5)
-        widths = []
-        for pairs in (10, 40, 160):
+    def test_narrower_with_more_pairs_and_wider_with_more_confidence(self):
+        rng, widths = random.Random(5), []
+        for pairs, confidence in ((10, 0.95), (40, 0.95), (160, 0.95), (160, 0.5)):
             ratios = tuple(rng.gauss(1.0, 0.1) for _ in range(pairs))
-            low, high = Comparison((1.0,) * pairs, ratios).interval()
+            low, high = Comparison((1.0,) * pairs, ratios).interval(confidence=confidence)
+            assert low <= statistics.median(ratios) <= high
             widths.append(high - low)
         assert widths[0] > 1.3 * widths[1] > 1.3**2 * widths[2]
+        assert widths[2] > 1.3 * widths[3]
 
-    def test_wider_with_more_confidence(self):
-        rng = random.Random(6)
-        result = Comparison((1.0,) * 25, tuple(rng.gauss(1.0, 0.1) for _ in range(25)))
-        outer = result.interval(confidence=0.99)
-        for confidence in (0.95, 0.8, 0.5):
-            inner = result.interval(confidence=confidence)
-            assert outer[0] < inner[0] <= statistics.median(result.ratios) <= inner[1] < outer[1]
-            outer = inner
+    @pytest.mark.parametrize("pairs", [6, 9, 20, 40])
+    @pytest.mark.parametrize("confidence", [0.8, 0.95])
+    def test_as_sure_as_coins_say(self, pairs, confidence):
+        ratios = tuple(1.0 + n for n in range(pairs))
+        low, high = Comparison((1.0,) * pairs, ratios).interval(confidence=confidence)
+        outside = sum(math.comb(pairs, k) for k in range(int(low))) / 2**pairs
+        assert high == pairs + 1 - low
+        assert attained(pairs, confidence) == pytest.approx(1 - 2 * outside)
+        assert 1 - 2 * outside >= confidence or low == 1
 
-    def test_of_three_pairs_it_is_their_range(self):
+    def test_of_few_pairs_it_is_their_range(self):
         assert Comparison((1.0,) * 3, (2.0, 1.0, 1.5)).interval() == (1.0, 2.0)
-
-    def test_of_one_pair_it_is_the_ratio(self):
         assert Comparison((2.0,), (3.0,)).interval() == (1.5, 1.5)
 
     def test_of_the_median_not_of_the_mean(self):
         ratios = (1.0,) * 18 + (100.0, 200.0, 300.0)
         assert Comparison((1.0,) * 21, ratios).interval() == (1.0, 1.0)
-
-    def test_scales_with_the_ratio(self):
-        rng = random.Random(7)
-        ratios = tuple(rng.uniform(1, 2) for _ in range(13))
-        low, high = Comparison((1.0,) * 13, ratios).interval()
-        halves = Comparison((2.0,) * 13, ratios).interval()
-        assert halves == pytest.approx((low / 2, high / 2))
 
     def test_swapped_arms_give_the_inverse(self):
         rng = random.Random(8)
@@ -227,7 +188,7 @@ class TestSpread:
         spread = Spread.of(samples)
         assert (spread.median, spread.low, spread.high) == expected
 
-    @pytest.mark.parametrize("size", [2, 3, 10, 31, 100])
+    @pytest.mark.parametrize("size", [2, 31])
     def test_as_numpy_says(self, size):
         samples = np.random.default_rng(size).lognormal(size=size)
         spread = Spread.of(list(samples))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.facts import CheckFact
+from orchestrator.domain.event_facts import CheckFact
 from reports.model.values import Absent, CheckTally, Rate, Status, Tally
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from orchestrator.domain.diagnosis import RetestTally
-from orchestrator.domain.facts import CheckFact
+from orchestrator.domain.event_facts import CheckFact
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from reports.model.blocks import Hardware
 from reports.model.metrics import MetricFigure, MetricTable, Params

@@ -8,9 +8,9 @@ from datetime import datetime
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from reports.model.blocks import Hardware
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
+from reports.model.ingest_origin import Elsewhere, Origin
 from reports.model.metrics import MetricLine, MetricTable
 from reports.model.money import Costs, Money
-from reports.model.origin import Elsewhere, Origin
 from reports.model.provenance import Provenance
 from reports.model.results import BlameRow, FailureTable, IssueRow, QuarantineRow
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
@@ -95,6 +95,8 @@ class SummaryReport(ReportModel):
     rows: tuple[CellRow, ...]
     total: Total
     accelerators: Total
+    concerns_accelerators: bool
+    """Whether any cell was promised an accelerator, or has one."""
     distinct_tests: int
     """Tests by job and name; the same test on two cells is one."""
     passed_cells: Rate

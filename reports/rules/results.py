@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.domain.facts import CheckFact
+from orchestrator.domain.event_facts import CheckFact
 from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.model.metrics import MetricFigure
 from reports.model.results import JobCell, JobGroup, MetricAcross, ResultsReport, Section, SpeedUp

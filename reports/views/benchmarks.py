@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.paired_samples import spread_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from reports.grouping import ColumnKey, RowKey, columns_of, is_ratio, layout_of, split_name

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.failing import failing_jobs, fails_itself, why_job_failed
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
 from orchestrator.domain.vocabulary import phrase
 from reports.format import version
 from reports.model.comment import CommentCell, CommentReport, FailingEntry
+from reports.views.cell_timeline import footer_of, run_digest
 from reports.views.machine import cell_status, run_status
-from reports.views.phases import footer_of, run_digest
 from reports.views.status_phrases import run_claim
 from reports.views.suites import rate, suites_of
 from reports.views.summary import unfinished_run

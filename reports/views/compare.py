@@ -7,12 +7,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from orchestrator.domain.difference import beginning_of
-from orchestrator.domain.facts import MetricFact, TestFact
+from orchestrator.domain.event_facts import MetricFact, TestFact
 from orchestrator.domain.fingerprint import environment_diff
-from orchestrator.domain.identity import compare_names, job_family
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from orchestrator.domain.subject_build import build_difference
+from orchestrator.domain.test_difference import beginning_of
+from orchestrator.domain.test_identity import compare_names, job_family
 from reports.format import plural, version
 from reports.grouping import is_ratio
 from reports.model.comparison import (
@@ -31,10 +31,10 @@ from reports.model.comparison import (
 from reports.model.metrics import MetricFigure, Params
 from reports.model.values import Absent, Claim, Status
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative
+from reports.views.cell_timeline import footer_of, run_digest
+from reports.views.ingest_origin import run_date
 from reports.views.machine import cell_status, hardware_of, job_status, run_status
 from reports.views.money import money_of, total_costs
-from reports.views.origin import run_date
-from reports.views.phases import footer_of, run_digest
 from reports.views.results import column_heading
 from reports.views.suites import settled, suites_of
 from reports.views.summary import unfinished_run
@@ -150,7 +150,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TestsOfSide:
     """How one test went, in one run."""
 
     outcome: str
@@ -159,7 +159,7 @@ class Told:
     """It is a module or a folder that could not be collected."""
 
 
-Results = Mapping[Key, Told]
+Results = Mapping[Key, TestsOfSide]
 
 
 def category(before: str | None, after: str | None, *, is_hidden: bool = False) -> str:
@@ -205,7 +205,7 @@ def _alike(job: JobRecord, other: JobRecord) -> bool:
 def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
     """Tests by job and name; `names` says what a job is called in the base."""
     return {
-        (names.get(t.job, t.job), t.nodeid): Told(
+        (names.get(t.job, t.job), t.nodeid): TestsOfSide(
             settled(t).word, t.message or t.reason, hides=t.reason == "collection"
         )
         for t in tests
@@ -215,7 +215,7 @@ def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
 def checks_of(cell: CellRecord, names: Mapping[str, str]) -> Results:
     """Checks by job and name."""
     return {
-        (names.get(job.id, job.id), check.name): Told(check.outcome, check.reason)
+        (names.get(job.id, job.id), check.name): TestsOfSide(check.outcome, check.reason)
         for job in cell.jobs
         for check in job.checks
     }
@@ -262,17 +262,17 @@ def changes_of(base: Results, head: Results, *, confirmed: int = 0) -> Changes:
     )
 
 
-def _word(told: Told | None) -> str | None:
+def _word(told: TestsOfSide | None) -> str | None:
     return told.outcome if told is not None else None
 
 
-def _change(key: Key, before: Told | None, after: Told | None) -> Change:
+def _change(key: Key, before: TestsOfSide | None, after: TestsOfSide | None) -> Change:
     return Change(
         job=key[0],
         name=key[1],
         before=before.outcome if before else _NOT_IN_BASE,
         after=after.outcome if after else _NOT_IN_HEAD,
-        message=(after or before or Told("")).message,
+        message=(after or before or TestsOfSide("")).message,
     )
 
 

@@ -10,10 +10,10 @@ from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import each, part, plural, version
 from reports.model.money import CellCost, CostReport, Costs, Money, PartRow
 from reports.model.values import Absent, Claim
+from reports.views.cell_timeline import footer_of, run_digest
+from reports.views.ingest_origin import SIMULATED, run_date
 from reports.views.machine import cell_status, run_status
 from reports.views.money import money_of, total_costs
-from reports.views.origin import SIMULATED, run_date
-from reports.views.phases import footer_of, run_digest
 from reports.views.results import column_heading
 from reports.views.suites import suites_of
 from reports.views.summary import unfinished_run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from orchestrator.domain.extended import filled
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.run_record import Evidence, RunRecord
 from orchestrator.domain.signature import FailureGroup, Signature, signature_of
 from reports.model.results import (

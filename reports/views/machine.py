@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from orchestrator.domain import catalogue
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
@@ -244,7 +245,7 @@ def architecture(capability: str | Absent) -> str | Absent:
     """The architecture that a compute capability belongs to."""
     if isinstance(capability, Absent):
         return capability
-    return architecture(capability) or Absent("unknown architecture")
+    return catalogue.architecture(capability) or Absent("unknown architecture")
 
 
 def accelerator_words(devices: tuple[Device, ...]) -> str:

@@ -13,7 +13,24 @@ from reports.model.platform import PlatformReport
 from reports.model.values import Absent, Claim
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import compare, metrics_of
+from reports.views.cell_timeline import (
+    attempts_of,
+    commands_of,
+    evidence_digest,
+    files_of,
+    footer_of,
+    notices_of,
+    timeline_of,
+)
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
+from reports.views.ingest_origin import (
+    SIMULATED,
+    catalogued_of,
+    date_of,
+    elsewhere_of,
+    origin_of,
+    provenance_of,
+)
 from reports.views.machine import (
     cell_status,
     hardware_of,
@@ -23,24 +40,7 @@ from reports.views.machine import (
     place_of,
 )
 from reports.views.money import money_of
-from reports.views.origin import (
-    SIMULATED,
-    catalogued_of,
-    date_of,
-    elsewhere_of,
-    origin_of,
-    provenance_of,
-)
-from reports.views.phases import (
-    attempts_of,
-    commands_of,
-    evidence_digest,
-    files_of,
-    footer_of,
-    notices_of,
-    timeline_of,
-)
-from reports.views.reused import reuse_of
+from reports.views.reused_jobs import reuse_of
 from reports.views.status_phrases import (
     commands_claims,
     degraded_claim,
@@ -113,7 +113,7 @@ def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
     return {
         "origin": origin_of(cell, subject=run.subject_name, version=run.subject_version),
         "catalogued": catalogued_of(cell),
-        "comparisons": beside_of(record, cell),
+        "comparisons": comparison_tables_of(record, cell),
         "elsewhere": elsewhere_of(record, cell),
         "authored": authored_of(evidence, cell.id),
         "failures": failures,
@@ -124,7 +124,7 @@ def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
     }
 
 
-def beside_of(record: RunRecord, cell: CellRecord) -> tuple[Comparison, ...]:
+def comparison_tables_of(record: RunRecord, cell: CellRecord) -> tuple[Comparison, ...]:
     """What this cell measured, set against the other cells of its run."""
     if len(record.cells) < 2 or not any(job.metrics for job in cell.jobs):
         return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from reports.format import plural, version
@@ -27,6 +27,8 @@ from reports.model.results import (
 from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative, table_of
+from reports.views.cell_timeline import commands_of, footer_of, run_digest
+from reports.views.ingest_origin import SIMULATED, run_date
 from reports.views.machine import (
     accelerator_of,
     cell_status,
@@ -37,8 +39,6 @@ from reports.views.machine import (
     short_name,
 )
 from reports.views.money import money_of, total_costs
-from reports.views.origin import SIMULATED, run_date
-from reports.views.phases import commands_of, footer_of, run_digest
 from reports.views.status_phrases import degraded_claim, run_claim
 from reports.views.suites import rate, suites_of
 from reports.views.summary import unfinished_run

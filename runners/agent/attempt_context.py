@@ -7,14 +7,14 @@ from typing import Mapping, Optional, Tuple
 
 from .events import EventWriter
 from .heartbeat import Heartbeat
-from .installed import EnvironmentCopy, Files
+from .installed_packages import EnvironmentCopy, Files
+from .job_output import Sink
 from .job_user import User
 from .layout import Attempt
 from .masking import Masker
-from .output import Sink
 from .payload_copy import PayloadCopy
 from .plan import Plan
-from .records import Refusal
+from .pytest_records import Refusal
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Dict, List, Mapping
 
 from . import bounded_process, environment_facts, interpreters, processes
-from .failures import NotReady
+from .attempt_errors import NotReady
 from .masking import JsonValue
 from .plan import Readiness
 
-_PROGRAM = Path(__file__).with_name("on_device.py")
+_PROGRAM = Path(__file__).with_name("torch_device_check.py")
 _REASONS = {"torch_import": "torch_device", "device_seen": "torch_device"}
 _SAID_CHARS = 1_000
 

@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from .events import Data, EventWriter
 from .masking import JsonValue
-from .tail import Line, Tail
+from .tail_json_lines import Line, Tail
 
 
 @dataclass

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Callable, Mapping, Optional
 
+from .clean_text import cap, clean
 from .masking import JsonValue, Masker
-from .text import cap, clean
 
 Data = Mapping[str, JsonValue]
 

@@ -11,8 +11,8 @@ from types import FrameType
 from typing import Dict, Optional, Tuple
 
 from . import processes
+from .attempt_errors import DiskFull, Stopped
 from .events import EventWriter
-from .failures import DiskFull, Stopped
 from .layout import Attempt
 from .masking import JsonValue
 from .preemption_notices import Notices

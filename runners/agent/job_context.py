@@ -12,12 +12,12 @@ from . import bounded_process, job_env
 from .attempt_context import AttemptContext, JobRunner
 from .event_lines import Checks
 from .events import Data
+from .job_output import JobOutput, Sink
 from .job_user import give
 from .layout import JobFolder
-from .output import JobOutput, Sink
 from .pack_artifacts import output_name
 from .plan import Job
-from .tail import Tail
+from .tail_json_lines import Tail
 
 _LONGEST_TMP = 60
 """Longer paths leave no room for the 108 bytes of a socket's name, which multiprocessing needs."""

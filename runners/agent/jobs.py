@@ -7,16 +7,16 @@ import time
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import job_env, processes
-from .arms import Arm, ArmReport, Fresh, Resident
 from .attempt_context import AttemptContext, JobRunner
+from .benchmark_arms import Arm, ArmReport, Fresh, Resident
 from .heartbeat import is_nearly_full
 from .job_context import JobContext
 from .masking import JsonValue
 from .plan import Job
-from .records import Records
+from .pytest_records import Records
 from .suite import JobExit, Suite, config_file
 from .supervise import Ended, Watch
-from .tail import PipeTail, Tail
+from .tail_json_lines import PipeTail, Tail
 
 _FOR_TURNS = 0.9
 """Of a paired job's time; the rest is for the subject's arm to end in."""
@@ -113,7 +113,7 @@ class JobRun:
             return verdict
 
     def _paired(self, context: AttemptContext, runner: JobRunner) -> JobExit:
-        from .paired import PairedRun  # noqa: PLC0415 - its statistics are for few jobs
+        from .paired_benchmark import PairedRun  # noqa: PLC0415 - its statistics are for few jobs
 
         pairing = self._job.paired
         assert pairing is not None

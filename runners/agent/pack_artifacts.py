@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Dict, Iterator, Optional, Sequence, Tuple
 
-from .tail import open_regular
+from .tail_json_lines import open_regular
 
 if TYPE_CHECKING:
     import tarfile

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path, PurePath
 from typing import Iterator, List
 
-from .installed import mark_of
+from .installed_packages import mark_of
 
 _SETTINGS = frozenset((
     ".pytest.ini", ".pytest.toml", "conftest.py", "pyproject.toml", "pytest.ini", "pytest.toml",

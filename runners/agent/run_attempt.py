@@ -18,16 +18,16 @@ from . import (
     variant,
 )
 from .attempt_context import AttemptContext, JobRunner
+from .attempt_errors import AttemptEnd, DiskFull, Stopped
 from .events import Data, EventWriter, is_full
-from .failures import AttemptEnd, DiskFull, Stopped
 from .heartbeat import Heartbeat
-from .installed import EnvironmentCopy, Files
+from .installed_packages import EnvironmentCopy, Files
 from .job_context import arm_output
+from .job_output import Sink
 from .job_user import User
 from .jobs import JobRun
 from .layout import Attempt
 from .masking import SHORTEST, JsonValue, Masker
-from .output import Sink
 from .pack_artifacts import Packer
 from .plan import Job, PlanError
 from .preemption_notices import Notices

@@ -12,10 +12,10 @@ from typing import Callable, Dict, List, Mapping, Optional, Pattern, Sequence, S
 
 from .attempt_context import AttemptContext, JobRunner
 from .heartbeat import is_nearly_full
+from .job_output import JobOutput
 from .layout import on_path
-from .output import JobOutput
 from .plan import Job
-from .records import Records, Refusal
+from .pytest_records import Records, Refusal
 from .supervise import Ended
 
 
@@ -194,7 +194,7 @@ class Suite:
         if test is None:
             return Step(replace(verdict, detail=f"{verdict.detail}, outside any test"))
         fix = f"Fix: where that is usual, set idle_timeout_minutes of job {self._job.id}"
-        text = f"{verdict.detail}; it was ended. {fix}\n\n{self._last_words()}"
+        text = f"{verdict.detail}; it was ended\n{fix}\n\n{self._last_words()}"
         self._records.lost(test, cause="hung", number=verdict.signal, text=text)
         return Step(verdict, again=True)
 

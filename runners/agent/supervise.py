@@ -13,7 +13,7 @@ from typing import Callable, Mapping, Optional, Sequence, Set, Tuple
 
 from . import bounded_process, processes
 from .attempt_context import AttemptContext
-from .output import JobOutput
+from .job_output import JobOutput
 from .plan import Job
 
 _OOM_COUNTERS = (Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events"))

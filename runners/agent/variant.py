@@ -13,11 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
-from . import bounded_process, environment_facts, installed, interpreters, job_env, processes
+from . import (
+    bounded_process,
+    environment_facts,
+    installed_packages,
+    interpreters,
+    job_env,
+    processes,
+)
 from .attempt_context import AttemptContext, JobRunner
+from .attempt_errors import AttemptEnd, DiskFull, EnvironmentFailed, Stopped, WrongSubject
 from .environment_facts import Asker
-from .failures import AttemptEnd, DiskFull, EnvironmentFailed, Stopped, WrongSubject
-from .installed import EnvironmentCopy, Files
+from .installed_packages import EnvironmentCopy, Files
 from .job_user import give
 from .layout import Attempt
 from .payload_copy import PayloadCopy
@@ -298,7 +305,9 @@ def build_overlay(context: AttemptContext) -> Tuple[Files, ...]:
     )
     try:
         overlay.build()
-        return installed.take(context.attempt, context.plan.subject, context.heartbeat.check)
+        return installed_packages.take(
+            context.attempt, context.plan.subject, context.heartbeat.check
+        )
     except (EnvironmentFailed, OSError) as error:
         raise_if_full(context)
         if isinstance(error, EnvironmentFailed):

@@ -11,8 +11,8 @@ from orchestrator.extras import is_installed
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from orchestrator.domain.document_problems import Problem
     from orchestrator.domain.matrix import Platform
-    from orchestrator.domain.problems import Problem
     from runners.aws.provider import AwsProvider
 
 __all__ = ["TRAITS", "AwsProvider"]

@@ -14,10 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.machine import ConfigError, PlatformError, platform_problems
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
-from orchestrator.domain.problems import Problem, nearest
 
 if TYPE_CHECKING:
     from botocore.loaders import Loader

@@ -22,7 +22,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.aws.errors import Refusal, error_of
-from runners.provider_words import plain_words
+from runners.provider_messages import plain_words
 
 Answer = dict[str, Any]
 """What boto3 makes of a response: nested, by the API's own names."""

@@ -22,7 +22,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     QuotaError,
 )
-from runners.fake.computer import FakeComputer
+from runners.fake.fake_machine import FakeComputer
 
 PRICE_USD_PER_HOUR = Decimal("0.50")
 IMAGE = "fake-image-1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from orchestrator.domain.image import BootImage
+from orchestrator.domain.boot_image import BootImage
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Machine, Place, ProviderTraits
 from orchestrator.domain.matrix import Platform
 from runners import ProviderContext
@@ -59,7 +59,7 @@ class FakeProvider:
         return self.cloud.inventory()
 
 
-class MemoryBook:
+class MemoryHostStore:
     """Remembers machines for as long as it exists."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from orchestrator.domain.evidence import EvidenceBatch
 from orchestrator.domain.machine import UnreachableError
 from runners.archives import pack
-from runners.fake.computer import INTERPRETER, FakeAttempt, FakeComputer, ended
+from runners.fake.fake_machine import INTERPRETER, FakeAttempt, FakeComputer, ended
 from runners.shell.stdin_feeder import OutputLimitError
 from runners.workspace import Kind, WorkspaceError
 

@@ -10,8 +10,8 @@ from orchestrator.domain.machine import ProviderTraits
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from orchestrator.domain.document_problems import Problem
     from orchestrator.domain.matrix import Platform
-    from orchestrator.domain.problems import Problem
     from runners.gcp.provider import GcpProvider
 
 __all__ = ["TRAITS", "GcpProvider"]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.machine import ConfigError, PlatformError, platform_problems
 from orchestrator.domain.matrix import Platform
-from orchestrator.domain.problems import Path, Problem, nearest
 from runners.google.names import DEFAULT_USER, known_location, own_labels
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from hashlib import sha256
 
+from orchestrator.domain.document_problems import Path, nearest
 from orchestrator.domain.machine import PlatformError
 from orchestrator.domain.matrix import Platform
-from orchestrator.domain.problems import Path, nearest
 
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 PREFIX = "seatrial-"

@@ -17,7 +17,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Host, Platform
 from runners import ProviderContext
-from runners.static.hosts import checked_hosts, endpoint_of, host_name
+from runners.static.hosts import checked_hosts, endpoint_of
 
 TRAITS = ProviderTraits(
     name="static", keys=frozenset({"hosts"}), required=frozenset({"hosts"}), rented=False
@@ -34,7 +34,7 @@ class StaticProvider:
         """One exclusive place per host, in the order of the list. Raises ConfigError."""
         return tuple(
             Place(
-                name=host_name(host),
+                name=host.place,
                 exclusive=True,
                 price_usd_per_hour=Decimal(0),
                 options={key: str(value) for key, value in asdict(host).items()},
@@ -54,7 +54,7 @@ class StaticProvider:
                 return held
         host = _find(request)
         machine = Machine(
-            id=f"{host_name(host)}~{request.token}",
+            id=f"{host.place}~{request.token}",
             token=request.token,
             state=MachineState.READY,
             endpoint=endpoint_of(host),
@@ -82,9 +82,9 @@ class StaticProvider:
         # The lease already keeps others away from an exclusive place; this notices a host that
         # two platforms, or two matrices, list.
         for held in self._book.pages(TRAITS.name):
-            if held.id.rpartition("~")[0] == host_name(host) and held.id != wanted.id:
+            if held.id.rpartition("~")[0] == host.place and held.id != wanted.id:
                 raise CapacityError(
-                    f"host {host_name(host)} is in use as machine {held.id}; it is free again when "
+                    f"host {host.place} is in use as machine {held.id}; it is free again when "
                     "that is released (see `seatrial machines`)"
                 )
 
@@ -92,9 +92,9 @@ class StaticProvider:
 def _find(request: LaunchRequest) -> Host:
     hosts = checked_hosts(request.platform)
     for host in hosts:
-        if host_name(host) == request.place.name:
+        if host.place == request.place.name:
             return host
     raise ConfigError(
         f"host {request.place.name} is not in the platform's hosts: "
-        f"{', '.join(host_name(host) for host in hosts)}"
+        f"{', '.join(host.place for host in hosts)}"
     )

@@ -7,15 +7,9 @@ import binascii
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import ConfigError, SshEndpoint
 from orchestrator.domain.matrix import Host, Platform
-
-
-def host_name(host: Host) -> str:
-    """Return ``address:port``, unique within a pool."""
-    shown = f"[{host.address}]" if ":" in host.address else host.address
-    return f"{shown}:{host.port}"
 
 
 def endpoint_of(host: Host) -> SshEndpoint:
@@ -30,8 +24,8 @@ def checked_hosts(platform: Platform) -> tuple[Host, ...]:
     hosts: list[Host] = []
     for index, listed in enumerate(platform.hosts):
         host = _checked(listed, at=f"hosts[{index}]")
-        if any(host_name(host) == host_name(other) for other in hosts):
-            raise ConfigError(f"hosts[{index}]: {host_name(host)} is listed twice")
+        if any(host.place == other.place for other in hosts):
+            raise ConfigError(f"hosts[{index}]: {host.place} is listed twice")
         hosts.append(host)
     return tuple(hosts)
 

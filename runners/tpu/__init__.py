@@ -15,8 +15,8 @@ from orchestrator.domain.matrix import Platform
 from runners import ProviderContext
 
 if TYPE_CHECKING:
+    from orchestrator.domain.document_problems import Problem
     from orchestrator.domain.prices import Price
-    from orchestrator.domain.problems import Problem
     from orchestrator.domain.quota import Demand, Quota, QuotaLevel
     from runners.tpu.wiring import CloudTpu
 

@@ -23,7 +23,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.google.account import Account
-from runners.provider_words import plain_words
+from runners.provider_messages import plain_words
 from runners.tpu.errors import Answer, code_name, refused
 
 T = TypeVar("T")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.machine import PlatformError, platform_problems
 from orchestrator.domain.matrix import Platform
-from orchestrator.domain.problems import Problem, nearest
 from runners.google.names import DEFAULT_USER, known_location, own_labels
 
 API_QUEUE, API_NODE = "queued-resource", "node"

@@ -14,7 +14,7 @@ from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 from tests.browser.addresses import PAGES, Address
 from tests.browser.world import World
 from tests.integration.dashboard.shown import read_page

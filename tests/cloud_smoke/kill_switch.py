@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from orchestrator.adapters.keys import new_login
+from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.domain.machine import (
     CapacityError,
     LaunchRequest,

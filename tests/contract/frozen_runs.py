@@ -34,9 +34,13 @@ def launched(
     built="",
     digest="e" * 64,
     contents="",
+    names=(),
 ):
-    asked = matrix(platforms)
-    rows = (replace(p, provider=provider, accelerator=accelerator) for p in asked.platforms)
+    asked = matrix(len(names) or platforms)
+    named = zip(names or [one.id for one in asked.platforms], asked.platforms, strict=True)
+    rows = (
+        replace(one, id=name, provider=provider, accelerator=accelerator) for name, one in named
+    )
     asked = replace(asked, platforms=tuple(rows), subject=subject or asked.subject)
     cells = [(f"{run_id}.{plan.id}", plan) for plan in expand(asked, MANIFEST)]
     spec = RunSpec(

@@ -9,15 +9,16 @@ import pytest
 
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.gate.policy import EvidenceRule
-from orchestrator.domain.identity import NameChange
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.test_identity import NameChange
 from tests.contract.frozen_runs import (
     POLICY,
     STORED_POLICY,
     at_work,
     broken,
     done,
+    environment,
     fails,
     frozen,
     launched,
@@ -145,6 +146,44 @@ def test_what_failed_on_a_platform_that_cannot_be_had_again_is_told(context, sto
     ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
     ran(stores, "run-2", outcome=Outcome.NOT_AVAILABLE)
     assert only_cell(context, "run-2").jobs_failed["unit"] == "run-1"
+
+
+@pytest.mark.parametrize(
+    ("python", "names", "found"),
+    [("3.11", ["p0"], [("a", "run-1")]), ("3.12", ["p0"], []), ("3.11", ["p0", "q0"], [])],
+    ids=["renamed", "another Python", "both are asked for"],
+)
+def test_what_failed_on_the_same_machine_by_another_name(
+    context, stores, python, names, found
+) -> None:
+    """An id that the matrix no longer has, on the same kind of machine, with the same packages."""
+    ran(
+        stores,
+        "run-1",
+        environment(python="3.11"),
+        fails("a"),
+        outcome=Outcome.FAILED,
+        names=["q0"],
+    )
+    for cell in launched(stores, "run-2", names=names):
+        agent = at_work(stores, cell, "run-2")
+        agent.send(environment(python=python)(agent))
+        agent.send(agent.line("phase", "unit", name="started"), passes("a")(agent))
+        agent.send(agent.line("phase", "unit", name="finished", exit_code=0, duration_s=1.0))
+        done(stores, cell)
+    stores.runs.finish("run-2", Outcome.PASSED, at=after(60))
+    first = frozen(context, "run-2").cells[0]
+    assert first.platform == "p0"
+    assert [(one.nodeid, one.run) for job in first.jobs for one in job.failed_before] == found
+
+
+def test_tests_of_a_platform_that_has_another_name_are_missed(context, stores) -> None:
+    ran(stores, "run-1", passes("t.py::a"), passes("t.py::b"), names=["q0"])
+    stores.gates.put_policy(STORED_POLICY)
+    stores.gates.add_verdict(passed("run-1"))
+    ran(stores, "run-2", passes("t.py::a"))
+    (unit, *_) = only_cell(context, "run-2").jobs
+    assert unit.changes.removed == ("t.py::b",)
 
 
 def test_what_failed_of_another_subject_is_no_flake(context, stores) -> None:

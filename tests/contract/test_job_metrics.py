@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.adapters.dialects.job_metrics import JobMetrics
-from orchestrator.adapters.dialects.registry import FileDialects
+from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
+from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.cell.measuring import read_metrics
 from orchestrator.domain.run_record import ArtifactRecord
 from tests.databases import MANIFEST, ON_SQLITE, Agent, attempt, create

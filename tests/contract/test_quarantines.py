@@ -17,11 +17,11 @@ from orchestrator.application.quarantine import (
     settle_quarantines,
     suggest_quarantines,
 )
+from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import RunSpec
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.person import Person
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import QuarantineState
 from tests.databases import MANIFEST, NOW, ON_SQLITE, Agent, a_run, after, attempt, matrix
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.adapters.dialects.self_report import read_self_report
+from orchestrator.adapters.result_parsers.self_report import read_self_report
 from orchestrator.application.cell.finishing import check_self_reports
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import ArtifactRecord

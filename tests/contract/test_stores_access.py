@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from sqlalchemy import update
 
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.machine import (
     FakeEndpoint,
     LocalEndpoint,
@@ -16,7 +17,6 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from orchestrator.domain.manifest import StoredPayload
-from orchestrator.domain.person import Scope
 from orchestrator.domain.token import Token
 from orchestrator.store.database import open_database
 from orchestrator.store.tables import ControllerRow

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.domain.facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
+from orchestrator.domain.event_facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.evidence import Position

@@ -7,11 +7,11 @@ from itertools import product
 
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.difference import Difference, difference
-from orchestrator.domain.identity import NameChange
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
-from orchestrator.store.differences import Overview
+from orchestrator.domain.test_difference import Difference, difference
+from orchestrator.domain.test_identity import NameChange
+from orchestrator.store.run_comparison import Overview
 from reports.views.compare import category
 from tests.databases import NOW, Agent, attempt, create, lease
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event, select
 
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.facts import MetricFact, TestFact
+from orchestrator.domain.event_facts import MetricFact, TestFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store import evidence

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
@@ -18,7 +19,6 @@ from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.person import Person
 from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.store import gates as gates_of_database
 from orchestrator.store import reuse

@@ -11,7 +11,7 @@ from orchestrator.application.list_runs import (
 )
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from orchestrator.store.grids import TestsWanted
+from orchestrator.store.test_grid import TestsWanted
 from tests.contract.test_stores_release_board import launch
 from tests.databases import NOW, Agent, advance, after, attempt
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from orchestrator.application.describe_run import describe_cell, describe_run
-from orchestrator.application.judge_jobs import judge_jobs
+from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import Cause, CellState, PlacementDecision, PlacementResult
 from orchestrator.domain.machine import Place, SshEndpoint

@@ -14,12 +14,12 @@ from orchestrator.domain.gate.gate_records import RuleLine, StoredVerdict
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store import verdict_lines
+from orchestrator.store import verdict_rows
 from orchestrator.store.database import Database
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.gates import GateStore
 from orchestrator.store.stores import Stores
-from orchestrator.store.verdict_lines import ProductRuns
+from orchestrator.store.verdict_rows import ProductRuns
 from tests.contract.test_stores_gates import POLICY, RULE, STORED, VERDICT
 from tests.databases import MANIFEST, NOW, a_run, after, create, matrix
 
@@ -115,7 +115,7 @@ def test_a_line_of_verdicts_stands_since_it_last_changed(gates: GateStore) -> No
 def test_a_document_is_read_once_and_few_are_remembered(
     gates: GateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verdict_lines, "LINES_KEPT", 2)
+    monkeypatch.setattr(verdict_rows, "LINES_KEPT", 2)
     for number in range(4):
         decided(gates, Decision.PASS, after(number))
     first = gates.verdict_lines("release")

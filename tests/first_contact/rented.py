@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
-from orchestrator.adapters.keys import new_login
+from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.domain.machine import (
     CapacityError,
     LaunchRequest,

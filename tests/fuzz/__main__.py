@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from orchestrator.adapters.dialects.registry import FileDialects
+from orchestrator.adapters.result_parsers.registry import FileDialects
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KEPT = Path("var") / "fuzz"

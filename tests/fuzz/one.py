@@ -12,10 +12,10 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["orchestrator.adapters.dialects"]):
-    from orchestrator.adapters.dialects.registry import FileDialects
+with atheris.instrument_imports(include=["orchestrator.adapters.result_parsers"]):
+    from orchestrator.adapters.result_parsers.registry import FileDialects
 
-from orchestrator.application.ports.dialects import (
+from orchestrator.application.ports.result_parsers import (
     HEAD_BYTES,
     TAIL_BYTES,
     Artifact,

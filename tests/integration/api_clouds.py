@@ -10,8 +10,8 @@ from decimal import Decimal
 from starlette.testclient import TestClient
 
 from orchestrator.api.app import create_app
+from orchestrator.domain.boot_image import BootImage
 from orchestrator.domain.cell import Lease, LeaseState
-from orchestrator.domain.image import BootImage
 from orchestrator.domain.machine import (
     LaunchRequest,
     Login,

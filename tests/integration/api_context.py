@@ -24,7 +24,6 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
 from orchestrator.adapters.cron import CronsimCron
-from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
@@ -33,11 +32,12 @@ from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.notify.http_messages import HttpSender
+from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.signing.signer import DsseSigner
 from orchestrator.adapters.statistics.paired import PairedStatistics
 from orchestrator.adapters.statistics.trends import StepDetector
-from orchestrator.adapters.subjects import GitAndPipSubjects
-from orchestrator.adapters.text_similarity import FuzzyLikeness
+from orchestrator.adapters.subject_resolver import GitAndPipSubjects
+from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.api.app import create_app
 from orchestrator.api.security import token_guard
 from orchestrator.application.context import Context, GatePorts
@@ -46,19 +46,19 @@ from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.publish_report import publish_report
 from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import Provider
 from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.person import Scope
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import DbBlobs
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.stores import Stores
 from reports import registry as report_registry
+from reports.document_lint.linter import lint_documents
 from reports.exports import registry as export_registry
-from reports.foreign.linter import lint_documents
 from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
@@ -290,7 +290,7 @@ def make_context(
         builtin_payload=partial(_builtin, documents, database, blobs, clock),
         secret={"HF_TOKEN": "hunter2"}.get,
         janitor=_janitor(database, clock, providers),
-        similarity=FuzzyLikeness(),
+        similarity=FuzzySimilarity(),
         gate=_gate_ports(home),
         wake=wake,
     )

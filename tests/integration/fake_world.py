@@ -8,14 +8,14 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
-from orchestrator.adapters.dialects.job_metrics import JobMetrics
-from orchestrator.adapters.dialects.registry import FileDialects
-from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
+from orchestrator.adapters.files.artifact_bundle import unpack_bundle
 from orchestrator.adapters.files.blobs import FileBlobs
-from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
-from orchestrator.adapters.keys import new_login
+from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
+from orchestrator.adapters.result_parsers.registry import FileDialects
+from orchestrator.adapters.result_parsers.self_report import read_self_report
+from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.describe_run import describe_run

@@ -17,7 +17,7 @@ from orchestrator.domain.manifest import Job, Manifest
 from orchestrator.domain.matrix import JobSelection, Limits, Matrix, Metadata, Platform, Subject
 from orchestrator.domain.reuse_inputs import Interpreter
 from orchestrator.store.stores import Stores
-from runners.fake.computer import ended
+from runners.fake.fake_machine import ended
 from tests.integration.faulty_connection import Line
 from tests.integration.faulty_script import Script
 

@@ -26,7 +26,7 @@ from orchestrator.domain.cell import (
     RunState,
     Transition,
 )
-from orchestrator.domain.facts import Facts
+from orchestrator.domain.event_facts import Facts
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome

@@ -16,10 +16,10 @@ from orchestrator.application.manage_channels import NewChannel, add_channel
 from orchestrator.application.schedules import add_schedule
 from orchestrator.application.sign_off import NewWaiver, approve_waiver, request_waiver
 from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState
 from orchestrator.domain.channel import ChannelKind
 from orchestrator.domain.outcome import Outcome, worst
-from orchestrator.domain.person import Person
 from orchestrator.domain.retests import RetestKind, RetestPlan, key_of
 from orchestrator.domain.schedule import Firing, Schedule
 from tests.databases import Agent, together

@@ -14,7 +14,7 @@ from orchestrator.domain.retests import job_of_session
 from orchestrator.domain.reuse_inputs import Interpreter
 from orchestrator.store.retests import RetestStore
 from runners.fake import FakeWorkspace
-from runners.fake.computer import _event, _finished, _report, ended
+from runners.fake.fake_machine import _event, _finished, _report, ended
 from tests.integration.fake_world import FakeWorld
 
 Word = Callable[[str, Mapping[str, object]], str]

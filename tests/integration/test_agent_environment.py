@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from runners.agent.attempt_errors import WrongSubject
 from runners.agent.environment_facts import Asker
-from runners.agent.failures import WrongSubject
-from runners.agent.installed import take
+from runners.agent.installed_packages import take
 from runners.agent.layout import Attempt
 from runners.agent.plan import Subject
 from runners.agent.variant import prove, prove_installed

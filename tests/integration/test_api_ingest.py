@@ -21,8 +21,8 @@ from orchestrator.application.ports.archives import Limits
 from orchestrator.application.ports.ingest_upload import IntakeFullError
 from orchestrator.application.ssh_access import ssh_access
 from orchestrator.domain.cell import CellState, RunState
+from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
-from orchestrator.domain.facts import fold
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.evidence import Position
 from tests.integration.api_context import desk

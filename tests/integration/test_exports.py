@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from defusedxml.ElementTree import fromstring
 
-from orchestrator.adapters.dialects.ctrf import Ctrf
-from orchestrator.adapters.dialects.junit import JUnitXml
-from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact, Dialect
-from orchestrator.domain.facts import TestFact
+from orchestrator.adapters.result_parsers.ctrf import Ctrf
+from orchestrator.adapters.result_parsers.junit import JUnitXml
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact, Dialect
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.outcome import TestOutcome as T

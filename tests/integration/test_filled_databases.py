@@ -15,7 +15,7 @@ from benchmarks.dashboard.addresses import MAKERS, routes_of
 from benchmarks.dashboard.fill import Filled, fill
 from benchmarks.dashboard.sizes import SIZES
 from orchestrator.application.context import Context
-from orchestrator.application.judge_jobs import judge_jobs
+from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.config import Settings
 from orchestrator.dashboard.app import create_dashboard

@@ -11,8 +11,8 @@ import sys
 import tracemalloc
 from pathlib import Path
 
-from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.ingest_upload import FileIntake
+from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.describe_run import describe_run, evidence_of
 from orchestrator.application.ingest_artifacts import IngestOrder, foreign_files, ingest_artifacts
 from orchestrator.domain.assembly.merge import assemble

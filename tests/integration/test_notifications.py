@@ -29,7 +29,7 @@ from orchestrator.application.manage_channels import (
 from orchestrator.application.notifications import deliver, notify_people
 from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.channel import Channel, ChannelKind, DeliveryResult, DeliveryState
-from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.store.database import Database
 from tests.databases import ON_SQLITE
 from tests.integration.webhook_receiver import Receiver, Reply, receiver

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import Signature, signature_of

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.dialects.ctrf import Ctrf
-from orchestrator.adapters.dialects.json_report import PytestJsonReport
-from orchestrator.adapters.dialects.junit import JUnitXml
-from orchestrator.adapters.dialects.reportlog import Reportlog
-from orchestrator.application.ports.dialects import Dialect
+from orchestrator.adapters.result_parsers.ctrf import Ctrf
+from orchestrator.adapters.result_parsers.json_report import PytestJsonReport
+from orchestrator.adapters.result_parsers.junit import JUnitXml
+from orchestrator.adapters.result_parsers.reportlog import Reportlog
+from orchestrator.application.ports.result_parsers import Dialect
 from orchestrator.domain.outcome import TestOutcome as Outcome
 from orchestrator.domain.parsed_results import ParsedTally
-from tests.unit.dialects.foreign import artifact, errors, of_kind, outcomes
+from tests.unit.result_parsers.foreign import artifact, errors, of_kind, outcomes
 
 SUITE = """
 import unittest

@@ -29,7 +29,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Accelerator, Limits, Platform
 from runners.fake import FakeComputer
-from runners.fake.computer import PROBE, Event, Plan, ended, passing
+from runners.fake.fake_machine import PROBE, Event, Plan, ended, passing
 from tests.e2e.home import eventually
 from tests.integration.fake_world import SteppingClock
 from tests.lab import payloads_of_lab as lab

@@ -18,7 +18,12 @@ ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"(?<![\w/.])docs/[\w./-]*\.(?:md|py|json|svg|png)")
-ELSEWHERE = ("tests/golden/", "tests/unit/files/", "tests/unit/dialects/", "tests/integration/")
+ELSEWHERE = (
+    "tests/golden/",
+    "tests/unit/files/",
+    "tests/unit/result_parsers/",
+    "tests/integration/",
+)
 """What lies there names files of other projects."""
 
 

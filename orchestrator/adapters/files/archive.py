@@ -36,8 +36,8 @@ from orchestrator.application.ports.archives import (
     PackedPayload,
 )
 from orchestrator.application.ports.documents import Documents
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 MANIFEST = "payload.toml"
 _LEVEL = 0
@@ -100,7 +100,7 @@ class FilePayloadArchives:
             manifest = self.read_manifest(file_chunks(source))
         except ArchiveError as error:
             raise ArchiveError(f"{source}: {error}") from error
-        return PackedPayload(_digest(source), source.stat().st_size, manifest, source)
+        return PackedPayload(file_digest(source), source.stat().st_size, manifest, source)
 
     def _pack_folder(self, folder: Path, into: Path) -> PackedPayload:
         path = folder / MANIFEST
@@ -125,7 +125,7 @@ class FilePayloadArchives:
                 with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
                     _write_tar(root, entries, packed)
                 file.flush()
-                target = into / f"{_digest(Path(file.name))}.tar.gz"
+                target = into / f"{file_digest(Path(file.name))}.tar.gz"
                 return Path(file.name).rename(target)
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)
@@ -170,7 +170,8 @@ def _decoded(text: bytes, name: str) -> str:
         raise ArchiveError(f"{name} is not UTF-8: byte {error.start} is wrong") from None
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """The sha256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

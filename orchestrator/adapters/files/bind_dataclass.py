@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from orchestrator.adapters.files.document_nodes import ConfigNode, Position, placed
-from orchestrator.domain.problems import Path, Problem, nearest
+from orchestrator.domain.document_problems import Path, Problem, nearest
 
 SCALARS: dict[object, str] = {
     str: "text",

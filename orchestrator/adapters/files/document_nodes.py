@@ -21,7 +21,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from orchestrator.domain.problems import Path, Problem
+from orchestrator.domain.document_problems import Path, Problem
 
 LARGEST_BYTES = 1024 * 1024
 DEEPEST = 32

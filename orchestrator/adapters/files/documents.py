@@ -21,6 +21,7 @@ from orchestrator.adapters.files.document_nodes import (
 from orchestrator.adapters.files.requirements import manifest_faults, matrix_faults
 from orchestrator.application.ports.documents import Source
 from orchestrator.domain.annotation import Annotation, AnnotationsFile, check_annotations
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.policy_checks import check_policy
 from orchestrator.domain.ingest_notes import IngestNotes, check_notes
@@ -28,7 +29,6 @@ from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest, check_manifest
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.matrix_checks import check_matrix
-from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 
 API_VERSION = "seatrial/v1"
 T = TypeVar("T")

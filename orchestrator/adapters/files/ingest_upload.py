@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
+from orchestrator.adapters.files.archive import file_chunks
 from orchestrator.adapters.files.ingest_upload_compression import (
     TarredError,
     inflate,
@@ -28,8 +29,8 @@ from orchestrator.adapters.files.ingest_upload_compression import (
 )
 from orchestrator.adapters.files.tar_stream import CHUNK_BYTES, Kind, read_members, safe_name
 from orchestrator.application.ports.archives import ArchiveError, Limits
-from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.application.ports.ingest_upload import Handed, IntakeError, IntakeFullError
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.domain.assembly.results_pass import Record
 from orchestrator.domain.run_record import ArtifactRecord
 
@@ -309,11 +310,11 @@ def _of_file(body: Path, name: str, limits: Limits) -> Iterator[Unpacked]:
         raise ArchiveError("it is empty; hand in a folder or archive of results")
     if size > limits.file_bytes:
         raise ArchiveError(f"it is larger than {limits.file_bytes} bytes")
-    yield Unpacked(safe_name(name.rpartition("/")[2]) or "artifact", _chunks(body))
+    yield Unpacked(safe_name(name.rpartition("/")[2]) or "artifact", file_chunks(body))
 
 
 def _of_tar(body: Path, limits: Limits) -> Iterator[Unpacked]:
-    for member in read_members(_chunks(body), limits):
+    for member in read_members(file_chunks(body), limits):
         if member.kind is Kind.FOLDER:
             continue
         if member.kind is not Kind.FILE:
@@ -414,12 +415,6 @@ def _named(name: str) -> str:
     if not named:
         raise ArchiveError(f"{name!r} is no name of a file")
     return named
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
 
 
 class FileTape:

@@ -9,9 +9,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from orchestrator.domain.document_problems import Path, Problem
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix, Subject
-from orchestrator.domain.problems import Path, Problem
 
 
 def requirement_fault(text: str) -> str | None:

@@ -1,1 +1,1 @@
-"""The life of a cell: the flow, and a module per phase."""
+"""The flow of a cell, with a module per phase."""

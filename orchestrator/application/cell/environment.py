@@ -1,4 +1,4 @@
-"""Which interpreter and which packages an attempt gets on its machine."""
+"""Selection of interpreter and packages for an attempt on its machine."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from orchestrator.store.cells import AttemptState
 
 
 class EnvironmentRefusedError(Exception):
-    """No environment can be made as it was asked for; the message says why and what to do."""
+    """The requested environment cannot be created; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedEnvironment:
-    """What the agent needs to build the overlay environment."""
+    """The agent's instructions for the overlay environment."""
 
     python: str
     """Absolute path of the chosen interpreter on the machine."""
     requirements: tuple[str, ...]
-    """Those that the interpreter does not satisfy already."""
+    """Requirements that the interpreter does not meet."""
     constraints: tuple[str, ...]
-    """Versions that must stay."""
+    """Versions that must not change."""
     wheels_digest: str | None
     """sha256 of the wheelhouse's archive; None when nothing has to be shipped."""
     wheels: Callable[[], Iterable[bytes]]
@@ -35,16 +35,16 @@ class PreparedEnvironment:
     subject: Mapping[str, str] | None
     """Distribution, version and requirement of the subject, where it is installed."""
     interpreter: Interpreter
-    """The chosen one, as the probe described it."""
+    """The chosen interpreter, as probed."""
     packages: Mapping[str, str]
-    """Versions of all that the jobs can import, by name."""
+    """Versions of all importable packages, by name."""
     installs: str
-    """The wheelhouse's digest, `NOTHING`, or empty: the machine's own index may add to it."""
+    """Digest of the wheelhouse, `NOTHING`, or empty where the machine's own index may add to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What an interpreter is given, and what the jobs can import then."""
+    """Packages that an interpreter gets, and what is importable then."""
 
     resolution: Resolution
     packages: Mapping[str, str]
@@ -52,18 +52,18 @@ class Installed:
 
 
 def prepare_environment(
-    world: FlowDeps, now: AttemptState, probe: Mapping[str, object]
+    deps: FlowDeps, now: AttemptState, probe: Mapping[str, object]
 ) -> PreparedEnvironment:
-    """Choose an interpreter and resolve what it lacks; may take minutes.
+    """Choose an interpreter and resolve missing packages; may take minutes.
 
     Raises EnvironmentRefusedError.
     """
     manifest, name = now.spec.manifest, now.plan.environment
-    choice = world.wheels.choose(probe, manifest, name)
+    choice = deps.wheels.choose(probe, manifest, name)
     if choice.interpreter is None:
         raise EnvironmentRefusedError(choice.reason or f"the payload has no environment {name!r}")
     try:
-        found = resolved_for(world, now.spec, name, choice.interpreter)
+        found = resolved_for(deps, now.spec, name, choice.interpreter)
     except WheelsError as error:
         raise EnvironmentRefusedError(str(error)) from error
     resolved = found.resolution
@@ -72,7 +72,7 @@ def prepare_environment(
         requirements=resolved.requirements,
         constraints=resolved.constraints,
         wheels_digest=resolved.wheels,
-        wheels=partial(world.wheels.open, resolved.wheels or ""),
+        wheels=partial(deps.wheels.open, resolved.wheels or ""),
         subject=resolved.subject,
         interpreter=choice.interpreter,
         packages=found.packages,
@@ -80,17 +80,17 @@ def prepare_environment(
     )
 
 
-def resolved_for(world: FlowDeps, spec: RunSpec, name: str, interpreter: Interpreter) -> Installed:
-    """What the run's environment of that name adds to an interpreter. Raises WheelsError."""
+def resolved_for(deps: FlowDeps, spec: RunSpec, name: str, interpreter: Interpreter) -> Installed:
+    """Return what the run's environment adds to an interpreter. Raises WheelsError."""
     asked = spec.manifest.environment(name)
     if asked is None:
         raise WheelsError(f"the payload has no environment {name!r}")
     digest = spec.subject_digest
-    resolved = world.wheels.resolve(
+    resolved = deps.wheels.resolve(
         interpreter,
         asked,
         subject=spec.matrix.subject,
-        wheel=partial(world.blobs.open, digest) if digest else None,
+        wheel=partial(deps.blobs.open, digest) if digest else None,
     )
     packages = {**interpreter.packages, **resolved.packages}
     return Installed(resolved, packages, _installs(asked, resolved))

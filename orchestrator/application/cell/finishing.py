@@ -1,4 +1,7 @@
-"""Closing: the attempt is judged, the cell tried again or done; the last cell ends the run."""
+"""Closing: derives the attempt's outcome, then retries or ends the cell.
+
+The last cell ends the run.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.measuring import read_metrics
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
-from orchestrator.application.judge_jobs import judge_jobs
+from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunSpec
-from orchestrator.domain.facts import CheckFact, JobFact
-from orchestrator.domain.judging import JobVerdict, judge_cell
+from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell
+from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import REUSED, all_reusable
 from orchestrator.domain.run_record import JobRecord
@@ -23,31 +26,29 @@ from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import StoreError
 
 CHECK = "self-report"
-"""Its name in the evidence."""
+"""Name of the check in the evidence."""
 
 
-def check_self_reports(world: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
-    """Keep what the outputs of the attempt's jobs say against their exit code, to be judged."""
-    checks = list(_checks(world, now, facts))
+def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
+    """Store self-reports in the jobs' output that contradict their exit code."""
+    checks = list(_checks(deps, now, facts))
     if checks:
-        world.stores.results.put_checks(now.attempt.id, checks)
+        deps.stores.results.put_checks(now.attempt.id, checks)
 
 
-def _checks(
-    world: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]
-) -> Iterator[CheckFact]:
+def _checks(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> Iterator[CheckFact]:
     jobs = now.spec.manifest.job
     asked = [job for job in jobs if job.kind != "suite" and _ended_well(facts.get(job.id))]
-    artifacts = world.stores.results.artifacts(now.cell.id) if asked else ()
+    artifacts = deps.stores.results.artifacts(now.cell.id) if asked else ()
     outputs = {one.name: one.digest for one in artifacts}
     for job in asked:
         digest = outputs.get(f"{job.id}.txt", "")
         if not digest:
             continue
-        if not world.blobs.has(digest):
+        if not deps.blobs.has(digest):
             logger.error("cell %s: the output of %s is lost and not read", now.cell.id, job.id)
             continue
-        line = world.self_report(world.blobs.open(digest))
+        line = deps.self_report(deps.blobs.open(digest))
         if line:
             reason = f"it printed {line!r} and ended with exit code 0"
             yield CheckFact(job.id, CHECK, "failed", reason=reason)
@@ -60,47 +61,47 @@ def _ended_well(fact: JobFact | None) -> bool:
 logger = logging.getLogger(__name__)
 
 
-def poll_close(world: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Judge the attempt and decide what becomes of its cell."""
-    now = world.stores.cells.attempt_state(attempt_id)
+def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
+    """Derive the attempt's outcome and decide whether the cell is retried or done."""
+    now = deps.stores.cells.attempt_state(attempt_id)
     if now.attempt.closed_at is not None:
         return "closed"
-    cells, at = world.stores.cells, world.clock.now()
-    facts = world.stores.results.jobs(now.cell.id)
-    check_self_reports(world, now, facts)
-    read_metrics(world, now, facts)
+    cells, at = deps.stores.cells, deps.clock.now()
+    facts = deps.stores.results.jobs(now.cell.id)
+    check_self_reports(deps, now, facts)
+    read_metrics(deps, now, facts)
     given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
-    world.stores.evidence.settle(now.cell.id, given_up)
-    environment = world.stores.results.environment(now.cell.id) or {}
-    _attest_torch(world, now, environment)
+    deps.stores.evidence.settle(now.cell.id, given_up)
+    environment = deps.stores.results.environment(now.cell.id) or {}
+    _attest_torch(deps, now, environment)
     if may_try_again(now):
         cause = now.attempt.cause or Cause(Outcome.ERRORED, "controller")
         cells.requeue(attempt_id, cause, at=at)
         return "again"
-    judge = cache(partial(_over, world, now.cell, now.spec))
-    keep_reuse_inputs(world, now, judge, environment)
+    judge = cache(partial(_over, deps, now.cell, now.spec))
+    keep_reuse_inputs(deps, now, judge, environment)
     cells.conclude(now.cell.id, _outcome(now.cell, now.attempt.cause, judge), at=at)
     return "done"
 
 
-def _attest_torch(world: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
-    """Complete who produced the results by what the agent found in the jobs' environment."""
+def _attest_torch(deps: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
+    """Add the torch version of the jobs' environment to the attestation."""
     torch = probed.get("torch")
     if not isinstance(torch, str):
         return
-    mine = {lease.id for lease in world.stores.leases.of_attempt(now.attempt.id)}
-    for lease_id, row in world.stores.leases.attestations(now.run.id).items():
+    mine = {lease.id for lease in deps.stores.leases.of_attempt(now.attempt.id)}
+    for lease_id, row in deps.stores.leases.attestations(now.run.id).items():
         if lease_id in mine:
-            world.stores.leases.attest(lease_id, replace(row, torch=torch))
+            deps.stores.leases.attest(lease_id, replace(row, torch=torch))
 
 
-def judged(world: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
-    """The outcome of a cell that is over: by its jobs, whenever they ran, and what stopped it."""
-    return _outcome(cell, cause, partial(_over, world, cell, spec))
+def cell_outcome(deps: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
+    """Return the outcome of a finished cell: by its jobs, and by outside causes."""
+    return _outcome(cell, cause, partial(_over, deps, cell, spec))
 
 
-def _over(world: FlowDeps, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    return judge_jobs(world.stores, replace(cell, state=CellState.DONE), spec)
+def _over(deps: FlowDeps, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
+    return judge_jobs(deps.stores, replace(cell, state=CellState.DONE), spec)
 
 
 def _outcome(cell: Cell, cause: Cause | None, judge: Callable[[], Sequence[JobRecord]]) -> Cause:
@@ -120,22 +121,22 @@ def _outcome(cell: Cell, cause: Cause | None, judge: Callable[[], Sequence[JobRe
 
 
 def _told(jobs: Sequence[JobRecord], cause: Cause) -> Cause:
-    """The same, saying so where nothing had to be run."""
+    """Return the outcome with a note where every job was reused."""
     if cause.outcome is not Outcome.PASSED or not all(job.reused_from for job in jobs):
         return cause
     return Cause(cause.outcome, REUSED, all_reusable([job.reused_from for job in jobs]))
 
 
 def may_try_again(now: AttemptState) -> bool:
-    """Whether another attempt follows: an infrastructure fault, and tries are left."""
+    """Whether another attempt follows: after an infrastructure fault, with attempts left."""
     cause = now.attempt.cause
     infra = cause is not None and cause.outcome is Outcome.ERRORED and cause.reason in RETRIED
     left = now.attempt.number <= now.spec.matrix.limits.infra_retries
     return infra and left and now.run.cancel_requested_at is None
 
 
-def poll_finish(world: FlowDeps, cell_id: str) -> Value | NotYet:
-    """End the run when this was its last cell: publish its reports, then say so."""
-    run_id = world.stores.cells.get(cell_id).run_id
-    with world.locks.of(run_id):
-        return "finished" if end_run(world, run_id) else "others run"
+def poll_finish(deps: FlowDeps, cell_id: str) -> Value | NotYet:
+    """End the run after its last cell: publish reports, then set its outcome."""
+    run_id = deps.stores.cells.get(cell_id).run_id
+    with deps.locks.of(run_id):
+        return "finished" if end_run(deps, run_id) else "others run"

@@ -1,4 +1,4 @@
-"""What the phases of a cell share: the stores, the clock, and how retries back off."""
+"""Shared context of a cell's phases: stores, clock, back-off and retry rules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from orchestrator.application.ports.archives import UnpackBundle
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
-from orchestrator.application.ports.dialects import ReadMetrics
 from orchestrator.application.ports.engine import Value
+from orchestrator.application.ports.result_parsers import ReadMetrics
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.application.process_locks import Locks
@@ -38,7 +38,7 @@ CAP_S = 60.0
 
 @dataclass(slots=True)
 class Backoff:
-    """Exponential back-off with full jitter, by key; forgotten when the controller ends.
+    """Exponential back-off with full jitter, by key; kept in memory only.
 
     The jitter is drawn from the key and the count, so that it can be repeated in a test.
     """
@@ -46,11 +46,11 @@ class Backoff:
     _waits: dict[str, tuple[int, datetime]] = field(default_factory=dict)
 
     def is_due(self, key: str, now: datetime) -> bool:
-        """Whether the next call may be made."""
+        """Whether the next call is due."""
         return key not in self._waits or now >= self._waits[key][1]
 
     def trouble(self, key: str, now: datetime) -> float:
-        """Note one more trouble; answer how long to wait, in seconds."""
+        """Record a failure; return the seconds to wait."""
         count = self._waits[key][0] + 1 if key in self._waits else 1
         ceiling = min(CAP_S, BASE_S * 2.0 ** (count - 1))
         seconds = max(0.5, ceiling * _fraction(f"{key}|{count}"))
@@ -58,7 +58,7 @@ class Backoff:
         return seconds
 
     def forget(self, key: str) -> None:
-        """The call was answered."""
+        """Reset after a success."""
         self._waits.pop(key, None)
 
 
@@ -68,76 +68,76 @@ def _fraction(text: str) -> float:
 
 
 ORDER_MINUTES = 10
-"""How long a machine may be waited for at one place."""
+"""Maximum wait for a machine at one place."""
 RELEASE_MINUTES = 15
-"""What an attempt may need beyond its limit until its machine is gone."""
+"""Time beyond an attempt's limit for its release."""
 
 GO = "go"
-"""The phase is done: go on to the next."""
+"""The phase is done; the next one begins."""
 STOP = "stop"
-"""The attempt cannot go on; its cause is stored."""
+"""The attempt ends; its cause is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How long each phase may take, in seconds."""
+    """Time limits of the phases, in seconds."""
 
     place_s: float = 1800.0
-    """Until a machine is granted somewhere; counted anew at no place."""
+    """Until a machine is granted somewhere; not restarted at the next place."""
     ordered_s: float = ORDER_MINUTES * 60.0
-    """How long one place may keep us waiting for what it did not refuse."""
+    """Maximum wait at one place without a refusal."""
     note_every_s: float = 5.0
-    """Between two notes that a machine is still not granted."""
+    """Interval of notices that a machine is not granted yet."""
     exhausted_s: float = 600.0
-    """How long a refusal is remembered, by every run."""
+    """How long a refusal is remembered, over all runs."""
     retry_after_s: Mapping[str, float] = field(
         default_factory=lambda: {"capacity": 120.0, "unavailable": 60.0}
     )
-    """How long the cell waits before its next attempt, by why the last one ended."""
+    """Wait before the next attempt, by cause of the last one."""
     visible_after_s: float = 60.0
-    """A provider may show a new machine so late."""
+    """Maximum delay until a provider lists a new machine."""
     boot_s: float = 900.0
     own_boot_s: float = 60.0
-    """Until a machine of one's own answers, which has booted long ago."""
+    """Until an own host, which has booted already, answers."""
     ready_s: Mapping[str, float] = field(
         default_factory=lambda: {"cloud_init": 600.0, "apt": 600.0, "driver": 900.0}
     )
-    """How long a machine that can be reached may need for itself, by check."""
+    """Maximum time of a reachable machine for each readiness check."""
     host_key_s: float = 180.0
-    """How long a guest may answer with another host key than it has published."""
+    """How long another host key than the published one is tolerated."""
     prepare_s: float = 1800.0
     first_event_s: float = 90.0
     contact_timeout_s: float = 180.0
-    """Without any contact while running."""
+    """Maximum time without contact while running."""
     host_key_look_s: float = 5.0
-    """While another host key is awaited, its provider is asked for it so often at most."""
+    """Minimum interval of asking the provider for a changed host key."""
     inspect_every_s: float = 30.0
     collect_s: float = 60.0
     close_s: float = 60.0
-    """For leaving a machine clean before it is given back all the same."""
+    """For cleaning a machine before it is released anyway."""
     never_made_after_s: float = 120.0
-    """After a launch call without an answer, how long the machine may still turn up."""
+    """How long a machine may appear after an unanswered launch call."""
     pull_limit_bytes: int = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class ContactLog:
-    """Since when an attempt's machine has not been heard; forgotten when the controller ends."""
+    """Time of the last contact with each attempt's machine; kept in memory only."""
 
     since: dict[str, datetime] = field(default_factory=dict)
     inspected: dict[str, datetime] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
-    """By cell or attempt, the trouble that was told last."""
+    """The last reported error by cell or attempt."""
 
     def is_news(self, key: str, trouble: str) -> bool:
-        """Whether it was not just told: looks are many, and a log is for reading."""
+        """Whether the message differs from the last one, so that logs stay readable."""
         told, self.said[key] = self.said.get(key), trouble
         return told != trouble
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose machines these are."""
+    """Owner of the machines: project and controller."""
 
     project: str
     controller: str
@@ -145,7 +145,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class FlowDeps:
-    """The ports that the phases use."""
+    """The dependencies of the flow's phases."""
 
     stores: Stores
     blobs: Blobs
@@ -156,7 +156,7 @@ class FlowDeps:
     secret: Callable[[str], str | None]
     unpack: UnpackBundle
     self_report: Callable[[Iterable[bytes]], str]
-    """The line in which a job's output speaks of a failure; empty where none does."""
+    """Finds the line in a job's output that reports a failure; empty without one."""
     read_metrics: ReadMetrics
     publish: Callable[[Evidence], Path]
     identity: Identity
@@ -175,32 +175,32 @@ class FlowDeps:
     """So that one run is ended by one thread at a time; the faces' context has the same."""
 
 
-def workspace_of(world: FlowDeps, lease: Lease | None) -> Workspace:
+def workspace_of(deps: FlowDeps, lease: Lease | None) -> Workspace:
     """The workspace on a lease's machine. Raises LookupError before it was reached."""
     if lease is None or lease.endpoint is None:
         raise LookupError("the attempt has no machine that was reached")
-    return world.open_workspace(lease.endpoint)
+    return deps.open_workspace(lease.endpoint)
 
 
 def record_failure(
-    world: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
+    deps: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
 ) -> Value:
     """Store why the attempt cannot go on (the first cause stands) and stop it."""
-    world.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
+    deps.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
     return STOP
 
 
-def stopped_from_outside(world: FlowDeps, now: AttemptState) -> bool:
+def stopped_from_outside(deps: FlowDeps, now: AttemptState) -> bool:
     """Whether the attempt was cancelled or ran out of its time; the cause is stored."""
-    if is_stopped(world, now):
+    if is_stopped(deps, now):
         return True
-    if is_out_of_time(world, now):
-        record_deadline(world, now)
+    if is_out_of_time(deps, now):
+        record_deadline(deps, now)
         return True
     return False
 
 
-def is_stopped(world: FlowDeps, now: AttemptState) -> bool:
+def is_stopped(deps: FlowDeps, now: AttemptState) -> bool:
     """Whether the attempt was cancelled; the cause is stored.
 
     So it was when a cause is stored already, and nobody could record what the look answered.
@@ -209,26 +209,26 @@ def is_stopped(world: FlowDeps, now: AttemptState) -> bool:
         return True
     if now.run.cancel_requested_at is not None:
         record_failure(
-            world, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person"
+            deps, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person"
         )
         return True
     return False
 
 
-def is_out_of_time(world: FlowDeps, now: AttemptState) -> bool:
+def is_out_of_time(deps: FlowDeps, now: AttemptState) -> bool:
     """Whether the attempt's deadline has passed."""
     deadline = attempt_deadline(now)
-    return deadline is not None and world.clock.now() >= deadline
+    return deadline is not None and deps.clock.now() >= deadline
 
 
-def record_deadline(world: FlowDeps, now: AttemptState, detail: str = "") -> Value:
+def record_deadline(deps: FlowDeps, now: AttemptState, detail: str = "") -> Value:
     """Stop the attempt for its time. What has not begun to run has not run too long."""
     minutes = now.spec.matrix.limits.max_minutes
     detail = detail or f"limits.max_minutes ({minutes:g}) is over"
     if now.cell.has_reached(CellState.RUNNING):
-        return record_failure(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+        return record_failure(deps, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
     detail = f"{detail}, and the machine was still {now.cell.state}: no job had begun"
-    return record_failure(world, now.attempt.id, Outcome.ERRORED, "deadline", detail)
+    return record_failure(deps, now.attempt.id, Outcome.ERRORED, "deadline", detail)
 
 
 def attempt_deadline(now: AttemptState) -> datetime | None:
@@ -270,7 +270,7 @@ def note_end(
     return stores.leases.note(lease.id, facts, simulated=machine.simulated)
 
 
-def expires_at(world: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
+def expires_at(deps: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
     """When its machine must end by itself, should nobody be left to end it.
 
     Counted from the first launch call, so that a repeated one asks for the same.
@@ -279,11 +279,11 @@ def expires_at(world: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
     return (begin + timedelta(minutes=billed_minutes(spec))).replace(microsecond=0)
 
 
-def tags_of(world: FlowDeps, now: AttemptState, lease: Lease, ends: datetime) -> dict[str, str]:
+def tags_of(deps: FlowDeps, now: AttemptState, lease: Lease, ends: datetime) -> dict[str, str]:
     """What every machine carries, and everything that hangs on it."""
     return {
-        "seatrial-project": world.identity.project,
-        "seatrial-controller": world.identity.controller,
+        "seatrial-project": deps.identity.project,
+        "seatrial-controller": deps.identity.controller,
         "seatrial-run": now.run.id,
         "seatrial-cell": now.cell.id,
         "seatrial-attempt": now.attempt.id,
@@ -292,22 +292,22 @@ def tags_of(world: FlowDeps, now: AttemptState, lease: Lease, ends: datetime) ->
     }
 
 
-def overdue(world: FlowDeps, cell: Cell, patience_s: float) -> bool:
-    """Whether the cell has been in its state for longer than that."""
+def overdue(deps: FlowDeps, cell: Cell, patience_s: float) -> bool:
+    """Whether the cell has been in its state for longer."""
     entered = cell.entered_at
-    return entered is not None and world.clock.now() - entered >= timedelta(seconds=patience_s)
+    return entered is not None and deps.clock.now() - entered >= timedelta(seconds=patience_s)
 
 
-def is_out_of_reach(attempt: Attempt) -> bool:
-    """Whether its machine is gone or lets nobody in: one more try is all the attempt gets."""
+def is_unreachable(attempt: Attempt) -> bool:
+    """Whether its machine is gone or denies access: only one more try is made."""
     hopeless = ("lost", "preempted", "host_key", "auth", "ssh")
     return attempt.cause is not None and attempt.cause.reason in hopeless
 
 
-def enter(world: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> AttemptState:
-    """Bring the cell to the state; nothing when there or past."""
+def enter(deps: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> AttemptState:
+    """Move the cell to a state; does nothing where it is there or past it."""
     if now.cell.has_reached(state):
         return now
-    cells = world.stores.cells
-    cell = cells.enter(now.cell.id, state, at=world.clock.now(), reason=reason)
+    cells = deps.stores.cells
+    cell = cells.enter(now.cell.id, state, at=deps.clock.now(), reason=reason)
     return replace(now, cell=cell)

@@ -1,4 +1,4 @@
-"""How long a job may be silent: what its author says, else what earlier runs took."""
+"""Idle timeouts of jobs: from the matrix or payload, else from earlier durations."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from orchestrator.store.stores import Stores
 
 DEFAULT_S = 180.0
 _MARGIN = 2.0
-"""Something may take so many times what it took before."""
+"""Factor over the longest earlier duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleTimeout:
-    """After how many seconds without output and records a job is ended as hung."""
+    """Seconds without output and events after which a job has hung."""
 
     seconds: float = DEFAULT_S
     tests: Mapping[str, float] = field(default_factory=dict)
-    """By node id, of tests that are known to take longer."""
+    """Longer timeouts of single tests, by node id."""
 
 
 def idle_timeouts(stores: Stores, now: AttemptState) -> Mapping[str, IdleTimeout]:
-    """By job. What the matrix or payload.toml says holds for every test of the job."""
+    """Return timeouts by job. Configured ones hold for every test of the job."""
     jobs = {job.id: job for job in now.spec.manifest.job if job.id in now.plan.jobs}
     stated = {
         name: minutes * 60

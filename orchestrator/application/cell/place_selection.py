@@ -1,4 +1,4 @@
-"""Which place is tried next, by what was refused before; and why, so that a person can read it."""
+"""Ranking of places by earlier refusals, with the reason for a person."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from orchestrator.domain.cell import Lease, LeaseFact, PlacementResult
 from orchestrator.domain.machine import Extent, Place, ProviderError
 
 REMEMBERED = frozenset({"capacity", "quota"})
-"""Refusals of other attempts that are believed for a while."""
+"""Refusals of other attempts that are respected for a while."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A place, and what is to be done about it."""
+class RankedPlace:
+    """A place with its ranking."""
 
     place: Place
     result: PlacementResult | None = None
-    """None: try it in its turn; LAST: after all those; SKIPPED: not at all."""
+    """None: in its turn; LAST: after all others; SKIPPED: not at all."""
     reason: str = ""
     detail: str = ""
 
 
 def refusal_facts(error: ProviderError, reason: str) -> dict[str, str]:
-    """What is kept of a refusal."""
+    """Return the stored facts of a refusal."""
     return {
         LeaseFact.REFUSAL_REASON: reason,
         LeaseFact.REFUSAL_EXTENT: error.extent,
@@ -39,8 +39,8 @@ def rank_places(
     mine: Sequence[Lease],
     worn: Mapping[str, str],
     lately: Iterable[Lease],
-) -> list[Candidate]:
-    """Sort the places that are left: fresh ones in their order, then those with a past.
+) -> list[RankedPlace]:
+    """Sort places: those without refusals in their order, then the others.
 
     Args:
         places: As the provider offers them, in order of preference.
@@ -61,21 +61,21 @@ def rank_places(
 
 def _weighed(
     place: Place, mine: Sequence[Lease], *, worn: Mapping[str, str], lately: Sequence[Lease]
-) -> Candidate:
+) -> RankedPlace:
     for lease in mine:
         if _reaches(lease, place):
-            return Candidate(
+            return RankedPlace(
                 place, PlacementResult.SKIPPED, lease.refusal_reason, _because(lease, "asked")
             )
     if place.name in worn:
         detail = f"an earlier attempt broke down there: {worn[place.name]}"
-        return Candidate(place, PlacementResult.LAST, "worn", detail)
+        return RankedPlace(place, PlacementResult.LAST, "worn", detail)
     for lease in lately:
         if lease.place == place.name or _reaches(lease, place):
-            return Candidate(
+            return RankedPlace(
                 place, PlacementResult.LAST, lease.refusal_reason, _because(lease, "lately")
             )
-    return Candidate(place)
+    return RankedPlace(place)
 
 
 def _reaches(lease: Lease, place: Place) -> bool:

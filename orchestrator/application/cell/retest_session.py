@@ -1,4 +1,4 @@
-"""One retest session: the agent is started once more on the machine, with one thing changed."""
+"""A retest session: starts the agent again on the machine, with one thing changed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from orchestrator.application.cell.baseline import with_baseline
 from orchestrator.application.cell.environment import EnvironmentRefusedError, prepare_environment
 from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.idle_timeouts import idle_timeouts
-from orchestrator.application.cell.preparing import agent_plan, candidates_of, secrets_of
+from orchestrator.application.cell.preparing import agent_plan, interpreters_to_probe, secrets_of
 from orchestrator.application.diagnosis_inputs import last_time
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import RunSpec
+from orchestrator.domain.derive_outcomes import judge_job
+from orchestrator.domain.event_facts import Facts, fold
 from orchestrator.domain.evidence import EvidenceError, read_events
-from orchestrator.domain.facts import Facts, fold
-from orchestrator.domain.judging import judge_job
 from orchestrator.domain.manifest import Environment
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.retests import (
@@ -29,30 +29,30 @@ from orchestrator.domain.retests import (
 from orchestrator.store.cells import AttemptState
 
 ABSENT = "absent"
-"""The test is not collected."""
+"""Outcome of a test that was not collected."""
 LARGEST_SESSION = 64 * 1024 * 1024
-"""Bytes of events; a machine that says more of a few tests is not believed."""
+"""Maximum bytes of a session's events."""
 
 
 def start_session(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     workspace: Workspace,
     retest_session: RetestSession,
     *,
     deadline_s: float,
 ) -> None:
-    """Prepare what the retest session needs and start its agent; may take minutes, and be repeated.
+    """Prepare a retest session and start its agent; may take minutes; repeatable.
 
     Raises EnvironmentRefusedError where it cannot be had, and MachineError.
     """
-    changed = _changed(world, now, retest_session.ask)
+    changed = _changed(deps, now, retest_session.ask)
     _check_jobs(changed.spec, retest_session.ask)
     payload = changed.run.payload_digest
     workspace.put_agent()
-    workspace.put_archive("payloads", payload, lambda: world.blobs.open(payload))
+    workspace.put_archive("payloads", payload, lambda: deps.blobs.open(payload))
     environment = prepare_environment(
-        world, changed, workspace.probe(candidates_of(world, changed))
+        deps, changed, workspace.probe(interpreters_to_probe(deps, changed))
     )
     if environment.wheels_digest is not None:
         workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
@@ -61,37 +61,37 @@ def start_session(
         environment,
         finals={},
         finished=(),
-        idle=idle_timeouts(world.stores, changed),
-        notice=world.traits(now.plan.platform.provider).notice,
+        idle=idle_timeouts(deps.stores, changed),
+        notice=deps.traits(now.plan.platform.provider).notice,
     )
     workspace.start(
         retest_session.id,
         _narrowed(plan, retest_session.ask, deadline_s=deadline_s),
-        secrets_of(world, changed),
+        secrets_of(deps, changed),
     )
 
 
 def _check_jobs(spec: RunSpec, ask: RetestPlan) -> None:
-    """A baseline's payload may lack jobs. Raises EnvironmentRefusedError if it lacks them all."""
+    """Check that a baseline's payload has any of the jobs. Raises EnvironmentRefusedError."""
     if not {job.id for job in spec.manifest.job} & set(ask.tests):
         jobs = ", ".join(sorted(ask.tests))
         raise EnvironmentRefusedError(f"the payload {spec.manifest.name} has no job {jobs}")
 
 
-def _changed(world: FlowDeps, now: AttemptState, ask: RetestPlan) -> AttemptState:
-    """The attempt with the one thing changed."""
+def _changed(deps: FlowDeps, now: AttemptState, ask: RetestPlan) -> AttemptState:
+    """Return the attempt with one thing changed."""
     match ask.kind:
         case RetestKind.BASELINE:
-            return _with_baseline(world, now)
+            return _with_baseline(deps, now)
         case RetestKind.LAST_GREEN:
-            return _with_packages(now, last_time(world.stores, now.cell, now.spec).pins)
+            return _with_packages(now, last_time(deps.stores, now.cell, now.spec).pins)
         case RetestKind.BISECT:
             return _with_revision(now, ask)
     return now
 
 
-def _with_baseline(world: FlowDeps, now: AttemptState) -> AttemptState:
-    payload, spec = with_baseline(world, now)
+def _with_baseline(deps: FlowDeps, now: AttemptState) -> AttemptState:
+    payload, spec = with_baseline(deps, now)
     return replace(now, run=replace(now.run, payload_digest=payload), spec=spec)
 
 
@@ -116,7 +116,7 @@ def _with_revision(now: AttemptState, ask: RetestPlan) -> AttemptState:
 def _narrowed(
     plan: Mapping[str, object], ask: RetestPlan, *, deadline_s: float
 ) -> dict[str, object]:
-    """Only the jobs in question, so many times, each in processes of its own."""
+    """Return only the given jobs, repeated, each in its own processes."""
     listed = plan["jobs"]
     jobs = {str(job["id"]): job for job in listed} if isinstance(listed, list) else {}
     again = [
@@ -132,7 +132,7 @@ def _narrowed(
 
 
 def read_session(workspace: Workspace, retest_session_id: str, *, limit_bytes: int) -> bytes:
-    """Every event of a session whose agent has ended. Raises MachineError, EvidenceError."""
+    """Return every event of a session whose agent has ended. Raises MachineError, EvidenceError."""
     raw = b""
     while True:
         pulled = workspace.pull(
@@ -150,7 +150,7 @@ def read_session(workspace: Workspace, retest_session_id: str, *, limit_bytes: i
 def outcomes_of(
     raw: bytes, ask: RetestPlan, keys: Sequence[str]
 ) -> tuple[tuple[Mapping[str, str], ...], str]:
-    """What each time came to, by test key, and why nothing did. Raises EvidenceError.
+    """Return each retest's outcomes by test key, and why there are none. Raises EvidenceError.
 
     Args:
         raw: The retest session's events.

@@ -1,4 +1,4 @@
-"""Whether a job must be run at all: decided once per cell, and said with its reason.
+"""Reuse decisions: whether a job must run, decided once per cell, with the reason.
 
 On a machine that costs nothing this is decided when it was looked at; where machines are rented,
 before one is. There nobody has seen the machine yet, so each earlier proof is asked again: would
@@ -19,8 +19,8 @@ from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.attestation import Device, devices_of
+from orchestrator.domain.boot_image import BootImage, Images
 from orchestrator.domain.cell import Cell, Lease, Run, RunSpec
-from orchestrator.domain.image import BootImage, Images
 from orchestrator.domain.machine import Place, Provider, ProviderError
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import CellPlan, Subject
@@ -41,11 +41,11 @@ from orchestrator.domain.run_record import JobRecord
 from orchestrator.domain.versions import canonical_name
 from orchestrator.store.cells import AttemptState, CellStatus
 from orchestrator.store.errors import DamagedError, StoreError
-from orchestrator.store.reuse import Proof
+from orchestrator.store.reuse import ReusableResult
 
 
 def asked_for(run: Run, spec: RunSpec, plan: CellPlan) -> ReuseInputs:
-    """What is known of a cell's ingredients before there is a machine."""
+    """Return the known reuse inputs of a cell before it has a machine."""
     return ReuseInputs(
         product=spec.manifest.name,
         payload=run.payload_digest,
@@ -63,15 +63,15 @@ def asked_for(run: Run, spec: RunSpec, plan: CellPlan) -> ReuseInputs:
 
 
 def note_prepared(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     probe: Mapping[str, object],
     environment: PreparedEnvironment,
 ) -> Prepared | None:
-    """Keep what the attempt is prepared with; None without a machine."""
+    """Store what the attempt is prepared with; None without a machine."""
     if now.lease is None:
         return None
-    devices, rented = devices_of(probe), world.traits(now.lease.provider).rented
+    devices, rented = devices_of(probe), deps.traits(now.lease.provider).rented
     made = replace(
         asked_for(now.run, now.spec, now.plan),
         instance_type=_instance_type(now.lease),
@@ -84,30 +84,30 @@ def note_prepared(
         simulated=now.lease.simulated,
     )
     prepared = Prepared(made, environment.interpreter, now.lease.place)
-    world.stores.reusable_results.prepare(now.attempt.id, prepared)
+    deps.stores.reusable_results.prepare(now.attempt.id, prepared)
     return prepared
 
 
 def keep_reuse_inputs(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     judge: Callable[[], Sequence[JobRecord]],
     probed: Mapping[str, object],
 ) -> None:
-    """Keep the jobs that passed as proofs, unless the cell's attempts were not alike.
+    """Store passed jobs as reusable, unless the cell's attempts had different inputs.
 
     Nothing here keeps a cell from being closed: without a proof a job is only run again.
 
     Args:
-        world: The ports.
+        deps: The ports.
         now: The cell's last attempt.
         judge: Judges the jobs of the cell, as it is over.
         probed: What the jobs' environment was found to be.
     """
     try:
-        proven = _proven_inputs(world, now, judge, probed)
+        proven = _proven_inputs(deps, now, judge, probed)
         if proven:
-            world.stores.reusable_results.prove(now.cell.id, proven)
+            deps.stores.reusable_results.prove(now.cell.id, proven)
     except StoreError as error:
         if not isinstance(error, DamagedError):
             raise
@@ -117,16 +117,16 @@ def keep_reuse_inputs(
 
 
 def _proven_inputs(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     judge: Callable[[], Sequence[JobRecord]],
     probed: Mapping[str, object],
 ) -> dict[str, datetime]:
-    """Jobs that passed here, with when."""
-    made = [one.ingredients for one in world.stores.reusable_results.preparations(now.cell.id)]
+    """Return jobs that passed, with the time of their evidence."""
+    made = [one.ingredients for one in deps.stores.reusable_results.preparations(now.cell.id)]
     if len({one.key for one in made}) != 1 or _differs(probed, made[0]):
         return {}
-    at = world.clock.now()
+    at = deps.clock.now()
     return {
         job.id: min(job.at, at)
         for job in judge()
@@ -137,7 +137,7 @@ def _proven_inputs(
 
 
 def _differs(probed: Mapping[str, object], made: ReuseInputs) -> bool:
-    """Whether the jobs had other packages than those that were resolved for them."""
+    """Whether the jobs had other packages than the resolved ones."""
     told = probed.get("packages")
     found = told if isinstance(told, Mapping) else {}
     installed = {canonical_name(str(name)): str(version) for name, version in found.items()}
@@ -148,7 +148,7 @@ def _differs(probed: Mapping[str, object], made: ReuseInputs) -> bool:
 
 
 def _subject(subject: Subject, digest: str | None) -> str:
-    """What is validated, so that another one is called otherwise; empty where that is unknown."""
+    """Return the identity of the subject; empty where it is unknown."""
     if subject.package:
         return subject.package
     if subject.source == "payload":
@@ -161,7 +161,10 @@ def _instance_type(lease: Lease) -> str:
 
 
 def _machine(probe: Mapping[str, object]) -> str:
-    """A machine of one's own boots no image: it is what it says it is."""
+    """Return the identity of the machine.
+
+    An own host has no image, and counts as what it reports.
+    """
     said = [str(probe.get(key) or "") for key in ("hostname", "os", "kernel", "cpu_model")]
     return ", ".join(said) if all(said[:3]) else ""
 
@@ -172,7 +175,7 @@ def _named(devices: tuple[Device, ...]) -> str:
 
 
 def _driver(devices: tuple[Device, ...]) -> str:
-    """The drivers of its devices; empty where one of them does not tell."""
+    """Return the drivers of its devices; empty where one is unknown."""
     drivers = {device.driver for device in devices}
     return "" if "" in drivers else ", ".join(sorted(drivers)) or NOTHING
 
@@ -180,18 +183,18 @@ def _driver(devices: tuple[Device, ...]) -> str:
 logger = logging.getLogger(__name__)
 
 LOOKED_AT = 5
-"""Earlier proofs of a job that are asked, the newest first."""
-Expect = Callable[[Proof], ReuseInputs]
-"""What a machine would be prepared with now, if it is like the proof's. Raises UnknownError."""
+"""Maximum earlier results of a job to check, newest first."""
+Expect = Callable[[ReusableResult], ReuseInputs]
+"""Returns what a machine like the earlier one would be prepared with. Raises UnknownError."""
 
 
 class UnknownError(Exception):
-    """It cannot be told what a machine would be prepared with."""
+    """It is unknown what a machine would be prepared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """The cell that is decided about."""
+    """The cell to decide about."""
 
     run: Run
     spec: RunSpec
@@ -204,48 +207,48 @@ class _Order:
         return asked_for(self.run, self.spec, self.plan)
 
 
-def reuse_before_renting(world: FlowDeps, now: CellStatus) -> bool:
-    """Decide about each job of a cell that would rent; True where none of them must be run."""
+def reuse_before_renting(deps: FlowDeps, now: CellStatus) -> bool:
+    """Decide about each job of a cell on rented hardware; True where none must run."""
     max_age_s, name = now.spec.reuse_max_age_s, now.plan.platform.provider
-    if max_age_s is None or not world.traits(name).rented:
+    if max_age_s is None or not deps.traits(name).rented:
         return False
     order = _Order(now.run, now.spec, now.cell, now.plan, max_age_s)
-    provider = world.provider(name)
-    return _decide(world, order, partial(_expected, world, order, provider))
+    provider = deps.provider(name)
+    return _decide(deps, order, partial(_expected, deps, order, provider))
 
 
-def reuse_on_machine(world: FlowDeps, now: AttemptState, prepared: Prepared | None) -> bool:
-    """The same for a machine that costs nothing, once it is known what it is."""
-    rented = world.traits(now.plan.platform.provider).rented
+def reuse_on_machine(deps: FlowDeps, now: AttemptState, prepared: Prepared | None) -> bool:
+    """Decide on a machine that costs nothing, once it is known."""
+    rented = deps.traits(now.plan.platform.provider).rented
     if now.spec.reuse_max_age_s is None or prepared is None or rented:
         return False
     order = _Order(now.run, now.spec, now.cell, now.plan, now.spec.reuse_max_age_s)
-    return _decide(world, order, lambda proof: prepared.ingredients)
+    return _decide(deps, order, lambda proof: prepared.ingredients)
 
 
-def reused_jobs(world: FlowDeps, now: AttemptState) -> set[str]:
-    """Jobs of the cell for which earlier evidence stands."""
+def reused_jobs(deps: FlowDeps, now: AttemptState) -> set[str]:
+    """Return jobs of the cell with reused evidence."""
     if now.spec.reuse_max_age_s is None:
         return set()
-    decided = world.stores.reusable_results.decided(now.cell.id)
+    decided = deps.stores.reusable_results.decided(now.cell.id)
     return {job for job, one in decided.items() if one.is_reused}
 
 
-def _decide(world: FlowDeps, order: _Order, expect: Expect) -> bool:
-    """Write the decision down, unless there is one; whether nothing is left to run."""
-    proofs, cell = world.stores.reusable_results, order.cell.id
+def _decide(deps: FlowDeps, order: _Order, expect: Expect) -> bool:
+    """Store the decision, unless there is one; return whether nothing must run."""
+    proofs, cell = deps.stores.reusable_results, order.cell.id
     if not proofs.decided(cell):
         jobs = [job for job in order.spec.manifest.job if job.id in order.plan.jobs]
         once = _Remembered(expect)
-        reuses = [_reuse(world, order, job, once) for job in jobs]
-        proofs.decide(cell, reuses, at=world.clock.now())
+        reuses = [_reuse(deps, order, job, once) for job in jobs]
+        proofs.decide(cell, reuses, at=deps.clock.now())
     decided = proofs.decided(cell)
     return bool(decided) and all(one.is_reused for one in decided.values())
 
 
-def _reuse(world: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
+def _reuse(deps: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
     try:
-        return _weighed(world, order, job, expect)
+        return _weighed(deps, order, job, expect)
     except StoreError:
         raise
     except Exception as error:
@@ -253,29 +256,29 @@ def _reuse(world: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
         return Reuse(job=job.id, why=f"it cannot be told whether it is proven: {error}")
 
 
-def _weighed(world: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
+def _weighed(deps: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
     why = refusal_of(job, paired=order.spec.matrix.baseline is not None)
     if why:
         return Reuse(job=job.id, why=why)
-    found = world.stores.reusable_results.find(order.asked.asked, job.id, limit=LOOKED_AT)
+    found = deps.stores.reusable_results.find(order.asked.asked, job.id, limit=LOOKED_AT)
     reasons = []
     for proof in found:
-        why = _why_not(world, order, proof, expect)
+        why = _why_not(deps, order, proof, expect)
         if not why:
-            return _proven(world, proof)
+            return _proven(deps, proof)
         reasons.append(why)
-    return Reuse(job=job.id, why=reasons[0] if reasons else _no_proof(world, order, job))
+    return Reuse(job=job.id, why=reasons[0] if reasons else _no_proof(deps, order, job))
 
 
-def _proven(world: FlowDeps, proof: Proof) -> Reuse:
-    ago = age(world.clock.now() - proof.at)
+def _proven(deps: FlowDeps, proof: ReusableResult) -> Reuse:
+    ago = age(deps.clock.now() - proof.at)
     why = f"proven by run {proof.run} {ago} ago: nothing it depends on has changed"
     return Reuse(job=proof.job, why=why, run=proof.run, cell=proof.cell, at=proof.at)
 
 
-def _why_not(world: FlowDeps, order: _Order, proof: Proof, expect: Expect) -> str:
-    """Why the proof does not stand now; empty where it does."""
-    old = too_old(proof.at, now=world.clock.now(), max_age_s=order.max_age_s)
+def _why_not(deps: FlowDeps, order: _Order, proof: ReusableResult, expect: Expect) -> str:
+    """Return why an earlier result cannot be reused; empty where it can."""
+    old = too_old(proof.at, now=deps.clock.now(), max_age_s=order.max_age_s)
     if old:
         return old
     before = proof.prepared.ingredients
@@ -290,11 +293,11 @@ def _why_not(world: FlowDeps, order: _Order, proof: Proof, expect: Expect) -> st
     return in_words(changes(before, after)) or ("" if before.key == after.key else "it changed")
 
 
-def _no_proof(world: FlowDeps, order: _Order, job: Job) -> str:
-    """Why there is no proof of what is asked for: say what changed since the newest one."""
+def _no_proof(deps: FlowDeps, order: _Order, job: Job) -> str:
+    """Return why there is no reusable result: the changes since the newest one."""
     asked = order.asked
     where = (asked.platform["id"], asked.environment)
-    newest = world.stores.reusable_results.newest(asked.product, *where, job.id)
+    newest = deps.stores.reusable_results.newest(asked.product, *where, job.id)
     if newest is None:
         return "it has not passed here before"
     before = newest.prepared.ingredients
@@ -303,14 +306,14 @@ def _no_proof(world: FlowDeps, order: _Order, job: Job) -> str:
 
 
 class _Remembered:
-    """Jobs of one cell mostly have the same proof: it is asked once."""
+    """Caches the expected inputs: jobs of one cell mostly have the same source."""
 
     def __init__(self, expect: Expect) -> None:
         self._expect = expect
         self._known: dict[str, ReuseInputs | UnknownError] = {}
 
-    def __call__(self, proof: Proof) -> ReuseInputs:
-        """What the proof's cell would be prepared with. Raises UnknownError."""
+    def __call__(self, proof: ReusableResult) -> ReuseInputs:
+        """Return what the source cell would be prepared with now. Raises UnknownError."""
         if proof.cell not in self._known:
             try:
                 self._known[proof.cell] = self._expect(proof)
@@ -322,13 +325,15 @@ class _Remembered:
         return known
 
 
-def _expected(world: FlowDeps, order: _Order, provider: Provider, proof: Proof) -> ReuseInputs:
-    """What a rented machine like the proof's would be prepared with. Raises UnknownError."""
+def _expected(
+    deps: FlowDeps, order: _Order, provider: Provider, proof: ReusableResult
+) -> ReuseInputs:
+    """Return the inputs that a machine like the earlier one would have. Raises UnknownError."""
     before = proof.prepared.ingredients
     place, image = _image_like(order, provider, proof)
     if image.id != before.image:
         return replace(before, image=image.id)
-    wheels, packages = _packages(world, order, proof)
+    wheels, packages = _packages(deps, order, proof)
     return replace(
         order.asked,
         instance_type=place.instance_type or NOTHING,
@@ -342,8 +347,10 @@ def _expected(world: FlowDeps, order: _Order, provider: Provider, proof: Proof) 
     )
 
 
-def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place, BootImage]:
-    """Where the same machine would boot the same image; or else where it was, and what now."""
+def _image_like(
+    order: _Order, provider: Provider, proof: ReusableResult
+) -> tuple[Place, BootImage]:
+    """Return the image that the same machine would boot; else a comparison of places."""
     if not isinstance(provider, Images):
         name = order.plan.platform.provider
         raise UnknownError(f"image unknown: {name} cannot say which one it would boot")
@@ -352,7 +359,7 @@ def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place,
         places = _alike(places_of(provider, platform), proof)
         if not places:
             kind = proof.prepared.ingredients.instance_type
-            raise UnknownError(f"no {kind} is offered now as at {proof.prepared.place}")
+            raise UnknownError(f"{proof.prepared.place} no longer offers {kind}")
         asked = [(place, provider.image(platform, place)) for place in places]
     except ProviderError as error:
         raise UnknownError(f"image unknown: {error}") from error
@@ -360,8 +367,8 @@ def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place,
     return next(same, asked[0])
 
 
-def _alike(places: tuple[Place, ...], proof: Proof) -> list[Place]:
-    """Places of the proof's instance type, one of each region, its own place first."""
+def _alike(places: tuple[Place, ...], proof: ReusableResult) -> list[Place]:
+    """Return places of the same instance type, one per region, the original place first."""
     kind, name = proof.prepared.ingredients.instance_type, proof.prepared.place
     fitting = [place for place in places if (place.instance_type or NOTHING) == kind]
     by_region: dict[str, Place] = {}
@@ -370,9 +377,11 @@ def _alike(places: tuple[Place, ...], proof: Proof) -> list[Place]:
     return list(by_region.values())
 
 
-def _packages(world: FlowDeps, order: _Order, proof: Proof) -> tuple[str, Mapping[str, str]]:
+def _packages(
+    deps: FlowDeps, order: _Order, proof: ReusableResult
+) -> tuple[str, Mapping[str, str]]:
     try:
-        found = resolved_for(world, order.spec, order.plan.environment, proof.prepared.interpreter)
+        found = resolved_for(deps, order.spec, order.plan.environment, proof.prepared.interpreter)
     except WheelsError as error:
         raise UnknownError(f"packages unknown: {error}") from error
     return found.installs, found.packages

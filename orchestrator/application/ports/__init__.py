@@ -1,1 +1,1 @@
-"""What the operations need of the world."""
+"""Ports of the operations: protocols of everything outside."""

@@ -1,4 +1,4 @@
-"""Archives: payloads on their way to a machine, artifacts on their way back."""
+"""Port of archives: payloads on their way to machines, artifacts on their way back."""
 
 from __future__ import annotations
 
@@ -11,51 +11,54 @@ from orchestrator.domain.manifest import Manifest, StoredPayload
 
 
 class ArchiveError(ValueError):
-    """A folder or an archive was refused; the message says what to fix."""
+    """A folder or an archive was rejected; the message says what to fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much an archive may hold."""
+    """Limits of an archive."""
 
     members: int = 100_000
     total_bytes: int = 8 * 1024**3
-    """Unpacked."""
+    """Total unpacked size."""
     file_bytes: int = 8 * 1024**3
-    """Any one file, unpacked."""
+    """Unpacked size of one file."""
     ratio: int = 200
-    """Unpacked by packed, once it is more than one GiB."""
+    """Maximum ratio of unpacked to packed size, above one GiB."""
 
 
 ARTIFACT_LIMITS = Limits(members=2_000, total_bytes=1024**3, file_bytes=256 * 1024**2)
-"""What a machine may send home of one attempt."""
+"""Limits of one attempt's artifacts."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedPayload(StoredPayload):
-    """A payload's archive (.tar.gz), ready to be uploaded."""
+    """A packed payload (.tar.gz), ready for upload."""
 
     path: Path
 
 
 class PayloadArchives(Protocol):
-    """Packs payloads and reads them. Raises ArchiveError, or InvalidDocumentError of a manifest."""
+    """Packs and reads payloads. Raises ArchiveError, or InvalidDocumentError for a manifest."""
 
     def pack(self, source: Path, *, into: Path) -> PackedPayload:
-        """Pack a folder into a new file in `into`; a ready .tar.gz is checked and left in place."""
+        """Pack a folder into a new file in `into`.
+
+        An existing .tar.gz is validated and left in place.
+        """
         ...
 
     def read_manifest(self, chunks: Iterable[bytes]) -> Manifest:
-        """Check a whole archive and return the manifest in it."""
+        """Validate a whole archive and return its manifest."""
         ...
 
     def read_file(self, path: Path) -> Manifest:
-        """The same for an archive that was uploaded; raises only InvalidDocumentError."""
+        """Validate an uploaded archive; raises only InvalidDocumentError."""
         ...
 
 
 class BundleError(Exception):
-    """The archive is too large, not an archive, or plays tricks with paths."""
+    """The archive is invalid, too large, or has unsafe paths."""
 
 
 UnpackBundle = Callable[[Iterable[bytes]], Iterator[tuple[str, Iterable[bytes]]]]

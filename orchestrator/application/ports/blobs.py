@@ -1,4 +1,4 @@
-"""Bytes by digest."""
+"""Port of blob stores."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Protocol
 
 
 class Blobs(Protocol):
-    """Payload archives, subjects, artifacts: chunked, compressed, named by sha256."""
+    """Stores payload archives, subjects and artifacts: chunked, compressed, named by sha256."""
 
     def put(
         self, chunks: Iterable[bytes], *, digest: str | None = None, limit_bytes: int | None = None
     ) -> tuple[str, int]:
-        """Store and return (sha256, size in bytes). Storing twice has the effect of once.
+        """Store the bytes; return (sha256, size in bytes). Idempotent.
 
         Raises BlobMismatchError or BlobTooLargeError.
         """
         ...
 
     def open(self, digest: str) -> Iterator[bytes]:
-        """The bytes again. Raises BlobMissingError at once."""
+        """Yield the bytes. Raises BlobMissingError at once."""
         ...
 
     def has(self, digest: str) -> bool:
-        """Whether it is stored."""
+        """Whether the blob is stored."""
         ...

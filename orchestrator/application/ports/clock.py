@@ -8,18 +8,18 @@ from typing import Protocol
 
 
 class CronError(ValueError):
-    """The expression or the zone cannot be used; the text says what is wrong with it."""
+    """The expression or the time zone is invalid; the text says what is wrong."""
 
 
 class Cron(Protocol):
-    """When a cron expression is due, in a time zone.
+    """Due times of cron expressions in a time zone.
 
     Daylight saving time as cron treats it: what is due at a time that a day does not have is due
     when the clock has been put forward; what is due at a time that a day has twice is due once.
     """
 
     def next_after(self, expression: str, tz: str, after: datetime) -> datetime:
-        """The first time, in UTC, that is later. Raises CronError.
+        """Return the next due time, in UTC. Raises CronError.
 
         It is an error too that there is none within fifty years.
         """
@@ -27,12 +27,12 @@ class Cron(Protocol):
 
 
 class Clock(Protocol):
-    """The time of day."""
+    """The clock."""
 
     def now(self) -> datetime:
-        """Aware, in UTC."""
+        """Return the time, aware, in UTC."""
         ...
 
 
 NewId = Callable[[], str]
-"""Makes an id that is unique everywhere and sorts by time."""
+"""Returns a globally unique id that sorts by time."""

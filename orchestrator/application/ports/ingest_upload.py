@@ -8,58 +8,58 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.application.ports.dialects import Artifact
+from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.assembly.results_pass import Tape
 
 
 class IntakeError(ValueError):
-    """The upload is refused; the message says what, where, and what to do next."""
+    """The upload was rejected; the message says what, where, and what to do."""
 
 
 class IntakeFullError(RuntimeError):
-    """There is no room left to unpack or to read it; nothing was stored."""
+    """The disk is too full for the upload; nothing was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """One file of what was handed in."""
+    """An uploaded file."""
 
     name: str
-    """Its path below the folder or archive."""
+    """Path below the folder or archive."""
     digest: str
     """sha256 of the bytes as they came."""
     size_bytes: int
     raw: Path
-    """The bytes as they came."""
+    """The raw file."""
     artifact: Artifact
-    """What a dialect reads: the same, or uncompressed."""
+    """The file for parsers: the same, or uncompressed."""
     remarks: tuple[str, ...] = ()
 
 
 class Tray(Protocol):
-    """Everything that was handed in, unpacked below a folder of ours until it is closed."""
+    """An unpacked upload in a temporary folder, until it is closed."""
 
     @property
     def files(self) -> tuple[Handed, ...]:
-        """By name; the notes are among them."""
+        """Return the files by name, notes included."""
         ...
 
     @property
     def notes(self) -> Handed | None:
-        """``ingest.yaml``."""
+        """Return ``ingest.yaml``."""
         ...
 
     def tape(self) -> Tape:
-        """An empty tape."""
+        """Return a new tape."""
         ...
 
     def spool(self, lines: Iterator[bytes]) -> Path:
-        """Write the lines to a file. Raises IntakeFullError."""
+        """Write lines to a file. Raises IntakeFullError."""
         ...
 
 
 class Intake(Protocol):
-    """Unpacks what was handed in, safely."""
+    """Unpacks uploads safely."""
 
     def open(self, body: Path, name: str) -> AbstractContextManager[Tray]:
         """Unpack an archive, or take a single file of that name.

@@ -1,4 +1,4 @@
-"""Brings messages to the outside."""
+"""Port of the notification sender."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from orchestrator.domain.channel import Channel, Delivery, DeliveryReceipt
 
 
 class Courier(Protocol):
-    """Brings messages to the outside."""
+    """Port of the notification sender."""
 
     def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryReceipt:
-        """Try once, bounded in time; whatever goes wrong is a receipt.
+        """Try one delivery, bounded in time; every error becomes a receipt.
 
         Sending twice is allowed: the delivery's id tells the receiver.
         """
         ...
 
     def new_secret(self) -> str:
-        """Make a secret to sign with."""
+        """Return a new signing secret."""
         ...

@@ -1,7 +1,7 @@
-"""What making a report can be refused for."""
+"""Errors of report rendering."""
 
 from __future__ import annotations
 
 
 class ReportRefusedError(ValueError):
-    """No report: it needs a cell, or contradicts its evidence; the text says why."""
+    """The report was refused: it needs a cell, or contradicts its evidence; the text says why."""

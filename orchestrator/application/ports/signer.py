@@ -1,4 +1,4 @@
-"""Signs documents, and checks signatures."""
+"""Port of signing and verification."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.domain.gate.signing_key import PublicKey
 
 Document = Mapping[str, object]
 KEYRING = "seatrial-keyring"
-"""What a file of public keys says that it is."""
+"""Type marker of a keyring file."""
 
 
 class NotVerifiedError(ValueError):
@@ -18,7 +18,7 @@ class NotVerifiedError(ValueError):
 
 
 class KeyUnusableError(Exception):
-    """A signing key cannot be read or kept; the text says what to do."""
+    """A signing key cannot be read or stored; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,39 +26,42 @@ class Verified:
     """A verified bundle."""
 
     verdict: Document
-    """The verdict's document."""
+    """The verdict document."""
     key: PublicKey
     statements: tuple[Document, ...]
-    """Of the cells, in their order."""
+    """Statements about cells, in order."""
     remarks: tuple[str, ...] = ()
-    """What could not be checked, and why."""
+    """What could not be verified, and why."""
 
 
 class Notary(Protocol):
-    """Signs documents, and checks signatures."""
+    """Port of signing and verification."""
 
     def held(self) -> tuple[str, ...]:
-        """Ids of the keys that can sign here, the newest first. Raises KeyUnusableError."""
+        """Return the ids of usable keys, newest first. Raises KeyUnusableError."""
         ...
 
     def public(self, key_id: str) -> str:
-        """The public half of a held key, in hex."""
+        """Return the public half of a usable key, in hex."""
         ...
 
     def can_make(self) -> bool:
-        """Whether keys are made here; not where one was handed in as a file."""
+        """Whether keys can be created here; not where one was provided as a file."""
         ...
 
     def make(self) -> str:
-        """Make a key; its id. Raises KeyUnusableError. Not idempotent."""
+        """Create a key; return its id. Raises KeyUnusableError. Not idempotent."""
         ...
 
     def sign(self, documents: Sequence[bytes], key_id: str) -> bytes:
-        """A bundle: an envelope a line, in the same order. Raises KeyUnusableError."""
+        """Sign documents into a bundle.
+
+        One envelope per line, in order. Raises KeyUnusableError.
+        """
         ...
 
     def verify(self, bundle: bytes, keys: bytes) -> Verified:
-        """Check a bundle against a keyring (JSON) or a public key (PEM), with nothing else.
+        """Verify a bundle against a keyring (JSON) or a public key (PEM), offline.
 
         Raises NotVerifiedError.
         """

@@ -1,17 +1,17 @@
-"""How alike texts are."""
+"""Port of text similarity."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 
-class Likeness(Protocol):
-    """Compares names and messages."""
+class TextSimilarity(Protocol):
+    """Similarity of names and messages."""
 
     def names(self, one: str, other: str) -> float:
-        """From 0 to 1, of two names of functions."""
+        """Return the similarity of two function names, from 0 to 1."""
         ...
 
     def messages(self, one: str, other: str) -> float:
-        """From 0 to 100, of two masked messages, whatever the order of their words."""
+        """Return the similarity of two masked messages, from 0 to 100, in any word order."""
         ...

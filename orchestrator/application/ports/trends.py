@@ -1,4 +1,4 @@
-"""Trends: where the level of a series of runs changed. They inform, and never block a release."""
+"""Port of trend detection: change points of series over runs. They never block a release."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from typing import NamedTuple, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePoint:
-    """A step of a series that stayed."""
+    """A lasting step of a series."""
 
     index: int
-    """Of the first value on the new level."""
+    """Index of the first value on the new level."""
     before: float
     after: float
-    """Medians of the levels on both sides, up to the next change point."""
+    """Medians on both sides, up to the next change point."""
     change: float
-    """0.05: the new level is 5 % higher. Whether that is better, the metric knows."""
+    """Relative change: 0.05 is 5 % higher. The metric's direction tells whether it is better."""
     p: float
-    """Of a step as clear as this one in a series that has none."""
+    """p-value: probability of such a step in a series without any."""
     environment_changed: bool = False
-    """Packages, driver or device are others since then, too."""
+    """Whether packages, driver or device changed too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """What a series shows."""
+    """Trend of a series."""
 
     changes: tuple[ChangePoint, ...] = ()
     """In the order of the series."""
     autocorrelation: float | None = None
-    """Of each value with the one before, around the levels; None of too few values."""
+    """Lag-1 autocorrelation around the levels; None with too few values."""
     doubts: tuple[str, ...] = ()
     """Why its change points prove nothing, for a person."""
 
     @property
     def is_noisy(self) -> bool:
-        """Its change points are no more than something to look at."""
+        """Whether the series is too noisy for its change points to prove anything."""
         return bool(self.doubts)
 
 
 class Watched(NamedTuple):
-    """A series to look at, in the order of time."""
+    """A series in order of time."""
 
     values: Sequence[float]
     environments: Sequence[str] = ()
-    """The fingerprint of each value's environment; none at all where nobody asks."""
+    """Environment fingerprint of each value; empty where it is not needed."""
 
 
 class Detector(Protocol):
-    """Finds change points. Same series, same answer."""
+    """Detects change points; deterministic."""
 
     def detect(self, values: Sequence[float], environments: Sequence[str] = ()) -> Trend:
-        """Look at a series in the order of time.
+        """Return the trend of a series in order of time.
 
         Args:
             values: One per run.
@@ -66,5 +66,5 @@ class Detector(Protocol):
         ...
 
     def changes(self, many: Sequence[Watched]) -> Sequence[Sequence[ChangePoint]]:
-        """The change points of many series at once, as `detect` finds them in each."""
+        """Return the change points of many series, as `detect` does for each."""
         ...

@@ -1,4 +1,4 @@
-"""What is installed beside an interpreter's own packages, found out before anything is shipped."""
+"""Port of dependency resolution: packages to install on a machine, resolved in advance."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from orchestrator.domain.reuse_inputs import Interpreter
 
 
 class WheelsError(Exception):
-    """Packages cannot be had for the machine; the message says what to do."""
+    """Packages are unavailable for the machine; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The interpreter that is used, or why there is none."""
+    """The chosen interpreter, or why there is none."""
 
     interpreter: Interpreter | None
     reason: str = ""
@@ -26,25 +26,25 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What the machine is to install, and from what."""
+    """The packages that a machine installs, and their source."""
 
     requirements: tuple[str, ...]
-    """Of the environment, those that the interpreter does not meet already."""
+    """Requirements that the interpreter does not meet."""
     constraints: tuple[str, ...]
-    """Exact versions of what the interpreter has and keeps."""
+    """Exact versions of the interpreter's packages, which are kept."""
     wheels: str | None = None
-    """Digest of the wheelhouse's archive; None where nothing needs to be shipped."""
+    """Digest of the wheelhouse's archive; None where nothing must be shipped."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """What is in the wheelhouse."""
+    """Packages in the wheelhouse."""
     subject: Mapping[str, str] | None = None
-    """``{"distribution", "version", "requirement"}``, as the agent's plan has it."""
+    """``{"distribution", "version", "requirement"}`` as in the agent's plan."""
     note: str = ""
-    """Why the machine's own index is needed, where it is."""
+    """Why the machine's own index is needed; empty where it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectWheel:
-    """A subject's wheel, ready to be uploaded."""
+    """A subject's wheel, ready for upload."""
 
     path: Path
     digest: str
@@ -52,29 +52,29 @@ class SubjectWheel:
     distribution: str
     version: str
     commit: str | None = None
-    """Of a subject that was built from a revision."""
+    """Commit of a subject built from a revision."""
     built: str = ""
-    """Where it was built, as whom and from what, where a controller did it; for a person."""
+    """Where, by whom and from what a controller built it; for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One commit of a subject's repository."""
+    """A commit of a subject's repository."""
 
     commit: str
     title: str
-    """First line of its message."""
+    """First line of the commit message."""
 
 
 Opener = Callable[[], Iterable[bytes]]
-"""Opens bytes anew."""
+"""Reopens the bytes."""
 
 
 class Wheels(Protocol):
     """Resolves environments on the controller, so that machines need no index."""
 
     def choose(self, probe: Mapping[str, object], manifest: Manifest, environment: str) -> Choice:
-        """The first interpreter of the probe that has what the payload requires."""
+        """Return the first probed interpreter that meets the payload's requirements."""
         ...
 
     def resolve(
@@ -85,7 +85,7 @@ class Wheels(Protocol):
         subject: Subject,
         wheel: Opener | None = None,
     ) -> Resolution:
-        """Find and keep all that is missing. May take minutes. Raises WheelsError.
+        """Resolve and store all missing packages. May take minutes. Raises WheelsError.
 
         Args:
             interpreter: The chosen one.
@@ -96,20 +96,20 @@ class Wheels(Protocol):
         ...
 
     def open(self, digest: str) -> Iterator[bytes]:
-        """A wheelhouse's archive (an uncompressed tar of wheels). Raises WheelsError."""
+        """Open a wheelhouse's archive (an uncompressed tar of wheels). Raises WheelsError."""
         ...
 
 
 class Revisions(Protocol):
-    """The revisions of one repository, for a bisection."""
+    """Revisions of a repository, for a bisection."""
 
     def between(self, good: str, bad: str) -> tuple[Revision, ...]:
-        """From the good one to the bad one, both included, along first parents.
+        """Return the revisions from the good to the bad one, inclusive, along first parents.
 
         Raises WheelsError where one is unknown, or the good one is no ancestor of the bad.
         """
         ...
 
     def wheel(self, commit: str) -> SubjectWheel:
-        """A wheel of it. Raises WheelsError."""
+        """Build a wheel of a revision. Raises WheelsError."""
         ...

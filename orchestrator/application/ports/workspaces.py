@@ -1,4 +1,4 @@
-"""An attempt's folder on a machine, and the agent in it."""
+"""Port of a workspace: an attempt's folder on a machine, and its agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.domain.machine import Endpoint
 
 
 class Workspace(Protocol):
-    """What the flow asks of a machine.
+    """Operations of the flow on a machine.
 
     Every method raises ShellError when the machine cannot be spoken to, and another MachineError
     when it answers that it cannot do what was asked.
@@ -30,11 +30,11 @@ class Workspace(Protocol):
         ...
 
     def probe(self, candidates: Sequence[str]) -> Mapping[str, object]:
-        """What the machine is, and which interpreters it has."""
+        """Return the machine's properties and interpreters."""
         ...
 
     def ready(self) -> Mapping[str, object]:
-        """How far the machine is with itself: cloud-init, package locks, device drivers."""
+        """Return readiness: cloud-init, package locks, device drivers."""
         ...
 
     def start(self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str]) -> None:
@@ -44,7 +44,7 @@ class Workspace(Protocol):
     def pull(
         self, attempt: str, *, events_offset: int, log_offset: int, limit_bytes: int
     ) -> EvidenceBatch | None:
-        """New evidence; None if the machine knows no such attempt."""
+        """Return new evidence; None if the machine has no such attempt."""
         ...
 
     def stop(self, attempt: str, reason: str, *, kill: bool = False) -> None:
@@ -52,7 +52,7 @@ class Workspace(Protocol):
         ...
 
     def bundle(self, attempt: str) -> bytes | None:
-        """A tar of the attempt's artifacts; None if the machine knows no such attempt."""
+        """Return a tar of the attempt's artifacts; None if the machine has no such attempt."""
         ...
 
     def close(self, attempt: str) -> None:
@@ -60,9 +60,9 @@ class Workspace(Protocol):
         ...
 
     def disconnect(self) -> None:
-        """Drop the connection; what runs on the machine goes on."""
+        """Close the connection; processes on the machine continue."""
         ...
 
 
 OpenWorkspace = Callable[[Endpoint], Workspace]
-"""Opens no connection until the first call."""
+"""Opens a workspace without connecting before the first call."""

@@ -1,4 +1,4 @@
-"""note: what people write for the reports of a run."""
+"""annotate: annotations of a run, for its reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
+from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument, text_option
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.responses import read_items
 from orchestrator.cli.safe_text import one_line
@@ -23,10 +23,6 @@ _LARGEST_BYTES = 1 << 19
 _KINDS = "narrative, fix, recommendation, known-issue, note or conclusion"
 
 
-def _option(flag: str, metavar: str, text: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=text)
-
-
 _File = Annotated[
     Path | None,
     typer.Argument(metavar="FILE", help="A file of annotations (YAML).", show_default=False),
@@ -37,15 +33,15 @@ def annotate_command(
     context: typer.Context,
     run: RunArgument,
     file: _File = None,
-    kind: Annotated[str, _option("--kind", "KIND", f"Of one annotation: {_KINDS}.")] = "",
-    title: Annotated[str, _option("--title", "LINE", "One line.")] = "",
-    text: Annotated[str, _option("--text", "MARKDOWN", "What there is to say.")] = "",
-    author: Annotated[str, _option("--author", "NAME", "Who says so.")] = "",
-    at: Annotated[str, _option("--at", "DATE", "2026-01-19, or a time; now by default.")] = "",
+    kind: Annotated[str, text_option("--kind", "KIND", f"Of one annotation: {_KINDS}.")] = "",
+    title: Annotated[str, text_option("--title", "LINE", "One line.")] = "",
+    text: Annotated[str, text_option("--text", "MARKDOWN", "What there is to say.")] = "",
+    author: Annotated[str, text_option("--author", "NAME", "Who says so.")] = "",
+    at: Annotated[str, text_option("--at", "DATE", "2026-01-19, or a time; now by default.")] = "",
     cell: CellOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write something for the reports of a run: narrative, fixes, recommendations.
+    """Add annotations to the reports of a run: narrative, fixes, recommendations.
 
     What the results contradict is kept, and said beside it wherever it is printed.
     """

@@ -1,4 +1,4 @@
-"""notify: where people are told, and whether it gets through."""
+"""channel: notification channels and their deliveries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import FAILED
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
@@ -18,7 +18,7 @@ from orchestrator.cli.view.tables import Layout
 from orchestrator.domain.channel import ChannelResponse, DeliveryResponse
 
 channel_app = typer.Typer(
-    help="Channels: where people are told that a gate's state has changed.", no_args_is_help=True
+    help="Channels: notifications when a gate's state changes.", no_args_is_help=True
 )
 _CHANNELS = Layout(
     titles=("name", "kind", "target", "told of", "state", "waiting", "id"),
@@ -35,13 +35,9 @@ ChannelArgument = Annotated[
 ]
 
 
-def _option(flag: str, metavar: str, text: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=text)
-
-
 _Kind = Annotated[
     Literal["webhook", "slack", "github"],
-    _option(
+    text_option(
         "--kind",
         "webhook|slack|github",
         "Signed JSON; the same with Slack's body; statuses of commits.",
@@ -49,7 +45,7 @@ _Kind = Annotated[
 ]
 _Lineages = Annotated[
     list[str] | None,
-    _option("--lineage", "PATTERN", "Only these lines of verdicts; * is anything. Repeatable."),
+    text_option("--lineage", "PATTERN", "Only these lines of verdicts; * is anything. Repeatable."),
 ]
 _Private = Annotated[
     bool,
@@ -59,13 +55,13 @@ _Private = Annotated[
 ]
 _Token = Annotated[
     str,
-    _option(
+    text_option(
         "--token-from",
         "env:NAME|file:NAME",
         "Where the controller finds GitHub's token: its environment, or HOME/keys.",
     ),
 ]
-_Base = Annotated[str | None, _option("--api-base", "URL", "Of a GitHub of your own.")]
+_Base = Annotated[str | None, text_option("--api-base", "URL", "Of a GitHub of your own.")]
 
 
 @channel_app.command("add")
@@ -80,7 +76,7 @@ def notify_add(
     api_base: _Base = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a channel. What its messages are signed with is printed once."""
+    """Add a channel. Its signing secret is printed once."""
     session = session_of(context)
     body: Json = {"name": name, "target": target, "kind": kind, "lineages": lineage or []}
     body |= {"allow_private": allow_private, "token_from": token_from}
@@ -99,7 +95,7 @@ def notify_add(
 
 @channel_app.command("list")
 def notify_list(context: typer.Context, as_json: JsonOption = False) -> None:
-    """List the channels, and whether what is sent gets through."""
+    """List the channels with their health."""
     session = session_of(context)
     answer = session.reader().get("/channels")
     nothing = "No channel yet: `seatrial channel add` makes one."
@@ -118,7 +114,7 @@ def notify_test(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Send a test message now. Exit code 1 where it does not get through."""
+    """Send a test message now. Exit code 1 where it is not delivered."""
     session = session_of(context)
     path = f"/channels/{quote(channel, safe='')}/test"
     answer = session.client().post(path, {"git_sha": commit})
@@ -137,7 +133,7 @@ def notify_log(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200)] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was sent to a channel, the newest first, and what it answered."""
+    """Show the deliveries to a channel with its responses, newest first."""
     session = session_of(context)
     path = f"/channels/{quote(channel, safe='')}/deliveries"
     answer = session.reader().get(path, limit=limit)
@@ -163,7 +159,7 @@ def notify_rotate(
     ] = 24,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a new signing secret. It is printed once."""
+    """Create a new signing secret. It is printed once."""
     session = session_of(context)
     path = f"/channels/{quote(channel, safe='')}/rotate"
     answer = session.client().post(path, {"overlap_hours": overlap_hours})
@@ -176,7 +172,7 @@ def notify_rotate(
 
 @channel_app.command("remove")
 def notify_remove(context: typer.Context, channel: ChannelArgument) -> None:
-    """Forget a channel; what waits for it is not sent."""
+    """Delete a channel; waiting deliveries are not sent."""
     session = session_of(context)
     session.client().delete(f"/channels/{quote(channel, safe='')}")
     session.say(f"Channel {one_line(channel)} is forgotten.")

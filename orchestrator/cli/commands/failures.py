@@ -1,4 +1,4 @@
-"""failures: what failed in a run, and where its log is."""
+"""failures: the failures of a run, and the commands that show their logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.commands.options import CellOption, JsonOption, ReadRunArgument
-from orchestrator.cli.failing import FailureLine, failures_of
+from orchestrator.cli.run_failures import FailureLine, failures_of
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
 from orchestrator.cli.view.glyphs import sign_of, word
@@ -46,6 +46,7 @@ def _print(session: Session, failure: FailureLine) -> None:
     line = Text(f"{sign.glyph} {one_line(name)}", style=sign.style)
     line.append(f"  {word(failure.outcome)} on {one_line(', '.join(failure.cells))}", style="dim")
     session.out.print(line, soft_wrap=True)
-    for said in (failure.error, failure.log):
+    files = f"files: {', '.join(failure.artifacts)}" if failure.artifacts else ""
+    for said in (failure.error, files, failure.log):
         if said:
             session.print(f"    {one_line(said)}")

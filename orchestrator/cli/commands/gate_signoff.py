@@ -1,4 +1,4 @@
-"""gate waive, waivers, approve, review: what people add to a gate."""
+"""gate waive, waivers, approve, review: sign-offs at a gate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Client, Json
-from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.gate_inputs import meant_verdict, no_verdict
 from orchestrator.cli.responses import read_items
@@ -35,15 +35,15 @@ def review_command(
     ],
     level: Annotated[
         str,
-        _option("--level", "LEVEL", "reviewed or trusted; untrusted takes back what was said."),
+        text_option("--level", "LEVEL", "reviewed or trusted; untrusted takes back what was said."),
     ],
     days: Annotated[
         int, typer.Option("--days", metavar="N", min=1, max=365, help="Until it expires.")
     ],
-    note: Annotated[str, _option("--note", "TEXT", "What was read.")] = "",
+    note: Annotated[str, text_option("--note", "TEXT", "What was read.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Say that you read a payload: gates that ask for its level count it from now on."""
+    """Review a payload: gates that require its level count the review from now on."""
     session = session_of(context)
     body: Json = {"payload": payload.removeprefix("sha256:"), "level": level, "days": days}
     answer = session.client().post("/payload-reviews", {**body, "note": note})
@@ -57,10 +57,10 @@ def review_command(
 
 def reviews_command(
     context: typer.Context,
-    payload: Annotated[str | None, _option("--payload", "DIGEST", "Only of this one.")] = None,
+    payload: Annotated[str | None, text_option("--payload", "DIGEST", "Only of this one.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List who read which payload, those that are over too."""
+    """List the reviews of payloads, expired ones included."""
     session = session_of(context)
     answer = session.reader().get("/payload-reviews", payload=payload)
     nothing = "Nobody has said that they read a payload."
@@ -87,10 +87,6 @@ _WAIVERS = Layout(
 )
 
 
-def _option(flag: str, metavar: str, text: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=text)
-
-
 _Gate = Annotated[str, typer.Argument(metavar="GATE", help="Its name, as the policy has it.")]
 
 
@@ -98,17 +94,17 @@ def waive_command(
     context: typer.Context,
     gate: _Gate,
     rule: Annotated[str, typer.Argument(metavar="RULE", help="As the verdict prints it.")],
-    reason: Annotated[str, _option("--reason", "TEXT", "For whoever reads the verdict.")],
+    reason: Annotated[str, text_option("--reason", "TEXT", "For whoever reads the verdict.")],
     days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
     verdict: Annotated[
-        str, _option("--verdict", "V-0001", "The one that was read; the newest by default.")
+        str, text_option("--verdict", "V-0001", "The one that was read; the newest by default.")
     ] = "",
     only_this: Annotated[
         bool, typer.Option("--only-this", help="Only for that verdict's evidence.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask to waive one rule for some days: it counts once somebody else approves it."""
+    """Request a waiver of one rule for some days: it counts once another person approves it."""
     session = session_of(context)
     client = session.client()
     read = meant_verdict(session, client, gate, verdict)
@@ -131,10 +127,10 @@ def waive_command(
 
 def waivers_command(
     context: typer.Context,
-    gate: Annotated[str | None, _option("--gate", "NAME", "Only of this gate.")] = None,
+    gate: Annotated[str | None, text_option("--gate", "NAME", "Only of this gate.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the waivers, those that are over too."""
+    """List the waivers, expired ones included."""
     session = session_of(context)
     answer = session.reader().get("/waivers", gate=gate)
     print_list(
@@ -146,14 +142,15 @@ def approve_command(
     context: typer.Context,
     gate: _Gate,
     verdict: Annotated[
-        str, _option("--verdict", "V-0001", "Its evidence; the newest verdict's by default.")
+        str, text_option("--verdict", "V-0001", "Its evidence; the newest verdict's by default.")
     ] = "",
     waiver: Annotated[
-        str, _option("--waiver", "W-0001", "Approve this waiver instead of a verdict's evidence.")
+        str,
+        text_option("--waiver", "W-0001", "Approve this waiver instead of a verdict's evidence."),
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Say yes to the evidence of a verdict, or to a waiver, as the owner of your token."""
+    """Approve the evidence of a verdict, or a waiver, as the owner of your token."""
     session = session_of(context)
     client = session.client()
     if waiver:

@@ -1,4 +1,4 @@
-"""known-issue, alias: what people know of failures and of tests."""
+"""known-issue, alias: known issues of failures, and aliases of tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
@@ -24,7 +24,7 @@ known_issue_app = typer.Typer(
     help="Known issues: owned, dated exceptions for failures. They change no count.",
     no_args_is_help=True,
 )
-alias_app = typer.Typer(help="Tests that stand under other names now.", no_args_is_help=True)
+alias_app = typer.Typer(help="Aliases: tests with other names now.", no_args_is_help=True)
 
 _ISSUES = Layout(
     titles=("id", "title", "matches", "owner", "expires", "state"),
@@ -40,19 +40,15 @@ AliasArgument = Annotated[
 ]
 
 
-def _option(flag: str, metavar: str, text: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=text)
-
-
-_Expires = Annotated[str, _option("--expires", "YYYY-MM-DD", "The last day it applies.")]
-_Signature = Annotated[str, _option("--signature", "ID", "As `seatrial show` prints it.")]
-_Exception = Annotated[str, _option("--exception", "CLASS", "Of the failure; * is anything.")]
-_Frame = Annotated[str, _option("--frame", "MODULE.FUNCTION", "* is anything.")]
-_Contains = Annotated[str, _option("--contains", "TEXT", "Stands in the masked message.")]
-_Platforms = Annotated[list[str] | None, _option("--platform", "ID", "Only there. Repeatable.")]
-_Jobs = Annotated[list[str] | None, _option("--job", "ID", "Only in it. Repeatable.")]
-_Versions = Annotated[str, _option("--versions", "RANGE", "Of the subject: >=0.4.6,<0.5.")]
-_Package = Annotated[str, _option("--requires-package", "NAME", "Only where it is installed.")]
+_Expires = Annotated[str, text_option("--expires", "YYYY-MM-DD", "The last day it applies.")]
+_Signature = Annotated[str, text_option("--signature", "ID", "As `seatrial show` prints it.")]
+_Exception = Annotated[str, text_option("--exception", "CLASS", "Of the failure; * is anything.")]
+_Frame = Annotated[str, text_option("--frame", "MODULE.FUNCTION", "* is anything.")]
+_Contains = Annotated[str, text_option("--contains", "TEXT", "Stands in the masked message.")]
+_Platforms = Annotated[list[str] | None, text_option("--platform", "ID", "Only there. Repeatable.")]
+_Jobs = Annotated[list[str] | None, text_option("--job", "ID", "Only in it. Repeatable.")]
+_Versions = Annotated[str, text_option("--versions", "RANGE", "Of the subject: >=0.4.6,<0.5.")]
+_Package = Annotated[str, text_option("--requires-package", "NAME", "Only where it is installed.")]
 _Most = Annotated[
     int | None, typer.Option("--max-failures", metavar="N", min=1, help="More are new ones.")
 ]
@@ -62,8 +58,8 @@ _Most = Annotated[
 def known_issue_add(
     context: typer.Context,
     title: Annotated[str, typer.Argument(help="What is wrong.")],
-    product: Annotated[str, _option("--product", "NAME", "The payload's name.")],
-    owner: Annotated[str, _option("--owner", "NAME", "Who mends it.")],
+    product: Annotated[str, text_option("--product", "NAME", "The payload's name.")],
+    owner: Annotated[str, text_option("--owner", "NAME", "Who mends it.")],
     expires: _Expires,
     signature: _Signature = "",
     exception: _Exception = "",
@@ -74,7 +70,7 @@ def known_issue_add(
     versions: _Versions = "",
     requires_package: _Package = "",
     max_failures: _Most = None,
-    url: Annotated[str, _option("--url", "URL", "Of the issue.")] = "",
+    url: Annotated[str, text_option("--url", "URL", "Of the issue.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Add a known issue: say by signature, or by patterns, which failures it explains."""
@@ -106,7 +102,7 @@ def _match(signature: str, exception: str, frame: str, contains: str) -> dict[st
 def known_issue_list(
     context: typer.Context, product: ProductOption = None, as_json: JsonOption = False
 ) -> None:
-    """List the known issues, those that are over too."""
+    """List the known issues, expired ones included."""
     session = session_of(context)
     answer = session.reader().get("/known-issues", product=product)
     nothing = "No known issue yet: `seatrial known-issue add` writes one down."
@@ -170,19 +166,19 @@ def alias_list(
 
 @alias_app.command("confirm")
 def alias_confirm(context: typer.Context, alias: AliasArgument) -> None:
-    """Say that two names are one test: its history and its counts follow."""
+    """Confirm that two names are one test: its history and its counts follow."""
     _decide(session_of(context), alias, "confirm")
 
 
 @alias_app.command("reject")
 def alias_reject(context: typer.Context, alias: AliasArgument) -> None:
-    """Say that two names are two tests: it is not suggested again."""
+    """Reject an alias: it is not suggested again."""
     _decide(session_of(context), alias, "reject")
 
 
 @alias_app.command("undo")
 def alias_undo(context: typer.Context, alias: AliasArgument) -> None:
-    """Take back what was said; it is a suggestion again."""
+    """Withdraw a decision; the alias is a suggestion again."""
     _decide(session_of(context), alias, "undo")
 
 

@@ -1,4 +1,4 @@
-"""quarantine: flaky tests whose failures a gate may tolerate until a day."""
+"""quarantine: quarantines of flaky tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.known_issue import ProductOption
-from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.lists import print_list, row_of
@@ -34,20 +34,16 @@ _SUGGESTED = Layout(
 )
 
 
-def _option(flag: str, metavar: str, text: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=text)
-
-
 @quarantine_app.command("add")
 def quarantine_add(
     context: typer.Context,
     test: Annotated[str, typer.Argument(metavar="TEST", help="As `seatrial show` names it.")],
-    product: Annotated[str, _option("--product", "NAME", "The payload's name.")],
-    reason: Annotated[str, _option("--reason", "TEXT", "Why it is flaky, as far as is known.")],
-    owner: Annotated[str, _option("--owner", "NAME", "Who mends it.")],
+    product: Annotated[str, text_option("--product", "NAME", "The payload's name.")],
+    reason: Annotated[str, text_option("--reason", "TEXT", "Why it is flaky, as far as is known.")],
+    owner: Annotated[str, text_option("--owner", "NAME", "Who mends it.")],
     days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
     platform: Annotated[
-        list[str] | None, _option("--platform", "ID", "Only there. Repeatable.")
+        list[str] | None, text_option("--platform", "ID", "Only there. Repeatable.")
     ] = None,
     returns_after: Annotated[
         int,
@@ -78,7 +74,7 @@ def quarantine_add(
 def quarantine_list(
     context: typer.Context, product: ProductOption = None, as_json: JsonOption = False
 ) -> None:
-    """List the quarantines, those that are over too."""
+    """List the quarantines, expired ones included."""
     session = session_of(context)
     answer = session.reader().get("/quarantines", product=product)
     nothing = "No test is in quarantine: `seatrial quarantine add` puts one there."
@@ -103,7 +99,7 @@ def quarantine_end(
 @quarantine_app.command("suggest")
 def quarantine_suggest(
     context: typer.Context,
-    product: Annotated[str, _option("--product", "NAME", "The payload's name.")],
+    product: Annotated[str, text_option("--product", "NAME", "The payload's name.")],
     as_json: JsonOption = False,
 ) -> None:
     """Tests that are flaky by their history. Nothing is put in quarantine by this."""

@@ -19,10 +19,10 @@ from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table, Tally, Text, Trace
 from orchestrator.domain.cell import Cell, CellState, Run
-from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.fingerprint import traits
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.run_record import CellRecord
+from orchestrator.domain.run_record import CellRecord, artifacts_of_test
 from orchestrator.domain.units import duration, plural, price, size
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.results import TestLine, TestLines, TestsAsked
@@ -356,6 +356,8 @@ def show_result(
         raise PageMissingError(f"cell {cell!r} of run {found_run.id} has no test {test}")
     line, text = told
     shown = visible(text[:_LONGEST_TEXT])
+    names = [one.name for one in asked.context.stores.results.artifacts(found.id)]
+    artifacts = artifacts_of_test(names, line.job, line.nodeid)
     facts = {
         "run": found_run,
         "cell": found,
@@ -363,12 +365,14 @@ def show_result(
         "shown": shown,
         "hidden": max(0, len(text) - _LONGEST_TEXT),
         "earlier": [outcome.word for outcome in line.earlier],
+        "artifacts": artifacts,
+        "output": f"{line.job}.txt" if f"{line.job}.txt" in names else "",
     }
     page = Page(
         template="result.html.j2",
         title=line.nodeid,
         facts=facts,
-        data=_data(line, text, shown),
+        data=_data(line, text, shown) | {"artifacts": list(artifacts)},
         section=urls.RUNS,
     )
     return asked.answer(page)

@@ -20,7 +20,7 @@ from orchestrator.application.list_flaky import (
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine, end_quarantine
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.path_lookup import of_products, products
+from orchestrator.dashboard.path_lookup import product_of, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -37,9 +37,9 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.flaky import FailureOrigin, FlakyEvidence, FlakySignal, ResultPair
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import MOST_PASSES, QuarantineState
 from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import term
@@ -153,7 +153,7 @@ def end_one(
 
 def _page(asked: Asked, form: Form, runs: int) -> Response:
     known = products(asked)
-    product = _product(asked, form, known)
+    product = product_of(asked, form, known)
     review = list_flaky(asked.context, product, runs=runs)
     form.values = {**form.values, "product": form.value("product") or product}
     how, whose = asked.query.get("how", ""), asked.query.get("whose", "")
@@ -185,11 +185,6 @@ def _page(asked: Asked, form: Form, runs: int) -> Response:
         ),
         status=422 if form.is_refused else 200,
     )
-
-
-def _product(asked: Asked, form: Form, known: Sequence[str]) -> str:
-    written = form.value("product")
-    return written if form.is_refused and written in known else of_products(asked, known)
 
 
 def _tabs(asked: Asked, tests: Sequence[FlakyTest], how: str) -> list[Tab]:

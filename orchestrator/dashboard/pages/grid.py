@@ -26,7 +26,7 @@ from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.signature import Signature
 from orchestrator.domain.vocabulary import term
-from orchestrator.store.grids import GridCell, GridMark, TestsWanted
+from orchestrator.store.test_grid import GridCell, GridMark, TestsWanted
 
 PAGE_SIZE = 50
 WIDTHS = (30, 60)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
 
@@ -19,7 +19,7 @@ from orchestrator.application.known_issues import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.path_lookup import of_products, products
+from orchestrator.dashboard.path_lookup import product_of, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -34,9 +34,9 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.domain.caller_identity import Person, Scope
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
-from orchestrator.domain.person import Person, Scope
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.units import plural
 
 RUNS = 20
@@ -148,7 +148,7 @@ def _read(form: Form, author: Person) -> NewIssue:
 
 def _page(asked: Asked, form: Form) -> Response:
     known = products(asked)
-    product = _product(asked, form, known)
+    product = product_of(asked, form, known)
     review = list_issues(asked.context, product, runs=RUNS)
     form.values = {**form.values, "product": form.value("product") or product}
     table = _table(asked, review)
@@ -172,12 +172,6 @@ def _page(asked: Asked, form: Form) -> Response:
         ),
         status=422 if form.is_refused else 200,
     )
-
-
-def _product(asked: Asked, form: Form, known: Sequence[str]) -> str:
-    """That of a form that was refused, or of the address."""
-    written = form.value("product")
-    return written if form.is_refused and written in known else of_products(asked, known)
 
 
 def _table(asked: Asked, review: IssueReview) -> Table:

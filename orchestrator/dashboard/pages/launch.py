@@ -33,13 +33,13 @@ from orchestrator.dashboard.pages.run.routes import form_key
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.person import Scope
 from orchestrator.domain.plan_text import free_of, hourly, limit_warning, totals
-from orchestrator.domain.problems import InvalidDocumentError, Problem
 from orchestrator.domain.quota import Headroom, QuotaStatus
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.units import plural

@@ -24,7 +24,7 @@ from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
-from orchestrator.domain.terminal import StyledText, styled_texts
+from orchestrator.domain.terminal_text import StyledText, styled_texts
 from orchestrator.domain.units import size
 from orchestrator.store.logs import AttemptLog
 

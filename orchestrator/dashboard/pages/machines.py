@@ -37,9 +37,9 @@ from orchestrator.dashboard.table import (
     Text,
     Usd,
 )
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.inventory import DOOMED
 from orchestrator.domain.money import machine_cost, machine_seconds
-from orchestrator.domain.person import Scope
 from orchestrator.domain.units import plural, price, usd
 from orchestrator.store.machine_list import Orphan, Rented
 
@@ -128,7 +128,7 @@ def orphans_table(asked: Asked, orphans: Sequence[OrphanRow]) -> Table:
         caption="Orphans",
         columns=columns,
         rows=rows,
-        empty="Nothing is there that nobody owns.",
+        empty="No resource without an owner.",
     )
 
 

@@ -22,6 +22,7 @@ PAGE_SIZE = 50
 _TOLD_CELLS = 2
 _SHORT = 13
 """Characters of an id that two runs of a night do not share."""
+_SHORT_COMMIT = 7
 _CURSOR = re.compile(r"[!-~]{1,200}")
 _COLUMNS = (
     Column("run", "Run"),
@@ -29,11 +30,10 @@ _COLUMNS = (
     Column("outcome", "Outcome"),
     Column("subject", "Subject"),
     Column("matrix", "Matrix"),
-    Column("commit", "Commit"),
     Column("tests", "Tests"),
     Column("duration_s", "Duration", is_number=True),
     Column("cost_usd", "Cost", is_number=True),
-    Column("cells_passed", "Cells passed"),
+    Column("cells_passed", "Cells"),
 )
 _OUTCOMES = (
     RunState.RUNNING,
@@ -127,12 +127,11 @@ def _row(asked: Asked, listed: ListedRun) -> Row:
     took = (run.finished_at or asked.now) - run.created_at
     return Row(
         (
-            Text(run.id, href, short=f"{run.id[:_SHORT]}…", is_code=True),
+            Text(run.id, href, _commit(run), is_code=True, short=f"{run.id[:_SHORT]}…"),
             Moment(run.created_at),
             Badge(run.outcome or run.state, note=_note(listed)),
             Text(run.subject_name, note=run.subject_version),
             Text(run.matrix_name),
-            Text(run.commit.short, _of_branch(run), note=run.commit.branch, is_code=True),
             Tally(so_far(listed.counts, run)),
             Span(took.total_seconds()),
             Usd(listed.cost_usd),
@@ -142,8 +141,11 @@ def _row(asked: Asked, listed: ListedRun) -> Row:
     )
 
 
-def _of_branch(run: Run) -> str:
-    return urls.with_query(urls.RUNS, branch=run.commit.branch) if run.commit.branch else ""
+def _commit(run: Run) -> str:
+    """``b981933 topic``; the page of the run has all of it."""
+    commit = run.commit
+    short = commit.sha[:_SHORT_COMMIT] + ("+" if commit.sha and commit.is_dirty else "")
+    return " ".join(word for word in (short, commit.branch) if word)
 
 
 def so_far(counts: Counts, run: Run) -> Counts:

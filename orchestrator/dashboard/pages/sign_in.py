@@ -13,7 +13,7 @@ from orchestrator.application.tokens import begin_session, end_session
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import pages_of
 from orchestrator.dashboard.session import Viewer, forget, keep, needs
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 
 router = APIRouter()
 

@@ -1,4 +1,4 @@
-"""What does not add up: within an artifact, between artifacts, and with the subject."""
+"""Inconsistencies within an artifact, between artifacts, and with the subject."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from dataclasses import dataclass, field
 from orchestrator.domain.assembly.jobs import FoundJob, JobFinder
 from orchestrator.domain.assembly.results_pass import ArtifactReader, ArtifactSummary
 from orchestrator.domain.assembly.test_index import DISAGREEMENTS_LIMIT, TestIndex
-from orchestrator.domain.extended import filled
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import Disagreement, Source, SourceState
 from orchestrator.domain.outcome import TestOutcome
 
 _WORDS = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 _SHOWN = 20
-"""Disagreements that are told as notices, one each."""
+"""Disagreements that get a notice each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a person must know."""
+    """An inconsistency that a person must know of."""
 
     source: int | None
-    """Of which artifact; None of all of them."""
+    """The artifact; None where it concerns all of them."""
     level: str
     message: str
     job: str | None = None
     is_inconsistency: bool = False
     missing: int = 0
-    """Tests that are there and that nobody names; they are the job's."""
+    """Tests that are counted and that no artifact names; they belong to the job."""
     is_bad: bool = False
-    """Its sums tell of failures that no test has."""
+    """Its sums count failures that no test has."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class _Sums:
 def check_account(
     account: ArtifactSummary, index: TestIndex, planner: JobFinder, *, version: str
 ) -> Iterator[Finding]:
-    """What is wrong with one artifact."""
+    """Return the inconsistencies of one artifact."""
     jobs = planner.jobs_of(account)
     yield from _count_findings(account, index, jobs)
     for name, stamp in account.stamps:
@@ -61,7 +61,7 @@ def check_account(
 def merged_findings(
     reader: ArtifactReader, disagreements: Sequence[Disagreement]
 ) -> Iterator[Finding]:
-    """What is wrong between artifacts."""
+    """Return the inconsistencies between artifacts."""
     for conflict in reader.surroundings.conflicts:
         yield Finding(None, "warning", f"two environments in one: {conflict}")
     for one in disagreements[:_SHOWN]:
@@ -78,7 +78,7 @@ def merged_findings(
 def source_of(
     account: ArtifactSummary, jobs: tuple[str, ...], findings: Sequence[Finding]
 ) -> Source:
-    """The artifact as it is told of."""
+    """The artifact as a `Source` record."""
     mine = [finding for finding in findings if finding.source == account.number]
     remarks = dict.fromkeys([*(finding.message for finding in mine), *account.remarks])
     foreign, sums = account.foreign, _sums(account)
@@ -114,7 +114,7 @@ def _sums(account: ArtifactSummary) -> _Sums:
 def _count_findings(
     account: ArtifactSummary, index: TestIndex, jobs: list[FoundJob]
 ) -> Iterator[Finding]:
-    """Compare what it announced, what it names, and what it sums up."""
+    """Compare the announced, the named and the summed test counts of an artifact."""
     if not any(section.is_suite for section in account.sections):
         return
     sums, named = _sums(account), account.named
@@ -164,7 +164,7 @@ def _three_figures(sums: _Sums, named: int) -> str:
 
 
 def _elsewhere(account: ArtifactSummary, index: TestIndex) -> int:
-    """Tests of the same groups that other artifacts name and this one does not."""
+    """Return tests of the same groups that other artifacts name and this one does not."""
     groups = account.told.groups
     return sum(max(index.groups[group] - own, 0) for group, own in groups.items())
 

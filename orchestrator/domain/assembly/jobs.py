@@ -10,18 +10,18 @@ from pathlib import PurePosixPath
 from typing import cast, get_args
 
 from orchestrator.domain.assembly.results_pass import ArtifactSummary, JobSection, module_of
+from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.manifest import IDENTIFIER, Job, JobKind
-from orchestrator.domain.problems import Problem, nearest
 
 MODULES_LIMIT = 12
-"""More test modules than this are no suites of their own."""
+"""With more test modules than this, modules are not suites of their own."""
 _KINDS: tuple[str, ...] = get_args(JobKind)
 
 
 @dataclass(slots=True)
 class FoundJob:
-    """A job that was found."""
+    """A job found in artifacts."""
 
     id: str
     kind: JobKind
@@ -40,7 +40,7 @@ class JobGrouping:
         self._notes = notes
 
     def __call__(self, account: ArtifactSummary, section: JobSection, nodeid: str) -> str:
-        """The group; one that is no module begins with a colon."""
+        """Return the group; one that is not a module begins with a colon."""
         whole = self.of_section(account, section)
         if whole:
             return whole
@@ -50,7 +50,7 @@ class JobGrouping:
         return module_of(nodeid).lstrip(":")
 
     def of_section(self, account: ArtifactSummary, section: JobSection) -> str:
-        """The group of a whole section, where it is one; else empty."""
+        """Return the group of a whole section; empty where its tests have several."""
         said, name = section.said, account.foreign.name
         for job, noted in self._notes.jobs.items():
             if noted.file and names_artifact(noted.file, name):
@@ -63,7 +63,7 @@ class JobGrouping:
 
 
 class JobFinder:
-    """Finds the jobs of what was read."""
+    """Finds the jobs in parsed artifacts."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class JobFinder:
         *,
         same: Sequence[int],
     ) -> None:
-        """Make one.
+        """Prepare a finder for the given notes.
 
         Args:
             accounts: Of all artifacts.
@@ -89,14 +89,14 @@ class JobFinder:
         self._group_of = grouping
         self._same = same
         self._jobs: dict[str, FoundJob] = {}
-        """By group."""
+        """Sections by group."""
         groups = (group for a in accounts for s in a.sections for group in s.groups)
         modules = {group for group in groups if not group.startswith(":")}
         self._modules = modules
         self._by_module = len(modules) <= MODULES_LIMIT
 
     def plan(self) -> list[FoundJob]:
-        """Every job: suites, demos, benchmarks, use cases.
+        """Return every job: suites, demos, benchmarks, use cases.
 
         Within a kind as the notes list them, then in the order of the artifacts.
         """
@@ -111,7 +111,7 @@ class JobFinder:
         )
 
     def idle(self, planned: Sequence[FoundJob]) -> Iterator[Problem]:
-        """The suites and jobs of the notes that nothing belongs to."""
+        """Return the suites and jobs of the notes that no artifact belongs to."""
         ids = [job.id for job in planned]
         for number, suite in enumerate(self._notes.suites):
             if f":suite {suite.id}" not in self._jobs:
@@ -122,7 +122,7 @@ class JobFinder:
                 yield Problem(("jobs", job), f"no artifact tells of this job{nearest(job, ids)}")
 
     def job_of(self, source: int, number: int, nodeid: str) -> FoundJob:
-        """The job of what a section says about a test, or after one."""
+        """Return the job of a section's test, or of what follows it."""
         account = self._accounts[source]
         section = account.sections[number]
         nodeid = nodeid or section.first
@@ -130,7 +130,7 @@ class JobFinder:
         return self._jobs[self._final(account, section, group)]
 
     def jobs_of(self, account: ArtifactSummary) -> list[FoundJob]:
-        """Every job in the artifact."""
+        """Return every job in the artifact."""
         sections = list(map(id, account.sections))
         return [job for job in self._jobs.values() if any(id(s) in sections for s in job.sections)]
 
@@ -139,7 +139,10 @@ class JobFinder:
         return dict.fromkeys(self._final(account, section, group) for group in found)
 
     def _final(self, account: ArtifactSummary, section: JobSection, group: str) -> str:
-        """The group that makes a job: a module does not, where there are too many of them."""
+        """Return the group that makes a job.
+
+        A module does not where there are more than `MODULES_LIMIT`.
+        """
         if group.startswith(":") or (group and self._by_module):
             return group
         whole = self._group_of.of_section(account, section)
@@ -190,7 +193,7 @@ class JobFinder:
 
 
 def names_artifact(pattern: str, name: str) -> bool:
-    """Whether a file's name in the notes means this artifact."""
+    """Whether a file name in the notes refers to this artifact."""
     return pattern in (name, PurePosixPath(name).name) or fnmatchcase(name, pattern)
 
 
@@ -234,12 +237,12 @@ _STRANGE = re.compile(r"[^A-Za-z0-9]+")
 
 
 def artifact_id(name: str) -> str:
-    """The id of a job that is named after its artifact."""
+    """Return the id of a job that is named after its artifact."""
     return _identifier(_SUFFIXES.sub("", PurePosixPath(name).name))
 
 
 def module_id(module: str, *, parents: int = 0) -> str:
-    """The id of a suite that is named after its test module, with folders above it if need be."""
+    """Return the id of a suite named after its test module, with parent folders where needed."""
     parts = list(PurePosixPath(module).parts)
     stem = re.sub(r"\.(?:py|md|rst|txt|ipynb)$", "", parts[-1] if parts else module)
     stem = re.sub(r"^tests?_|_tests?$", "", stem) or stem
@@ -248,7 +251,7 @@ def module_id(module: str, *, parents: int = 0) -> str:
 
 
 def title_of(job: str) -> str:
-    """``fp8-native`` as people write it: FP8 Native."""
+    """Return a job id as a title: ``fp8-native`` becomes ``FP8 Native``."""
     words = [_ACRONYMS.get(word.lower(), word.capitalize()) for word in re.split("[-_]+", job)]
     title = " ".join(word for word in words if word)
     for apart, together in _PAIRS.items():
@@ -257,7 +260,7 @@ def title_of(job: str) -> str:
 
 
 def unused(wanted: str, is_free: Callable[[str], bool]) -> str:
-    """The id, or the id with the first number that makes it free."""
+    """Return the id, with the first number that makes it unique."""
     name, number = wanted, 1
     while not is_free(name):
         number += 1

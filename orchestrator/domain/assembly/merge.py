@@ -23,29 +23,29 @@ from orchestrator.domain.assembly.results_pass import (
     Tape,
 )
 from orchestrator.domain.assembly.test_index import TestIndex, disagreement, key_of
+from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Disagreement, Source
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.parsed_results import ParsedEnd, Provenance
-from orchestrator.domain.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """What became of the artifacts."""
+    """The result of merging artifacts."""
 
     jobs: tuple[Job, ...]
     sources: tuple[Source, ...]
     disagreements: tuple[Disagreement, ...]
     repeated: int
-    """Tests that stand in more than one artifact."""
+    """Tests that occur in more than one artifact."""
     happened: datetime | None
-    """The earliest time that an artifact tells, where it can be true."""
+    """The earliest plausible time in the artifacts."""
     idle: tuple[Problem, ...]
-    """What the notes name and no artifact has."""
+    """Suites and jobs of the notes that no artifact contains."""
     lines: Iterator[bytes]
-    """Of ``events.jsonl``; made while they are asked for, once."""
+    """The lines of ``events.jsonl``, generated on demand; can be read once."""
 
 
 def assemble(
@@ -57,7 +57,7 @@ def assemble(
     at: float,
     taken: Mapping[str, str] | None = None,
 ) -> Assembly:
-    """Read all artifacts of one cell.
+    """Merge all artifacts of one cell.
 
     Args:
         artifacts: In the order of their names; what each says is read once.
@@ -100,7 +100,7 @@ def assemble(
 
 
 def _happened(reader: ArtifactReader, *, before: float) -> datetime | None:
-    """When the first of it happened; a clock that was ahead of ours says nothing."""
+    """Return the earliest time; times in the future are ignored."""
     said = reader.happened
     return said if said is not None and said.timestamp() <= before else None
 
@@ -129,7 +129,9 @@ _SLACK, _SLACK_S = 1.1, 0.5
 
 
 def cover_unnamed(accounts: Sequence[ArtifactSummary]) -> Iterator[tuple[Finding, int]]:
-    """Settle which counted tests others name; tells of each, and the number of the artifact.
+    """Match unnamed counted tests with tests that other artifacts name.
+
+    Yield each with its artifact's number.
 
     Afterwards `Section.covered` has those that need not be counted.
     """
@@ -146,7 +148,7 @@ def cover_unnamed(accounts: Sequence[ArtifactSummary]) -> Iterator[tuple[Finding
 def first_of_duplicates(
     accounts: Sequence[ArtifactSummary], index: TestIndex, covers: Iterator[tuple[int, int]]
 ) -> list[int]:
-    """For each artifact the first that tells of the same tests, itself where there is none."""
+    """Return for each artifact the first one with the same tests, itself where there is none."""
     first = list(range(len(accounts)))
 
     def root(number: int) -> int:
@@ -168,7 +170,7 @@ def first_of_duplicates(
 
 
 def _is_plain(account: ArtifactSummary) -> bool:
-    """Whether it is about tests alone, and does not say which job they are."""
+    """Whether the section holds tests alone and names no job."""
     [section, *more] = account.sections
     return not more and section.said is None and section.is_suite
 
@@ -203,7 +205,7 @@ def _covered(account: ArtifactSummary, other: ArtifactSummary) -> tuple[Finding,
 
 
 def _cover(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
-    """How many of its counted tests the other one names: of the same outcome where it can be."""
+    """Count its unnamed tests that the other section names, with equal outcomes where possible."""
     unnamed, rest = account.sections[0].unnamed, _rest(account, other)
     found = unnamed & rest
     spare = rest.total() - found.total()
@@ -215,13 +217,13 @@ def _cover(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
 
 
 def _rest(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
-    """What the other one names and it does not."""
+    """Return the tests that the other section names and this one does not."""
     known = account.told.tests
     return Counter(outcome.word for key, outcome in other.told.tests.items() if key not in known)
 
 
 def _folded(counts: Counter[str]) -> Counter[str]:
-    """JUnit XML has no word for a test that passed against expectation."""
+    """Count unexpected passes as passes: JUnit XML has no word for them."""
     return +(counts + Counter({_PASSED: counts[_XPASSED], _XPASSED: -counts[_XPASSED]}))
 
 
@@ -236,7 +238,7 @@ _COUNTED = frozenset(Counts().as_dict())
 
 
 class EventBuilder:
-    """Writes what was read as our own agent's events."""
+    """Writes merged artifacts as events of the agent's format."""
 
     def __init__(
         self,
@@ -253,7 +255,7 @@ class EventBuilder:
         self._at = at
         self._seq = 0
         self._seconds: Counter[str] = Counter()
-        """Of the tests of each job, in microseconds."""
+        """Microseconds by job, of its tests."""
         self._checks: Counter[tuple[str, str]] = Counter()
 
     def lines(self) -> Iterator[bytes]:
@@ -329,7 +331,7 @@ class EventBuilder:
             yield self._finished(job)
 
     def _has_ended(self, section: JobSection) -> bool:
-        """Whether the artifact tells of the end; one that was typed off a document always does."""
+        """Whether the artifact states its end; a transcribed document always does."""
         provenance = self._reader.accounts[section.source].foreign.provenance
         typed = provenance is Provenance.TRANSCRIBED
         return section.end is not None or section.footer or typed
@@ -344,7 +346,7 @@ class EventBuilder:
         return self._line("phase", job.id, data)
 
     def _exit_code(self, job: FoundJob, ends: list[ParsedEnd]) -> int:
-        """Not 0 where anything but the job's own tests and checks went wrong."""
+        """Return 0 unless something other than the job's own tests and checks failed."""
         codes = [end.exit_code for end in ends if end.exit_code is not None]
         worst = max(codes, key=abs, default=0)
         contradicted = any(f.is_bad and f.job == job.id for f in self._findings)
@@ -353,7 +355,7 @@ class EventBuilder:
         return worst or int(contradicted)
 
     def _is_explained(self, job: FoundJob) -> bool:
-        """Whether a test of the same artifacts went wrong, so that this suite need not have."""
+        """Whether a failing test of the same artifacts explains the failure."""
         if job.kind != "suite":
             return False
         told = [self._reader.accounts[section.source].told for section in job.sections]
@@ -361,7 +363,7 @@ class EventBuilder:
         return any(one.lines[word] for one in told for word in words)
 
     def _duration_s(self, job: FoundJob) -> float | None:
-        """What the artifacts state of this job alone; else what its tests took."""
+        """Return the duration that the artifacts state for this job; else the sum of its tests."""
         alone = [s for s in job.sections if len(s.groups) <= 1]
         stated = [s.end.duration_s if s.end and s.end.duration_s else s.tally_s for s in alone]
         known = [seconds for seconds in stated if seconds]

@@ -30,29 +30,29 @@ from orchestrator.domain.parsed_results import (
 )
 
 TEXT_LIMIT = 65_536
-"""Characters of a traceback."""
+"""Maximum characters of a traceback."""
 REMARKS_LIMIT = 50
-"""Of one artifact."""
+"""Maximum remarks per artifact."""
 SECTIONS_LIMIT = 1_000
-"""Jobs that one artifact may tell of."""
+"""Maximum jobs per artifact."""
 _WORDS = frozenset(("passed", "failed", "error", "skipped", "xfailed", "xpassed"))
 
 Record = Sequence[object]
 
 
 class Tape(Protocol):
-    """Keeps records outside of memory."""
+    """An append-only store of records outside of memory."""
 
     def put(self, record: Record) -> int:
-        """Append; returns its place, which grows."""
+        """Append a record; return its position, which grows."""
         ...
 
     def records(self) -> Iterator[tuple[int, list[object]]]:
-        """(place, record), in their order."""
+        """Yield (position, record) in order."""
         ...
 
     def at(self, place: int) -> list[object]:
-        """The record of a place."""
+        """Return the record at a position."""
         ...
 
 
@@ -64,7 +64,7 @@ class ForeignArtifact:
     digest: str
     size_bytes: int
     dialect: str = ""
-    """Name and version; empty where no dialect knows it."""
+    """Name and version of the dialect; empty where none recognises it."""
     provenance: Provenance | None = None
     confidence: float = 0.0
     said: Iterable[Said] = ()
@@ -72,9 +72,9 @@ class ForeignArtifact:
 
 
 _FIRST_YEAR, _LAST_YEAR = 1990, 2200
-"""Between them a time can be true."""
+"""Years outside of this range are not plausible."""
 _NO_RESULT = (ParsedProblem, ParsedNotice, ParsedTime)
-"""What an artifact may say without being understood."""
+"""Statements that an unrecognised artifact may make."""
 
 
 @dataclass(slots=True)
@@ -87,41 +87,41 @@ class JobSection:
     checks: int = 0
     metrics: int = 0
     groups: dict[str, None] = field(default_factory=dict)
-    """Of its tests."""
+    """Test groups of the section."""
     first: str = ""
-    """Its first test."""
+    """The first test."""
     last: str = ""
-    """The test that was told of last."""
+    """The test that was read last."""
     end: ParsedEnd | None = None
     footer: bool = False
     tally_s: float | None = None
-    """The duration that its sum states."""
+    """The duration that its summary states."""
     degraded: list[tuple[str, str]] = field(default_factory=list)
-    """(test before it, reason)."""
+    """(preceding test, reason) of each fallback."""
     unnamed: Counter[str] = field(default_factory=Counter)
     covered: Counter[str] = field(default_factory=Counter)
-    """Of those, the ones that another artifact names."""
+    """Unnamed tests that another artifact names."""
     announced: int | None = None
     summed: int | None = None
     counts: Counter[str] = field(default_factory=Counter)
-    """What its sums say, by outcome."""
+    """Test counts of its summary, by outcome."""
 
     @property
     def is_suite(self) -> bool:
-        """Whether it tells of tests."""
+        """Whether it contains tests."""
         tallied = self.announced is not None or self.summed is not None
         return bool(self.tests or self.unnamed or (tallied and not self.checks))
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no job in it."""
+        """Whether it contains no job."""
         told = self.checks or self.metrics or self.degraded or self.said is not None
         return not (told or self.is_suite or self.end is not None)
 
 
 @dataclass(slots=True)
 class ArtifactSummary:
-    """One artifact after it was read."""
+    """An artifact after the first pass."""
 
     foreign: ForeignArtifact
     number: int
@@ -130,22 +130,22 @@ class ArtifactSummary:
     stamps: dict[tuple[str, str], None] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     unreliable: bool = False
-    """The dialect says that it cannot be relied on."""
+    """The dialect marks it as unreliable."""
     heard: bool = False
-    """It said anything at all that is no problem."""
+    """It made at least one statement that is not a problem."""
     bad: dict[bytes, list[str]] = field(default_factory=dict)
-    """Failed tests by the digest of the part that a section's title has, while it is read."""
+    """Failed tests by the digest of their section title; used while it is read."""
     details: list[tuple[str, str, int]] = field(default_factory=list)
-    """(name, phase, place) of what belongs to a test, while it is read."""
+    """(name, phase, position) of test details; used while it is read."""
 
     def remark(self, text: str) -> None:
-        """Keep a sentence, once."""
+        """Store a remark, once."""
         if text not in self.remarks and len(self.remarks) < REMARKS_LIMIT:
             self.remarks.append(text)
 
     @property
     def named(self) -> int:
-        """Different tests, with those that are counted without a name."""
+        """Number of distinct tests, named and unnamed."""
         return len(self.told.tests) + sum(sum(s.unnamed.values()) for s in self.sections)
 
 
@@ -155,19 +155,19 @@ class ArtifactReader:
     def __init__(
         self, tape: Tape, group_of: Callable[[ArtifactSummary, JobSection, str], str]
     ) -> None:
-        """`group_of` says what a test of a section is counted with."""
+        """`group_of` returns the group of a test in a section."""
         self.tape = tape
         self._group_of = group_of
         self.index = TestIndex()
         self.surroundings = EnvironmentMerger()
         self.accounts: list[ArtifactSummary] = []
         self.happened: datetime | None = None
-        """The earliest time that any of them tells."""
+        """The earliest time in any artifact."""
         self.details: dict[bytes, tuple[int, str]] = {}
-        """By test: the place of what more there is about it, and its phase."""
+        """Position and phase of each test's details."""
 
     def read(self, foreign: ForeignArtifact) -> None:
-        """Take in everything that one artifact says."""
+        """Store every statement of one artifact."""
         number = len(self.accounts)
         account = ArtifactSummary(
             foreign, number, [JobSection(number)], remarks=list(foreign.remarks)
@@ -197,7 +197,7 @@ class ArtifactReader:
                 self._remark(account, section, said)
 
     def _remark(self, account: ArtifactSummary, section: JobSection, said: Said) -> None:
-        """What needs no record of its own."""
+        """Store a statement that needs no record of its own."""
         match said:
             case ParsedTally():
                 _tally(section, said)
@@ -212,7 +212,7 @@ class ArtifactReader:
                 self._surround(account, said)
 
     def _surround(self, account: ArtifactSummary, said: Said) -> None:
-        """What is of the artifact as a whole."""
+        """Store a statement about the artifact as a whole."""
         match said:
             case ParsedEnvironment():
                 self.surroundings.add(account.foreign.name, said.facts)
@@ -273,7 +273,7 @@ class ArtifactReader:
         self.tape.put(["m", *where, *told])
 
     def _settle_details(self, account: ArtifactSummary) -> None:
-        """Find the test of each detail, by its node id or by what a title has of it."""
+        """Assign details to their tests, by node id or by section title."""
         lost = 0
         for name, phase, place in account.details:
             nodeid = self._named(account, name)
@@ -301,17 +301,17 @@ class ArtifactReader:
 
 
 def module_of(nodeid: str) -> str:
-    """The path before the first ``::``."""
+    """Return the path before the first ``::``."""
     return nodeid.partition("::")[0]
 
 
 def tail_of(nodeid: str) -> str:
-    """What the title of a failure's section has of a node id."""
+    """Return the part of a node id that a failure's section title contains."""
     return _dotted(nodeid.partition("::")[2])
 
 
 def _dotted(name: str) -> str:
-    """``TestIt::test_one[a::b]`` as a title has it: only what stands in brackets is kept."""
+    """Return a node id in the dotted form of section titles; text in brackets is kept."""
     head, bracket, params = name.partition("[")
     return head.replace("::", ".") + bracket + params
 
@@ -336,7 +336,7 @@ def _tally(section: JobSection, said: ParsedTally) -> None:
 
 
 MOST_KEYS = 5_000
-"""Names (packages, mostly) that one environment may have."""
+"""Maximum keys (mostly package names) of one environment."""
 
 
 class EnvironmentMerger:
@@ -348,7 +348,7 @@ class EnvironmentMerger:
         self._by: dict[tuple[str, ...], str] = {}
 
     def add(self, source: str, facts: Mapping[str, object]) -> None:
-        """Take what one artifact says."""
+        """Merge the environment of one artifact."""
         self._merge(self.facts, facts, source, ())
 
     def _merge(
@@ -377,7 +377,7 @@ class EnvironmentMerger:
     def _devices(
         self, known: object, said: Sequence[object], source: str, path: tuple[str, ...]
     ) -> list[object]:
-        """Devices by position: artifacts of one machine list the same ones."""
+        """Merge devices by position: artifacts of one machine list the same ones."""
         devices = list(known) if isinstance(known, list) else []
         for number, one in enumerate(said):
             if not isinstance(one, Mapping):
@@ -402,7 +402,7 @@ class EnvironmentMerger:
 
 
 def _agree(known: object, said: object) -> bool:
-    """Whether one is the other, or only less exact: ``L4`` and ``NVIDIA L4``."""
+    """Whether one name is the other or less exact: ``L4`` and ``NVIDIA L4``."""
     if known == said:
         return True
     one, other = str(known).casefold(), str(said).casefold()

@@ -32,11 +32,11 @@ class ArtifactTests:
     """The tests of one artifact while it is read."""
 
     tests: dict[bytes, TestOutcome] = field(default_factory=dict)
-    """The worst outcome of each."""
+    """The worst outcome of each test."""
     lines: Counter[str] = field(default_factory=Counter)
-    """By outcome, every time that a test is told of."""
+    """Mentions of tests, by outcome."""
     groups: Counter[str] = field(default_factory=Counter)
-    """Different tests by group."""
+    """Distinct tests by group."""
 
 
 class TestIndex:
@@ -46,10 +46,10 @@ class TestIndex:
         self._tests: dict[bytes, int] = {}
         self._conflicts: dict[bytes, tuple[str, list[tuple[int, TestOutcome]]]] = {}
         self.groups: Counter[str] = Counter()
-        """Different tests by group, over all artifacts."""
+        """Distinct tests by group, over all artifacts."""
         self.repeated = 0
         self.unlisted = 0
-        """Disagreements that are only counted."""
+        """Number of disagreements that are not listed."""
 
     def add(
         self,
@@ -62,7 +62,7 @@ class TestIndex:
         place: int,
         told: ArtifactTests,
     ) -> None:
-        """One statement about a test; `place` is where its record is."""
+        """Add a statement about a test; `place` is the position of its record."""
         key = key_of(nodeid)
         told.lines[outcome.word] += 1
         if key not in told.tests:
@@ -77,20 +77,20 @@ class TestIndex:
         self._again(key, nodeid, known, mine)
 
     def winner(self, nodeid: str) -> int:
-        """Position of the test's winner; -1 of an unnamed test."""
+        """Return the position of the test's winning record; -1 for an unnamed test."""
         known = self._tests.get(key_of(nodeid))
         return -1 if known is None else known & ((1 << _PLACE_BITS) - 1)
 
     def knows(self, nodeid: str) -> bool:
-        """Whether anybody named the test."""
+        """Whether any artifact names the test."""
         return key_of(nodeid) in self._tests
 
     def winners(self, keys: Iterable[bytes]) -> set[int]:
-        """Of which artifacts the records are that tell of these tests in the end."""
+        """Return the artifacts that the winning records of these tests come from."""
         return {_source(self._tests[key]) for key in keys}
 
     def conflicts(self) -> Iterator[tuple[str, list[tuple[int, TestOutcome]]]]:
-        """(node id, [(source, outcome)]) of each test that is told differently."""
+        """Yield (node id, [(source, outcome)]) of each test with different outcomes."""
         yield from self._conflicts.values()
 
     def _again(self, key: bytes, nodeid: str, known: int, mine: int) -> None:
@@ -105,7 +105,7 @@ class TestIndex:
             self._tests[key] = mine | (known & _REPEATED)
 
     def _differ(self, key: bytes, nodeid: str, known: int, mine: int) -> None:
-        """A test whose end an artifact does not know contradicts nobody."""
+        """Whether outcomes differ; a test without a known end contradicts none."""
         if TestOutcome.MISSING in (_outcome(known), _outcome(mine)):
             return
         if key not in self._conflicts and len(self._conflicts) >= DISAGREEMENTS_LIMIT:
@@ -119,7 +119,7 @@ class TestIndex:
 def disagreement(
     job: str, nodeid: str, said: list[tuple[int, TestOutcome]], names: list[str]
 ) -> Disagreement:
-    """The same with names."""
+    """Return the disagreement with the names of its artifacts."""
     told = tuple((names[source], outcome.word) for source, outcome in said)
     return Disagreement(job=job, nodeid=nodeid, sources=told)
 

@@ -1,1 +1,1 @@
-"""The release gate: a policy and frozen evidence become a verdict. Pure, and nothing else."""
+"""The release gate: a pure function from a policy and frozen evidence to a verdict."""

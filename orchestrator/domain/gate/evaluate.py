@@ -1,16 +1,19 @@
-"""The gate's decision: pure, so that the same policy and evidence give the same bytes for good."""
+"""The gate's decision.
+
+A pure function, so that the same policy and evidence always give the same bytes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
+from orchestrator.domain.gate.exception_terms import TERMS_BY_VERSION
 from orchestrator.domain.gate.exceptions import Excuse, excuse, excuses, with_failing
-from orchestrator.domain.gate.excuse_terms import TERMS_BY_VERSION
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.policy_checks import warnings
-from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.policy_values import counted, some
 from orchestrator.domain.gate.rule_context import RuleContext, is_bad, rule_context
 from orchestrator.domain.gate.rules.approvals import approvals
 from orchestrator.domain.gate.rules.changed_tests import changed_tests, changed_tests_with_remedy
@@ -37,7 +40,7 @@ from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import (
     hardware,
     platforms,
-    platforms_with_judged_counts,
+    platforms_with_first_rules_counts,
 )
 from orchestrator.domain.gate.rules.skips import skips, skips_whatever_is_absent, skips_where_asked
 from orchestrator.domain.gate.rules.subject import subject, subject_as_required, subject_loaded
@@ -49,7 +52,7 @@ Rule = Callable[[RuleContext], Iterator[RuleResult]]
 _FIRST: tuple[Rule, ...] = (
     evidence,
     subject_as_required,
-    platforms_with_judged_counts,
+    platforms_with_first_rules_counts,
     freshness,
     attestation,
     jobs_by_name,
@@ -66,7 +69,7 @@ _SECOND: tuple[Rule, ...] = (
     evidence,
     subject,
     payload_level,
-    platforms_with_judged_counts,
+    platforms_with_first_rules_counts,
     freshness,
     attestation,
     hardware,
@@ -89,21 +92,22 @@ _SECOND: tuple[Rule, ...] = (
 _LATER: Mapping[Rule, Rule] = {
     evidence: evidence_of_product,
     attestation: attestation_of_refusals_too,
-    platforms_with_judged_counts: platforms,
+    platforms_with_first_rules_counts: platforms,
     jobs_by_name: jobs,
     changed_tests: changed_tests_with_remedy,
     skips_whatever_is_absent: skips,
     failed_first: failed_first_with_remedy,
 }
-"""What stands in the third rules for one of the second."""
+"""Rules of version 3 that replace one of version 2."""
 _THIRD = (*(_LATER.get(rule, rule) for rule in _SECOND), own_environment)
 RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}
-"""In the order in which a verdict tells them; none depends on another. A stored verdict is
-replayed by the rules that made it: a rule that comes to something else makes a new version.
-Version 3 is not released: until it is, its rules and terms still change in place, and
-tests/golden/verdicts/rules-3 changes with them."""
+"""Rules in the order of a verdict's results; none depends on another. A stored verdict is replayed
+by the rules that made it, so a rule with other results needs a new version. Version 3 is not
+released: until it is, its rules and terms change in place, and tests/golden/verdicts/rules-3
+changes with them.
+"""
 RULES_VERSION = max(RULES_BY_VERSION)
-"""What new verdicts are made by."""
+"""The version of new verdicts."""
 
 
 def evaluate(
@@ -117,7 +121,7 @@ def evaluate(
     tool: str,
     rules_version: int = RULES_VERSION,
 ) -> Verdict:
-    """Decide.
+    """Evaluate the policy against the evidence.
 
     Args:
         policy: A sensible one (`check_policy`).
@@ -163,13 +167,13 @@ def evaluate(
 
 
 def _concerned(known: Sequence[Excuse], found: Sequence[RuleResult]) -> list[Excuse]:
-    """Exceptions and waivers for what is wrong, whether they are in force or not."""
+    """Return exceptions and waivers for violated rules, in force or not."""
     wrong = {one.id for one in found if one.blocking and is_bad(one)}
     return [one for one in known if one.rule in wrong]
 
 
 def decision_of(results: Sequence[RuleResult]) -> Decision:
-    """The worst blocking result decides; advisory ones never do."""
+    """Return the decision: the worst blocking result; advisory ones do not count."""
     outcomes = {result.outcome for result in results if result.blocking}
     if RuleOutcome.VIOLATED in outcomes:
         return Decision.FAIL
@@ -189,7 +193,7 @@ _HANGS_ON = {
 
 
 def summary_of(decision: Decision, results: Sequence[RuleResult]) -> str:
-    """One sentence: the decision, and the rules that it hangs on."""
+    """Return one sentence: the decision and its deciding rules."""
     blocking = [result for result in results if result.blocking]
     if decision is Decision.PASS:
         return f"PASS: all {counted(len(blocking), 'blocking rule')} are kept."

@@ -1,11 +1,11 @@
-"""How far the evidence of a cell is believed. What is doubted never counts as a pass."""
+"""Trust in the evidence of a cell. Doubted evidence never counts as a pass."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from orchestrator.domain.gate.quantities import counted, duration
+from orchestrator.domain.gate.policy_values import counted, duration
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
@@ -15,17 +15,17 @@ from orchestrator.domain.gate.rule_context import (
 from orchestrator.domain.gate.snapshot import CellEvidence
 
 AHEAD = timedelta(days=1)
-"""Evidence may be dated so far ahead: a date without a time zone."""
+"""Evidence may be dated this far ahead: a date without a time zone."""
 
 
 def doubts(case: RuleContext, stand: PlatformEvidence, cell: CellEvidence) -> Iterator[str]:
-    """Why the cell's evidence does not count, in sentences; nothing where it does."""
+    """Return why the cell's evidence does not count, in sentences; empty where it does."""
     yield from age_doubts(case, cell)
     yield from identity_doubts(case, stand, cell)
 
 
 def age_doubts(case: RuleContext, cell: CellEvidence) -> Iterator[str]:
-    """Stale, of the future, or without a time."""
+    """Return doubts about age: stale, from the future, or undated."""
     if not is_over(cell):
         yield f"{cell.id} is not over"
         return
@@ -41,7 +41,7 @@ def age_doubts(case: RuleContext, cell: CellEvidence) -> Iterator[str]:
 def identity_doubts(
     case: RuleContext, stand: PlatformEvidence, cell: CellEvidence
 ) -> Iterator[str]:
-    """Simulated, of another machine, or attested by nobody."""
+    """Return doubts about identity: simulated, of another machine, or not attested."""
     if cell.simulated:
         yield f"{cell.id} is simulated"
     if cell.mismatch:
@@ -73,6 +73,6 @@ def _age(what: str, at: datetime | None, now: datetime, limit: timedelta) -> Ite
 
 
 def age_sentence(age: timedelta) -> str:
-    """``36 hours``, ``12 days``; whole ones."""
+    """Return an age in whole units: ``36 hours``, ``12 days``."""
     hours = int(age.total_seconds() // 3600)
     return counted(hours, "hour") if hours <= 72 else counted(hours // 24, "day")

@@ -1,4 +1,4 @@
-"""Exceptions of the policy and waivers: what people decided about a rule, for a while."""
+"""Exceptions of the policy and waivers, which excuse violations of a rule for a limited time."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from orchestrator.domain.gate.excuse_terms import ExcuseTerms
+from orchestrator.domain.gate.exception_terms import ExcuseTerms
 from orchestrator.domain.gate.policy import GateException, GatePolicy
-from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.policy_values import counted, some
 from orchestrator.domain.gate.rule_context import RuleContext, is_bad
 from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _NAMED = 200
-"""Names that a result has of what it is bad for; the others stand together under their digest."""
+"""Names of failing items that a result lists; the rest is combined into a digest."""
 UNBOUND = "it does not say what it excuses"
-"""The fault of an exception that names nothing."""
+"""The fault of an exception that lists nothing under `failing`."""
 _LONGEST_WAIVER = timedelta(days=30)
-"""By the first version of the rules."""
+"""Maximum days of a waiver, in the first versions of the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +32,23 @@ class Excuse:
     author: str
     approved_by: tuple[str, ...]
     until: str
-    """A day or a moment, for a person."""
+    """Its last day or moment, for a person."""
     fault: str = ""
     """Why it does not count; empty where it does."""
     failing: Mapping[str, int] | None = None
-    """All that it excuses of its rule; None: whatever fails."""
+    """The failing items that it excuses; None: all of the rule's."""
     why: str = "it does not name"
-    """Behind ``which``: why it excuses nothing else."""
+    """Why it excuses nothing else, as the end of a sentence."""
 
     @property
     def sentence(self) -> str:
-        """For whoever reads the verdict."""
+        """Describe it in one sentence."""
         approved = ", ".join(self.approved_by)
         return f"Waived by {self.id} until {self.until}: {self.reason} (approved by {approved})."
 
 
 def excuses(case: RuleContext) -> tuple[Excuse, ...]:
-    """All of them, the policy's first, in the order of their ids."""
+    """Return all exceptions and waivers: the policy's first, each sorted by id."""
     gate = case.policy.metadata.name
     written = sorted(case.policy.spec.exceptions, key=lambda one: one.id)
     given = sorted((w for w in case.snapshot.waivers if w.gate == gate), key=lambda one: one.id)
@@ -59,7 +59,7 @@ def excuses(case: RuleContext) -> tuple[Excuse, ...]:
 
 
 def excuse(results: Iterable[RuleResult], known: Sequence[Excuse]) -> Iterator[RuleResult]:
-    """The results, those waived that an excuse in force is for, with all that they are bad for."""
+    """Return the results; violated ones that are excused in full become waived."""
     for result in results:
         meant = [one for one in known if one.rule == result.id and not one.fault]
         if not (meant and is_bad(result) and result.waivable):
@@ -82,7 +82,7 @@ def excuse(results: Iterable[RuleResult], known: Sequence[Excuse]) -> Iterator[R
 
 
 def unexcused(result: RuleResult, failing: Mapping[str, int] | None) -> list[str]:
-    """What a result is bad for beyond what an excuse is for, as ``moe.py::one``, ``x (3)``."""
+    """Return failing items that no excuse covers, as ``moe.py::one``, ``x (3)``."""
     if failing is None:
         return []
     more = {name: n for name, n in result.failing.items() if n > failing.get(name, 0)}
@@ -90,12 +90,12 @@ def unexcused(result: RuleResult, failing: Mapping[str, int] | None) -> list[str
 
 
 def as_words(failing: Mapping[str, int]) -> list[str]:
-    """Each with its number, where that is not one."""
+    """Return each item, with its count where that is not one."""
     return [name if n == 1 else f"{name} ({n})" for name, n in sorted(failing.items())]
 
 
 def with_failing(result: RuleResult, terms: ExcuseTerms) -> RuleResult:
-    """The result as verdicts keep it: what it is bad for, where waivers are bound to that."""
+    """Return the result with its failing items, where waivers are bound to these."""
     if not (terms.bound and is_bad(result)):
         return replace(result, failing={})
     failing = result.failing or {result.id: 1}
@@ -128,7 +128,7 @@ def _of_exception(one: GateException, case: RuleContext) -> Excuse:
 
 
 def _is_named(one: GateException, policy: GatePolicy) -> bool:
-    """A platform that names an exception takes no other."""
+    """Whether a platform names its exception: it accepts no other."""
     wanted = {
         f"platform/{rule.id}": rule.when_unavailable.exception
         for rule in policy.spec.platforms
@@ -163,7 +163,7 @@ def _of_waiver(one: Waiver, case: RuleContext) -> Excuse:
 
 
 def _approval_fault(one: Waiver, now: datetime, terms: ExcuseTerms) -> str:
-    """Why nobody's yes stands behind it; empty where somebody else's does."""
+    """Return why it lacks another person's approval; empty where it has one."""
     if terms.signed:
         if not one.approver:
             return "nobody has approved it"

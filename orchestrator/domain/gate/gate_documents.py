@@ -1,4 +1,4 @@
-"""Snapshots, verdicts and policies as plain documents and back: no digit is lost or added.
+"""Serialization of snapshots, verdicts and policies, without loss of digits.
 
 A document holds maps, lists, texts, whole numbers, booleans and None. Floating-point numbers,
 amounts and times are texts in it, so that its bytes are the same wherever it is written.
@@ -22,42 +22,42 @@ from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Verdict
 
 VERSION = 1
-"""Of the documents' form."""
+"""Version of the documents' form."""
 T = TypeVar("T")
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
-    """Frozen evidence as it is kept."""
+    """Return frozen evidence as a document."""
     return _whole(snapshot)
 
 
 def read_snapshot(document: Mapping[str, object]) -> Snapshot:
-    """What `snapshot_document` wrote. Raises ValueError of anything else."""
+    """Parse a document of `snapshot_document`. Raises ValueError for anything else."""
     return _read_whole(Snapshot, document)
 
 
 def verdict_document(verdict: Verdict) -> dict[str, object]:
-    """A verdict as it is kept, signed and shown."""
+    """Return a verdict as a document: stored, signed and shown."""
     return _whole(verdict)
 
 
 def read_verdict(document: Mapping[str, object]) -> Verdict:
-    """What `verdict_document` wrote. Raises ValueError of anything else."""
+    """Parse a document of `verdict_document`. Raises ValueError for anything else."""
     return _read_whole(Verdict, document)
 
 
 def policy_document(policy: GatePolicy) -> dict[str, object]:
-    """A policy with every default spelled out."""
+    """Return a policy as a document, with every default spelled out."""
     return _whole(policy)
 
 
 def read_policy_document(document: Mapping[str, object]) -> GatePolicy:
-    """What `policy_document` wrote. Raises ValueError of anything else."""
+    """Parse a document of `policy_document`. Raises ValueError for anything else."""
     return _read_whole(GatePolicy, document)
 
 
 def canonical(document: Mapping[str, object]) -> bytes:
-    """The bytes of a document, as in RFC 8785: sorted keys, no spaces, UTF-8."""
+    """Return the canonical bytes of a document (RFC 8785): sorted keys, no spaces, UTF-8."""
     written = json.dumps(
         _sorted(document), ensure_ascii=False, allow_nan=False, separators=(",", ":")
     )
@@ -65,12 +65,12 @@ def canonical(document: Mapping[str, object]) -> bytes:
 
 
 def digest_of(document: Mapping[str, object]) -> str:
-    """The sha256 of a document's canonical bytes, in hex."""
+    """Return the sha256 of a document's canonical bytes, in hex."""
     return hashlib.sha256(canonical(document)).hexdigest()
 
 
 def policy_digest(policy: GatePolicy) -> str:
-    """The version of a policy: it stays when only comments, order of keys or layout change."""
+    """Return the version of a policy; comments, key order and layout do not change it."""
     return digest_of(policy_document(policy))
 
 
@@ -118,7 +118,7 @@ def _told(value: object) -> object:
 
 
 def _is_left_out(field: Field[Any], value: object) -> bool:
-    """Whether it is as in documents that were stored before there was such a field (`LATER`)."""
+    """Whether a field with its default is left out, because older documents lack it (`LATER`)."""
     if not field.metadata.get("later"):
         return False
     made = field.default_factory

@@ -1,4 +1,4 @@
-"""What is stored of a gate: versions of its policy, and its verdicts."""
+"""Stored records of a gate: its policy versions and its verdicts."""
 
 from __future__ import annotations
 
@@ -11,66 +11,66 @@ from orchestrator.domain.gate.verdict import Decision, RuleOutcome, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPolicy:
-    """One version of a policy, with the time since when it is its gate's."""
+    """A version of a policy, with the time from which its gate uses it."""
 
     gate: str
     product: str
     digest: str
-    """Of what it says: it stays when only comments or layout change."""
+    """Digest of its content; comments and layout do not change it."""
     text: str
-    """The file as it came."""
+    """The file as it was uploaded."""
     document: str
-    """The same with every default spelled out, as canonical JSON; `digest` is of these bytes."""
+    """Canonical JSON with every default spelled out; `digest` is of these bytes."""
     first_seen: datetime
-    """When this version was first put, at any gate."""
+    """When any gate first stored this version."""
     since: datetime
-    """When it became this gate's policy; a version that comes back has a new line."""
+    """When it became this gate's policy; a version that is restored has a new entry."""
     by: str = ""
-    """Who put it."""
+    """Who stored it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVerdict:
-    """A verdict and where the bytes are that it was made from. All digests are of blobs."""
+    """A verdict and the digests of its blobs."""
 
     id: str
-    """``V-0001``; empty of one that is about to be stored."""
+    """``V-0001``; empty before it is stored."""
     gate: str
     verdict: Verdict
     runs: tuple[str, ...]
-    """Whose evidence it is about."""
+    """The runs whose evidence it judges."""
     lineage: str
-    """The line of verdicts that it stands in; the gate's name where nobody says."""
+    """The lineage of verdicts; the gate's name by default."""
     created_at: datetime
     snapshot_digest: str
-    """Of the frozen evidence with the waivers and approvals that it was made with."""
+    """Of the frozen evidence, with the waivers and approvals at that time."""
     document_digest: str
     """Of the verdict's canonical bytes."""
     envelope_digest: str
     """Of the signed statements."""
     key_id: str
-    """Who signed."""
+    """The signing key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictResponse(Verdict):
-    """A stored verdict, which never changes, and where its bytes are."""
+    """A stored verdict, which never changes, with the digests of its blobs."""
 
     id: str
     """``V-0001``."""
     runs: tuple[str, ...]
-    """Whose evidence it is about."""
+    """The runs whose evidence it judges."""
     lineage: str
-    """The line of verdicts that it belongs to."""
+    """The lineage of verdicts."""
     created_at: datetime
     snapshot_digest: str
-    """Of everything that it was made from."""
+    """Of the frozen evidence."""
     document_digest: str
     """Of the verdict's canonical JSON."""
     envelope_digest: str
     """Of the signed statements."""
     key_id: str
-    """Who signed."""
+    """The signing key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,12 @@ class RuleLine:
     blocking: bool
     outcome: RuleOutcome
     sentence: str
-    """Why, where a blocking rule is open or violated; of others nobody asks here."""
+    """The reason of a blocking rule that is unknown or violated; empty for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictLine:
-    """A stored verdict without the inputs of its rules."""
+    """A stored verdict without the inputs of its rules, for lists."""
 
     id: str
     gate: str

@@ -1,4 +1,4 @@
-"""In-toto statements about a verdict and the results that it was made from."""
+"""In-toto statements about a verdict and the results that it judges."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PROPERTIES = {
     Decision.PASS: ("SEATRIAL_GATE_PASSED",),
     Decision.PASS_WITH_EXCEPTIONS: ("SEATRIAL_GATE_PASSED_WITH_EXCEPTIONS",),
 }
-"""What a verdict says was verified; the others verify nothing."""
+"""Properties that a verdict verifies; other decisions verify nothing."""
 Json = dict[str, object]
 _DIGESTS = (("wheel_sha256", "sha256"), ("git_sha", "gitCommit"), ("payload_sha256", "sha256"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellStatement:
-    """A statement about one cell, as it was signed."""
+    """A signed statement about one cell."""
 
     run: str
     cell: str
@@ -32,7 +32,7 @@ class CellStatement:
 
 
 def subjects(known: Mapping[str, str], evidence_digest: str) -> list[Json]:
-    """What a statement is about: the subject by its digests, else the evidence itself."""
+    """Return the subject of a statement: the tested subject by its digests, else the evidence."""
     name = f"{known.get('name', '')} {known.get('version', '')}".strip()
     found: list[Json] = [
         {"name": f"{name} ({key.partition('_')[0]})", "digest": {kind: known[key]}}
@@ -46,7 +46,7 @@ def subjects(known: Mapping[str, str], evidence_digest: str) -> list[Json]:
 
 
 def cell_statement(told: Mapping[str, object], cell: CellEvidence, evidence_digest: str) -> Json:
-    """What an export states of a cell, now about the subject that was frozen.
+    """Return an export's statement of a cell, bound to the frozen subject.
 
     Args:
         told: The statement that the export makes of the cell.
@@ -64,7 +64,7 @@ def cell_statement(told: Mapping[str, object], cell: CellEvidence, evidence_dige
 def verdict_statement(
     verdict: Verdict, snapshot: Snapshot, snapshot_digest: str, cells: Sequence[CellStatement]
 ) -> Json:
-    """The decision with the whole verdict in it, bound to the statements about the cells."""
+    """Return the statement of a verdict, which contains it, bound to the cells' statements."""
     document = verdict_document(verdict)
     return {
         "_type": STATEMENT,

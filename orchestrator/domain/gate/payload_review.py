@@ -1,4 +1,4 @@
-"""Who read a payload, and how far they believe it: a judgement of people, kept for good."""
+"""Payload reviews: who read a payload, and which level of trust they gave it; never deleted."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extend_record import extended
 
 PayloadLevel = Literal["untrusted", "reviewed", "trusted"]
 LEVELS: tuple[PayloadLevel, ...] = ("untrusted", "reviewed", "trusted")
-"""From the least believed; what nobody read is the first."""
+"""Levels of trust, lowest first; an unreviewed payload has the first."""
 ReviewState = Literal["active", "expired", "withdrawn"]
 LONGEST_REVIEW = timedelta(days=365)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadReview:
-    """A person's word that they read a payload; append-only."""
+    """A person's review of a payload; append-only."""
 
     id: str
     """``R-0001``."""
     payload: str
-    """sha256 of its archive, in hex: of another byte it is another payload."""
+    """sha256 of its archive, in hex."""
     level: PayloadLevel
-    """What they hold it for; ``untrusted`` takes back all that was said before."""
+    """The level; ``untrusted`` withdraws all earlier reviews."""
     by: str
-    """The name that their token had then."""
+    """The name of their token at that time."""
     token: str
-    """Its id; `SOCKET` of the operating-system user."""
+    """Id of the token; `SOCKET` for an operating-system user."""
     note: str = ""
-    """What they read, or why they take it back."""
+    """What was read, or why it is withdrawn."""
     at: datetime
     expires: datetime
-    """At most a year on."""
+    """At most a year later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadReviewResponse(PayloadReview):
-    """A review at a time, among all that are known of its payload."""
+    """A review with its present state."""
 
     state: ReviewState
-    """``withdrawn``: a later ``untrusted`` of the payload took it back."""
+    """``withdrawn``: a later ``untrusted`` review withdrew it."""
 
 
 def is_at_least(level: PayloadLevel, wanted: PayloadLevel) -> bool:
-    """Whether a level is the wanted one, or above it."""
+    """Whether a level is at least the required one."""
     return LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 def withdrawal(
     payload: str, reviews: Iterable[PayloadReview], now: datetime
 ) -> PayloadReview | None:
-    """The newest ``untrusted`` of a payload that took back an earlier review; None without one."""
+    """Return the newest ``untrusted`` review that withdrew an earlier one; None without one."""
     said = sorted((one for one in reviews if one.payload == payload and one.at <= now), key=_order)
     taken = [one for one in said if one.level == "untrusted"]
     earlier = [one for one in said if taken and _order(one) < _order(taken[-1])]
@@ -63,7 +63,7 @@ def withdrawal(
 def review_state(
     review: PayloadReview, reviews: Iterable[PayloadReview], now: datetime
 ) -> ReviewState:
-    """What a review counts for now, among all that are known of its payload."""
+    """Return the state of a review, given all reviews of its payload."""
     if now >= review.expires:
         return "expired"
     took = withdrawal(review.payload, reviews, now)
@@ -73,14 +73,14 @@ def review_state(
 def review_answer(
     review: PayloadReview, reviews: Iterable[PayloadReview], now: datetime
 ) -> PayloadReviewResponse:
-    """The review with its state now, given all reviews of its payload."""
+    """Return a review with its state, given all reviews of its payload."""
     return extended(PayloadReviewResponse, review, state=review_state(review, reviews, now))
 
 
 def review_in_force(
     payload: str, reviews: Iterable[PayloadReview], now: datetime
 ) -> PayloadReview | None:
-    """The one that says the payload's level at a time; None where it is untrusted.
+    """Return the review that determines the payload's level; None where it is untrusted.
 
     The highest, and of several the newest, of those that are not over and that nobody took back.
     """

@@ -1,4 +1,4 @@
-"""Whether benchmarks became slower than their budgets allow.
+"""Performance decisions: whether benchmarks are slower than their budgets allow.
 
 What is asked of statistics, and what its answers come to.
 
@@ -18,35 +18,35 @@ from typing import Protocol
 from orchestrator.domain.gate.verdict import RuleOutcome
 
 POWER = 0.95
-"""What `detectable` and `pairs_needed` promise."""
+"""Statistical power of `detectable` and `pairs_needed`."""
 PRECISION = 0.5
-"""Of the budget: what the interval may reach beyond an estimate that is within the budget."""
+"""How far the interval may reach beyond an estimate within the budget, as a part of the budget."""
 FEWEST_LAUNCHES = 4
-"""What an interval can be had of; the agent wants as many before they count for it."""
+"""Minimum launches for an interval; the agent makes as many before they count."""
 _MANY = 100_000
 _UNKNOWN = RuleOutcome.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Subject against baseline over pairs of turns; ratios say how much slower: 0.03 is 3 %."""
+    """Subject against baseline over pairs of turns; ratios are slow-downs: 0.03 is 3 %."""
 
     pairs: int
     slowdown: float
     """Robust mean over the pairs; negative where the subject is faster."""
     low: float
     high: float
-    """The confidence interval of `slowdown`: each end is passed with a probability of alpha."""
+    """End of the confidence interval of `slowdown`; each end is exceeded with probability alpha."""
     p: float
-    """One-sided, of: not slower than the margin."""
+    """One-sided p-value of: not slower than the margin."""
     detectable: float
-    """The minimum detectable effect: the slow-down that such samples would show 95 % of times."""
+    """Minimum detectable effect with a power of 95 %."""
     launches: int = 0
-    """Processes of each arm that bear it out as the pairs do; 0 where there are too few to ask."""
+    """Processes of each arm that confirm the pairs; 0 where there are too few."""
 
 
 class Statistics(Protocol):
-    """Tests on samples."""
+    """Statistical tests on paired samples."""
 
     def compare(
         self,
@@ -64,22 +64,22 @@ class Statistics(Protocol):
         ...
 
     def adjusted(self, p: Sequence[float]) -> tuple[float, ...]:
-        """Benjamini-Hochberg: the p of each test, adjusted for having made them all."""
+        """Adjust p-values for multiple tests (Benjamini-Hochberg)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One benchmark, as it was measured and as the policy wants it."""
+    """A measured benchmark with its budget."""
 
     subject: Sequence[float]
     baseline: Sequence[float]
     direction: str
     """``higher`` or ``lower`` is better."""
     budget: float | None
-    """0.03 allows 3 % slower; None where no budget fits: it is shown, and cannot fail."""
+    """0.03 allows 3 % slower; None without a budget: it is shown, and cannot fail."""
     launches: Sequence[float] = ()
-    """By pair, the number of its processes; empty where every turn has a process of its own."""
+    """Process number of each pair; empty where every turn has its own process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +89,13 @@ class BenchmarkResult:
     outcome: RuleOutcome
     """OK, VIOLATED or UNKNOWN."""
     comparison: Comparison | None
-    """None where nothing could be tested. `detectable` counts with all the tests of the run."""
+    """None where nothing could be tested. `detectable` accounts for all tests of the run."""
     adjusted: float | None
-    """The p, adjusted for all benchmarks with a budget."""
+    """The p-value adjusted over all benchmarks with a budget."""
     reason: str
-    """A few words for a person, without figures that stand in `comparison`."""
+    """A short reason without the figures of `comparison`."""
     pairs_needed: int | None = None
-    """Of an unknown one: about how many pairs would tell; None where more do not help."""
+    """For an unknown result: about how many pairs would decide; None where more would not help."""
 
 
 def decide(
@@ -106,7 +106,7 @@ def decide(
     alpha: float,
     fdr: float,
 ) -> tuple[BenchmarkResult, ...]:
-    """Decide about all benchmarks of a run at once; one ruling for each, in their order.
+    """Decide all benchmarks of a run together; one result each, in their order.
 
     VIOLATED: slower than the budget, by the interval (``low > budget``, which is ``p <= alpha``)
     and by the p adjusted for all benchmarks of the run (``<= fdr``).
@@ -131,7 +131,7 @@ def decide(
 
 
 def pairs_needed(sd: float, effect: float, *, alpha: float = 0.01, power: float = POWER) -> int:
-    """How many pairs show an effect beyond the margin, by the sd of the log ratios of pairs.
+    """Return the pairs needed to detect an effect beyond the margin, by the sd of log ratios.
 
     Of one test, one-sided; the second term makes good that the sd is an estimate.
     """
@@ -144,13 +144,13 @@ def pairs_needed(sd: float, effect: float, *, alpha: float = 0.01, power: float 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """What a policy wants of the tests of a run."""
+    """A policy's limits for the tests of a run."""
 
     min_pairs: int
     alpha: float
     fdr: float
     strict: float
-    """The p at which the only slow benchmark of the run is found."""
+    """The p-value at which a single slow benchmark is detected."""
 
 
 def _compare(one: Benchmark, statistics: Statistics, limits: _Limits) -> Comparison | str:
@@ -170,7 +170,7 @@ def _compare(one: Benchmark, statistics: Statistics, limits: _Limits) -> Compari
 
 
 def _by_launch(one: Benchmark) -> tuple[list[float], list[float]] | None:
-    """Both arms with one value for each launch, the mean of its turns; None of too few."""
+    """Return one value per launch and arm, the mean of its turns; None with too few launches."""
     held: dict[float, list[int]] = {}
     for pair, launch in enumerate(one.launches):
         held.setdefault(launch, []).append(pair)
@@ -184,7 +184,7 @@ def _by_launch(one: Benchmark) -> tuple[list[float], list[float]] | None:
 
 
 def _cautious(pairs: Comparison, launches: Comparison) -> Comparison:
-    """What both bear out: the turns of one process share where it happens to lie in memory."""
+    """Combine both tests cautiously: turns of one process share its memory layout."""
     return replace(
         pairs,
         low=min(pairs.low, launches.low),
@@ -242,7 +242,10 @@ def _judge(
 
 
 def _needed(found: Comparison, budget: float, limits: _Limits) -> int | None:
-    """By the noise that was seen: until it is precise enough, or until what is seen is certain."""
+    """Return the pairs needed by the observed noise.
+
+    Until it is precise, or until the result is certain.
+    """
     wide = math.log1p(found.high) - math.log1p(found.slowdown)
     sd = wide * math.sqrt(found.pairs) / NormalDist().inv_cdf(1 - limits.alpha)
     beyond = math.log1p(found.slowdown) - math.log1p(budget)

@@ -1,4 +1,4 @@
-"""The policy of a gate, as its file says it. Versioned by the digest of its content."""
+"""The policy of a gate: the schema of its file. Versioned by the digest of its content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Literal
 
 from orchestrator.domain.gate.payload_review import PayloadLevel
-from orchestrator.domain.gate.quantities import like
+from orchestrator.domain.gate.policy_values import like
 from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.matrix import ExpectedHardware
@@ -24,21 +24,21 @@ OnTrouble = Literal["fail", "inconclusive", "advisory"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateMetadata:
-    """What the gate is called and whose it is."""
+    """Name and owner of a gate."""
 
     __pydantic_config__ = _STRICT
 
     name: str
     """Names the gate in commands and addresses."""
     product: str
-    """The payload's name: evidence of other products is not looked at."""
+    """The payload's name: evidence of other products is ignored."""
     owner: str
-    """Who answers for the policy."""
+    """Who is responsible for the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectRule:
-    """What must be known of the subject, so that the verdict binds to it."""
+    """Digests of the subject that must be known."""
 
     __pydantic_config__ = _STRICT
 
@@ -47,27 +47,27 @@ class SubjectRule:
     may_differ: tuple[Literal["git_sha", "wheel_sha256", "payload_sha256"], ...] = field(
         default=(), metadata=LATER
     )
-    """Digests of which platforms may have several: they were not all tested with the same."""
+    """Digests that may differ between platforms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestRule:
-    """Whether everything ran that should have."""
+    """Completeness of the tests."""
 
     __pydantic_config__ = _STRICT
 
     min_tests_vs_baseline: Decimal | None = None
-    """At least this part of the tests that the last green run collected, per platform."""
+    """Minimum share of the tests that the last green run collected, per platform."""
     removed_tests: tuple[str, ...] | Literal["refused", "allowed"] = field(
         default="refused", metadata=LATER
     )
     """Tests that the baseline had and this run has not: `allowed`, or patterns of node ids that
     are given up, as ``tests/test_old.py::*``."""
     on_missing: Literal["fail", "inconclusive"] = "fail"
-    """What tests that were collected and never reported come to; nothing lets them pass."""
+    """Outcome of the rule where collected tests did not report."""
 
     def gives_up(self, nodeid: str) -> bool:
-        """Whether this test may be missing."""
+        """Whether the policy allows this test to be missing."""
         if isinstance(self.removed_tests, str):
             return self.removed_tests == "allowed"
         return any(like(pattern, nodeid) for pattern in self.removed_tests)
@@ -75,112 +75,117 @@ class ManifestRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRule:
-    """Which evidence is believed. Simulated evidence never is."""
+    """Which evidence counts. Simulated evidence never does."""
 
     __pydantic_config__ = _STRICT
 
     max_age: str = "36h"
     """``36h``, ``7d``: older cells are stale, and stale evidence never passes."""
     attestation: Literal["required", "optional"] = "required"
-    """Whether ingested evidence, which nobody can attest, may count."""
+    """Whether ingested evidence, which cannot be attested, counts."""
     payload_level: PayloadLevel = field(default="untrusted", metadata=LATER)
-    """What the payload must be held for, by a person who read it: ``reviewed``, ``trusted``."""
+    """The level that a review must give the payload: ``reviewed``, ``trusted``."""
     reuse: Literal["allowed", "refused"] = "allowed"
-    """Whether evidence that an earlier run produced of the very same may stand for a job."""
+    """Whether evidence of an earlier run with identical inputs counts."""
     own_environment: Literal["allowed", "refused"] = field(default="allowed", metadata=LATER)
-    """Whether jobs may have seen the packages of the environment that Seatrial is installed in."""
+    """Whether jobs may see the packages of Seatrial's own environment."""
     subject_not_loaded: Literal["inconclusive", "accepted"] = field(
         default="inconclusive", metadata=LATER
     )
-    """What a platform comes to on which no suite imported anything of the subject; ``accepted``
-    where tests use it in other processes alone, as a command."""
+    """Outcome for a platform where no suite imported the subject; ``accepted`` where tests use it
+    only as a command.
+    """
     manifest: ManifestRule = field(default_factory=ManifestRule)
     """Completeness."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Substitute:
-    """What is looked at where the platform cannot be had; it never counts as the platform."""
+    """A platform that must pass where the required one is unavailable.
+
+    It never counts as that platform.
+    """
 
     __pydantic_config__ = _STRICT
 
     platform: str
     """Id of the other platform."""
     jobs: tuple[str, ...] = ()
-    """Which must pass there."""
+    """Jobs that must pass there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """How the gate treats a platform that its provider does not offer."""
+    """Handling of a platform that its provider does not offer."""
 
     __pydantic_config__ = _STRICT
 
     verdict: Literal["fail", "inconclusive", "exception", "advisory"] = "inconclusive"
-    """``exception`` needs one that is named, approved and not expired."""
+    """``exception`` needs a named, approved exception that has not expired."""
     exception: str = ""
-    """Its id."""
+    """Id of the exception."""
     substitute: Substitute | None = None
-    """Shown beside it, and must pass too."""
+    """A substitute that must pass too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformRule:
-    """A platform that must have passed."""
+    """A platform that must pass."""
 
     __pydantic_config__ = _STRICT
 
     id: str
-    """As the matrix calls it."""
+    """The id in the matrix."""
     instance: str = ""
     """Short for `expect.instance`."""
     expect: ExpectedHardware = field(default_factory=ExpectedHardware, metadata=LATER)
-    """What its machines must be. What is left out is what the platform's id promises; ``any`` takes
-    any machine."""
+    """Requirements for its machines. By default those that the platform's id implies; ``any``
+    accepts every machine.
+    """
     level: Level = "blocking"
-    """Whether it can stop a release."""
+    """Whether it can block a release."""
     consecutive_green: int = 1
-    """So many runs in a row must have passed, this one included."""
+    """Number of consecutive runs that must have passed, this one included."""
     when_unavailable: Unavailable = field(default_factory=Unavailable)
-    """What a refusal of the provider comes to."""
+    """Handling of a refusal by the provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRule:
-    """Jobs that must have passed on platforms."""
+    """Jobs that must pass on platforms."""
 
     __pydantic_config__ = _STRICT
 
     id: str
-    """Of a job; ``*`` stands for anything."""
+    """Job id; ``*`` matches anything."""
     on: tuple[str, ...] | Literal["all"] = "all"
-    """Platforms; `all` are those that the policy names."""
+    """Platforms; `all` means those of the policy."""
     require: Literal["all_pass", "pass_if_run"] = "all_pass"
-    """``pass_if_run`` asks nothing of a job that has no evidence at all."""
+    """``pass_if_run`` ignores jobs without any evidence."""
     degraded: Literal["forbid", "inform"] = "forbid"
-    """What a fallback beside a pass comes to."""
+    """Outcome of a pass with a fallback."""
     nothing_passed: Literal["inconclusive", "accepted"] = field(
         default="inconclusive", metadata=LATER
     )
-    """The outcome of a job in which no test passed because all were skipped."""
+    """Outcome of a job in which every test was skipped."""
     test_set: Literal["same", "may_differ"] = field(default="same", metadata=LATER)
-    """Whether every platform must have collected the same tests of it."""
+    """Whether every platform must collect the same tests."""
     level: Level = "blocking"
-    """Whether it can stop a release."""
+    """Whether it can block a release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipRule:
-    """Which skips are accepted."""
+    """Accepted skips."""
 
     __pydantic_config__ = _STRICT
 
     allow_reasons: tuple[str, ...] = ()
-    """Patterns with ``*``; a reason that fits none is another one."""
+    """Patterns with ``*`` of accepted reasons."""
     max: int | None = None
-    """Skips that count, per platform; None leaves those of tests that ran on the baseline."""
+    """Maximum skips per platform; None limits only tests that ran on the baseline."""
     on_other: Literal["fail", "inconclusive", "advisory", "counted"] = "counted"
-    """The outcome of another reason; ``counted`` ones count against `max` like the accepted."""
+    """Outcome for other reasons; with ``counted`` they count against `max`."""
     on_regression: OnTrouble = field(default="fail", metadata=LATER)
     """The outcome of a skip for another reason where the subject lacks a module that the test
     imports, or where the test ran on the baseline: the last green run of the platform, or the runs
@@ -194,43 +199,43 @@ class FlakyRule:
     __pydantic_config__ = _STRICT
 
     reruns: int = 0
-    """How often a failed test is run again on its machine."""
+    """Reruns of a failed test on its machine."""
     rerun_success: Literal["flaky", "failed"] = "failed"
-    """What a failed test is that passes in a rerun. It stays failed in every count."""
+    """Outcome of a failed test that passes in a rerun. It stays failed in every count."""
     max: int = 0
-    """More flaky tests than these are a violation."""
+    """Maximum number of flaky tests."""
     quarantine: Literal["honoured", "ignored"] = "honoured"
-    """Whether failures of quarantined tests are tolerated, up to their expiry."""
+    """Whether failures of quarantined tests are tolerated until the quarantine expires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much slower a benchmark may become."""
+    """Allowed slow-down of benchmarks."""
 
     __pydantic_config__ = _STRICT
 
     match: str
-    """``job/metric``, with ``*``; the first that fits counts."""
+    """``job/metric``, with ``*``; the first match applies."""
     max_regression: str
     """``3%``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceRule:
-    """Subject against baseline, in turns on the same machine."""
+    """Paired benchmarks: subject against baseline, in turns on the same machine."""
 
     __pydantic_config__ = _STRICT
 
     budgets: tuple[Budget, ...]
-    """Benchmarks that fit none are shown, and cannot fail."""
+    """Benchmarks that match none are shown, and cannot fail."""
     min_pairs: int = 10
-    """Fewer pairs are no evidence."""
+    """Minimum pairs for evidence."""
     alpha: Decimal = Decimal("0.01")
-    """Of one test, one-sided."""
+    """Significance level of one test, one-sided."""
     fdr: Decimal = Decimal("0.05")
-    """Benjamini-Hochberg over all benchmarks of the run."""
+    """False discovery rate (Benjamini-Hochberg) over all benchmarks of the run."""
     on_inconclusive: OnTrouble = "inconclusive"
-    """Too noisy to tell, or no baseline."""
+    """Outcome where noise is too high, or the baseline is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,55 +245,56 @@ class NewFailureRule:
     __pydantic_config__ = _STRICT
 
     max: int = 0
-    """More of them are a violation."""
+    """Maximum number of new failures."""
     level: Level = "blocking"
-    """Whether it can stop a release."""
+    """Whether it can block a release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRule:
-    """What a run may cost."""
+    """Cost limit of a run."""
 
     __pydantic_config__ = _STRICT
 
     max_usd: Decimal
-    """All machines of the run."""
+    """Over all machines of the run."""
     on_exceed: OnTrouble = "advisory"
-    """What more comes to."""
+    """Outcome where the limit is exceeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyIssue:
-    """A known issue in the policy: failures that fit are tolerated. They change no count."""
+    """A known issue of the policy: matching failures are tolerated. They change no count."""
 
     __pydantic_config__ = _STRICT
 
     id: str
     """``KI-0007``."""
     title: str
-    """What is wrong."""
+    """What is wrong, in one line."""
     match: IssueMatch
-    """Which failures."""
+    """Matching failures."""
     scope: IssueScope = field(default_factory=IssueScope)
-    """Where."""
+    """Where it applies."""
     max_failures: int | None = None
-    """More are new failures."""
+    """Maximum results; further ones are new failures."""
     without_signature: Literal["refused", "allowed"] = "refused"
-    """Whether failing results without one may be meant, by scope alone and up to `max_failures`:
-    checks, and tests that a document only counts."""
+    """Whether failing results without a signature (checks, and tests that a document only counts)
+    match by scope alone, up to `max_failures`.
+    """
     owner: str
-    """Who mends it."""
+    """Who fixes it."""
     issue: str = ""
-    """Address in a tracker."""
+    """URL in a tracker."""
     opened: date
-    """Since when."""
+    """The day that it was opened."""
     expires: date
     """The last day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateException:
-    """An exception for a rule, approved by others than its author."""
+    """An exception for a rule, approved by persons other than its author."""
 
     __pydantic_config__ = _STRICT
 
@@ -297,16 +303,17 @@ class GateException:
     rule: str
     """Id of the rule, as the verdict prints it: ``platform/aws-mi300x``."""
     reason: str
-    """For whoever reads the verdict."""
+    """The reason, shown in the verdict."""
     author: str
-    """Who asked for it."""
+    """Who requested it."""
     approved_by: tuple[str, ...]
-    """At least one who is not the author."""
+    """At least one person other than the author."""
     expires: date
     """The last day."""
     failing: dict[str, int] = field(default_factory=dict, metadata=LATER)
-    """All that it excuses of the rule, as the verdict has it under `failing`: what the rule is bad
-    for, and how often. Without it, it excuses nothing."""
+    """The failing items that it excuses, as in the verdict's `failing`, with their counts. Without
+    it, it excuses nothing.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,79 +323,79 @@ class ApprovalRule:
     __pydantic_config__ = _STRICT
 
     on: tuple[Literal["PASS", "PASS_WITH_EXCEPTIONS"], ...] = ("PASS_WITH_EXCEPTIONS",)
-    """Verdicts that need it; without it they are INCONCLUSIVE. Empty: none does."""
+    """Decisions that need approval; without it they are INCONCLUSIVE. Empty: none."""
     need: int = 1
-    """How many."""
+    """Number of approvals."""
     not_author: bool = True
-    """Whoever waived or asked for an exception does not count."""
+    """Whether authors of exceptions and waivers do not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What is found out about a failure while its machine is still there."""
+    """Diagnosis of failures while their machine is still there."""
 
     __pydantic_config__ = _STRICT
 
     enabled: bool = True
-    """Run failing tests again with the baseline, and with the last green packages."""
+    """Retest failing tests with the baseline, and with the packages of the last green run."""
     max_tests: int = 20
-    """Failing tests that are looked into."""
+    """Maximum tests to diagnose."""
     max_minutes: float = 15.0
-    """On the machine."""
+    """Maximum time on the machine."""
     confirmation_usd: Decimal | None = None
-    """The most that a second machine may cost; None never rents one."""
+    """Maximum cost of a confirmation run; None never rents a second machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSpec:
-    """The rules."""
+    """The rules of a gate."""
 
     __pydantic_config__ = _STRICT
 
     platforms: tuple[PlatformRule, ...]
     """At least one is blocking."""
     jobs: tuple[JobRule, ...] = ()
-    """Jobs of these platforms."""
+    """Rules for jobs on these platforms."""
     subject: SubjectRule = field(default_factory=SubjectRule)
-    """What the verdict binds to."""
+    """Digests of the subject."""
     evidence: EvidenceRule = field(default_factory=EvidenceRule)
-    """What is believed."""
+    """Which evidence counts."""
     skips: SkipRule | None = None
-    """Skips; None is the defaults."""
+    """Rules for skips; None means the defaults."""
     new_failures: NewFailureRule | None = None
-    """Against the last green run."""
+    """Rules against the last green run."""
     flaky: FlakyRule = field(default_factory=FlakyRule)
-    """Flaky tests."""
+    """Rules for flaky tests."""
     performance: PerformanceRule | None = None
-    """Benchmarks."""
+    """Rules for benchmarks."""
     cost: CostRule | None = None
-    """Money."""
+    """Cost limits."""
     known_issues: tuple[PolicyIssue, ...] = ()
-    """Beside those that are stored for the product."""
+    """Known issues, in addition to the product's stored ones."""
     exceptions: tuple[GateException, ...] = ()
-    """For rules."""
+    """Exceptions for rules."""
     approvals: ApprovalRule | None = None
-    """Human review. None asks for one where what one person alone can excuse was excused."""
+    """Human approval. By default it is needed where only one person excused something."""
     exception_max_age: str = field(default=LONGEST_EXCEPTION_TEXT, metadata=LATER)
-    """The longest that a known issue, an exception, a waiver or a quarantine counts."""
+    """Longest validity of known issues, exceptions, waivers and quarantines."""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
     """How root causes of failures are diagnosed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePolicy:
-    """The whole of a policy file."""
+    """The content of a policy file."""
 
     __pydantic_config__ = _STRICT
 
     metadata: GateMetadata
-    """Its name."""
+    """Name and owner."""
     spec: GateSpec
-    """Its rules."""
+    """The rules of a gate."""
 
 
 def retest_options(policy: GatePolicy) -> RetestOptions:
-    """What a run that this policy will judge does with its failing tests."""
+    """Return the retest options of runs that this policy will judge."""
     diagnosis = policy.spec.diagnosis
     return RetestOptions(
         reruns=policy.spec.flaky.reruns,

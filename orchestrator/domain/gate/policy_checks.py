@@ -1,4 +1,4 @@
-"""Errors and warnings about a well-formed policy, each with how to mend it."""
+"""Checks of a well-formed policy: errors and warnings, each with its fix."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 
+from orchestrator.domain.caller_identity import name_fault, person_key
+from orchestrator.domain.document_problems import Path, Problem, nearest
+from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.exceptions import UNBOUND, Excuse
-from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.policy import (
     GateException,
     GatePolicy,
@@ -17,8 +19,15 @@ from orchestrator.domain.gate.policy import (
     PlatformRule,
     PolicyIssue,
 )
-from orchestrator.domain.gate.quantities import counted, duration, is_pattern, like, percent, some
-from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext, is_bad, rule_fault
+from orchestrator.domain.gate.policy_values import (
+    counted,
+    duration,
+    is_pattern,
+    like,
+    percent,
+    some,
+)
+from orchestrator.domain.gate.rule_context import RuleContext, RuledJob, is_bad, rule_fault
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.known_issue import (
@@ -32,18 +41,16 @@ from orchestrator.domain.known_issue import (
 )
 from orchestrator.domain.manifest import IDENTIFIER
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.person import name_fault, person_key
-from orchestrator.domain.problems import Path, Problem, nearest
 from orchestrator.domain.versions import is_version_range
 
 _WRITTEN = 5
-"""Names that a warning spells out."""
+"""Maximum names that a warning lists."""
 
 
 def warnings(
     case: RuleContext, results: Sequence[RuleResult], known: Sequence[Excuse]
 ) -> tuple[str, ...]:
-    """In a fixed order, each once."""
+    """Return warnings in a fixed order, each once."""
     found = (
         *_issues(case),
         *_quarantines(case),
@@ -54,7 +61,7 @@ def warnings(
 
 
 def _issues(case: RuleContext) -> Iterator[str]:
-    """Known issues that are over, and those whose failures are gone."""
+    """Return warnings about expired known issues, and issues without matching failures."""
     used = case.tolerance.used
     failing = [one.failing for one in case.tolerance.results]
     failures = [one.failure(case.now) for one in failing if one.test]
@@ -84,14 +91,14 @@ def _expired(use: IssueUse) -> str:
     )
 
 
-def _ran(jobs: list[JudgedJob]) -> Iterator[Ran]:
+def _ran(jobs: list[RuledJob]) -> Iterator[Ran]:
     for cell in {id(one.cell): one.cell for one in jobs}.values():
         names = tuple(one.job.id for one in jobs if one.cell is cell and _has_run(one))
         version = cell.subject.get("version", "")
         yield Ran(cell.id, cell.platform, version, names, cell.packages)
 
 
-def _has_run(judged: JudgedJob) -> bool:
+def _has_run(judged: RuledJob) -> bool:
     counts = judged.job.counts
     ended = judged.job.outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
     only = counts.collected == counts.skipped + counts.missing + counts.not_run
@@ -99,7 +106,7 @@ def _has_run(judged: JudgedJob) -> bool:
 
 
 def _quarantines(case: RuleContext) -> Iterator[str]:
-    """Those that are over, and whose tests fail."""
+    """Return warnings about expired quarantines, and quarantined tests that fail."""
     runs: dict[str, set[str]] = {}
     for result in case.tolerance.results:
         if result.failing.test:
@@ -112,14 +119,14 @@ def _quarantines(case: RuleContext) -> Iterator[str]:
 
 
 def _fails(case: RuleContext, runs: set[str]) -> str:
-    """``fails``, or the other runs in which it failed; the first rules told no difference."""
+    """Describe where a quarantined test failed; the first rules made no difference."""
     if "" in runs or not case.terms.explained:
         return "fails"
     return f"failed in {some(sorted(runs))}, and not in this evidence"
 
 
 def _quarantine_fault(case: RuleContext, one: Quarantine) -> str:
-    """Why it excuses nothing; empty where it stands."""
+    """Return why a quarantine excuses nothing; empty where it is active."""
     if one.ended_at is not None:
         return f"ended: {one.ended_by or 'by hand'}"
     if case.now >= one.expires:
@@ -135,7 +142,7 @@ def _age_fault(case: RuleContext, one: Quarantine) -> str:
 def _excuses(
     case: RuleContext, results: Mapping[str, RuleResult], known: Sequence[Excuse]
 ) -> Iterator[str]:
-    """Exceptions that do nothing, and waivers that would be needed and do not count."""
+    """Return warnings about exceptions without effect, and needed waivers that do not count."""
     written = {one.id for one in case.policy.spec.exceptions}
     for one in known:
         result = results.get(one.rule)
@@ -151,7 +158,7 @@ def _excuses(
 
 
 def _remedy(result: RuleResult) -> str:
-    """What to write into an exception that names nothing."""
+    """Return what to write into an exception that lists nothing."""
     if len(result.failing) > _WRITTEN:
         return f"copy `failing` of {result.id} from `seatrial gate explain --json` into it"
     told = json.dumps(dict(result.failing), ensure_ascii=False)
@@ -173,11 +180,11 @@ def _unnamed_platforms(case: RuleContext) -> Iterator[str]:
 _PERFORMANCE: Path = ("spec", "performance")
 LEAST_PAIRS = 3
 LARGEST_LEVEL = 0.2
-"""Of alpha and of the false discovery rate: more is no test."""
+"""Upper limit of alpha and of the false discovery rate."""
 
 
 def performance_problems(policy: GatePolicy) -> Iterator[Problem]:
-    """Budgets that nothing can meet, and levels that are none."""
+    """Return errors of budgets that cannot be met, and of invalid levels."""
     rule = policy.spec.performance
     if rule is None:
         return
@@ -214,7 +221,7 @@ _PATH: Path = ("spec", "known_issues")
 
 
 def issue_problems(policy: GatePolicy) -> Iterator[Problem]:
-    """Known issues that mean nothing, everything, or what cannot be."""
+    """Return errors of known issues that match nothing, everything, or the impossible."""
     issues = policy.spec.known_issues
     ids = [*(one.id for one in issues), *(one.id for one in policy.spec.exceptions)]
     platforms = [rule.id for rule in policy.spec.platforms]
@@ -278,7 +285,7 @@ MOST_RERUNS = 10
 
 
 def check_policy(policy: GatePolicy) -> tuple[Problem, ...]:
-    """Return everything in the policy that makes no sense, or that nothing can ever meet."""
+    """Return every error in the policy, and every condition that cannot be met."""
     return tuple(problem for check in _CHECKS for problem in check(policy))
 
 
@@ -343,7 +350,7 @@ def _jobs(policy: GatePolicy) -> Iterator[Problem]:
 
 
 def _hiding(before: Sequence[JobRule], rule: JobRule) -> JobRule | None:
-    """A rule that takes every job and every platform of a later one."""
+    """Return the rule that matches every job and platform of a later one."""
     for other in before:
         on_all = other.on == "all" or (rule.on != "all" and set(rule.on) <= set(other.on))
         fits = other.id == rule.id or (is_pattern(other.id) and like(other.id, rule.id))
@@ -432,7 +439,7 @@ def _exception(rule: GateException, policy: GatePolicy) -> Iterator[Problem]:
 
 
 def ends_too_late(policy: GatePolicy, today: date) -> Iterator[Problem]:
-    """Exceptions that last longer from today than the policy lets them: it has to say so."""
+    """Return exceptions that last longer than the policy allows."""
     longest = longest_exception(policy)
     for index, rule in enumerate(policy.spec.exceptions):
         if rule.expires - today > longest:

@@ -12,14 +12,14 @@ from datetime import datetime
 
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence
 from orchestrator.domain.gate.tolerance import FailingResult, failing_results
-from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.outcome import Counts, Outcome, worst
+from orchestrator.domain.test_identity import normal_nodeid
 
 
 def failed_before(
     cell: CellEvidence, job: JobEvidence, others: Iterable[CellEvidence], *, passing: Set[str]
 ) -> tuple[FailedTest, ...]:
-    """What failed in other cells and does not in the job; of each the last failure, by name.
+    """Return what failed in other cells and not in the job; of each the last failure, by name.
 
     What does not pass in the job either, as it is skipped there, names the payload of that run.
 
@@ -40,10 +40,10 @@ def failed_before(
 
 @dataclass(frozen=True, slots=True)
 class FailedElsewhere:
-    """What failed with other payloads and does not with this one, by name."""
+    """Failures of runs with other payloads that do not occur with this one, by name."""
 
     gone: tuple[FailedTest, ...]
-    """It does not pass: it is not there, was skipped, or is expected to fail."""
+    """It does not pass: it is absent, skipped, or expected to fail."""
     passed_after: tuple[FailedTest, ...]
     """It passes."""
 
@@ -51,7 +51,7 @@ class FailedElsewhere:
 def failed_elsewhere(
     cell: CellEvidence, job: JobEvidence, others: Iterable[CellEvidence], *, passing: Set[str]
 ) -> FailedElsewhere:
-    """What failed in other cells of the subject with other payloads; of each the last failure.
+    """Return failures in other cells of the subject with other payloads; of each the last one.
 
     Args:
         cell: The job's.
@@ -81,7 +81,10 @@ def _of_job(job: str, others: Iterable[CellEvidence]) -> Iterator[FailingResult]
 
 
 def _passes(name: str, one: FailingResult, job: JobEvidence, passing: Set[str]) -> bool:
-    """What could not be collected passes by its tests; a check, and an end, by the job's end."""
+    """Whether a failure now passes.
+
+    A collection error by its tests, a check or job end by the job.
+    """
     if one.test is None:
         return job.outcome is Outcome.PASSED or (job.ending is None and not one.is_end)
     return name in passing or any(test.startswith((f"{name}::", f"{name}/")) for test in passing)
@@ -108,7 +111,7 @@ _UNCLEAR = (Outcome.ERRORED, Outcome.CANCELLED)
 
 
 def merge_reruns(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
-    """The later cell, with those jobs of the earlier one that it did not have again.
+    """Merge a rerun into the cell that it repeats: jobs that did not run again are kept.
 
     Args:
         earlier: A cell that is over.
@@ -152,7 +155,7 @@ def merge_reruns(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
 
 
 def _kept(earlier: CellEvidence, later: CellEvidence) -> Iterator[JobEvidence]:
-    """Jobs that the later run was not asked for, and failures that it did not get to the end of."""
+    """Return jobs that were not run again, and failures that the rerun did not reach."""
     again = {job.id: job for job in later.jobs}
     for job in earlier.jobs:
         other = again.get(job.id)
@@ -168,7 +171,7 @@ def _is_bad(job: JobEvidence) -> bool:
 def _outcome(
     earlier: CellEvidence, later: CellEvidence, jobs: Sequence[JobEvidence]
 ) -> Outcome | None:
-    """What the jobs come to, after what a cell says that no job of it explains."""
+    """Return the outcome of the merged jobs, or of a cell-level cause that no job explains."""
     if later.outcome is None:
         return None
     own = {job.outcome for job in earlier.jobs}
@@ -180,7 +183,7 @@ def _outcome(
 
 
 def _oldest(told: Sequence[CellEvidence]) -> datetime | None:
-    """The whole is as old as its oldest part; None where one has no time."""
+    """Return the oldest time; None where one part has none."""
     times = [cell.ended_at for cell in told if cell.ended_at is not None]
     return min(times) if times and len(times) == len(told) else None
 
@@ -190,6 +193,6 @@ def _by_id(jobs: Sequence[JobEvidence]) -> tuple[JobEvidence, ...]:
 
 
 def _agreed(told: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
-    """What all say."""
+    """Return the values on which all parts agree."""
     first = told[0] if told else {}
     return {key: first[key] for key in first if all(one.get(key) == first[key] for one in told)}

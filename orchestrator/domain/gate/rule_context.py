@@ -1,4 +1,4 @@
-"""What every rule is given: the policy's platforms with their cells, and results by rule name."""
+"""The input of every rule: the policy's platforms with their cells, and helpers on results."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.gate.excuse_terms import ExcuseTerms
+from orchestrator.domain.document_problems import nearest
+from orchestrator.domain.gate.exception_terms import ExcuseTerms
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy, JobRule, OnTrouble, PlatformRule
-from orchestrator.domain.gate.quantities import like
+from orchestrator.domain.gate.policy_values import like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Snapshot
 from orchestrator.domain.gate.tolerance import (
     FailingResult,
@@ -22,7 +23,6 @@ from orchestrator.domain.gate.tolerance import (
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.manifest import IDENTIFIER
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.problems import nearest
 
 _SEVERITY = (
     RuleOutcome.OK,
@@ -34,17 +34,17 @@ _SEVERITY = (
 
 
 def policy_outcome(word: OnTrouble) -> RuleOutcome:
-    """What trouble comes to; whoever asks sees to it that `advisory` blocks nothing."""
+    """Map a policy word to a rule outcome; callers make sure that `advisory` blocks nothing."""
     return RuleOutcome.UNKNOWN if word == "inconclusive" else RuleOutcome.VIOLATED
 
 
 def worst(outcomes: Iterable[RuleOutcome]) -> RuleOutcome:
-    """The most severe; OK of nothing."""
+    """Return the most severe outcome; OK for none."""
     return max(outcomes, key=_SEVERITY.index, default=RuleOutcome.OK)
 
 
 def is_bad(result: RuleResult) -> bool:
-    """Whether it keeps a release from passing, if it is blocking."""
+    """Whether the outcome prevents a pass, if the rule is blocking."""
     return result.outcome in (RuleOutcome.VIOLATED, RuleOutcome.UNKNOWN)
 
 
@@ -77,7 +77,7 @@ _NEVER = {
 
 
 def rule_fault(rule: str, policy: GatePolicy) -> str:
-    """Why an exception or a waiver cannot be for this rule; empty where it can."""
+    """Return why an exception or a waiver cannot apply to this rule; empty where it can."""
     kind, _, rest = rule.partition("/")
     if kind in _NEVER and not (kind in _OF_JOB and rest):
         return f"nothing waives {rule!r}: {_NEVER[kind]}"
@@ -137,8 +137,8 @@ def _examples(platforms: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedJob:
-    """A job of a cell, and the rule that it falls under."""
+class RuledJob:
+    """A job of a cell with the rule that applies to it."""
 
     cell: CellEvidence
     job: JobEvidence
@@ -153,43 +153,43 @@ class JudgedJob:
 
 @dataclass(frozen=True, slots=True)
 class PlatformEvidence:
-    """A platform of the policy with the evidence that there is of it."""
+    """A platform of the policy with its evidence."""
 
     rule: PlatformRule
     cells: tuple[CellEvidence, ...]
     """One per environment, by its name."""
     rules: tuple[JobRule, ...]
-    """Those of its jobs; of a job the first that fits counts."""
+    """Rules by job; of several the first match."""
 
     def blocking(self, cell: CellEvidence) -> bool:
-        """Whether what is wrong with a cell can stop a release."""
+        """Whether a violation in a cell can block a release."""
         if is_unavailable(cell) and self.rule.when_unavailable.verdict == "advisory":
             return False
         return self.rule.level == "blocking"
 
     @property
     def ran(self) -> tuple[CellEvidence, ...]:
-        """The cells that a machine was had for."""
+        """Cells that had a machine."""
         return tuple(cell for cell in self.cells if not is_unavailable(cell))
 
     @property
-    def jobs(self) -> Iterator[JudgedJob]:
-        """Every job of the cells that ran, by its id."""
+    def jobs(self) -> Iterator[RuledJob]:
+        """Every job of the cells that ran, by id."""
         for cell in self.ran:
             for job in sorted(cell.jobs, key=lambda job: job.id):
                 rule = next(rule for rule in self.rules if like(rule.id, job.id))
-                yield JudgedJob(cell, job, rule, self.blocking(cell) and rule.level == "blocking")
+                yield RuledJob(cell, job, rule, self.blocking(cell) and rule.level == "blocking")
 
     @property
-    def counting(self) -> list[JudgedJob]:
-        """Those of them that count: on a blocking platform, jobs that only inform do not."""
+    def counting(self) -> list[RuledJob]:
+        """Jobs that count: on a blocking platform, those that are not advisory."""
         advisory = self.rule.level == "advisory"
         return [judged for judged in self.jobs if judged.blocking or advisory]
 
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """Everything that a verdict is made from."""
+    """The evidence and the policy that rules evaluate."""
 
     policy: GatePolicy
     snapshot: Snapshot
@@ -197,33 +197,33 @@ class RuleContext:
     statistics: Statistics
     evidence_digest: str
     stands: tuple[PlatformEvidence, ...]
-    """In the policy's order."""
+    """Platforms in the policy's order."""
     tolerance: Tolerance
     """Which failing results are tolerated, and by what."""
     terms: ExcuseTerms
-    """What exceptions and approvals must be to count."""
+    """Conditions under which exceptions and approvals count."""
 
     @property
-    def jobs(self) -> Iterator[JudgedJob]:
-        """Every job of every platform that the policy names."""
+    def jobs(self) -> Iterator[RuledJob]:
+        """Yield every job of every platform of the policy."""
         for stand in self.stands:
             yield from stand.jobs
 
     @property
     def cells(self) -> Iterator[tuple[PlatformEvidence, CellEvidence]]:
-        """Every cell of every platform that the policy names."""
+        """Yield every cell of every platform of the policy."""
         for stand in self.stands:
             for cell in stand.cells:
                 yield stand, cell
 
 
 def is_unavailable(cell: CellEvidence) -> bool:
-    """Whether its provider did not give it."""
+    """Whether the provider refused the machine."""
     return cell.outcome is Outcome.NOT_AVAILABLE
 
 
 def is_over(cell: CellEvidence) -> bool:
-    """Whether nothing more comes."""
+    """Whether the cell is done."""
     return cell.state == CellState.DONE.value and cell.outcome is not None
 
 
@@ -236,7 +236,7 @@ def rule_context(
     evidence_digest: str,
     terms: ExcuseTerms,
 ) -> RuleContext:
-    """Sort the evidence by what the policy says of it."""
+    """Assign the evidence to the policy's platforms and jobs."""
     stands = tuple(platform_evidence(rule, policy, snapshot) for rule in policy.spec.platforms)
     failing = [result for stand in stands for job in stand.jobs for result in _failing(job)]
     tolerance = tolerate(failing, policy, snapshot, now, terms)
@@ -246,7 +246,7 @@ def rule_context(
 def platform_evidence(
     rule: PlatformRule, policy: GatePolicy, snapshot: Snapshot
 ) -> PlatformEvidence:
-    """A platform with its newest cell of each environment. A job that no rule names must pass."""
+    """Return a platform with its newest cell per environment. Jobs without a rule must pass."""
     order = {run: number for number, run in enumerate(snapshot.runs)}
     mine = [cell for cell in snapshot.cells if cell.platform == rule.id]
     mine.sort(key=lambda cell: (order.get(cell.run, -1), cell.run, cell.id))
@@ -256,6 +256,6 @@ def platform_evidence(
     return PlatformEvidence(rule, tuple(newest[name] for name in sorted(newest)), (*asked, rest))
 
 
-def _failing(judged: JudgedJob) -> Iterator[FailingResult]:
+def _failing(judged: RuledJob) -> Iterator[FailingResult]:
     yield from failing_results(judged.cell, judged.job, blocking=judged.blocking)
     yield from failures_over(judged.cell, judged.job, blocking=judged.blocking)

@@ -1,4 +1,4 @@
-"""Frozen evidence: everything that a verdict was made from, small enough to keep beside it.
+"""Frozen evidence: every input of one verdict, in one immutable value.
 
 Built once from what is stored, written as JSON, kept by its digest. Late evidence never changes
 an old verdict; it makes a new snapshot.
@@ -32,19 +32,19 @@ class FailedTest:
     exception: str = ""
     frame: str = ""
     message: str = ""
-    """Masked: without numbers and addresses."""
+    """The message with numbers and addresses masked."""
     reruns: tuple[str, ...] = ()
-    """Outcomes of its reruns under the same conditions on the same machine."""
+    """Outcomes of reruns with nothing changed on the same machine."""
     is_new: bool = False
-    """The last green run had no failure of this signature."""
+    """Whether its signature is new since the last green run."""
     quarantine: str = ""
-    """Id of a quarantine that it is in, expired or not."""
+    """Id of its quarantine, expired or not."""
     run: str = field(default="", metadata=LATER)
-    """Of a test that does not fail here: the last run of the subject in which it did; this one
-    where its suite ran it again."""
+    """For a test that does not fail here: the last run of the subject in which it failed; this run
+    where its suite reran it.
+    """
     payload: str = field(default="", metadata=LATER)
-    """Of that run: the digest of its payload, where it is another one, or where the test does not
-    pass here either."""
+    """Digest of that run's payload, where it differs or the test does not pass here either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,53 +54,58 @@ class JobEvidence:
     id: str
     kind: str
     outcome: Outcome | None
-    """None while it is not over."""
+    """None until it is finished."""
     reason: str = ""
     ending: Cause | None = field(default=None, metadata=LATER)
-    """How it ended, where neither its failing tests nor its failed checks explain that."""
+    """How the job ended, where failing tests and checks do not explain it."""
     degraded: str = ""
-    """Why, where it passed with a fallback."""
+    """The fallback with which it passed."""
     counts: Counts = field(default_factory=Counts)
     skips: Mapping[str, int] = field(default_factory=dict)
     """Skipped tests by reason."""
     failed: tuple[FailedTest, ...] = ()
     failed_checks: tuple[str, ...] = ()
-    """Signatures cannot be had of these; `reason` and the names are what known issues match."""
+    """Failed checks have no signatures; known issues match `reason` and the names."""
     check_reasons: Mapping[str, str] = field(default_factory=dict, metadata=LATER)
-    """By failed check, why: of a demo's own report, the line that it printed."""
+    """Reasons by failed check: of a demo's own report, the line that it printed."""
     reused_from: str = ""
-    """Run whose evidence stands here, because nothing that it depends on has changed."""
+    """The run whose evidence is reused, since no input has changed."""
     at: datetime | None = None
-    """When the evidence was produced; of a reused job, back then."""
+    """When the evidence was produced; of a reused job, the original time."""
     test_set: TestSet = field(default_factory=TestSet, metadata=LATER)
-    """Which tests were collected, and what kept others out."""
+    """Collected tests, and what excluded others."""
     known_tests: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
-    """By skipped module, its tests in the last green run."""
+    """Tests of the last green run, by skipped module."""
     run: str = ""
-    """Run that it was in, where that is not its cell's: a rerun did not have it again."""
+    """The run, where it is not its cell's: a rerun did not repeat the job."""
     checks: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
-    """Statements that it made about itself, by outcome: passed, failed, skipped."""
+    """Checks by outcome: passed, failed, skipped."""
     newly_skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
-    """By the reason of their skip, the tests that ran in the last green run of the platform, or
-    in the runs that the gate passed last; and those that passed there and are expected to fail."""
+    """By skip reason, tests that ran in the last green run of the platform, or in the runs that the
+    gate passed last; and passes of these that are now expected to fail.
+    """
     failed_before: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
-    """What failed in another run of the same subject, and does not here; checks and the job itself
-    by name. Where that run had another payload, it does not pass here either: it is not there."""
+    """Failures of another run of the subject that do not occur here; checks and the job by name.
+    With another payload, the test is absent or not passing here.
+    """
     passed_after: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
-    """What failed in a run of the same subject with another payload, and passes here."""
+    """Failures of a run of the subject with another payload that pass here."""
     tests_digest: str = field(default="", metadata=LATER)
-    """Of the node ids that were collected (`domain/identity.py`: `normal_nodeid`); empty where
-    not all of them are known."""
+    """Digest of the collected node ids (`domain/test_identity.py`: `normal_nodeid`); empty where
+    not all are known.
+    """
     tests_lacking: tuple[str, ...] = field(default=(), metadata=LATER)
     """Tests of this job that another cell collected, and this one did not."""
     changes: TestChanges | None = field(default=None, metadata=LATER)
-    """What became of the tests that it had in the baseline; None where it did not come to its end,
-    or has no tests and never had any."""
+    """Changes against the baseline's tests.
+
+    None where the job was cut short, or never had tests.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """One benchmark, subject and baseline in turns on the same machine."""
+    """Paired samples of one benchmark, subject and baseline in turns on one machine."""
 
     job: str
     metric: str
@@ -108,17 +113,17 @@ class Pairs:
     direction: str
     """``higher`` or ``lower`` is better."""
     subject: tuple[float, ...]
-    """One value per pair: the median of the samples of a turn."""
+    """One value per pair: the median of a turn's samples."""
     baseline: tuple[float, ...]
     """Of the same length."""
     covariates: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Machine readings by turn, such as ``sm_clock_mhz``: the subject's, then the baseline's."""
+    """Sensor readings by turn, such as ``sm_clock_mhz``: the subject's, then the baseline's."""
     remarks: tuple[str, ...] = ()
     """``throttled in 3 of 30 turns``."""
 
     @property
     def slowdown(self) -> float:
-        """The median over the pairs; 0.03 is 3 % slower, negative is faster."""
+        """Return the median slow-down over the pairs; 0.03 is 3 % slower, negative is faster."""
         ratios = (s / b for s, b in zip(self.subject, self.baseline, strict=True))
         slower = (1 / ratio if self.direction == "higher" else ratio for ratio in ratios)
         return median(slower) - 1
@@ -126,18 +131,18 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineEvidence:
-    """What a machine is, as its provider and its own tools say."""
+    """A machine as its provider and its tools report it."""
 
     provider: str
     instance_type: str = ""
-    """As its provider says; empty where it says none."""
+    """As the provider reports it; empty without one."""
     devices: tuple[str, ...] | None = None
-    """Accelerators by vendor and name, ``nvidia NVIDIA L4``; None where nobody looked."""
+    """Accelerators by vendor and name, ``nvidia NVIDIA L4``; None where they were not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEvidence:
-    """One platform x environment."""
+    """Evidence of one cell."""
 
     run: str
     id: str
@@ -148,73 +153,74 @@ class CellEvidence:
     outcome: Outcome | None
     reason: str = ""
     detail: str = ""
-    """For `not_available`: the provider's recorded answer."""
+    """For `not_available`: the provider's answer."""
     ended_at: datetime | None = None
     instance_type: str = ""
     attested: bool = False
-    """Our agent produced it on a machine whose identity its provider and its devices prove."""
+    """Whether our agent produced it on a machine with a proven identity."""
     mismatch: str = ""
-    """How the devices differ from what was asked for."""
+    """How the devices differ from the requested ones."""
     simulated: bool = False
     ingested: bool = False
-    """Others produced it; nothing is attested."""
+    """Whether it was ingested, and so is not attested."""
     subject: Mapping[str, str] = field(default_factory=dict)
-    """``name, version, git_sha, wheel_sha256, payload_sha256, built``: what is known."""
+    """``name, version, git_sha, wheel_sha256, payload_sha256, built``, where known."""
     packages: Mapping[str, str] = field(default_factory=dict)
     own_environment: bool = field(default=False, metadata=LATER)
-    """Its jobs saw the packages of the environment that Seatrial itself is installed in."""
+    """Whether its jobs saw the packages of Seatrial's own environment."""
     fingerprint: str = ""
     counts: Counts = field(default_factory=Counts)
     jobs: tuple[JobEvidence, ...] = ()
     pairs: tuple[Pairs, ...] = ()
     cost_usd: Decimal = Decimal(0)
     green_streak: int = 0
-    """Runs in a row before this one in which the platform passed."""
+    """Number of consecutive earlier runs in which the platform passed."""
     baseline_collected: int | None = None
-    """Tests that the last green run of this platform collected."""
+    """Number of tests that the last green run of this platform collected."""
     blame: tuple[Mapping[str, str], ...] = ()
     """Root cause of each failing test: ``nodeid, answer, evidence`` (domain/root_cause.py)."""
     jobs_gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
-    """By job that the baseline had tests of and this cell does not have: these tests."""
+    """Tests of jobs that the baseline had and this cell lacks, by job."""
     jobs_failed: Mapping[str, str] = field(default_factory=dict, metadata=LATER)
-    """By job that failed in another run of the same subject, and that this cell does not have: the
-    last such run."""
+    """Jobs that failed in another run of the subject and that this cell lacks, with the last such
+    run.
+    """
     stands_for: tuple[Mapping[str, str], ...] = field(default=(), metadata=LATER)
-    """Other subjects, of the cells in earlier runs that it replaces."""
+    """Subjects of the cells in earlier runs that it replaces."""
     expect: ExpectedHardware = field(default_factory=ExpectedHardware, metadata=LATER)
-    """What the matrix says that its machines must be."""
+    """Hardware that the matrix requires."""
     machines: tuple[MachineEvidence, ...] = field(default=(), metadata=LATER)
-    """That its jobs ran on; none of evidence that others produced."""
+    """Machines of its jobs; empty for ingested evidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """A flaky test whose failures do not count until a day."""
+    """A quarantine: failures of a flaky test do not count until a day."""
 
     id: str
     """``Q-0001``."""
     product: str
     nodeid: str
     platforms: tuple[str, ...] = ()
-    """Empty: all."""
+    """Platforms; empty means all."""
     reason: str
     owner: str
     opened: datetime
     expires: datetime
     returns_after: int = 20
-    """Passes in a row that end it by themselves."""
+    """Number of consecutive passes that end it automatically."""
     ended_at: datetime | None = None
     ended_by: str = ""
     """A person, or ``returned after N passes``."""
     author: str = field(default="", metadata=LATER)
-    """Who opened it: the name that their token had then."""
+    """Who opened it: the name of their token at that time."""
     author_token: str = field(default="", metadata=LATER)
-    """Its id; `SOCKET` of the operating-system user. Empty where the name was typed."""
+    """Id of the token; `SOCKET` for an operating-system user. Empty where the name was typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """A person's exception for one rule of a gate; it counts once somebody else approved it."""
+    """A waiver for one rule of a gate; it counts once another person approved it."""
 
     id: str
     """``W-0001``."""
@@ -222,53 +228,55 @@ class Waiver:
     rule: str
     reason: str
     author: str
-    """Who asked for it: the name that their token had then."""
+    """Who requested it: the name of their token at that time."""
     approver: str
-    """The same of who approved it; empty while nobody has."""
+    """Who approved it; empty before."""
     at: datetime
     expires: datetime
     evidence: str = ""
-    """Digest of the snapshot that it was given for; empty for the gate's next ones too."""
+    """Digest of the snapshot that it is limited to; empty for later ones too."""
     author_token: str = field(default="", metadata=LATER)
-    """Id of the author's token; `SOCKET` of the operating-system user. Empty where the name was
-    typed."""
+    """Id of the author's token; `SOCKET` for an operating-system user. Empty where the name was
+    typed.
+    """
     approver_token: str = field(default="", metadata=LATER)
-    """The same of the approver's."""
+    """The same for the approver."""
     approved_at: datetime | None = field(default=None, metadata=LATER)
-    """None while nobody has, or where the name was typed."""
+    """None before approval, or where the name was typed."""
     failing: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
-    """What the rule was bad for when it was asked for (`RuleResult.failing`): it excuses these,
-    and no more of each."""
+    """The rule's failing items when it was requested (`RuleResult.failing`): it excuses these, with
+    their counts.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A person's yes to a snapshot."""
+    """A person's approval of a snapshot."""
 
     by: str
-    """The name that their token had then."""
+    """The name of their token at that time."""
     at: datetime
     evidence: str
     """Digest of the snapshot."""
     token: str = field(default="", metadata=LATER)
-    """Its id; `SOCKET` of the operating-system user. Empty where the name was typed."""
+    """Id of the token; `SOCKET` for an operating-system user. Empty where the name was typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalResponse(Approval):
-    """An approval, with the gate whose evidence it is about."""
+    """An approval with its gate."""
 
     gate: str
     remark: str = ""
-    """Why it counts for nothing, said to whoever gives it; empty where it counts."""
+    """Why it does not count; empty where it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaiverResponse(Waiver):
-    """A waiver at a time, with the verdict that its author had read."""
+    """A waiver at a time, with the verdict that it was requested for."""
 
     verdict: str
-    """Id of the one that they named, else of the gate's newest; empty if there was none."""
+    """Id of the named verdict, else of the gate's newest; empty without one."""
     evidence_digest: str
     """Of the evidence of that verdict."""
     is_expired: bool
@@ -276,22 +284,23 @@ class WaiverResponse(Waiver):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a gate looks at. Times are UTC."""
+    """The input of an evaluation. Times are UTC."""
 
     product: str
     subject: Mapping[str, str]
-    """``name, version`` and the digests that all cells agree on."""
+    """``name, version`` and the digests on which all cells agree."""
     runs: tuple[str, ...]
-    """In the order in which they were taken; a later cell of a platform stands for an earlier,
-    and a rerun's completes it."""
+    """In the order in which they were read; a later cell of a platform replaces an earlier one, and
+    a rerun completes it.
+    """
     cells: tuple[CellEvidence, ...]
     known_issues: tuple[KnownIssue, ...] = ()
-    """The product's stored ones, ended ones too."""
+    """Stored known issues of the product, ended ones included."""
     quarantines: tuple[Quarantine, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     approvals: tuple[Approval, ...] = ()
     reviews: tuple[PayloadReview, ...] = field(default=(), metadata=LATER)
-    """What people said of the payloads, those that are over too."""
+    """Reviews of the payloads, expired ones included."""
     cost_usd: Decimal = Decimal(0)
     last_green: str = ""
-    """Run that the gate passed last."""
+    """The run that the gate passed last."""

@@ -1,4 +1,4 @@
-"""How the tests of a job differ, by name, from those that it had in the baseline runs."""
+"""Changes of a job's tests, by name, against the baseline runs."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 NAMED = 200
-"""Added tests that are named; of all there is the number."""
+"""Maximum added tests that are listed; the total is counted."""
 Tests = Counter[str]
-"""Node ids as `normal_nodeid` has them; several tests may share one."""
+"""Node ids in the form of `normal_nodeid`; several tests may share one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestChanges:
-    """What became of the tests of the baseline."""
+    """Changes against the tests of the baseline."""
 
     __test__ = False
 
     runs: tuple[str, ...] = ()
-    """Runs that were compared with: those that the gate passed last, and the platform's last green
-    one. Empty: there is none."""
+    """Compared runs: those that the gate passed last, and the platform's last green one. Empty
+    without any.
+    """
     removed: tuple[str, ...] = ()
-    """Node ids of one of them or more that are not there now."""
+    """Node ids of any baseline that are absent now."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Those that a person confirmed to be another test now, by their older name."""
+    """Tests with a confirmed alias, by older name."""
     added: int = 0
-    """Tests that none of them had."""
+    """Number of tests that no baseline has."""
     added_names: tuple[str, ...] = ()
     """The first `NAMED` of these."""
     unknown: bool = False
-    """Tests are counted here that have no name, so that nobody can compare them."""
+    """Whether counted tests have no name, so that they cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineTests:
-    """What was collected in a baseline, by job."""
+    """Collected tests of a baseline, by job."""
 
     runs: tuple[str, ...]
     by_job: Mapping[str, Tests]
@@ -49,7 +50,7 @@ def changes_since(
     renames: Mapping[str, str],
     left_out: Iterable[str],
 ) -> TestChanges:
-    """Compare the tests of a job with those of each baseline.
+    """Compare the tests of a job with each baseline.
 
     Args:
         job: Its id.
@@ -79,7 +80,7 @@ def changes_since(
 
 
 def _gone(then: Tests, now: Tests, renames: Mapping[str, str]) -> tuple[Tests, dict[str, str]]:
-    """What is not there any more, without what is known to have another, new name."""
+    """Return absent tests, without those that have a confirmed new name."""
     gone, new, moved = then - now, now - then, dict[str, str]()
     for name in sorted(gone):
         name_now = _newest(name, renames)

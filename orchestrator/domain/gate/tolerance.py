@@ -1,4 +1,4 @@
-"""Which failing results are tolerated: by a quarantine, a known issue, or as flaky.
+"""Toleration of failing results: by a quarantine, a known issue, or as flaky.
 
 Failing results choose in turn, those that can stop a release first; an allowance that is used up
 is open to nobody. So an allowance more never makes a result intolerable, and an advisory result
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.gate.excuse_terms import ExcuseTerms
+from orchestrator.domain.gate.exception_terms import ExcuseTerms
 from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits
@@ -21,7 +21,7 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.signature import Failure, Signature
 
 FLAKY = "flaky"
-"""Stands for the allowance of flaky tests; it is the id of their rule, too."""
+"""Id of the allowance for flaky tests, and of their rule."""
 GIVEN_UP = "removed_tests"
 """Id of the allowance that the policy's `removed_tests` gives."""
 _ANY = IssueMatch(exception="*")
@@ -29,45 +29,45 @@ _ANY = IssueMatch(exception="*")
 
 @dataclass(frozen=True, slots=True)
 class FailingResult:
-    """A failing result, or several that nothing tells apart."""
+    """A failing result, or several that cannot be distinguished."""
 
     cell: CellEvidence
     job: JobEvidence
     blocking: bool
     name: str = ""
-    """Of the test or the check; empty for what has no name."""
+    """Name of the test or check; empty without one."""
     words: str = ""
-    """What is known of it where there is no signature."""
+    """Its description where it has no signature."""
     count: int = 1
     test: FailedTest | None = None
     is_end: bool = False
-    """It is how the job itself ended."""
+    """Whether it is the end of the job itself."""
 
     @property
     def has_no_signature(self) -> bool:
-        """It is no test, or one of which only its number, or that it failed, is known."""
+        """Whether it is no test, or an unnamed one."""
         return self.test is None or not self.test.signature
 
     @property
     def is_over(self) -> bool:
-        """It failed in another run alone."""
+        """Whether it failed in another run only."""
         return self.test is not None and bool(self.test.run)
 
     @property
     def key(self) -> tuple[str, str, bool, str]:
-        """What identifies it; results are told in this order."""
+        """The identity and sort key."""
         return self.cell.id, self.job.id, self.test is None, self.name
 
     @property
     def is_flaky(self) -> bool:
-        """It passed when it was run again with nothing changed."""
+        """Whether it passed in a rerun with nothing changed."""
         known = self.test
         return known is not None and (
             "passed" in known.reruns or bool(known.run and not known.payload)
         )
 
     def failure(self, at: datetime) -> Failure:
-        """The same as known issues are compared with."""
+        """The failure in the form that known issues match."""
         told = self.test
         signature = Signature(
             told.signature if told else "",
@@ -85,41 +85,41 @@ class FailingResult:
 
 @dataclass(frozen=True, slots=True)
 class ToleratedResult:
-    """How one failing result is treated: tolerated or not, and by what."""
+    """A failing result with what tolerates it."""
 
     failing: FailingResult
     by: Mapping[str, int] = field(default_factory=dict)
-    """How many are tolerated, by the id of what tolerates them."""
+    """Number of tolerated results, by the id of what tolerates them."""
     exhausted: tuple[str, ...] = ()
-    """What would have fitted, and was used up."""
+    """What would match, and is used up."""
 
     @property
     def run(self) -> str:
-        """In which it failed, where it does not fail now."""
+        """The run in which it failed, where it does not fail now."""
         return self.failing.test.run if self.failing.test else ""
 
     @property
     def left(self) -> int:
-        """How many nothing tolerates."""
+        """Number of results that nothing tolerates."""
         return self.failing.count - sum(self.by.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """All failing results, and what tolerates them."""
+    """All failing results with what tolerates them."""
 
     results: tuple[ToleratedResult, ...]
-    """Those that can stop a release first."""
+    """Blocking results first."""
     issues: tuple[KnownIssue, ...]
-    """The policy's and the product's, by id."""
+    """Known issues of the policy and the product, by id."""
     by_job: Mapping[tuple[str, str], Sequence[ToleratedResult]]
-    """By cell and job."""
+    """Results by cell and job."""
     over_by_job: Mapping[tuple[str, str], Sequence[ToleratedResult]]
-    """The same of what failed in other runs alone."""
+    """Results of other runs only, by cell and job."""
 
     @property
     def used(self) -> Mapping[str, int]:
-        """How many results each known issue and quarantine tolerates."""
+        """Number of results that each known issue and quarantine tolerates."""
         total: Counter[str] = Counter()
         for result in self.results:
             total.update(result.by)
@@ -128,17 +128,17 @@ class Tolerance:
 
 @dataclass(slots=True)
 class _Allowance:
-    """What tolerates results, until it is used up."""
+    """A source of toleration with a remaining count."""
 
     id: str
     left: int | None
-    """None: any number."""
+    """Remaining results; None is unlimited."""
 
 
 def failing_results(
     cell: CellEvidence, job: JobEvidence, *, blocking: bool
 ) -> Iterator[FailingResult]:
-    """Everything of a job that went wrong: tests, checks, and how the job itself ended.
+    """Return all failures of a job: tests, checks, and its own end.
 
     A job that crashed is a failing result beside its failing tests: whatever tolerates these does
     not reach it.
@@ -162,7 +162,7 @@ def failing_results(
 def failures_over(
     cell: CellEvidence, job: JobEvidence, *, blocking: bool
 ) -> Iterator[FailingResult]:
-    """What failed in other runs of the same, and does not here."""
+    """Return failures of other runs of the job that do not occur here."""
     for test in job.failed_before:
         is_end = not test.signature and test.nodeid.startswith("(")
         yield FailingResult(
@@ -177,7 +177,7 @@ def tolerate(
     now: datetime,
     terms: ExcuseTerms,
 ) -> Tolerance:
-    """Let every failing result find what tolerates it."""
+    """Assign to each failing result what tolerates it."""
     order = sorted(failing, key=lambda one: (not one.blocking, one.key))
     issues = known_issues(policy, snapshot)
     finder = _Finder(policy, snapshot, issues, now, terms)
@@ -192,7 +192,7 @@ def tolerate(
 
 
 def known_issues(policy: GatePolicy, snapshot: Snapshot) -> tuple[KnownIssue, ...]:
-    """The policy's and those that are stored; of one id the policy's counts."""
+    """Return the policy's and the stored known issues; the policy's win by id."""
     stored = {issue.id: issue for issue in snapshot.known_issues}
     written = {one.id: _known_issue(one, policy) for one in policy.spec.known_issues}
     return tuple(issue for _, issue in sorted({**stored, **written}.items()))
@@ -214,7 +214,7 @@ def _known_issue(one: PolicyIssue, policy: GatePolicy) -> KnownIssue:
 
 
 def _parts(job: JobEvidence) -> int:
-    """What explains that a job failed, without the job itself."""
+    """Return the parts that explain a job's failure."""
     return job.counts.bad + len(job.failed) + len(job.failed_checks)
 
 
@@ -236,7 +236,10 @@ def _allow(one: FailingResult, open_to: Iterable[_Allowance]) -> ToleratedResult
 
 
 class _Finder:
-    """What is open to a failing result: quarantines, known issues without a limit, with one."""
+    """Finds what may tolerate a failing result.
+
+    Quarantines, then known issues without and with a limit.
+    """
 
     def __init__(
         self,
@@ -264,7 +267,7 @@ class _Finder:
         self._known: dict[tuple[object, ...], tuple[KnownIssue, ...]] = {}
 
     def open_to(self, one: FailingResult) -> Iterator[_Allowance]:
-        """In the order in which they are taken."""
+        """Yield candidates in the order in which they are used."""
         if one.test is not None and one.test.payload and self._manifest.gives_up(one.name):
             yield _Allowance(GIVEN_UP, None)
         if self._is_quarantined(one) and one.test is not None:

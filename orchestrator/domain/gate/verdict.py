@@ -9,8 +9,9 @@ from enum import StrEnum
 from types import MappingProxyType
 
 LATER: Mapping[str, bool] = MappingProxyType({"later": True})
-"""Metadata of a dataclass field: a document leaves it out where it has its default, so that what
-was stored before there was such a field is written again to the same bytes."""
+"""Dataclass field metadata: a field with its default is left out of documents, so that older ones
+keep their bytes.
+"""
 
 
 class Decision(StrEnum):
@@ -23,7 +24,7 @@ class Decision(StrEnum):
 
     @property
     def rank(self) -> int:
-        """From the best, 0, to the worst, 3."""
+        """From 0, the best, to 3, the worst."""
         return _RANKS[self]
 
 
@@ -40,17 +41,17 @@ class RuleOutcome(StrEnum):
 
     OK = "ok"
     TOLERATED = "tolerated"
-    """By known issues, a flaky allowance or a quarantine."""
+    """By a known issue, a flaky allowance or a quarantine."""
     WAIVED = "waived"
     """By an exception of the policy or a waiver."""
     UNKNOWN = "unknown"
-    """There is no evidence to tell."""
+    """The evidence does not decide it."""
     VIOLATED = "violated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleResult:
-    """One rule, explained."""
+    """The result of a rule with its reason and inputs."""
 
     id: str
     """``platform/aws-a10g``, ``job/moe@gcp-l4``, ``performance/moe/tokens_per_s@gcp-l4``."""
@@ -62,37 +63,39 @@ class RuleResult:
     blocking: bool
     outcome: RuleOutcome
     sentence: str
-    """Why, for a person, with the figures."""
+    """The reason for a person, with figures."""
     inputs: Mapping[str, object] = field(default_factory=dict)
-    """The figures themselves: texts, whole numbers, booleans, and lists and maps of these."""
+    """The figures: texts, integers, booleans, and lists and maps of these."""
     by: tuple[str, ...] = ()
-    """Ids of the known issues, exceptions, waivers and quarantines at work."""
+    """Ids of the applied known issues, exceptions, waivers and quarantines."""
     waivable: bool = True
-    """Whether an exception or a waiver may reach it: none makes up for evidence that is stale,
-    simulated, of the wrong machine, or that nobody looked for."""
+    """Whether exceptions and waivers may apply: not to stale, simulated or absent evidence, or the
+    wrong machine.
+    """
     failing: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
-    """What it is bad for, by a stable id (a test, a check, a reason), and how many or how much of
-    each; empty where it is not bad. A waiver is given for these."""
+    """Failing items by stable id (a test, a check, a reason) with their counts or amounts; empty
+    where it is not violated. Waivers refer to these.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The whole decision. Same inputs, same bytes."""
+    """A verdict: the decision with every rule result. Equal inputs give equal bytes."""
 
     gate: str
     product: str
     decision: Decision
     at: datetime
-    """The `now` that it was made for."""
+    """The time of the evaluation."""
     subject: Mapping[str, str]
     policy_digest: str
     evidence_digest: str
     rules: tuple[RuleResult, ...]
     warnings: tuple[str, ...] = ()
-    """Stale and expired exceptions, and what else a person should tidy up."""
+    """Stale and expired exceptions, and other things to tidy up."""
     summary: str = ""
-    """One sentence: the decision and what it hangs on."""
+    """One sentence: the decision and its deciding rules."""
     tool: str = ""
     """``seatrial 0.1.0``."""
     rules_version: int = field(default=1, metadata=LATER)
-    """Of the rules that decided: it is replayed by these, and by no later ones."""
+    """Version of the rules that decided; a replay uses these."""

@@ -1,4 +1,4 @@
-"""Every table of the database."""
+"""All tables of the database."""
 
 from __future__ import annotations
 

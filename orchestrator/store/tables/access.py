@@ -1,4 +1,4 @@
-"""Payloads, tokens, controllers, blobs."""
+"""Tables of payloads, tokens, controllers and blobs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import Float, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.person import Scope
 from orchestrator.store.column_types import Document, Name, OneOf
 from orchestrator.store.tables.shared_columns import Id, KeyNumber, Long, Table, UniqueId
 
@@ -40,18 +40,18 @@ class TokenRow(Table):
 
 
 class BrowserSessionRow(Table):
-    """A browser that is signed in."""
+    """A session of a signed-in browser."""
 
     __tablename__ = "browser_session"
 
     secret_sha256: Mapped[Id]
     token: Mapped[str] = mapped_column(Name, ForeignKey("token.id"))
-    """That it was opened with, and ends with."""
+    """The token that it was created with, and ends with."""
     expires_at: Mapped[datetime]
 
 
 class ControllerRow(Table):
-    """A controller that lives, or died unheard."""
+    """A controller, alive or dead."""
 
     __tablename__ = "controller"
 

@@ -1,4 +1,4 @@
-"""What benchmarks came to, cell by cell: figures for lists and trends without their samples."""
+"""Tables of benchmark rollups: figures for lists and trends, without samples."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from orchestrator.store.tables.shared_columns import KeyCell, Long, Pk, Table
 
 
 class BenchmarkRow(Table):
-    """A metric with one unit, one direction and one set of parameters, whatever measured it."""
+    """A benchmark: a metric with one unit, one direction and one set of parameters."""
 
     __tablename__ = "benchmark"
     __table_args__ = (Index("ix_benchmark_job", "product", "job"),)
 
     pk: Mapped[Pk]
     digest: Mapped[bytes] = mapped_column(unique=True)
-    """Of all of it, which together is unique but may be too long for an index."""
+    """Digest of all columns, which together are unique but may be too long for an index."""
     product: Mapped[str] = mapped_column(Name)
     job: Mapped[str] = mapped_column(Name)
     name: Mapped[str]
@@ -27,7 +27,7 @@ class BenchmarkRow(Table):
 
 
 class BenchmarkPointRow(Table):
-    """What a cell that is done measured.
+    """The value of a benchmark in a finished cell.
 
     As results of tests, these carry no foreign keys: the one writer has read every number.
     """
@@ -43,26 +43,26 @@ class BenchmarkPointRow(Table):
     attempt: Mapped[int]
     first_seq: Mapped[Long]
     last_seq: Mapped[Long]
-    """Where the samples stand among the attempt's metrics."""
+    """First and last event of its metric."""
     value: Mapped[float] = mapped_column(Float(53))
-    """The median of the samples; of a pairing, of the subject's turns."""
+    """Median of the samples; of a paired benchmark, of the subject's turns."""
     low: Mapped[float] = mapped_column(Float(53))
     high: Mapped[float] = mapped_column(Float(53))
-    """Quartiles; of fewer than five samples the extremes."""
+    """Quartiles; with fewer than five samples the extremes."""
     samples: Mapped[int]
 
 
 class CellBenchmarkSummaryRow(Table):
-    """A done cell whose metrics have been looked at, and how many points they made."""
+    """A finished cell after its rollup, with its number of points."""
 
     __tablename__ = "cell_benchmark_summary"
 
     cell: Mapped[KeyCell]
     points: Mapped[int]
     environment: Mapped[str]
-    """The fingerprint of where they were measured; empty where it is not known."""
+    """Fingerprint of its environment; empty where it is unknown."""
     packed: Mapped[bytes]
-    """Their benchmarks and values, in little-endian: so many int32, then so many float64.
+    """Benchmarks and values, in little-endian: all int32, then all float64.
 
     A list of every benchmark reads some ten thousand of them at once.
     """

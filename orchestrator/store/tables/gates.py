@@ -1,4 +1,4 @@
-"""Release gates: policies, verdicts, what people said to them, and who signs."""
+"""Tables of release gates: policies, verdicts, waivers, approvals and signing keys."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from orchestrator.store.tables.shared_columns import Id, Pk, Table
 
 
 class PolicyRow(Table):
-    """One version of a policy."""
+    """A version of a policy."""
 
     __tablename__ = "policy"
 
     digest: Mapped[Id]
     product: Mapped[str]
     text: Mapped[str]
-    """The file as it came."""
+    """The file as it was uploaded."""
     document: Mapped[str]
-    """Its canonical JSON."""
+    """Canonical JSON."""
     first_seen: Mapped[datetime]
 
 
 class GatePolicyRow(Table):
-    """A policy that a gate has, or had; the highest number is the present one."""
+    """A policy of a gate; the highest number is the present one."""
 
     __tablename__ = "gate_policy"
     __table_args__ = (UniqueConstraint("gate", "number"),)
@@ -57,10 +57,10 @@ class VerdictRow(Table):
     decision: Mapped[Decision] = mapped_column(OneOf(Decision))
     policy_digest: Mapped[str] = mapped_column(Name)
     last_run: Mapped[str] = mapped_column(Name)
-    """The newest of its runs; empty where there is none."""
+    """The newest of its runs; empty without any."""
     created_at: Mapped[datetime]
     document: Mapped[str]
-    """Its canonical JSON."""
+    """Canonical JSON."""
     snapshot_digest: Mapped[str]
     document_digest: Mapped[str]
     envelope_digest: Mapped[str]
@@ -68,7 +68,7 @@ class VerdictRow(Table):
 
 
 class VerdictRunRow(Table):
-    """A run whose evidence a verdict is about."""
+    """A run whose evidence a verdict judges."""
 
     __tablename__ = "verdict_run"
 
@@ -80,7 +80,7 @@ class VerdictRunRow(Table):
 
 
 class WaiverRow(Table):
-    """A person's exception for a rule; who approved it is written once."""
+    """A waiver; its approver is written once."""
 
     __tablename__ = "waiver"
 
@@ -93,7 +93,7 @@ class WaiverRow(Table):
 
 
 class PayloadReviewRow(Table):
-    """A person's word that they read a payload; append-only."""
+    """A person's review of a payload; append-only."""
 
     __tablename__ = "payload_review"
 
@@ -103,7 +103,7 @@ class PayloadReviewRow(Table):
 
 
 class ApprovalRow(Table):
-    """A person's yes to some evidence."""
+    """A person's approval of evidence."""
 
     __tablename__ = "approval"
     __table_args__ = (UniqueConstraint("gate", "evidence", "by"),)
@@ -114,11 +114,11 @@ class ApprovalRow(Table):
     by: Mapped[str] = mapped_column(Name)
     at: Mapped[datetime]
     token: Mapped[str | None]
-    """Id of the token that said so; NULL where the name was typed."""
+    """Id of the approver's token; NULL where the name was typed."""
 
 
 class SigningKeyRow(Table):
-    """The public half of a key."""
+    """The public half of a signing key."""
 
     __tablename__ = "signing_key"
 

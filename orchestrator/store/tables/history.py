@@ -1,4 +1,4 @@
-"""Tables of what many runs show: failure groups, aliases of tests, known issues, quarantines."""
+"""Tables of history over runs: signatures, aliases, known issues, quarantines."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.identity import NameChange
 from orchestrator.domain.known_issue import KnownIssue
+from orchestrator.domain.test_identity import NameChange
 from orchestrator.store.column_types import Document, OneOf
 from orchestrator.store.tables.shared_columns import Id, Pk, Table
 
@@ -27,13 +27,13 @@ class QuarantineRow(Table):
 
 
 class SignatureRow(Table):
-    """What is the same of all failures of one kind."""
+    """The signature of a failure."""
 
     __tablename__ = "signature"
 
     id: Mapped[Id]
     version: Mapped[int]
-    """Of the algorithm that made it."""
+    """Version of the algorithm."""
     kind: Mapped[FailureClass] = mapped_column(OneOf(FailureClass))
     exception: Mapped[str]
     frame: Mapped[str]
@@ -41,7 +41,7 @@ class SignatureRow(Table):
 
 
 class SignatureSuccessorRow(Table):
-    """A signature that failures have now which had another one before the algorithm changed."""
+    """The new signature of failures after a change of the algorithm."""
 
     __tablename__ = "signature_successor"
 
@@ -50,7 +50,7 @@ class SignatureSuccessorRow(Table):
 
 
 class TestRetryRow(Table):
-    """A test that was tried more than once in a cell; few are, so it is no column of results."""
+    """Earlier tries of a retried test; kept apart, since few tests have any."""
 
     __tablename__ = "test_retry"
     __test__ = False
@@ -60,11 +60,11 @@ class TestRetryRow(Table):
     test_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     attempt: Mapped[int]
     earlier: Mapped[str]
-    """Outcomes before the last one, in words with commas between them."""
+    """Outcomes before the last one, comma-separated."""
 
 
 class TestAliasRow(Table):
-    """Two names that are, or are not, one test."""
+    """An alias: two names that may be one test."""
 
     __tablename__ = "test_alias"
     __test__ = False
@@ -92,7 +92,7 @@ class TestAliasRow(Table):
 
 
 class KnownIssueRow(Table):
-    """An owned, dated, expiring exception for failures."""
+    """A known issue."""
 
     __tablename__ = "known_issue"
 

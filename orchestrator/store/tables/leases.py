@@ -1,4 +1,4 @@
-"""The ledger: leases with what belongs to them, machines, sightings and prices."""
+"""Tables of the ledger: leases, credentials, placement decisions, orphans and prices."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class LeaseCredentialsRow(Table):
 
 
 class AttestationRow(Table):
-    """Who produces the results that come from a lease's machine."""
+    """Attestation of a lease's machine."""
 
     __tablename__ = "attestation"
 
@@ -95,7 +95,7 @@ class AttestationRow(Table):
 
 
 class PlacementDecisionRow(Table):
-    """A line of why a cell's machine is where it is."""
+    """A placement decision of an attempt."""
 
     __tablename__ = "placement_decision"
     __table_args__ = (UniqueConstraint("attempt", "place", "result", "reason"),)
@@ -121,7 +121,7 @@ class StaticHostRow(Table):
 
 
 class OrphanSightingRow(Table):
-    """Something that a cloud has and the ledger knows nothing of."""
+    """A cloud resource that is not in the ledger."""
 
     __tablename__ = "orphan_sighting"
 

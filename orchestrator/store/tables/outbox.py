@@ -1,4 +1,4 @@
-"""Where lines of verdicts stand, whom to tell, and what has not reached them yet."""
+"""Tables of notifications: lineage states, announcements, channels and deliveries."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _WAITING = text("state = 'waiting'")
 
 
 class LineageStateRow(Table):
-    """What was last told of a line of verdicts, or of a commit in a channel."""
+    """The last announced state of a lineage, or of a commit in a channel."""
 
     __tablename__ = "lineage_state"
 
     name: Mapped[Id]
     """``line:<lineage>``, or ``commit:<channel>:<sha>:<gate>``."""
     state: Mapped[str]
-    """Empty before the first."""
+    """Empty before the first announcement."""
     since: Mapped[datetime]
     evaluated_at: Mapped[datetime | None]
-    """Of the newest verdict that was told."""
+    """Time of the newest announced verdict."""
 
 
 class AnnouncementRow(Table):
-    """A key that was announced, news or not."""
+    """The key of an announcement, news or not."""
 
     __tablename__ = "announcement"
 
@@ -42,7 +42,7 @@ class AnnouncementRow(Table):
 
 
 class ChannelRow(Table):
-    """Where people are told."""
+    """A notification channel."""
 
     __tablename__ = "channel"
 
@@ -57,7 +57,7 @@ class ChannelRow(Table):
 
 
 class DeliveryRow(Table):
-    """News for one channel."""
+    """A delivery of an announcement to a channel."""
 
     __tablename__ = "delivery"
     __table_args__ = (
@@ -76,7 +76,7 @@ class DeliveryRow(Table):
     id: Mapped[UniqueId]
     channel: Mapped[str] = mapped_column(Name, ForeignKey("channel.id"), index=True)
     subject: Mapped[str] = mapped_column(Name)
-    """Deliveries of one subject come to a channel in their order."""
+    """Deliveries of one subject reach a channel in their order."""
     news: Mapped[News] = mapped_column(Document(News))
     state: Mapped[DeliveryState] = mapped_column(OneOf(DeliveryState))
     created_at: Mapped[datetime]
@@ -89,7 +89,7 @@ class DeliveryRow(Table):
 
 
 class DeliveryAttemptRow(Table):
-    """One line of the delivery log."""
+    """An entry of the delivery log."""
 
     __tablename__ = "delivery_attempt"
 

@@ -1,4 +1,4 @@
-"""Evidence and results: narrow rows for facts; what is wide or repeated stands beside them."""
+"""Tables of evidence and results; wide or repeated values are in tables of their own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class EvidenceChunkRow(Table):
 
 
 class EnvironmentReportRow(Table):
-    """What an attempt reported of its environment."""
+    """The environment that an attempt's agent reported."""
 
     __tablename__ = "environment_report"
 
@@ -59,14 +59,16 @@ class EnvironmentReportRow(Table):
 
 
 class TestCaseRow(Table):
-    """A test, whatever ran it."""
+    """A test of a product."""
 
     __tablename__ = "test_case"
     __test__ = False
 
     id: Mapped[Pk]
     digest: Mapped[bytes] = mapped_column(unique=True)
-    """Of product, job and node id, which together are unique but may be too long for an index."""
+    """Digest of product, job and node id, which together are unique but may be too long for an
+    index.
+    """
     product: Mapped[str]
     job: Mapped[str]
     nodeid: Mapped[str]
@@ -77,7 +79,7 @@ class TestCaseRow(Table):
 
 
 class TextRow(Table):
-    """A long text, compressed, once."""
+    """A long text, compressed and stored once."""
 
     __tablename__ = "text"
 
@@ -86,7 +88,7 @@ class TextRow(Table):
 
 
 class TestResultRow(Table):
-    """How a test went in a cell.
+    """The result of a test in a cell.
 
     By far the most rows, so they carry no foreign keys: checking them took two thirds of what
     Postgres spent on taking a result in. The one writer has read every number from its table.
@@ -124,11 +126,11 @@ class TestResultRow(Table):
     text_digest: Mapped[bytes | None]
     position: Mapped[Long]
     signature: Mapped[str | None] = mapped_column(Name)
-    """Of what failed."""
+    """Signature of the failure."""
 
 
 class JobResultRow(Table):
-    """What is known of a job in a cell."""
+    """The result of a job in a cell."""
 
     __tablename__ = "job_result"
 
@@ -153,7 +155,7 @@ class JobResultRow(Table):
 
 
 class CheckResultRow(Table):
-    """A statement of a job about itself."""
+    """A check that a job reported about itself."""
 
     __tablename__ = "check_result"
     __table_args__ = (UniqueConstraint("attempt", "job", "name"),)
@@ -188,7 +190,7 @@ class MetricRow(Table):
 
 
 class NoticeRow(Table):
-    """Something the agent wants a person to know."""
+    """A notice of the agent for a person."""
 
     __tablename__ = "notice"
 
@@ -201,7 +203,7 @@ class NoticeRow(Table):
 
 
 class ArtifactRow(Table):
-    """A file that came home."""
+    """An artifact of a cell."""
 
     __tablename__ = "artifact"
 
@@ -212,7 +214,7 @@ class ArtifactRow(Table):
 
 
 class Counted:
-    """How many tests had which outcome."""
+    """Numbers of tests by outcome."""
 
     passed: Mapped[int]
     failed: Mapped[int]
@@ -225,7 +227,7 @@ class Counted:
 
 
 class CellRollupRow(Counted, Table):
-    """The counts and the cost of a cell that is done."""
+    """Counts and cost of a finished cell."""
 
     __tablename__ = "cell_rollup"
 
@@ -235,7 +237,7 @@ class CellRollupRow(Counted, Table):
 
 
 class JobRollupRow(Counted, Table):
-    """The counts of a job of a cell that is done."""
+    """Counts of a job of a finished cell."""
 
     __tablename__ = "job_rollup"
 

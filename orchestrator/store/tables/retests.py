@@ -1,4 +1,4 @@
-"""Tables of retests on the same machine, and of reused results."""
+"""Tables of retest sessions, and of reused results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from orchestrator.store.tables.shared_columns import (
 
 
 class AttemptEnvironmentRow(Table):
-    """What an attempt was prepared with."""
+    """The reuse inputs that an attempt was prepared with."""
 
     __tablename__ = "attempt_environment"
 
@@ -31,7 +31,7 @@ class AttemptEnvironmentRow(Table):
 
 
 class ReusableResultRow(Table):
-    """A job that passed, by what its evidence depends on."""
+    """A passed job with its reuse inputs."""
 
     __tablename__ = "reusable_result"
     __table_args__ = (
@@ -49,7 +49,7 @@ class ReusableResultRow(Table):
     cell: Mapped[KeyCell]
     job: Mapped[str] = mapped_column(Name, primary_key=True)
     attempt: Mapped[OfAttempt]
-    """Whose preparation it depends on."""
+    """The attempt whose preparation it depends on."""
     requested_digest: Mapped[str] = mapped_column(Name)
     product: Mapped[str] = mapped_column(Name)
     platform: Mapped[str] = mapped_column(Name)
@@ -58,21 +58,21 @@ class ReusableResultRow(Table):
 
 
 class CellReuseRow(Table):
-    """What was decided about a job before its cell rented anything."""
+    """The reuse decision for a job, made before its cell rented anything."""
 
     __tablename__ = "cell_reuse"
 
     cell: Mapped[KeyCell]
     job: Mapped[str] = mapped_column(Name, primary_key=True)
     source: Mapped[int | None] = mapped_column(ForeignKey("cell.pk"))
-    """Whose evidence stands for it; NULL where it is run."""
+    """The cell whose evidence is reused; NULL where the job runs."""
     produced_at: Mapped[datetime | None]
     reason: Mapped[str]
     decided_at: Mapped[datetime]
 
 
 class RetestSessionRow(Table):
-    """One start of the agent for retests."""
+    """A retest session."""
 
     __tablename__ = "retest_session"
     __table_args__ = (UniqueConstraint("attempt", "key"),)

@@ -1,4 +1,4 @@
-"""Tables of runs, cells and attempts, and of what was ingested."""
+"""Tables of runs, cells and attempts, and of ingested cells."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from orchestrator.store.tables.shared_columns import (
 
 
 class IngestRow(Table):
-    """An ingested cell, and what it was made from."""
+    """Provenance of an ingested cell."""
 
     __tablename__ = "ingest"
 
@@ -37,14 +37,14 @@ class IngestRow(Table):
 
 
 class AnnotationRow(Table):
-    """Something that a person wrote for the reports of a run."""
+    """An annotation of a run."""
 
     __tablename__ = "annotation"
 
     pk: Mapped[Pk]
     run_id: Mapped[OfRun] = mapped_column(index=True)
     digest: Mapped[UniqueId]
-    """Of the run and the annotation: the very same one is kept once."""
+    """Digest of run and annotation: an identical one is stored once."""
     document: Mapped[RunAnnotation] = mapped_column(Document(RunAnnotation))
 
 
@@ -83,7 +83,7 @@ class RunRow(Table):
 
 
 class RunSpecRow(Table):
-    """What a run was launched with."""
+    """The parameters that a run was launched with."""
 
     __tablename__ = "run_spec"
 
@@ -92,7 +92,7 @@ class RunSpecRow(Table):
 
 
 class IdempotencyKeyRow(Table):
-    """An idempotency key, and the run it made."""
+    """An idempotency key with its run."""
 
     __tablename__ = "idempotency_key"
 
@@ -103,7 +103,7 @@ class IdempotencyKeyRow(Table):
 
 
 class RunEventRow(Table):
-    """A pointer to something new in a run."""
+    """A run event: a numbered pointer to something new in a run."""
 
     __tablename__ = "run_event"
     __table_args__ = ({"sqlite_with_rowid": False},)
@@ -143,7 +143,7 @@ class CellRow(Table):
 
 
 class CellPlanRow(Table):
-    """What the matrix sends to a cell."""
+    """The cell's part of the matrix."""
 
     __tablename__ = "cell_plan"
 
@@ -152,7 +152,7 @@ class CellPlanRow(Table):
 
 
 class TransitionRow(Table):
-    """A step of a cell's life."""
+    """A transition of a cell."""
 
     __tablename__ = "transition"
 
@@ -166,7 +166,7 @@ class TransitionRow(Table):
 
 
 class AttemptRow(Table):
-    """An attempt, and how much of its evidence is stored."""
+    """An attempt, with the position of its stored evidence."""
 
     __tablename__ = "attempt"
     __table_args__ = (UniqueConstraint("cell", "number"),)

@@ -1,4 +1,4 @@
-"""Schedules, and one row for each time that they were due."""
+"""Tables of schedules and their firings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.store.tables.shared_columns import Id, Pk, Table
 
 
 class ScheduleRow(Table):
-    """A matrix that is launched again and again."""
+    """A schedule."""
 
     __tablename__ = "schedule"
 
@@ -24,7 +24,7 @@ class ScheduleRow(Table):
 
 
 class FiringRow(Table):
-    """One time that a schedule was due. Whoever holds it goes on with it."""
+    """A firing: one due time of a schedule. Its claimant advances it."""
 
     __tablename__ = "firing"
     __table_args__ = (
@@ -42,9 +42,9 @@ class FiringRow(Table):
     due_at: Mapped[datetime]
     state: Mapped[FiringState] = mapped_column(OneOf(FiringState))
     superseded: Mapped[bool]
-    """Beside the document, because others than its claimant write it."""
+    """Kept outside of the document, since others than its claimant write it."""
     claimed_by: Mapped[str]
-    """Empty for nobody."""
+    """Empty without a claim."""
     claim_expires_s: Mapped[float] = mapped_column(Float(53))
     """By the database's clock."""
     document: Mapped[Firing] = mapped_column(Document(Firing))

@@ -1,4 +1,4 @@
-"""Columns and keys that the tables share.
+"""Columns and keys shared by tables.
 
 Runs, cells, attempts and leases have text ids that sort by time; where rows by the million point
 at them, they do so by a number (`pk`).
@@ -36,7 +36,7 @@ Long = Annotated[int, mapped_column(BigInteger)]
 
 
 class Table(DeclarativeBase):
-    """What all tables share: how Python's types are kept, and what constraints are called."""
+    """Base of all tables: column types of Python types, and names of constraints."""
 
     metadata = MetaData(
         naming_convention={

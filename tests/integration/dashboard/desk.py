@@ -27,7 +27,7 @@ from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.dashboard.responses import Pages
 from orchestrator.dashboard.session import Viewer
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.stores import Stores
 from tests.integration.api_context import Desk
 from tests.integration.dashboard.shown import Element, read_page

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from orchestrator.application.tokens import Credential, cookie_of, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import Viewer
-from orchestrator.domain.person import Scope
+from orchestrator.domain.caller_identity import Scope
 from tests.integration import gate_world
 from tests.integration.dashboard.desk import HOST, PageDesk, dashboard
 from tests.integration.dashboard.shown import read_page

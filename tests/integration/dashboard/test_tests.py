@@ -11,8 +11,8 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import tests
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.identity import NameChange
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.test_identity import NameChange
 from tests.contract.test_stores_grids import done
 from tests.contract.test_stores_release_board import launch
 from tests.integration.api_context import BEGIN

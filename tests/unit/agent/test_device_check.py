@@ -12,10 +12,10 @@ from unittest.mock import ANY
 import numpy as np
 import pytest
 
-from runners.agent import device_check, on_device, processes
+from runners.agent import device_check, processes, torch_device_check
+from runners.agent.attempt_errors import NotReady
 from runners.agent.bounded_process import Answer
 from runners.agent.environment_facts import Asker
-from runners.agent.failures import NotReady
 from runners.agent.layout import Attempt
 from runners.agent.plan import Readiness
 
@@ -115,14 +115,14 @@ def tried(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     """Try a device with a stand-in for torch; return the checks that were made."""
 
     def see(kind: str, **modules: ModuleType) -> list[dict[str, Any]]:
-        monkeypatch.setattr(on_device, "checks", [])
-        monkeypatch.setattr(on_device, "SIZE", 16)
-        monkeypatch.setattr(on_device, "MEMORY_BYTES", 4_000)
+        monkeypatch.setattr(torch_device_check, "checks", [])
+        monkeypatch.setattr(torch_device_check, "SIZE", 16)
+        monkeypatch.setattr(torch_device_check, "MEMORY_BYTES", 4_000)
         for name, module in modules.items():
             monkeypatch.setitem(sys.modules, name.replace("__", "."), module)
-        on_device.main(kind)
+        torch_device_check.main(kind)
         said = [
-            json.loads(line.removeprefix(on_device.ANSWER))
+            json.loads(line.removeprefix(torch_device_check.ANSWER))
             for line in capsys.readouterr().out.splitlines()
         ]
         checks = said[-1]["checks"]
@@ -197,7 +197,7 @@ def test_a_tpu_is_not_a_cpu(
 
 
 def test_a_payload_without_torch(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_device.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(torch_device_check.importlib.util, "find_spec", lambda name: None)
     assert words(tried("none")) == {"torch_import": True}
     monkeypatch.setitem(sys.modules, "torch", None)
     (check,) = tried("cpu")
@@ -205,7 +205,7 @@ def test_a_payload_without_torch(tried: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def answer(at: str, *checks: dict[str, Any], code: int = 0, said: str = "") -> Answer:
-    line = on_device.ANSWER + json.dumps({"at": at, "checks": checks})
+    line = torch_device_check.ANSWER + json.dumps({"at": at, "checks": checks})
     return Answer(code, f"{said}\n{line}\n".encode(), timed_out=False)
 
 

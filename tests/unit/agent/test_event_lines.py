@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.agent.event_lines import BadLineError, understand
-from runners.agent.tail import Tail
+from runners.agent.tail_json_lines import Tail
 
 METRIC = {"metric": "m", "samples": [1, 2.5], "unit": "ms", "direction": "lower"}
 

@@ -14,8 +14,8 @@ from runners.agent import event_lines, suite
 from runners.agent.events import EventWriter
 from runners.agent.masking import Masker
 from runners.agent.pack_artifacts import bundle, flat_name
-from runners.agent.records import report
-from runners.agent.tail import Tail
+from runners.agent.pytest_records import report
+from runners.agent.tail_json_lines import Tail
 
 
 def writer(folder: Path, after_seq: int = 0) -> EventWriter:

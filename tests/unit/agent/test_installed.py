@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.agent.installed import EnvironmentCopy
+from runners.agent.installed_packages import EnvironmentCopy
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runners.agent.arms import ArmEnded, ArmReport
-from runners.agent.paired import BASELINE, SUBJECT, PairedRun
+from runners.agent.benchmark_arms import ArmEnded, ArmReport
+from runners.agent.paired_benchmark import BASELINE, SUBJECT, PairedRun
 from runners.agent.plan import Pairing
 from runners.agent.suite import JobExit
 from runners.agent.supervise import Ended

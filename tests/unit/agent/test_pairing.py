@@ -13,11 +13,11 @@ import pytest
 
 from orchestrator.adapters.statistics.paired import PairedStatistics
 from runners.agent import plan
-from runners.agent.arms import ArmReport
+from runners.agent.benchmark_arms import ArmReport
 from runners.agent.event_lines import BadLineError, understand
 from runners.agent.job_env import own_caches
 from runners.agent.on_path import seatrial_events
-from runners.agent.paired import BASELINE, SUBJECT, Tally, half_width, known_to, plain
+from runners.agent.paired_benchmark import BASELINE, SUBJECT, Tally, half_width, known_to, plain
 from runners.agent.telemetry import Gauges, parse_nvidia
 
 LATENCY = {"metric": "latency", "unit": "ms", "direction": "lower", "params": {}}

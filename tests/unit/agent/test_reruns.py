@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
-from orchestrator.domain.facts import fold
 from orchestrator.domain.outcome import TestOutcome
 from runners.agent.events import EventWriter
 from runners.agent.masking import Masker
-from runners.agent.records import Records
-from runners.agent.tail import Tail
+from runners.agent.pytest_records import Records
+from runners.agent.tail_json_lines import Tail
 
 
 def report(when: str, outcome: str) -> dict[str, object]:

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.api.errors import FAULT_LIMIT, TABLE, AmbiguousRunError, install, pointer
 from orchestrator.application.launch_run import PayloadMissingError
-from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 
 
 def answered(error: Exception):

@@ -17,8 +17,8 @@ from orchestrator.api.gate_signoff import ApprovalRequest, PayloadReviewRequest,
 from orchestrator.api.gates import DryRunRequest, EvaluateRequest, PolicyRequest
 from orchestrator.api.history import AliasDecisionRequest, MatchRequest
 from orchestrator.api.known_issues import KnownIssueRequest
-from orchestrator.api.linting import LintRequest
 from orchestrator.api.quarantines import QuarantineRequest
+from orchestrator.api.report_lint import LintRequest
 from orchestrator.api.retests import BisectRequest, ConfirmationRunRequest, RetestRequest
 from orchestrator.api.run_annotations import AnnotationsRequest
 from orchestrator.api.runs import LaunchRequest, RerunRequest
@@ -36,6 +36,7 @@ OPERATIONS = {
     ("get", "/api/v1/runs/{run_id}/events"): "stream_events",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/log"): "read_log",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/tests"): "list_tests",
+    ("get", "/api/v1/runs/{run_id}/slowest-tests"): "list_slowest_tests",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/artifacts/{name}"): "get_artifact",
     ("get", "/api/v1/runs/{run_id}/reports/{kind}.{format}"): "get_report",
     ("get", "/api/v1/runs/{run_id}/reports/{cell}/SUMMARY.{format}"): "get_cell_report",

@@ -14,7 +14,7 @@ import orchestrator.api.records  # noqa: F401 - says how the records are answere
 from orchestrator.api.models import ListResponse, documented
 from orchestrator.cli.errors import NO_VERDICT, CliError
 from orchestrator.cli.responses import read, read_items
-from orchestrator.domain.extended import extended
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.machine import Place
 from orchestrator.domain.money import Bill
 from orchestrator.domain.schedule import Firing, Resolved

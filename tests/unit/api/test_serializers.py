@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 import orchestrator.api.records  # noqa: F401 - says how the records are answered
 from orchestrator.cli.responses import read
 from orchestrator.domain.cell import Attempt, Cause, CellState, Run, Transition
-from orchestrator.domain.facts import CheckFact, MetricFact, Notice
+from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import (

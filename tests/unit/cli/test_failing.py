@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.failing import failures_of
 from orchestrator.cli.responses import read
+from orchestrator.cli.run_failures import failures_of
 from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 
@@ -83,3 +83,11 @@ def test_a_crash_after_failing_tests_is_a_failure_of_its_own() -> None:
     job = hull("failed", "tests", detail="1 failed", passed=3, failed=1, ending=ending)
     cell = runs.cell("cpu", "done", outcome="failed", reason="tests", jobs=[job])
     assert found(cell) == [SINKS, ("hull", "", "failed", "killed by SIGSEGV")]
+
+
+def test_files_of_a_failing_test_are_named_with_their_cell() -> None:
+    cell = runs.cell("cpu", "done", jobs=[hull("failed", "tests", failed=1)])
+    run = read(RunResponse, runs.run(cell))
+    client = StoredTests({**TEST, "artifacts": ["hull.test_sinks-plot.png"]})
+    [line, *_] = failures_of(client, run, run.cells)  # type: ignore[arg-type]
+    assert line.artifacts == ["cpu/hull.test_sinks-plot.png"]

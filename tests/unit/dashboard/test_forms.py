@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from orchestrator.dashboard.forms import Form
-from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 
 
 def test_what_is_sensible_is_taken() -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from orchestrator.domain.assembly.merge import Assembly, assemble
 from orchestrator.domain.assembly.results_pass import ForeignArtifact
+from orchestrator.domain.derive_outcomes import judge_job
+from orchestrator.domain.event_facts import Facts, fold
 from orchestrator.domain.evidence import read_events
-from orchestrator.domain.facts import Facts, fold
 from orchestrator.domain.ingest_notes import IngestNotes
-from orchestrator.domain.judging import judge_job
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.outcome import TestOutcome as Result
 from orchestrator.domain.parsed_results import ParsedTally, ParsedTest, Provenance, Said
@@ -83,7 +83,7 @@ def cell_of(*artifacts: ForeignArtifact, notes: IngestNotes | None = None, **mor
     return cell
 
 
-def told_of(module: str, outcomes: Sequence[Result]) -> list[ParsedTest]:
+def result_facts(module: str, outcomes: Sequence[Result]) -> list[ParsedTest]:
     return [
         ParsedTest(f"{module}::TestIt::test_{n}", outcome, 0.5)
         for n, outcome in enumerate(outcomes)
@@ -97,4 +97,4 @@ def suite(module: str, outcomes: Sequence[Result]) -> list[Said]:
         counts[outcome.word] = counts.get(outcome.word, 0) + 1
     total = len(outcomes)
     tally = ParsedTally("footer", total, counts, 7.5)
-    return [ParsedTally("collected", total), *told_of(module, outcomes), tally]
+    return [ParsedTally("collected", total), *result_facts(module, outcomes), tally]

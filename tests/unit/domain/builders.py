@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Environment, Job, Manifest
 from orchestrator.domain.matrix import JobSelection, Matrix, Metadata, Platform, Subject
-from orchestrator.domain.problems import Problem
 
 
 def impossible_places(platform: Platform) -> tuple[Problem, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.domain.facts import TestFact
+from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.outcome import TestOutcome
 
 PYDANTIC = (

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.domain.annotation import MOST_ANNOTATIONS, Annotation, check_annotations, unsaid
-from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.document_problems import InvalidDocumentError
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HEAD = "apiVersion: seatrial/v1\nkind: Annotations\n"

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.domain.event_facts import AgentEnd, CheckFact, Facts, JobFact, TestFact, fold
 from orchestrator.domain.evidence import Event
-from orchestrator.domain.facts import AgentEnd, CheckFact, Facts, JobFact, TestFact, fold
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.signature import signature_of
 from orchestrator.domain.test_set import Deselection, Hook, SkippedPath, TestSet
 
 SKIPPED = ["t.py", 3, "Skipped: no device"]
@@ -281,3 +282,13 @@ def test_a_heartbeat_tells_since_when_a_job_is_silent() -> None:
     assert fold([quiet]).jobs["j"] == JobFact("j", silent_since_ts=60.0, idle_timeout_s=180.0)
     assert fold([quiet, heard]).jobs["j"].silent_since_ts == 0.0
     assert fold([usual]).jobs == {}
+
+
+def test_what_a_failing_test_printed_stands_below_its_traceback_and_is_none_of_it() -> None:
+    said = [["Captured stdout call", "E   OtherError: printed\n"], ["Captured log call", " "]]
+    plain = phases(report("call", "failed", longrepr="E   ValueError: no"))
+    fact = phases(report("call", "failed", longrepr="E   ValueError: no", sections=said))
+    head = " Captured stdout call ".center(80, "-")
+    assert fact.text == f"E   ValueError: no\n{head}\nE   OtherError: printed"
+    assert signature_of(fact) == signature_of(plain)
+    assert phases(report("call", "passed", sections=said)).text == ""

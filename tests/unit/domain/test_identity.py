@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz import fuzz
 
-from orchestrator.domain.identity import (
+from orchestrator.domain.test_identity import (
     NameChange,
     Suggestion,
     compare_names,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.cell import Cause
-from orchestrator.domain.facts import CheckFact, JobFact
-from orchestrator.domain.judging import JobVerdict, judge_cell, judge_job
+from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell, judge_job
+from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
 

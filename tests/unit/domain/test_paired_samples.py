@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
+from orchestrator.domain.event_facts import MetricFact, fold
 from orchestrator.domain.evidence import Event
-from orchestrator.domain.facts import MetricFact, fold
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.paired_samples import launches_of
 from orchestrator.domain.run_record import JobRecord

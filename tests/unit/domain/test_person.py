@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.domain.person import name_fault, person_key, shown_name
+from orchestrator.domain.caller_identity import name_fault, person_key, shown_name
 
 DOTLESS, DOTTED = "\N{LATIN SMALL LETTER DOTLESS I}", "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}"
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 
 
 def test_a_problem_says_where_it_is() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.terminal import StyledText, plain, styled_texts
+from orchestrator.domain.terminal_text import StyledText, plain, styled_texts
 
 
 def shown(line: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.adapters.files.document_nodes import ConfigNode, UnreadableError, read_toml
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.document_problems import InvalidDocumentError
 
 DOCUMENTS = FileDocuments()
 GOOD = """schema = 1

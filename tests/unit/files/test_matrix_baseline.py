@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.document_problems import InvalidDocumentError
 from tests.unit.domain.builders import TRAITS, manifest
 from tests.unit.files.test_matrix_file import DOCUMENTS, GOOD, changed
 

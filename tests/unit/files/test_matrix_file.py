@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.problems import InvalidDocumentError
 from tests.unit.domain.builders import TRAITS, manifest
 
 DOCUMENTS = FileDocuments()
@@ -335,7 +335,7 @@ def test_the_schema_names_what_a_file_must_hold() -> None:
     properties = schema["properties"]
     assert isinstance(properties, dict)
     assert properties["kind"] == {"const": "Matrix"}
-    assert properties["subject"]["description"] == "What is being validated."
+    assert properties["subject"]["description"] == "The validated subject."
     assert schema["additionalProperties"] is False
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from orchestrator.adapters.files.document_nodes import read_yaml
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.gate.gate_documents import policy_digest
 from orchestrator.domain.gate.policy import retest_options
 from orchestrator.domain.gate.rules.platforms import expected
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.problems import InvalidDocumentError
 
 ROOT = Path(__file__).resolve().parents[3]
 READY = sorted((ROOT / "gates").glob("*.yaml"))

@@ -72,6 +72,36 @@ def test_a_stored_verdict_comes_out_the_same_to_the_byte(version: int, name: str
     assert canonical(verdict_document(again)) == canonical(stored["verdict"])
 
 
+LATE = (
+    "EXC-2026-003 does not count: it ends in 100 days, and the policy lets exceptions last 90 days"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "decisions", "changed"),
+    [
+        ("1-nothing-excused", ["FAIL", "FAIL", "FAIL"], []),
+        ("2-without-tpu", ["FAIL", "FAIL", "FAIL"], ["platform/aws-mi300x"]),
+        ("3-all-excused", ["PASS_WITH_EXCEPTIONS", "FAIL", "FAIL"], ["platform/aws-mi300x"]),
+    ],
+)
+def test_what_later_rules_change_in_the_worked_example(name: str, decisions, changed):
+    """As docs/explanation/verdicts.md lists it, with the reason."""
+    stored = json.loads((STORED / "rules-1" / f"{name}.json").read_bytes())
+    frozen = read_snapshot(json.loads((STORED / "rules-1" / "evidence.json").read_bytes()))
+    rules = read_policy_document(stored["policy"])
+    first, *later = (
+        judge(rules, frozen, read_verdict(stored["verdict"]).at, rules_version=version)
+        for version in (1, 2, 3)
+    )
+    assert [one.decision for one in (first, *later)] == decisions
+    before = {one.id: one.outcome for one in first.rules if one.blocking}
+    for verdict in later:
+        after = {one.id: one.outcome for one in verdict.rules if one.blocking}
+        assert [rule for rule in before if after[rule] != before[rule]] == changed
+        assert any(LATE in told for told in verdict.warnings) == bool(changed)
+
+
 def test_the_rules_of_new_verdicts_have_goldens():
     assert RULES_VERSION in {version for version, _ in NAMES}
 

@@ -19,7 +19,7 @@ from orchestrator.domain.cell import (
     RunState,
     Transition,
 )
-from orchestrator.domain.facts import CheckFact, MetricFact, TestFact
+from orchestrator.domain.event_facts import CheckFact, MetricFact, TestFact
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import PlacementResult
-from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
+from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 
-from orchestrator.domain.facts import CheckFact, MetricFact, TestFact
+from orchestrator.domain.event_facts import CheckFact, MetricFact, TestFact
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import Evidence
 from tests.unit.reports.builders import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.domain.facts import CheckFact, MetricFact, TestFact
+from orchestrator.domain.event_facts import CheckFact, MetricFact, TestFact
 from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Accelerator, Platform
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome

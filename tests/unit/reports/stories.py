@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from orchestrator.domain.cell import Attempt, Cause, CellState, PlacementResult
-from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
+from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.matrix import Accelerator, Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, Evidence

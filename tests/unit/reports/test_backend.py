@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.facts import CheckFact, MetricFact
+from orchestrator.domain.event_facts import CheckFact, MetricFact
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
 from reports.registry import model_of, render

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.instance_devices import INSTANCE_DEVICES
 from orchestrator.domain.lint_findings import LEVELS, ForeignDocument
-from reports.foreign.linter import ACROSS, EVIDENCE, MOST, RULES, lint_documents
-from reports.foreign.parsing import read
-from reports.foreign.quantities import fractions, only, percents, quantities
-from reports.foreign.rules.hardware import BOARDS, boards_in
+from reports.document_lint.linter import ACROSS, EVIDENCE, MOST, RULES, lint_documents
+from reports.document_lint.parsing import read
+from reports.document_lint.quantities import fractions, only, percents, quantities
+from reports.document_lint.rules.hardware import BOARDS, boards_in
 from tests.unit.reports.real_logs import l4_run
 
 ROOT = Path(__file__).resolve().parents[3]

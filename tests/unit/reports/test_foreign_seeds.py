@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.lint_findings import DocumentFinding, ForeignDocument
-from reports.foreign.linter import lint_documents
+from reports.document_lint.linter import lint_documents
 from tests.unit.reports.real_logs import l4_run
 
 SEEDS = Path(__file__).resolve().parents[2] / "golden" / "seeds"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.outcome import Outcome
 from reports.linter import errors, lint, lint_evidence
 from reports.metric_text import caption, figure, heading, highlight, measured

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.domain.lint_findings import ForeignDocument
 from orchestrator.domain.outcome import Outcome
-from reports.foreign.linter import lint_documents
+from reports.document_lint.linter import lint_documents
 from reports.linter import errors, lint, lint_evidence
 from reports.model.values import ReportModel
 from reports.registry import KINDS, model_of, render

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from orchestrator.domain.facts import CheckFact, MetricFact
+from orchestrator.domain.event_facts import CheckFact, MetricFact
 from orchestrator.domain.outcome import Outcome
 from reports.model.values import Absent
 from reports.platform_text import exact

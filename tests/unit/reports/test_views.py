@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.facts import MetricFact, Notice
+from orchestrator.domain.event_facts import MetricFact, Notice
 from orchestrator.domain.outcome import Outcome
 from reports.model.values import Absent
 from reports.registry import model_of, render

@@ -19,7 +19,7 @@ from orchestrator.domain.gate.performance import (
     pairs_needed,
 )
 from orchestrator.domain.gate.verdict import RuleOutcome
-from runners.agent import paired
+from runners.agent import paired_benchmark
 
 OK, VIOLATED, UNKNOWN = RuleOutcome.OK, RuleOutcome.VIOLATED, RuleOutcome.UNKNOWN
 
@@ -157,7 +157,7 @@ def test_few_launches_leave_it_to_the_pairs():
     few = resident(0.05, launches=3, seed=1)
     assert compared(few) == compared(replace(few, launches=()))
     assert compared(few).launches == 0
-    assert FEWEST_LAUNCHES == paired.FEWEST
+    assert FEWEST_LAUNCHES == paired_benchmark.FEWEST
 
 
 TURN = st.floats(0.5, 2.0)

@@ -26,7 +26,7 @@ from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError, pages_of
 from orchestrator.dashboard.table import Moment, Table
 from orchestrator.domain.gate.gate_records import VerdictLine
-from orchestrator.domain.gate.quantities import duration
+from orchestrator.domain.gate.policy_values import duration
 from orchestrator.domain.vocabulary import Term, term
 
 _LONGEST = 32

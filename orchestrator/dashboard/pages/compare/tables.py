@@ -24,10 +24,10 @@ from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.cell import Run
-from orchestrator.domain.difference import Difference
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.test_difference import Difference
 from orchestrator.domain.units import plural
-from orchestrator.store.differences import Changed, Counted, Pair
+from orchestrator.store.run_comparison import Changed, Counted, Pair
 
 _ONLY_AFTER = frozenset({Difference.NEW, Difference.NEW_FAILURE, Difference.MISSING})
 

@@ -27,11 +27,11 @@ from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.gate.gate_documents import verdict_document
 from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.verdict import Verdict
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 _CHANGES = (
     Column("rule", "Rule"),
@@ -111,7 +111,7 @@ def _change_table(found: Sequence[Change]) -> Table:
         caption="Rules with another outcome",
         columns=_CHANGES,
         rows=[_change(one) for one in found[:SHOWN]],
-        empty="Every blocking rule comes to the same.",
+        empty="Every blocking rule has the same outcome.",
         total=len(found),
     )
 

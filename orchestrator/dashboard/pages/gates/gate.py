@@ -37,14 +37,14 @@ from orchestrator.dashboard.pages.gates.rules import (
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Several, Table, Text
+from orchestrator.domain.caller_identity import Scope, person_key
+from orchestrator.domain.document_problems import InvalidDocumentError
+from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.exceptions import as_words
-from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict, VerdictLine
-from orchestrator.domain.gate.quantities import some
+from orchestrator.domain.gate.policy_values import some
 from orchestrator.domain.gate.rule_context import is_bad
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
-from orchestrator.domain.person import Scope, person_key
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.store.gates import StoredWaiver
 
 SHOWN = 50
@@ -129,7 +129,7 @@ def _row(one: StoredPolicy, before: StoredPolicy | None, is_present: bool) -> Ro
         (
             Text(one.digest[:12], is_code=True, note="present" if is_present else ""),
             Moment(one.since),
-            Text(one.by or "nobody said"),
+            Text(one.by or "unknown"),
             Several(ways),
         )
     )

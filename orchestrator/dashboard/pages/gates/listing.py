@@ -37,9 +37,9 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.channel import Channel, ChannelHealth, DeliveryAttempt, DeliveryResult
 from orchestrator.domain.gate.signing_key import PublicKey
-from orchestrator.domain.person import Scope
 
 RUN_SHOWN = 12
 """Letters of an id that a sentence has room for."""

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.problems import Problem
+from orchestrator.domain.document_problems import Problem
 
 LINES_SHOWN = 400
 LONGEST_LINE = 300

@@ -11,7 +11,7 @@ from typing import Annotated, get_args
 
 from fastapi import APIRouter, Form, Response
 
-from orchestrator.application.describe_run import told_run
+from orchestrator.application.describe_run import record_of_run
 from orchestrator.application.end_run import cancel_run
 from orchestrator.application.launch_run import (
     IdempotencyKey,
@@ -35,10 +35,10 @@ from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Tally, Text
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.person import Scope
-from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.run_record import RunRecord
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.units import elapsed, usd
@@ -251,7 +251,7 @@ def run_page(asked: Asked, run: Run, seen: int, *, refused: str = "", chosen: st
     """
     stores = asked.context.stores
     cells, spec = stores.cells.of_run(run.id), stores.runs.spec(run.id)
-    record = told_run(stores, run, cells, spec, at=asked.now, depth=Depth.SHOWN)
+    record = record_of_run(stores, run, cells, spec, at=asked.now, depth=Depth.SHOWN)
     money = Money(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))
     tables = _tables(record, asked.now, whole=asked.wanted is not Format.HTML)
     facts = {

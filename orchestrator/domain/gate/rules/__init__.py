@@ -1,1 +1,1 @@
-"""The rules: each looks at a case and says what it came to, for every place that it is about."""
+"""The rules: each evaluates a context and yields one result per place that it applies to."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from orchestrator.domain.gate.exceptions import Excuse
 from orchestrator.domain.gate.policy import ApprovalRule
-from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.policy_values import counted, some
 from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.tolerance import FLAKY, GIVEN_UP
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
@@ -18,7 +18,7 @@ def approvals(
     results: Sequence[RuleResult],
     concerned: Sequence[Excuse],
 ) -> Iterator[RuleResult]:
-    """Where the decision, as it is without them, needs approvals.
+    """Yield a result where the decision without approvals needs approvals.
 
     One that is asked for a PASS is asked for a PASS_WITH_EXCEPTIONS, too. Where the policy says
     nothing, what one person alone can excuse needs one: by a known issue or a quarantine that is
@@ -67,12 +67,12 @@ def approvals(
 
 
 def _as_before(needs: str, authors: Set[str], yes: list[str], idle: list[str], step: str) -> str:
-    """As in the first two rules."""
+    """The rule as in the first two versions."""
     return f"{needs} by others than its authors; {some(yes) or 'nobody'} approved this evidence."
 
 
 def _explained(needs: str, authors: Set[str], yes: list[str], idle: list[str], step: str) -> str:
-    """Who has approved, whose approval does not count and why, and how to give one."""
+    """Describe who approved, whose approval does not count and why, and how to approve."""
     others = " by somebody who did not ask for what it excuses" if authors else ""
     who = f"{some(yes)} approved this evidence" if yes else "nobody has approved this evidence yet"
     if idle:
@@ -83,7 +83,7 @@ def _explained(needs: str, authors: Set[str], yes: list[str], idle: list[str], s
 
 
 def _is_agreed(case: RuleContext, results: Sequence[RuleResult]) -> bool:
-    """Whether all that is excused is so by waivers, which are approved, or the policy's own words.
+    """Whether every excuse is an approved waiver or stated in the policy.
 
     An exception's approver is a name in the policy: that person has said nothing.
     """
@@ -95,7 +95,10 @@ def _is_agreed(case: RuleContext, results: Sequence[RuleResult]) -> bool:
 
 
 def _said(case: RuleContext, *, signed: bool = False) -> Mapping[str, str]:
-    """By person, the name of each who approved this very evidence; or only with their tokens."""
+    """Return the names of approvers of this evidence, by person.
+
+    Optionally only those with tokens.
+    """
     return {
         case.terms.person(one.by): one.by.strip()
         for one in sorted(case.snapshot.approvals, key=lambda one: (one.by, one.at))
@@ -105,7 +108,7 @@ def _said(case: RuleContext, *, signed: bool = False) -> Mapping[str, str]:
 
 
 def _authors(case: RuleContext, concerned: Sequence[Excuse]) -> set[str]:
-    """Who asked for what the decision hangs on: exceptions, waivers, known issues, quarantines."""
+    """Return the authors of every excuse that the decision uses."""
     names = [one.author for one in concerned]
     if case.terms.signed:
         used = case.tolerance.used

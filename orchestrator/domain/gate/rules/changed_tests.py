@@ -1,4 +1,4 @@
-"""Tests by name: those of the baseline are all there, or the policy says which it gives up."""
+"""Changed tests: those of the baseline exist, or the policy gives them up."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from orchestrator.domain.gate.policy import ManifestRule
-from orchestrator.domain.gate.quantities import counted, like, some
-from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
+from orchestrator.domain.gate.policy_values import counted, like, some
+from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -17,7 +17,7 @@ _SAID = 3
 
 
 def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job whose tests are others than in the baseline, or cannot be compared."""
+    """Yield a result per job whose tests differ from the baseline's, or cannot be compared."""
     for judged in case.jobs:
         changes = judged.job.changes
         if changes is not None and _is_compared(case, judged, changes):
@@ -28,7 +28,7 @@ def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def changed_tests_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
-    """The same; where tests are missed, it says how they are given up, or where they went."""
+    """The same, with how missing tests are given up, or where they moved."""
     for result in changed_tests(case):
         is_lost = result.outcome is RuleOutcome.VIOLATED
         yield replace(result, sentence=result.sentence + _REMEDY) if is_lost else result
@@ -41,15 +41,15 @@ _REMEDY = (
 )
 
 
-def _is_compared(case: RuleContext, judged: JudgedJob, changes: TestChanges) -> bool:
-    """Evidence from elsewhere may count tests without naming them, where it is allowed at all."""
+def _is_compared(case: RuleContext, judged: RuledJob, changes: TestChanges) -> bool:
+    """Whether tests can be compared: ingested evidence may count tests without naming them."""
     allowed = case.policy.spec.evidence.attestation == "optional"
     if changes.unknown:
         return bool(changes.runs) and not (judged.cell.ingested and allowed)
     return not changes.runs or bool(changes.removed or changes.renamed or changes.added)
 
 
-def _result(judged: JudgedJob, changes: TestChanges, rule: ManifestRule) -> RuleResult:
+def _result(judged: RuledJob, changes: TestChanges, rule: ManifestRule) -> RuleResult:
     lost = _refused(changes.removed, rule)
     outcome = RuleOutcome.VIOLATED if lost else RuleOutcome.OK
     if changes.unknown:
@@ -74,7 +74,7 @@ def _result(judged: JudgedJob, changes: TestChanges, rule: ManifestRule) -> Rule
     )
 
 
-def _said(judged: JudgedJob, changes: TestChanges, lost: Sequence[str]) -> Iterator[str]:
+def _said(judged: RuledJob, changes: TestChanges, lost: Sequence[str]) -> Iterator[str]:
     number = counted(judged.job.counts.collected, "test")
     if not changes.runs:
         yield f"there is no green run to compare its {number} with, so none can be missed"
@@ -95,14 +95,14 @@ def _said(judged: JudgedJob, changes: TestChanges, lost: Sequence[str]) -> Itera
 
 
 def _refused(removed: Sequence[str], rule: ManifestRule) -> list[str]:
-    """Those that the policy does not give up."""
+    """Return removed tests that the policy does not give up."""
     return [name for name in removed if not rule.gives_up(name)]
 
 
 def _absent(
     stand: PlatformEvidence, cell: CellEvidence, rule: ManifestRule
 ) -> Iterator[RuleResult]:
-    """Jobs that the baseline had tests of, and this cell has no word of."""
+    """Return jobs that have tests in the baseline and are absent in this cell."""
     for name, tests in sorted(cell.jobs_gone.items()):
         asked = next(each for each in stand.rules if like(each.id, name))
         lost = _refused(tests, rule)

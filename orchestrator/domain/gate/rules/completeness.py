@@ -1,11 +1,11 @@
-"""Completeness: what was collected reported, and no less was collected than before."""
+"""Completeness: every collected test reported, and no fewer were collected than before."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 
-from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.policy_values import counted, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
@@ -17,11 +17,14 @@ from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
 
 _CUT_SHORT = frozenset({Outcome.CANCELLED, Outcome.ERRORED})
-"""Not the subject's doing: what did not report then is not known."""
+"""Causes outside of the subject, after which missing reports are unknown."""
 
 
 def missing(case: RuleContext) -> Iterator[RuleResult]:
-    """Per cell: no test is missing, and no fewer were collected than in the last green run."""
+    """Yield a result per cell.
+
+    No test is missing, and no fewer were collected than in the last green run.
+    """
     for stand in case.stands:
         for cell in stand.ran:
             yield _missing(case, stand, cell)

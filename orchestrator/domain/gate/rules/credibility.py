@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from orchestrator.domain.gate.evidence_trust import age_doubts, doubts, identity_doubts
-from orchestrator.domain.gate.quantities import counted
+from orchestrator.domain.gate.policy_values import counted
 from orchestrator.domain.gate.rule_context import (
-    JudgedJob,
     PlatformEvidence,
     RuleContext,
+    RuledJob,
     is_unavailable,
 )
 from orchestrator.domain.gate.snapshot import CellEvidence
@@ -22,7 +22,7 @@ from orchestrator.domain.outcome import Outcome
 
 
 def nothing_passed(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job that was had, in which nothing passed and something was passed over."""
+    """Yield a result per job in which no test passed and at least one was skipped."""
     for judged in case.jobs:
         passed, passed_over = _told(judged)
         if passed or not passed_over:
@@ -43,8 +43,8 @@ def nothing_passed(case: RuleContext) -> Iterator[RuleResult]:
         )
 
 
-def _told(judged: JudgedJob) -> tuple[int, dict[tuple[str, str], int]]:
-    """How much passed, and what was neither passed nor failed."""
+def _told(judged: RuledJob) -> tuple[int, dict[tuple[str, str], int]]:
+    """Describe how many tests passed, and which outcomes the others had."""
     counts, checks = judged.job.counts, judged.job.checks
     passed_over = {
         ("test", "skipped"): counts.skipped,
@@ -57,7 +57,7 @@ def _told(judged: JudgedJob) -> tuple[int, dict[tuple[str, str], int]]:
 
 
 def freshness(case: RuleContext) -> Iterator[RuleResult]:
-    """Every cell is over, and not older than the policy believes."""
+    """Yield a result per cell: it is done, and not older than the policy allows."""
     max_age = case.policy.spec.evidence.max_age
     for stand, cell in case.cells:
         found = list(age_doubts(case, cell))
@@ -78,7 +78,7 @@ def freshness(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def attestation(case: RuleContext) -> Iterator[RuleResult]:
-    """Every cell was produced by our agent on the machine that it is said to be of."""
+    """Yield a result per cell: the agent produced it on the attested machine."""
     for stand, cell in case.cells:
         found = list(identity_doubts(case, stand, cell))
         yield RuleResult(
@@ -112,7 +112,7 @@ def attestation_of_refusals_too(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def evidence(case: RuleContext) -> Iterator[RuleResult]:
-    """Something passed, on at least one platform that can stop a release."""
+    """Yield a result: something passed on at least one blocking platform."""
     passing = sorted({cell.id for stand in case.stands for cell in _passing(case, stand)})
     yield RuleResult(
         id="evidence",
@@ -130,7 +130,7 @@ def evidence(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def own_environment(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per cell whose jobs saw Seatrial's own packages; it only informs."""
+    """Yield an advisory result per cell whose jobs saw Seatrial's own packages."""
     for _, cell in case.cells:
         if cell.own_environment:
             yield RuleResult(
@@ -147,7 +147,7 @@ def own_environment(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def evidence_of_product(case: RuleContext) -> Iterator[RuleResult]:
-    """The same; where there is no run at all, it names the product that the policy is for."""
+    """The same; without any run it names the policy's product."""
     product = case.policy.metadata.product
     none = (
         f"There is no finished run of the product {product}, which the policy is for: launch one,"
@@ -164,8 +164,8 @@ def _passing(case: RuleContext, stand: PlatformEvidence) -> Iterator[CellEvidenc
             yield judged.cell
 
 
-def _passed(judged: JudgedJob) -> bool:
-    """Wholly, or as far as tests go: what failed is for the rules of jobs to say."""
+def _passed(judged: RuledJob) -> bool:
+    """Whether it passed, apart from failures that the rules of jobs report."""
     return judged.job.outcome is Outcome.PASSED or judged.job.counts.passed > 0
 
 
@@ -182,5 +182,5 @@ def _moment(cell: CellEvidence) -> str:
 
 
 def _reused(cell: CellEvidence) -> dict[str, object]:
-    """By job: the run that its evidence is from."""
+    """Return the runs of reused evidence, by job."""
     return {job.id: job.reused_from for job in cell.jobs if job.reused_from}

@@ -1,15 +1,15 @@
-"""Failures by kind: new ones, flaky ones, and those that known issues and quarantines tolerate."""
+"""Failures: new ones, flaky ones, and those that known issues and quarantines tolerate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.policy_values import counted, like, some
 from orchestrator.domain.gate.rule_context import (
-    JudgedJob,
     PlatformEvidence,
     RuleContext,
+    RuledJob,
     is_unavailable,
 )
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest
@@ -20,7 +20,7 @@ _TOLD = 20
 
 
 def new_failures(case: RuleContext) -> Iterator[RuleResult]:
-    """No more failures than allowed whose signature the last green run did not have.
+    """Yield a result: no more failures with new signatures than allowed.
 
     Of all jobs on blocking platforms, those that only inform too: what is new may stop a release
     where what is known does not. What nobody can compare leaves it open.
@@ -55,7 +55,10 @@ def new_failures(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def flaky(case: RuleContext) -> Iterator[RuleResult]:
-    """Tests that failed, and passed when run again; shown, and judged where the jobs are."""
+    """Yield a result: tests that failed and passed in a rerun.
+
+    Failures are judged by the rules of jobs.
+    """
     rule = case.policy.spec.flaky
     seen = [result for result in case.tolerance.results if result.failing.is_flaky]
     if not seen and not rule.reruns:
@@ -90,7 +93,7 @@ def flaky(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def failed_first(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job of which something failed in another run of its subject, and not here."""
+    """Yield a result per job with failures in another run of its subject that do not occur here."""
     for judged in case.jobs:
         found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
         if found or judged.job.passed_after:
@@ -120,7 +123,7 @@ def failed_first_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
                 yield from _left_out(stand, cell, is_blocking=is_blocking)
 
 
-def _failed_first(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
+def _failed_first(judged: RuledJob, found: Sequence[ToleratedResult]) -> RuleResult:
     after = judged.job.passed_after
     left = [one for one in found if one.left]
     by = {name for one in found for name in one.by}
@@ -170,7 +173,7 @@ def _told(test: FailedTest) -> str:
 def _left_out(
     stand: PlatformEvidence, cell: CellEvidence, *, is_blocking: bool
 ) -> Iterator[RuleResult]:
-    """Jobs that failed in another run of the subject, and have no result in this cell."""
+    """Return jobs that failed in another run of the subject, and are absent in this cell."""
     for name, run in sorted(cell.jobs_failed.items()):
         asked = next(each for each in stand.rules if like(each.id, name))
         is_told = asked.id == name and asked is not stand.rules[-1]
@@ -191,7 +194,10 @@ def _left_out(
 
 
 def known_issues(case: RuleContext) -> Iterator[RuleResult]:
-    """What each known issue and quarantine tolerates; shown, and judged where the jobs are."""
+    """Yield a result per known issue and quarantine.
+
+    What it tolerates. Failures are judged by the rules of jobs.
+    """
     used = case.tolerance.used
     for issue in case.tolerance.issues:
         if used.get(issue.id):
@@ -230,19 +236,19 @@ def known_issues(case: RuleContext) -> Iterator[RuleResult]:
             )
 
 
-def _is_on_blocking(case: RuleContext, judged: JudgedJob) -> bool:
+def _is_on_blocking(case: RuleContext, judged: RuledJob) -> bool:
     levels = {stand.rule.id: stand.rule.level for stand in case.stands}
     return levels[judged.cell.platform] == "blocking"
 
 
-def _of(case: RuleContext, judged: JudgedJob) -> tuple[ToleratedResult, ...]:
+def _of(case: RuleContext, judged: RuledJob) -> tuple[ToleratedResult, ...]:
     return tuple(case.tolerance.by_job.get((judged.cell.id, judged.job.id), ()))
 
 
 def _incomparable(
-    case: RuleContext, here: list[JudgedJob], results: list[ToleratedResult]
+    case: RuleContext, here: list[RuledJob], results: list[ToleratedResult]
 ) -> list[str]:
-    """Why it cannot be said that nothing is new."""
+    """Return why new failures cannot be determined."""
     why = []
     if results and not case.snapshot.last_green:
         why.append("there is no green run to compare with")
@@ -257,6 +263,6 @@ def _incomparable(
     return why
 
 
-def _never_ended(judged: JudgedJob) -> bool:
+def _never_ended(judged: RuledJob) -> bool:
     outcome = judged.job.outcome
     return outcome is not None and outcome.value in ("errored", "cancelled", "not_run")

@@ -1,4 +1,4 @@
-"""Jobs: required ones passed, failures are excused only by exceptions, the cost limit holds."""
+"""Jobs: required ones passed, failures are excused only by exceptions, and the cost limit holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import JobRule
-from orchestrator.domain.gate.quantities import (
+from orchestrator.domain.gate.policy_values import (
     all_counts,
     counted,
     expected_failures,
@@ -20,9 +20,9 @@ from orchestrator.domain.gate.quantities import (
     some,
 )
 from orchestrator.domain.gate.rule_context import (
-    JudgedJob,
     PlatformEvidence,
     RuleContext,
+    RuledJob,
     is_bad,
     is_over,
     policy_outcome,
@@ -34,7 +34,7 @@ from orchestrator.domain.outcome import Counts, Outcome
 
 
 def cost(case: RuleContext) -> Iterator[RuleResult]:
-    """All machines of all runs that were looked at."""
+    """Yield a result: the cost of all machines of all judged runs."""
     rule = case.policy.spec.cost
     if rule is None:
         return
@@ -55,23 +55,23 @@ def cost(case: RuleContext) -> Iterator[RuleResult]:
 
 
 TOLD = 20
-"""Failing results that a verdict names, per job; of the others it has the number."""
+"""Maximum failing results that a verdict names per job; of the rest it has the number."""
 SAID = 3
-"""Of these, those that its sentence names."""
+"""Maximum failing results that its sentence names."""
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 def jobs(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job of every cell, and one for each that should be there."""
+    """Yield a result per job of every cell, and per required job that is absent."""
     return _jobs(case, _sentence)
 
 
 def jobs_by_name(case: RuleContext) -> Iterator[RuleResult]:
-    """As in the first rules: of what failed, the name alone is said."""
+    """The rule as in the first versions: failures are given by name alone."""
     return _jobs(case, _sentence_by_name)
 
 
-_Sentence = Callable[[JudgedJob, Sequence[ToleratedResult], RuleResult], str]
+_Sentence = Callable[[RuledJob, Sequence[ToleratedResult], RuleResult], str]
 
 
 def _jobs(case: RuleContext, sentence: _Sentence) -> Iterator[RuleResult]:
@@ -85,7 +85,7 @@ def _jobs(case: RuleContext, sentence: _Sentence) -> Iterator[RuleResult]:
 
 
 def degraded(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job that passed by a fallback."""
+    """Yield a result per job that passed with a fallback."""
     for judged in case.jobs:
         if judged.job.degraded:
             where, why = f"{judged.job.id} on {judged.cell.id}", judged.job.degraded.rstrip(". ")
@@ -100,7 +100,7 @@ def degraded(case: RuleContext) -> Iterator[RuleResult]:
             )
 
 
-def _job(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
+def _job(judged: RuledJob, found: Sequence[ToleratedResult]) -> RuleResult:
     job, left = judged.job, sum(result.left for result in found)
     by = sorted({name for result in found for name in result.by})
     open_ = job.counts.missing + job.counts.not_run
@@ -122,8 +122,8 @@ def _job(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
     )
 
 
-def _sentence(judged: JudgedJob, found: Sequence[ToleratedResult], result: RuleResult) -> str:
-    """How each failed that nothing tolerates, and where to look."""
+def _sentence(judged: RuledJob, found: Sequence[ToleratedResult], result: RuleResult) -> str:
+    """Describe how each untolerated failure failed, and where to look."""
     said = [f"{judged.job.id} on {judged.cell.id} {_went(judged, _passed)}"]
     if not is_bad(result):
         return "; ".join([*said, *_failures(found), *_rest(judged)]) + "."
@@ -137,7 +137,10 @@ _SIGNAL = re.compile(r"signal (\d+)")
 
 
 def _cause(one: FailingResult) -> str:
-    """``t.py::one crashed (SIGSEGV)``, ``self-report: it printed 'FAILED'``, or the name alone."""
+    """Describe a failure.
+
+    ``t.py::one crashed (SIGSEGV)``, ``self-report: it printed 'FAILED'``, or its name.
+    """
     if one.name.startswith("("):
         return _SIGNAL.sub(_signal, one.words.rstrip(": ")) or one.name.strip("()")
     how = one.test.exception if one.test else ""
@@ -155,7 +158,7 @@ def _signal(found: re.Match[str]) -> str:
 
 
 def _failing(job: JobEvidence, found: Sequence[ToleratedResult]) -> Mapping[str, int]:
-    """What nothing tolerates, by its name; an end of the job also by its reason."""
+    """Return untolerated failures by name; the end of a job also by its reason."""
     failing: Counter[str] = Counter()
     for result in found:
         one = result.failing
@@ -171,18 +174,18 @@ def _failing(job: JobEvidence, found: Sequence[ToleratedResult]) -> Mapping[str,
 
 
 def _came_to_its_end(job: JobEvidence) -> bool:
-    """Whether nothing from outside, as a machine that was lost, ended it."""
+    """Whether the job was not ended from outside, as by a lost machine."""
     return job.ending is None or job.ending.outcome in _FINAL
 
 
 def _sentence_by_name(
-    judged: JudgedJob, found: Sequence[ToleratedResult], _result: RuleResult
+    judged: RuledJob, found: Sequence[ToleratedResult], _result: RuleResult
 ) -> str:
     said = [f"{judged.job.id} on {judged.cell.id} {_went(judged, _passed_judged)}"]
     return "; ".join([*said, *_failures(found), *_rest(judged)]) + "."
 
 
-def _rest(judged: JudgedJob, *, is_end_told: bool = False) -> Iterator[str]:
+def _rest(judged: RuledJob, *, is_end_told: bool = False) -> Iterator[str]:
     job = judged.job
     open_ = job.counts.missing + job.counts.not_run
     if job.ending is not None and job.ending.reason != job.reason and not is_end_told:
@@ -206,7 +209,7 @@ def _name(one: FailingResult) -> str:
 def _failures(
     found: Sequence[ToleratedResult], *, label: Callable[[FailingResult], str] = _name
 ) -> Iterator[str]:
-    """How many failed, what tolerates them, and what would if it were not used up."""
+    """Describe how many failed, what tolerates them, and which tolerance is used up."""
     left = sum(result.left for result in found)
     used = [f"{number} tolerated by {name}" for name, number in _tolerated(found).items()]
     if left:
@@ -219,13 +222,13 @@ def _failures(
 
 
 def _named(found: Sequence[ToleratedResult], label: Callable[[FailingResult], str]) -> str:
-    """`` (test_a.py::one and 2 more)``: the first that nothing tolerates, where they have names."""
+    """Name the first untolerated failures: `` (test_a.py::one and 2 more)``."""
     names = sorted({label(r.failing) for r in found if r.left and r.failing.name})
     return f" ({some(names, SAID)})" if names else ""
 
 
 def _passed(counts: Counts) -> str:
-    """``passed 5 tests``; with all its counts where not every test passed."""
+    """Describe a pass: ``passed 5 tests``; with all counts where not every test passed."""
     if counts.passed == counts.collected:
         return f"passed {counted(counts.passed, 'test')}" if counts.passed else "passed"
     return f"passed: {all_counts(counts)}"
@@ -237,7 +240,7 @@ def _passed_judged(counts: Counts) -> str:
     return went + expected_failures(counts)
 
 
-def _went(judged: JudgedJob, passed: Callable[[Counts], str]) -> str:
+def _went(judged: RuledJob, passed: Callable[[Counts], str]) -> str:
     job = judged.job
     if job.outcome is None:
         return "is not over"
@@ -256,7 +259,7 @@ def _tolerated(found: Sequence[ToleratedResult]) -> Mapping[str, int]:
     return dict(sorted(total.items()))
 
 
-def _inputs(judged: JudgedJob, found: Sequence[ToleratedResult], left: int) -> dict[str, object]:
+def _inputs(judged: RuledJob, found: Sequence[ToleratedResult], left: int) -> dict[str, object]:
     job = judged.job
     rows = [_row(result) for result in found]
     blame: list[object] = [dict(sorted(row.items())) for row in _blame(judged)[:TOLD]]
@@ -286,8 +289,8 @@ def _row(result: ToleratedResult) -> dict[str, object]:
     }
 
 
-def _blame(judged: JudgedJob) -> list[Mapping[str, str]]:
-    """Of its failing tests; of a command itself, which has no tests."""
+def _blame(judged: RuledJob) -> list[Mapping[str, str]]:
+    """Return the root causes of the job's failing tests, or of the command itself."""
     tests, job = {test.nodeid for test in judged.job.failed}, judged.job.id
     rows = [
         row
@@ -299,7 +302,7 @@ def _blame(judged: JudgedJob) -> list[Mapping[str, str]]:
 
 
 def _absent(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]:
-    """What a rule asks for, and the cell has no word of."""
+    """Return required jobs that are absent in the cell."""
     seen: set[str] = set()
     for rule in stand.rules[:-1]:
         found = any(like(rule.id, job.id) for job in cell.jobs)

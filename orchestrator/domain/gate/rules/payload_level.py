@@ -1,4 +1,4 @@
-"""The payload's level: who read it, and whether the policy asks for more."""
+"""The payload's level: whether the reviews reach the level that the policy requires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.domain.gate.payload_review import (
     review_in_force,
     withdrawal,
 )
-from orchestrator.domain.gate.quantities import some
+from orchestrator.domain.gate.policy_values import some
 from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -22,12 +22,12 @@ _TOLD = 20
 
 @dataclass(frozen=True, slots=True)
 class _Payload:
-    """A payload of the evidence."""
+    """A payload of the evidence with its reviews."""
 
     digest: str
     review: PayloadReview | None
     withdrawn: PayloadReview | None
-    """What took back an earlier review."""
+    """The review that withdrew an earlier one."""
 
     @property
     def level(self) -> PayloadLevel:
@@ -44,7 +44,7 @@ class _Payload:
 
 
 def payload_level(case: RuleContext) -> Iterator[RuleResult]:
-    """One result: what the evidence's payload is held for, and by whom.
+    """Yield a result: the level of the evidence's payload, and its reviewers.
 
     Where the policy asks for nothing it only informs.
     """
@@ -116,7 +116,7 @@ def _sentence(
 
 
 def _hooks(cells: Sequence[CellEvidence]) -> list[str]:
-    """Files of the payload that can change what tests come to, each with its hooks."""
+    """Return files of the payload with hooks that can change outcomes."""
     told: dict[str, set[str]] = {}
     for cell in cells:
         for job in cell.jobs:

@@ -1,4 +1,4 @@
-"""Performance: no benchmark is slower than its budget allows; noise is never a pass."""
+"""Performance: no benchmark is slower than its budget allows; noise never passes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, Comparison, decide
 from orchestrator.domain.gate.policy import Budget, PerformanceRule
-from orchestrator.domain.gate.quantities import as_percent, figure, like, percent
-from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
+from orchestrator.domain.gate.policy_values import as_percent, figure, like, percent
+from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import CellEvidence, Pairs
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.paired_samples import launches_of
@@ -17,7 +17,7 @@ Measured = tuple[CellEvidence, Pairs, Budget | None]
 
 
 def performance(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per benchmark, and one for each job and budget that has none.
+    """Yield a result per benchmark, and per job and budget without one.
 
     Blocking platforms are one family of tests, advisory ones another: what only informs must
     not make the others' tests more or less strict.
@@ -84,7 +84,7 @@ def _result(
 
 
 def _failing(ruling: BenchmarkResult) -> dict[str, int]:
-    """By how many whole per cent it is slower; why nobody can tell, where that is so."""
+    """Return the whole per cent by which it is slower; or why it is inconclusive."""
     found = ruling.comparison
     if found is None or ruling.outcome is not RuleOutcome.VIOLATED:
         return {ruling.reason: 1}
@@ -149,7 +149,7 @@ def _inputs(pairs: Pairs, budget: Budget | None, ruling: BenchmarkResult) -> dic
 def _without(
     rule: PerformanceRule, stands: Sequence[PlatformEvidence], *, is_blocking: bool
 ) -> Iterator[RuleResult]:
-    """Benchmarks that a budget is for, and that were not measured beside a baseline."""
+    """Return benchmarks with a budget that were not paired with a baseline."""
     for stand in stands:
         for one in stand.jobs:
             paired = any(_budget(rule, f"{p.job}/{p.metric}") for p in _pairs(one))
@@ -157,7 +157,7 @@ def _without(
                 yield _open(rule, one.name, is_blocking=is_blocking)
 
 
-def _pairs(one: JudgedJob) -> Iterator[Pairs]:
+def _pairs(one: RuledJob) -> Iterator[Pairs]:
     return (pairs for pairs in one.cell.pairs if pairs.job == one.job.id)
 
 
@@ -166,7 +166,7 @@ def _is_meant(rule: PerformanceRule, job: str) -> bool:
 
 
 def _unused(rule: PerformanceRule, case: RuleContext) -> Iterator[RuleResult]:
-    """Budgets that no benchmark of any blocking platform falls under, where one ran."""
+    """Return budgets that match no benchmark of a blocking platform."""
     blocking = [stand for stand in case.stands if stand.rule.level == "blocking" and stand.ran]
     met = {budget.match for stand in blocking for _, _, budget in _measured(rule, stand) if budget}
     for budget in rule.budgets if blocking else ():

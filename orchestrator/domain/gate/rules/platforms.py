@@ -1,4 +1,4 @@
-"""Platforms: each that the policy names ran to its end, on the hardware that it promises."""
+"""Platforms: each one of the policy ran to its end, on the required hardware."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from orchestrator.domain.catalogue import promised
 from orchestrator.domain.gate.evidence_trust import doubts
 from orchestrator.domain.gate.policy import PlatformRule, Substitute
-from orchestrator.domain.gate.quantities import all_counts, counted, judged_counts, some
+from orchestrator.domain.gate.policy_values import all_counts, counted, first_rules_counts, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
@@ -30,7 +30,7 @@ from orchestrator.domain.outcome import Counts, Outcome
 
 
 def hardware(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per cell of which a machine was had and something is promised or expected."""
+    """Yield a result per cell with a machine and required hardware."""
     allowed = case.policy.spec.evidence.attestation == "optional"
     for stand in case.stands:
         wanted = expected(stand.rule)
@@ -41,7 +41,7 @@ def hardware(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def expected(rule: PlatformRule) -> ExpectedHardware:
-    """What the policy says, and where it says nothing, what the platform's id promises."""
+    """Return the required hardware: of the policy, else what the platform's id implies."""
     known = promised(rule.id)
     said = replace(
         rule.expect,
@@ -58,7 +58,7 @@ def expected(rule: PlatformRule) -> ExpectedHardware:
 
 
 def _hardware(stand: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardware) -> RuleResult:
-    """Both what is promised and what the matrix expects: neither makes up for the other."""
+    """Return differences from both the implied and the matrix's hardware."""
     found = [
         one
         for machine in cell.machines
@@ -120,11 +120,11 @@ _OfCell = Callable[[PlatformEvidence, CellEvidence], _Judged]
 
 
 def platforms(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per platform, and one per substitute that is needed."""
+    """Yield a result per platform, and per substitute that is needed."""
     return _platforms(case, _ran)
 
 
-def platforms_with_judged_counts(case: RuleContext) -> Iterator[RuleResult]:
+def platforms_with_first_rules_counts(case: RuleContext) -> Iterator[RuleResult]:
     """As in the first two rules: green runs in a row are also those that reuse one's evidence.
 
     Of the tests it tells those that passed, failed or were expected to fail.
@@ -186,7 +186,7 @@ def _cell(stand: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _Judged:
 
 
 def _is_explained(cell: CellEvidence) -> bool:
-    """Whether the jobs, which are judged by themselves, show what the cell says."""
+    """Whether the outcomes of its jobs, judged separately, explain the cell's."""
     return cell.outcome not in _WRONG or any(job.outcome in _WRONG for job in cell.jobs)
 
 
@@ -204,7 +204,7 @@ def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
 
 
 def _ran_as_before(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
-    said = _said_of(cell, judged_counts)
+    said = _said_of(cell, first_rules_counts)
     return _in_a_row(stand.rule.consecutive_green, cell.green_streak + 1, said)
 
 
@@ -233,7 +233,7 @@ def _inputs(cell: CellEvidence) -> dict[str, object]:
 
 
 def _substitute(case: RuleContext, stand: PlatformEvidence, substitute: Substitute) -> RuleResult:
-    """It never counts as the platform; but where it is promised, it must have passed."""
+    """Return the result of a substitute: it must pass, and never counts as the platform."""
     other = platform_evidence(PlatformRule(id=substitute.platform), case.policy, case.snapshot)
     found = {job.id: job.outcome for cell in other.ran for job in cell.jobs}
     names = sorted(substitute.jobs or found)

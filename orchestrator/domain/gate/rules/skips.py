@@ -1,4 +1,4 @@
-"""Skips: for accepted reasons, not too many, and none of a test that ran on the baseline."""
+"""Skips: accepted reasons only, within the limit, and none of tests that ran on the baseline."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orchestrator.domain.gate.policy import SkipRule
-from orchestrator.domain.gate.quantities import counted, like, some
-from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext, worst
+from orchestrator.domain.gate.policy_values import counted, like, some
+from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob, worst
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _TOLD = 20
@@ -18,34 +18,34 @@ _MEANT = {"fail": RuleOutcome.VIOLATED, "inconclusive": RuleOutcome.UNKNOWN}
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """The skips of a platform."""
+    """Skips of a platform."""
 
     reasons: Counter[str]
-    """Those without a reason under the empty one."""
+    """Counts by reason; empty for those without."""
     other: int
-    """Whose reason is not accepted."""
+    """Counts whose reason is not accepted."""
     ran_before: list[str]
-    """Of these, the tests that ran on the baseline, by job and node id."""
+    """Of these, tests that ran on the baseline, by job and node id."""
     absent: Counter[str]
-    """Of these, how many by reason for want of a module that the subject itself should have."""
+    """Of these, counts by reason for a missing module of the subject itself."""
 
     @property
     def limited(self) -> int:
-        """What `max` is about: skips that say nothing count as accepted and as other ones."""
+        """Return the skips that `max` limits: those without a reason count both ways."""
         return self.reasons.total() - self.other + self.reasons[""]
 
 
 def skips(case: RuleContext) -> Iterator[RuleResult]:
-    """Per platform that skipped, or whose skips the policy is about; without it by the defaults."""
+    """Yield a result per platform with skips, or with a skip rule; defaults apply without one."""
     return _by_platform(case, _for_want_of_the_subject)
 
 
 def skips_whatever_is_absent(case: RuleContext) -> Iterator[RuleResult]:
-    """As in the second rules: a module of the subject is like any other one."""
+    """The rule as in version 2: missing modules of the subject are not special."""
     return _by_platform(case, _never)
 
 
-_Judge = Callable[[JudgedJob, str], bool]
+_Judge = Callable[[RuledJob, str], bool]
 
 
 def _by_platform(case: RuleContext, is_absent: _Judge) -> Iterator[RuleResult]:
@@ -58,27 +58,27 @@ def _by_platform(case: RuleContext, is_absent: _Judge) -> Iterator[RuleResult]:
 
 
 def skips_where_asked(case: RuleContext) -> Iterator[RuleResult]:
-    """As in the first rules: nothing, where the policy says nothing of skips."""
+    """The rule as in version 1: no result where the policy has no skip rule."""
     return skips_whatever_is_absent(case) if case.policy.spec.skips is not None else iter(())
 
 
 _NOT_IMPORTED = re.compile(r"could not import '([\w.]+)'")
-"""What `pytest.importorskip` says."""
+"""The message of `pytest.importorskip`."""
 
 
-def _for_want_of_the_subject(judged: JudgedJob, reason: str) -> bool:
-    """Whether a module was not there that bears a name of the subject's."""
+def _for_want_of_the_subject(judged: RuledJob, reason: str) -> bool:
+    """Whether a missing module bears a name of the subject."""
     found = _NOT_IMPORTED.match(reason)
     names = judged.job.test_set.subject_names
     return found is not None and any(f"{found[1]}.".startswith(f"{name}.") for name in names)
 
 
-def _never(_judged: JudgedJob, _reason: str) -> bool:
+def _never(_judged: RuledJob, _reason: str) -> bool:
     return False
 
 
 def _findings(rule: SkipRule, tally: _Tally) -> Iterator[tuple[RuleOutcome, str]]:
-    """Each finding about the skips: the outcome that it has for the rule, and its words."""
+    """Yield each finding about skips: its outcome and its words."""
     limited = tally.reasons.total() if rule.on_other == "counted" else tally.limited
     if rule.max is not None and limited > rule.max:
         yield RuleOutcome.VIOLATED, f"{limited} count, and {rule.max} may"
@@ -122,7 +122,7 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
     )
 
 
-def _tally(rule: SkipRule, judged: list[JudgedJob], is_absent: _Judge) -> _Tally:
+def _tally(rule: SkipRule, judged: list[RuledJob], is_absent: _Judge) -> _Tally:
     reasons: Counter[str] = Counter()
     absent: Counter[str] = Counter()
     for one in judged:

@@ -1,17 +1,17 @@
-"""The subject: the same in all evidence, the gate's product, and what the tests imported."""
+"""The subject: identical in all evidence, the gate's product, and imported by the tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
-from orchestrator.domain.gate.quantities import some
+from orchestrator.domain.gate.policy_values import some
 from orchestrator.domain.gate.rule_context import RuleContext, is_unavailable
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 
 def subject_loaded(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per cell in which suites ran, and no process of theirs imported the subject."""
+    """Yield a result per cell with suites of which no process imported the subject."""
     policy = case.policy.spec.evidence.subject_not_loaded
     for stand in case.stands:
         for cell in stand.ran:
@@ -38,12 +38,12 @@ def subject_loaded(case: RuleContext) -> Iterator[RuleResult]:
 
 _ALWAYS = ("name", "version")
 _TESTED = ("payload_sha256", "wheel_sha256")
-"""What was tested, byte for byte."""
+"""Digests that identify what was tested."""
 _DIGESTS = ("git_sha", *_TESTED)
 
 
 def subject(case: RuleContext) -> Iterator[RuleResult]:
-    """What the verdict binds to is known, and all of it is one."""
+    """Yield a result: required digests are known, and all of them agree."""
     rule = case.policy.spec.subject
     compared = [key for key in _DIGESTS if key not in rule.may_differ]
     subjects = [cell.subject for cell in _cells(case)]
@@ -52,13 +52,13 @@ def subject(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def subject_as_required(case: RuleContext) -> Iterator[RuleResult]:
-    """As in the first rules: of the digests, those alone that the policy asks for."""
+    """The rule as in version 1: only required digests are compared."""
     required = case.policy.spec.subject.require
     yield _subject(case, {*_ALWAYS, *required}, set(required))
 
 
 def _subject(case: RuleContext, compared: Set[str], wanted: Set[str]) -> RuleResult:
-    """`compared` are the same of all cells, where known; `wanted` are known of all cells."""
+    """Check digests: `compared` agree where known; `wanted` are known in all cells."""
     cells = _cells(case)
     known = [known for cell in cells for known in (cell.subject, *cell.stands_for)]
     keys = (*_ALWAYS, *sorted({*compared, *wanted} - {*_ALWAYS}))
@@ -87,7 +87,7 @@ def _subject(case: RuleContext, compared: Set[str], wanted: Set[str]) -> RuleRes
 
 
 def _cells(case: RuleContext) -> list[CellEvidence]:
-    """Those that can stop a release, and that a machine was had for."""
+    """Return blocking cells that had a machine."""
     blocking = [cell for stand, cell in case.cells if stand.blocking(cell)]
     return [cell for cell in blocking if not is_unavailable(cell)]
 
@@ -117,6 +117,6 @@ def _values(subjects: Iterable[Mapping[str, str]], key: str) -> list[str]:
 
 
 def _is_asked(case: RuleContext, cell: CellEvidence) -> bool:
-    """Evidence from elsewhere has no digests: where it is allowed, it is allowed without."""
+    """Whether digests are required: ingested evidence has none."""
     allowed = case.policy.spec.evidence.attestation == "optional"
     return not (cell.ingested and allowed)

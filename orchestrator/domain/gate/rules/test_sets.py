@@ -1,12 +1,12 @@
-"""Test sets: a job is the same tests on every platform, and none was deselected."""
+"""Test sets: a job has the same tests on every platform, and none was deselected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.policy import SkipRule
-from orchestrator.domain.gate.quantities import counted, like, some
-from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext
+from orchestrator.domain.gate.policy_values import counted, like, some
+from orchestrator.domain.gate.rule_context import RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import JobEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
@@ -14,14 +14,14 @@ from orchestrator.domain.test_set import Deselection, SkippedPath
 
 
 def selection(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job that left something out, or whose outcomes others had a hand in."""
+    """Yield a result per job that left out tests, or whose outcomes hooks can change."""
     for judged in case.jobs:
         told = judged.job.test_set
         if told.deselected or told.modules or told.ignored or told.hooks:
             yield _selection(judged, case.policy.spec.skips)
 
 
-def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
+def _selection(judged: RuledJob, skips: SkipRule | None) -> RuleResult:
     job = judged.job
     told = job.test_set
     lost = [place for place in _lost(job) if not _is_accepted(place, job, skips)]
@@ -59,13 +59,13 @@ def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
 
 
 def _lost(job: JobEvidence) -> list[SkippedPath]:
-    """Skipped and ignored places in which the last green run had tests."""
+    """Return skipped and ignored paths in which the last green run had tests."""
     places = (*job.test_set.modules, *job.test_set.ignored)
     return [place for place in places if job.known_tests.get(place.path, 0)]
 
 
 def _is_accepted(place: SkippedPath, job: JobEvidence, skips: SkipRule | None) -> bool:
-    """Whether it skipped itself for a reason that the policy accepts."""
+    """Whether a module skipped itself for an accepted reason."""
     patterns = skips.allow_reasons if skips is not None and place in job.test_set.modules else ()
     return any(like(pattern, place.why) for pattern in patterns)
 
@@ -94,8 +94,8 @@ _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 def test_sets(case: RuleContext) -> Iterator[RuleResult]:
-    """One result per job that lacks tests that it has elsewhere, or whose tests are unknown."""
-    groups: dict[str, list[JudgedJob]] = {}
+    """Yield a result per job that lacks tests of other platforms, or whose tests are unknown."""
+    groups: dict[str, list[RuledJob]] = {}
     for judged in case.jobs:
         if _is_compared(case, judged):
             groups.setdefault(judged.job.id, []).append(judged)
@@ -104,8 +104,8 @@ def test_sets(case: RuleContext) -> Iterator[RuleResult]:
             yield from _compared(group)
 
 
-def _is_compared(case: RuleContext, judged: JudgedJob) -> bool:
-    """Evidence from elsewhere may count tests without naming them, where it is allowed at all."""
+def _is_compared(case: RuleContext, judged: RuledJob) -> bool:
+    """Whether tests can be compared: ingested evidence may count tests without naming them."""
     job = judged.job
     asked = judged.blocking and judged.rule.test_set == "same"
     allowed = case.policy.spec.evidence.attestation == "optional"
@@ -113,7 +113,7 @@ def _is_compared(case: RuleContext, judged: JudgedJob) -> bool:
     return asked and told and job.outcome in _FINAL and bool(job.counts.collected)
 
 
-def _compared(group: Sequence[JudgedJob]) -> Iterator[RuleResult]:
+def _compared(group: Sequence[RuledJob]) -> Iterator[RuleResult]:
     known = [one for one in group if one.job.tests_digest]
     nowhere = set.intersection(*(set(one.job.tests_lacking) for one in known)) if known else set()
     for one in group:
@@ -122,7 +122,7 @@ def _compared(group: Sequence[JudgedJob]) -> Iterator[RuleResult]:
             yield _result(one, lacking, others=[o.cell.id for o in group if o is not one])
 
 
-def _result(judged: JudgedJob, lacking: list[str], *, others: list[str]) -> RuleResult:
+def _result(judged: RuledJob, lacking: list[str], *, others: list[str]) -> RuleResult:
     job, where = judged.job, f"{judged.job.id} on {judged.cell.id}"
     outcome = RuleOutcome.VIOLATED
     sentence = (

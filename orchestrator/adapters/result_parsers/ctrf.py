@@ -1,0 +1,242 @@
+"""CTRF 1.x (ctrf.io): JSON from reporters of many test frameworks.
+
+Its five states are mapped to ours with the help of ``rawStatus``: what failed in its setup or
+teardown is an error, and an expected failure is one. A state that says nothing (``other``) is a
+test whose outcome is not known, which never counts as passed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from orchestrator.adapters.result_parsers.bounded_input import (
+    LINE_LIMIT,
+    as_count,
+    as_line,
+    as_list,
+    as_map,
+    as_number,
+    as_seconds,
+    as_text,
+    head_text,
+    shortened,
+)
+from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
+from orchestrator.adapters.result_parsers.timestamps import parsed_epoch
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
+    ParsedVersion,
+    Provenance,
+    Said,
+)
+
+_MARK = re.compile(r'"reportFormat"\s*:\s*"CTRF"')
+_SHAPE = re.compile(r'^\{\s*"results"\s*:\s*\{\s*"(?:tool|summary)"\s*:\s*\{')
+_TESTS: Final[Path] = ("results", "tests", EACH)
+_SUMMARY: Final[Path] = ("results", "summary")
+_ENVIRONMENT: Final[Path] = ("results", "environment")
+_TOOL: Final[Path] = ("results", "tool")
+_VERSION: Final[Path] = ("specVersion",)
+_STATES: Final = {
+    "passed": TestOutcome.PASSED,
+    "failed": TestOutcome.FAILED,
+    "skipped": TestOutcome.SKIPPED,
+    "pending": TestOutcome.SKIPPED,
+}
+_RAW: Final = {
+    "xfailed": TestOutcome.XFAILED,
+    "xfail": TestOutcome.XFAILED,
+    "xpassed": TestOutcome.XPASSED,
+    "xpass": TestOutcome.XPASSED,
+    "setup_failed": TestOutcome.ERROR,
+    "teardown_failed": TestOutcome.ERROR,
+    "error": TestOutcome.ERROR,
+    "broken": TestOutcome.ERROR,
+}
+_COMPATIBLE: Final = {
+    "passed": {TestOutcome.XPASSED},
+    "failed": {TestOutcome.ERROR},
+    "skipped": {TestOutcome.XFAILED},
+    "other": {TestOutcome.ERROR, TestOutcome.XFAILED, TestOutcome.XPASSED},
+}
+_MOST_TRIES: Final = 100
+
+
+class Ctrf:
+    """Implements `Dialect`."""
+
+    name = "ctrf"
+    version = 2
+    provenance = Provenance.STRUCTURED
+
+    def match(self, artifact: Artifact) -> float:
+        """See the port."""
+        head = head_text(artifact)
+        if not head.startswith("{"):
+            return 0.0
+        if _MARK.search(head):
+            return 1.0
+        return 0.8 if _SHAPE.match(head) else 0.0
+
+    def read(self, artifact: Artifact) -> Iterator[Said]:
+        """See the port."""
+        reader = JsonReader(artifact, {_TESTS, _SUMMARY, _ENVIRONMENT, _TOOL, _VERSION})
+        seen: Counter[str] = Counter()
+        states: Counter[str] = Counter()
+        summary: Mapping[str, object] = {}
+        tool = ""
+        for path, part in reader.parts():
+            if path == _TESTS and reader.is_torn and not as_map(part).get("name"):
+                continue
+            if path == _TESTS:
+                yield from _said_of_test(as_map(part), tool, seen, states)
+            elif path == _SUMMARY:
+                summary = as_map(part)
+            elif path == _ENVIRONMENT:
+                yield from _said_of_environment(as_map(part))
+            elif path == _TOOL:
+                tool = as_line(as_map(part).get("name"))
+                yield from _said_of_tool(as_map(part))
+            else:
+                _check_version(part)
+        yield from reader.problems
+        start = as_number(summary.get("start"))
+        yield from parsed_epoch(start / 1000 if start else None)
+        if not reader.is_torn:
+            yield from _said_of_summary(summary, seen, states)
+
+
+def _check_version(part: object) -> None:
+    major = as_text(part).split(".")[0]
+    if major not in ("", "0", "1"):
+        raise UnreadableError(f"it is CTRF {as_line(part)}; versions 0 and 1 can be read")
+
+
+def _said_of_tool(tool: Mapping[str, object]) -> Iterator[Said]:
+    name, version = as_line(tool.get("name")), as_line(tool.get("version"))
+    if name and version:
+        yield ParsedEnvironment({"packages": {name: version}})
+
+
+def _said_of_test(
+    test: Mapping[str, object], tool: str, seen: Counter[str], states: Counter[str]
+) -> Iterator[Said]:
+    name = as_text(test.get("name"), LINE_LIMIT)
+    if not name:
+        yield ParsedProblem("error", "a test without a name is left out")
+        return
+    status = as_text(test.get("status"))
+    raw = as_line(test.get("rawStatus")).lower()
+    outcome = _outcome(status, raw)
+    nodeid = _nodeid(name, test, tool)
+    if outcome is TestOutcome.MISSING:
+        yield ParsedProblem("warning", f"{nodeid}: {status or 'no status'} is no outcome")
+    states[status] += 1
+    seen[outcome.word] += 1
+    milliseconds = as_seconds(test.get("duration"))
+    message, reason = as_line(test.get("message")), ""
+    if outcome in (TestOutcome.SKIPPED, TestOutcome.XFAILED):
+        message, reason = "", message
+    elif outcome is TestOutcome.ERROR:
+        reason = raw.removesuffix("_failed") if raw.endswith("_failed") else ""
+    yield ParsedTest(
+        nodeid,
+        outcome,
+        milliseconds / 1000 if milliseconds is not None else None,
+        reason,
+        message,
+        as_text(test.get("trace")) if not reason or outcome is TestOutcome.ERROR else "",
+        _earlier(test, outcome),
+    )
+
+
+def _outcome(status: str, raw: str) -> TestOutcome:
+    closer = _RAW.get(raw)
+    if closer is not None and closer in _COMPATIBLE.get(status, ()):
+        return closer
+    return _STATES.get(status, TestOutcome.MISSING)
+
+
+def _nodeid(name: str, test: Mapping[str, object], tool: str) -> str:
+    """A test without file and suite stands under the tool that ran it."""
+    suite = test.get("suite")
+    groups = [as_line(part) for part in as_list(suite)] or [as_line(suite)]
+    file = as_line(test.get("filePath"))
+    first, separator, _ = name.partition("::")
+    if separator and (first.endswith(".py") or first in (file, groups[0])):
+        return name
+    parts = [part for part in (file, *groups) if part] or [tool]
+    path = [part for part in dict.fromkeys(parts) if part]
+    return shortened("::".join([*path, name]), LINE_LIMIT)
+
+
+def _earlier(test: Mapping[str, object], outcome: TestOutcome) -> tuple[TestOutcome, ...]:
+    """The tries before the last one: told one by one, or only counted, or only hinted at."""
+    tries = [as_map(attempt) for attempt in as_list(test.get("retryAttempts"))][:_MOST_TRIES]
+    if tries:
+        return tuple(
+            _outcome(as_text(t.get("status")), as_line(t.get("rawStatus")).lower()) for t in tries
+        )
+    retries = min(as_count(test.get("retries")) or 0, _MOST_TRIES)
+    if not retries and test.get("flaky") is True and outcome is TestOutcome.PASSED:
+        retries = 1
+    return (TestOutcome.FAILED,) * retries
+
+
+def _said_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
+    words = {key: as_line(environment.get(key)) for key in ("osPlatform", "osRelease")}
+    machine = {
+        key: word
+        for key, word in (("os", words["osPlatform"]), ("kernel", words["osRelease"]))
+        if word
+    }
+    if machine:
+        yield ParsedEnvironment({"machine": machine})
+    name, version = as_line(environment.get("appName")), as_line(environment.get("appVersion"))
+    if name and version:
+        yield ParsedVersion(name, version)
+    if environment.get("healthy") is False:
+        yield ParsedProblem("warning", "it says that its environment was not healthy")
+
+
+def _said_of_summary(
+    summary: Mapping[str, object], seen: Counter[str], states: Counter[str]
+) -> Iterator[Said]:
+    duration = _duration(summary)
+    total = as_count(summary.get("tests"))
+    if total is not None:
+        stated = {state: as_count(summary.get(state)) for state in (*_STATES, "other")}
+        wrong = {s: n for s, n in stated.items() if n is not None and n != states[s]}
+        for state, number in wrong.items():
+            words = f"its summary says {number} {state}, and {states[state]} stand in it"
+            yield ParsedProblem("error", words)
+        # Where its states agree, its sum is told in our words, which are finer than its own.
+        counts = dict(seen) if not wrong else _coarse(stated)
+        yield ParsedTally("footer", total, counts, duration)
+    else:
+        yield ParsedProblem("warning", "it has no summary")
+    yield ParsedEnd(duration_s=duration)
+
+
+def _coarse(stated: Mapping[str, int | None]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for state, outcome in _STATES.items():
+        counts[outcome.word] += stated[state] or 0
+    return dict(counts)
+
+
+def _duration(summary: Mapping[str, object]) -> float | None:
+    told = as_seconds(summary.get("duration"))
+    if told is not None:
+        return told / 1000
+    start, stop = as_number(summary.get("start")), as_number(summary.get("stop"))
+    return as_seconds((stop - start) / 1000) if start and stop else None

@@ -1,0 +1,248 @@
+"""Demos that only announce their parts: ``Demo N: title``, and ``All demos completed!`` at last.
+
+Nothing says how a part went. That it went well is inferred, from the next heading or the happy
+end, and from no trouble on the way; every such check is marked as inferred.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from orchestrator.adapters.result_parsers.free_text import FreeText
+from orchestrator.adapters.result_parsers.text_lines import (
+    ErrorLines,
+    Notes,
+    head_lines,
+    is_document,
+    is_torn,
+    tail_lines,
+    text_lines,
+)
+from orchestrator.application.ports.result_parsers import Artifact
+from orchestrator.domain.parsed_results import (
+    ParsedCheck,
+    ParsedEnd,
+    ParsedJob,
+    ParsedProblem,
+    Provenance,
+    Said,
+)
+
+MARKS_KEPT = 10_000
+"""Different marks of one artifact."""
+
+MARK = re.compile(
+    r"^\s{0,20}\[ {0,9}(?P<word>PASS|PASSED|OK|FAIL|FAILED|ERROR|SKIP|SKIPPED) {0,9}\]"
+    r"\s{1,9}(?P<said>\S.{0,400})$"
+)
+_REASON = re.compile(r"^(?P<name>[^\s:(][^:(]{0,199}?)\s?(?::\s|\s-\s|\()(?P<reason>.{1,400})$")
+RESULTS = re.compile(
+    r"^\W{0,8}(?:results?|summary|total)\s?:\s{0,8}(?P<passed>\d{1,7})\s?/\s?(?P<total>\d{1,7})"
+    r"\s(?:[\w-]{1,30}\s){0,2}passed\b",
+    re.IGNORECASE,
+)
+_OUTCOMES = {"pass": "passed", "ok": "passed", "skip": "skipped"}
+_RANK = {"passed": 0, "skipped": 1, "failed": 2}
+
+
+@dataclass(slots=True)
+class _Marks:
+    """Every mark that was seen, by name, and the job's own sum."""
+
+    outcomes: dict[str, str] = field(default_factory=dict)
+    summed: tuple[int, int] | None = None
+    """Passed, and of how many."""
+    dropped: bool = False
+
+    def add(self, check: ParsedCheck) -> Iterator[Said]:
+        known = self.outcomes.get(check.name)
+        if known is None and len(self.outcomes) >= MARKS_KEPT:
+            self.dropped = True
+            return
+        if known is not None and known != check.outcome:
+            message = f"{check.name} is marked {known} and {check.outcome}: the worse counts"
+            yield ParsedProblem("error", message)
+        if known is None or _RANK[check.outcome] > _RANK[known]:
+            self.outcomes[check.name] = check.outcome
+            yield check
+
+    def contradiction(self) -> str:
+        """How the marks and the sum disagree; empty where they agree."""
+        if self.summed is None or self.dropped:
+            return ""
+        counts = Counter(self.outcomes.values())
+        passed, total = self.summed
+        marked = len(self.outcomes)
+        totals = (marked, marked - counts["skipped"])
+        if passed == counts["passed"] and total in totals:
+            return ""
+        return (
+            f"its Results line says {passed} of {total} passed, "
+            f"its marks say {counts['passed']} of {marked}"
+        )
+
+
+class DemoMarks:
+    """Implements `Dialect`."""
+
+    name = "demo-marks"
+    version = 1
+    provenance = Provenance.PARSED_TEXT
+
+    def match(self, artifact: Artifact) -> float:
+        """Sure where marks and their sum are there; unsure of either alone."""
+        if is_document(artifact):
+            return 0.0
+        lines = [*head_lines(artifact), *tail_lines(artifact)]
+        has_marks = any(MARK.match(line) for line in lines)
+        has_sum = any(RESULTS.match(line) for line in lines)
+        return 0.9 if has_marks and has_sum else 0.6 if has_marks else 0.45 if has_sum else 0.0
+
+    def read(self, artifact: Artifact) -> Iterator[Said]:
+        """Checks as they are marked, figures and remarks on the way, and the end it tells of."""
+        notes, narration, marks, troubles = Notes(), FreeText(), _Marks(), ErrorLines()
+        yield ParsedJob(kind="demo")
+        for line in text_lines(artifact, notes=notes):
+            troubles.see(line)
+            if check := _mark(line):
+                yield from marks.add(check)
+            elif summed := RESULTS.match(line):
+                marks.summed = int(summed["passed"]), int(summed["total"])
+            else:
+                yield from narration.see(line)
+        yield from notes.said()
+        yield from _mark_ending(marks, troubles, torn=is_torn(artifact))
+
+
+def _mark(line: str) -> ParsedCheck | None:
+    found = MARK.match(line)
+    if not found:
+        return None
+    said = found["said"].strip()
+    outcome = _OUTCOMES.get(found["word"].lower().removesuffix("ed").replace("skipp", "skip"))
+    explained = _REASON.match(said)
+    if not explained:
+        return ParsedCheck(said[:200], outcome or "failed")
+    reason = explained["reason"].strip().removesuffix(")") if "(" in said else explained["reason"]
+    return ParsedCheck(explained["name"].strip(), outcome or "failed", reason=reason.strip())
+
+
+def _mark_ending(marks: _Marks, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
+    """The job's end by its Results line, and every disagreement of it with the marks.
+
+    Without a Results line the exit status is unknown: an error is reported and no end.
+    """
+    if marks.dropped:
+        yield ParsedProblem(
+            "error", f"more than {MARKS_KEPT} different marks: the rest is left out"
+        )
+    if marks.summed is None:
+        yield ParsedProblem("error", troubles.cut_off("it never sums its marks up", torn=torn))
+        return
+    contradiction = marks.contradiction()
+    if contradiction:
+        yield ParsedProblem("error", contradiction)
+    passed, total = marks.summed
+    skipped = sum(outcome == "skipped" for outcome in marks.outcomes.values())
+    short = passed + skipped < total
+    has_failed = short or "failed" in marks.outcomes.values()
+    yield ParsedEnd(1 if has_failed or contradiction else 0, detail=contradiction)
+
+
+HEADINGS_KEPT = 10_000
+
+_HEADING = re.compile(
+    r"^[\s=#*-]{0,20}(?P<word>Demo|Example|Scenario) (?P<number>\d{1,4})(?:\s?(?:/|of)\s?"
+    r"(?P<total>\d{1,4}))?\s?[:.–-]\s(?P<title>\S.{0,200}?)[\s=#*-]{0,20}$",
+    re.IGNORECASE,
+)
+_HAPPY = re.compile(
+    r"^\W{0,8}All (?:(?P<total>\d{1,4}) )?(?:demo(?:s|nstrations)|examples|scenarios)\b.{0,40}?"
+    r"\b(?:completed?|finished|passed|done|succeeded|ran)\b(?P<rest>.{0,80})$",
+    re.IGNORECASE,
+)
+_UNHAPPY = re.compile(r"\b(?:but|except|fail\w*|errors?)\b", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The parts so far; the last of them is still going on."""
+
+    numbers: set[int] = field(default_factory=set)
+    current: str = ""
+    total: int | None = None
+    ended: bool = False
+
+    def begin(self, found: re.Match[str]) -> None:
+        self.numbers.add(int(found["number"]))
+        self.current = f"{found['word'].title()} {int(found['number'])}: {found['title'].strip()}"
+        if found["total"]:
+            self.total = int(found["total"])
+
+    def conclude(self, troubles: ErrorLines) -> Iterator[Said]:
+        """The current part is over, and something came after it."""
+        if self.current:
+            outcome = "failed" if troubles.last else "passed"
+            yield ParsedCheck(self.current, outcome, reason=troubles.last, inferred=True)
+        self.current, troubles.last = "", ""
+
+    def gap(self) -> str:
+        """Which parts were announced by number, and are not there."""
+        last = max([*self.numbers, self.total or 0], default=0)
+        missing = [str(n) for n in range(1, last + 1) if n not in self.numbers]
+        return f"no heading has the number {', '.join(missing[:20])}" if missing else ""
+
+
+class DemoHeadings:
+    """Implements `Dialect`."""
+
+    name = "demo-headings"
+    version = 1
+    provenance = Provenance.PARSED_TEXT
+
+    def match(self, artifact: Artifact) -> float:
+        """Surer with a happy end, and with several headings."""
+        if is_document(artifact):
+            return 0.0
+        headings = sum(bool(_HEADING.match(line)) for line in head_lines(artifact))
+        if not headings:
+            return 0.0
+        happy = any(_HAPPY.match(line) for line in tail_lines(artifact))
+        return 0.8 if happy else 0.55 if headings > 1 else 0.4
+
+    def read(self, artifact: Artifact) -> Iterator[Said]:
+        """A check for each heading as the next one comes, figures and remarks on the way."""
+        notes, narration, parts, troubles = Notes(), FreeText(), _Parts(), ErrorLines()
+        yield ParsedJob(kind="demo")
+        for line in text_lines(artifact, notes=notes):
+            heading, happy = _HEADING.match(line), _HAPPY.match(line)
+            if heading and len(parts.numbers) < HEADINGS_KEPT:
+                yield from parts.conclude(troubles)
+                parts.begin(heading)
+                parts.ended = False
+            elif happy and not _UNHAPPY.search(happy["rest"]):
+                yield from parts.conclude(troubles)
+                parts.ended = True
+                parts.total = int(happy["total"]) if happy["total"] else parts.total
+            else:
+                troubles.see(line)
+            yield from narration.see(line)
+        yield from notes.said()
+        yield from _ending(parts, troubles, torn=is_torn(artifact))
+
+
+def _ending(parts: _Parts, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
+    gap = parts.gap()
+    if gap:
+        yield ParsedProblem("error", gap)
+    if parts.ended:
+        crashed = troubles.last
+        yield ParsedEnd(1 if crashed else 0, detail=crashed, inferred=True)
+        return
+    if parts.current:
+        reason = troubles.last or "the log stops before the next heading or a happy end"
+        yield ParsedCheck(parts.current, "failed", reason=reason, inferred=True)
+    yield ParsedProblem("error", troubles.cut_off("it never says that it ended", torn=torn))

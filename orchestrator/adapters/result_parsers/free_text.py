@@ -1,0 +1,245 @@
+"""A program's own story of what it does: its parts, what it measures, what it remarks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from orchestrator.adapters.result_parsers.log_notices import LogNotices
+from orchestrator.adapters.result_parsers.measurement_lines import (
+    Figure,
+    Marked,
+    Measured,
+    marked,
+    measured,
+    param_name,
+    relation,
+    tally_of,
+)
+from orchestrator.adapters.result_parsers.quantities import Quantity, quantity, whole
+from orchestrator.domain.parsed_results import ParsedCheck, ParsedFallback, ParsedMetric, Said
+
+COLUMNS = 20
+_GAP = re.compile(r"\s{2,}|\t")
+_HEAD = re.compile(r"^(?P<name>[A-Za-z][\w .+/%-]{0,40}?)(?: ?\((?P<unit>[^()\d]{1,20})\))?$")
+_TABLE_RULE = re.compile(r"^\s*-{8,}[-\s|+]*$")
+_LONGEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    unit: str
+
+
+@dataclass(slots=True)
+class TextTables:
+    """Watches lines for tables."""
+
+    _previous: str = ""
+    _columns: list[_Column] = field(default_factory=list)
+
+    def see(self, line: str) -> Measured | None:
+        """The row that the line is; None where it is none with a figure."""
+        if len(line) > _LONGEST or not line.strip():
+            self._columns, self._previous = [], ""
+            return None
+        if _TABLE_RULE.match(line):
+            self._columns = _heads(self._previous)
+            return None
+        self._previous = line
+        return self._row(line) if self._columns else None
+
+    def _row(self, line: str) -> Measured | None:
+        cells = line.split()
+        if len(cells) != len(self._columns):
+            self._columns = []
+            return None
+        params: dict[str, int] = {}
+        figures: list[Figure] = []
+        for column, cell in zip(self._columns, cells, strict=True):
+            said = quantity(f"{cell} {column.unit}" if column.unit else cell)
+            number = whole(cell)
+            if said is not None:
+                figures.append(Figure(column.name, said))
+            elif number is not None and not column.unit:
+                params[param_name(column.name)] = number
+        return Measured("", params, tuple(figures)) if figures and params else None
+
+
+def _heads(line: str) -> list[_Column]:
+    found = [_HEAD.match(text) for text in _GAP.split(line.strip())]
+    if not 2 <= len(found) <= COLUMNS:
+        return []
+    return [_Column(m["name"], m["unit"] or "") for m in found if m] if all(found) else []
+
+
+METRICS_KEPT = 10_000
+"""Figures of one artifact; a log that prints more is not made for people."""
+TITLE_LIMIT = 120
+
+_RULE = re.compile(r"^\s{0,8}(?:={8,}|#{8,}|\*{8,}|━{8,}|─{8,})\s*$")
+_SIGN = re.compile(
+    r"^(?:[^\x00-\u2192⚠ℹ│►▶][^\x00-\x7f]{0,3}\s{0,4}|[^\x00-\x7f]{2,5}\s{1,4})"
+    r"(?P<title>[A-Za-z][\w &/().+-]{2,80})$"
+)
+"""A pictogram, also one that was mangled, and a title."""
+_GROUP = re.compile(r"^(?P<indent>\s{0,20})(?P<title>[A-Za-z][^:=]{0,80}):\s*$")
+_QUANTITY_WORDS = re.compile(r"(?:time|latency|throughput|duration|speed|ratio)$", re.IGNORECASE)
+_SPEEDUP = re.compile(r"speed-?up|faster", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class FreeText:
+    """Reads the lines of one artifact, in order."""
+
+    marks_are_checks: bool = False
+    """Whether a tick or cross at a line's start is a statement of the job about itself."""
+    section: str = ""
+    """The title of the part that is being told."""
+    failed: int = 0
+    """Lines that were marked with a cross."""
+    measures: int = 0
+    """Figures that were found."""
+    _group: tuple[int, str] = (0, "")
+    _title: list[str] | None = None
+    _times: list[tuple[str, Quantity]] = field(default_factory=list)
+    _tables: TextTables = field(default_factory=TextTables)
+    _remarks: LogNotices = field(default_factory=LogNotices)
+
+    def see(self, line: str) -> Iterator[Said]:
+        """What the line says."""
+        for said in self._remarks.see(line):
+            yield self._placed(said)
+        if self._is_title(line):
+            return
+        self._see_group(line)
+        row = self._tables.see(line)
+        if row is not None:
+            yield from self._metrics(row)
+            return
+        mark = marked(line)
+        found = measured(mark.text if mark else line)
+        if mark is not None and self.marks_are_checks:
+            yield from self._checks(mark, found)
+        if found is not None and (mark is None or mark.passed):
+            yield from self._metrics(found)
+
+    def _placed(self, said: Said) -> Said:
+        """A fallback, with the part of the program in which it happened."""
+        if isinstance(said, ParsedFallback) and self.section:
+            return ParsedFallback(f"{said.reason} (in {self.section!r})")
+        return said
+
+    def _is_title(self, line: str) -> bool:
+        """Whether the line belongs to a head between two rules, or is a head of its own."""
+        if _RULE.match(line):
+            if self._title:
+                self._begin(self._title[0])
+                self._title = None
+            else:
+                self._title = []
+            return True
+        if self._title is not None:
+            return self._add_title(line)
+        sign = _SIGN.match(line) if marked(line) is None else None
+        if sign:
+            self._begin(sign["title"])
+        return sign is not None
+
+    def _add_title(self, line: str) -> bool:
+        if self._title is None or not line.strip() or len(self._title) >= 3:
+            self._title = None
+            return False
+        self._title.append(line.strip()[:TITLE_LIMIT])
+        return not measured(line)
+
+    def _begin(self, title: str) -> None:
+        self.section, self._group, self._times = title, (0, ""), []
+
+    def _see_group(self, line: str) -> None:
+        found = _GROUP.match(line)
+        if found:
+            self._group = (len(found["indent"]), found["title"].strip())
+        elif not line[: self._group[0] + 1].isspace() or not line.strip():
+            self._group = (0, "")
+
+    def _checks(self, mark: Marked, found: Measured | None) -> Iterator[Said]:
+        self.failed += not mark.passed
+        name, _, value = mark.text.partition(":")
+        name, value, reason, unit = name.strip(), value.strip(), "", ""
+        tally = found.tally if found else tally_of(value)
+        passed = mark.passed and (tally is None or tally[0] == tally[1])
+        if tally is not None:
+            value, unit = f"{tally[0]}/{tally[1]}", "passed"
+        elif found is not None and len(found.figures) == 1:
+            value, unit = found.figures[0].quantity.printed, found.figures[0].quantity.unit
+        if not passed:
+            reason = mark.text
+        full = "/".join(part for part in (_plain(self.section), _plain(name)) if part)
+        yield ParsedCheck(full, "passed" if passed else "failed", value[:200], unit, "", reason)
+
+    def _metrics(self, found: Measured) -> Iterator[Said]:
+        pers = {figure.quantity.per for figure in found.figures} - {""}
+        params: dict[str, object] = {**found.params, **({"per": pers.pop()} if pers else {})}
+        times = [f for f in found.figures if f.quantity.kind == "latency"]
+        for figure in found.figures:
+            if self.measures >= METRICS_KEPT:
+                return
+            said = self._metric(figure, found, params, times)
+            if said is not None:
+                self.measures += 1
+                yield said
+
+    def _metric(
+        self, figure: Figure, found: Measured, params: dict[str, object], times: list[Figure]
+    ) -> ParsedMetric | None:
+        told = figure.quantity
+        named = figure.name or found.label
+        if told.kind == "ratio":
+            return self._ratio(figure, found, params, times)
+        name = self._name(figure, found)
+        if told.kind == "latency":
+            group = named if not _QUANTITY_WORDS.search(named) else self._group[1] or named
+            self._times = [*self._times[-1:], (group, told)]
+        return ParsedMetric(name, (told.value,), told.unit, told.direction, params)
+
+    def _ratio(
+        self, figure: Figure, found: Measured, params: dict[str, object], times: list[Figure]
+    ) -> ParsedMetric | None:
+        """A ratio whose two times are known, else one that calls itself a speedup."""
+        named = figure.name or found.label
+        name = self._name(replace(figure, name=named), found)
+        beside = [(time.name, time.quantity) for time in times]
+        above = self._times[::-1] if len(found.figures) == 1 else []
+        direction, baseline = _related(figure.quantity, beside or above)
+        if not direction and _SPEEDUP.search(named):
+            direction = "higher"
+        if not direction:
+            return None
+        said = {**params, "baseline": baseline} if baseline else params
+        return ParsedMetric(name, (figure.quantity.value,), "x", direction, said)
+
+    def _name(self, figure: Figure, found: Measured) -> str:
+        """``section/group/label/latency``: what a report cuts into rows and columns."""
+        label, leaf = found.label, figure.name
+        if not leaf and _QUANTITY_WORDS.search(label):
+            label, leaf = "", label
+        parts = (self.section, self._group[1], label if label != leaf else "")
+        path = [_plain(part) for part in parts if part]
+        return "/".join([*path, _plain(leaf) or figure.quantity.kind])
+
+
+def _related(ratio: Quantity, times: list[tuple[str, Quantity]]) -> tuple[str, str]:
+    """What is better of a ratio between two times, and the name of the second of them."""
+    if len(times) != 2:
+        return "", ""
+    (_, first), (name, second) = times
+    direction = relation(ratio, first, second)
+    return (direction, name) if direction else ("", "")
+
+
+def _plain(words: str) -> str:
+    """Without the character that parts names."""
+    return " ".join(words.replace("/", " ").split())[:TITLE_LIMIT]

@@ -1,0 +1,219 @@
+"""What pytest-json-report writes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.adapters.result_parsers.bounded_input import (
+    LINE_LIMIT,
+    as_count,
+    as_line,
+    as_map,
+    as_number,
+    as_seconds,
+    as_text,
+    head_text,
+    last_error,
+    skip_reason,
+)
+from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
+from orchestrator.adapters.result_parsers.timestamps import parsed_epoch
+from orchestrator.application.ports.result_parsers import Artifact
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
+    Provenance,
+    Said,
+)
+
+_SHAPE = re.compile(r'^\{\s*"created"\s*:\s*[\d.eE+]+\s*,\s*"duration"\s*:[^"]*"exitcode"\s*:')
+_TESTS: Final[Path] = ("tests", EACH)
+_COLLECTORS: Final[Path] = ("collectors", EACH)
+_SUMMARY: Final[Path] = ("summary",)
+_ENVIRONMENT: Final[Path] = ("environment",)
+_DURATION: Final[Path] = ("duration",)
+_EXIT: Final[Path] = ("exitcode",)
+_CREATED: Final[Path] = ("created",)
+_PHASES: Final = ("setup", "call", "teardown")
+_RERUN: Final = "rerun"
+"""pytest-rerunfailures: it went wrong before; its phases are those of the last try."""
+_OUTCOMES: Final = {
+    **{o.word: o for o in TestOutcome if o not in (TestOutcome.MISSING, TestOutcome.NOT_RUN)},
+    "subtests passed": TestOutcome.PASSED,
+    "subtests failed": TestOutcome.FAILED,
+    "subtests skipped": TestOutcome.SKIPPED,
+}
+
+
+class PytestJsonReport:
+    """Implements `Dialect`."""
+
+    name = "pytest-json-report"
+    version = 2
+    provenance = Provenance.STRUCTURED
+
+    def match(self, artifact: Artifact) -> float:
+        """See the port."""
+        return 0.95 if _SHAPE.match(head_text(artifact)[:2000]) else 0.0
+
+    def read(self, artifact: Artifact) -> Iterator[Said]:
+        """See the port."""
+        wanted = {_TESTS, _COLLECTORS, _SUMMARY, _ENVIRONMENT, _DURATION, _EXIT, _CREATED}
+        reader = JsonReader(artifact, wanted)
+        reading = _Reading()
+        for path, part in reader.parts():
+            if reader.is_torn and EACH in path and not as_map(part).get("nodeid"):
+                continue
+            if path == _TESTS:
+                yield from reading.test(as_map(part))
+            elif path == _COLLECTORS:
+                yield from reading.collector(as_map(part))
+            elif path == _ENVIRONMENT:
+                yield from _said_of_environment(as_map(part))
+            elif path == _CREATED:
+                yield from parsed_epoch(as_number(part))
+            else:
+                reading.facts[path[0]] = part
+        yield from reader.problems
+        if not reader.is_torn:
+            yield from reading.end()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One reading of one document."""
+
+    facts: dict[str, object] = field(default_factory=dict)
+    """The document's own duration, exit code and summary."""
+    _stated: Counter[str] = field(default_factory=Counter)
+    _found: Counter[str] = field(default_factory=Counter)
+    _not_collected: Counter[str] = field(default_factory=Counter)
+
+    def collector(self, collector: Mapping[str, object]) -> Iterator[Said]:
+        """A file or class: of interest where it could not be collected, or was skipped."""
+        nodeid = as_text(collector.get("nodeid"), LINE_LIMIT)
+        text = as_text(collector.get("longrepr"))
+        state = as_text(collector.get("outcome"))
+        if state == "failed":
+            message = last_error(text)
+            yield ParsedTest(nodeid or "?", TestOutcome.ERROR, None, "collection", message, text)
+            self._not_collected["error"] += 1
+        elif state == "skipped" and nodeid:
+            yield ParsedTest(nodeid, TestOutcome.SKIPPED, None, skip_reason(text))
+            self._not_collected["skipped"] += 1
+
+    def test(self, test: Mapping[str, object]) -> Iterator[Said]:
+        """A test, with its phases."""
+        nodeid = as_text(test.get("nodeid"), LINE_LIMIT)
+        if not nodeid:
+            yield ParsedProblem("error", "a test without a node id is left out")
+            return
+        phases = {name: as_map(test.get(name)) for name in _PHASES}
+        stated = as_text(test.get("outcome"))
+        outcome = _outcome(stated, phases)
+        if outcome is TestOutcome.MISSING:
+            yield ParsedProblem("warning", f"{nodeid}: {stated or 'nothing'} is no outcome")
+        self._stated[stated] += 1
+        self._found[outcome.word] += 1
+        reason, message, text = _words(outcome, phases)
+        durations = [as_seconds(phase.get("duration")) for phase in phases.values()]
+        known = [duration for duration in durations if duration is not None]
+        duration = sum(known) if known else None
+        earlier = (TestOutcome.FAILED,) if stated == _RERUN else ()
+        yield ParsedTest(nodeid, outcome, duration, reason, message, text, earlier)
+
+    def end(self) -> Iterator[Said]:
+        """The document is complete."""
+        duration = as_seconds(self.facts.get("duration"))
+        summary = as_map(self.facts.get("summary"))
+        collected = as_count(summary.get("collected"))
+        if collected is not None:
+            deselected = as_count(summary.get("deselected")) or 0
+            aside = self._not_collected.total()
+            yield ParsedTally("collected", max(collected - deselected, 0) + aside)
+        yield from self._tally(summary, duration)
+        code = as_count(self.facts.get("exitcode"))
+        yield ParsedEnd(code if code is not None and code < 2**31 else None, duration)
+
+    def _tally(self, summary: Mapping[str, object], duration: float | None) -> Iterator[Said]:
+        total = as_count(summary.get("total"))
+        if total is None:
+            yield ParsedProblem("warning", "it has no summary")
+            return
+        stated = {w: as_count(n) for w, n in summary.items() if w in _OUTCOMES}
+        wrong = [w for w, n in stated.items() if n is not None and n != self._stated[w]]
+        for word in wrong:
+            yield ParsedProblem(
+                "error",
+                f"its summary says {stated[word]} {word}, and {self._stated[word]} stand in it",
+            )
+        # What it calls an error may have failed before, too: where its words agree with its
+        # tests, its sum is told in ours. Its own sum leaves out what could not be collected.
+        counts = Counter({_OUTCOMES[w].word: n for w, n in stated.items() if n})
+        counts = counts if wrong else self._found + self._not_collected
+        yield ParsedTally("footer", total + self._not_collected.total(), dict(counts), duration)
+
+
+def _outcome(stated: str, phases: Mapping[str, Mapping[str, object]]) -> TestOutcome:
+    """The worst of what it says of the test and of its phases."""
+    states = {as_text(phase.get("outcome")) for phase in phases.values() if phase}
+    known = {**_OUTCOMES, _RERUN: _last_try(states)}
+    own = known.get(stated, TestOutcome.MISSING)
+    if own is TestOutcome.SKIPPED and "passed" in states and "skipped" not in states:
+        own = TestOutcome.PASSED  # a subtest was skipped, and its test was not
+    outcomes = [own]
+    for name, phase in phases.items():
+        if phase.get("outcome") == "failed":
+            outcomes.append(TestOutcome.FAILED if name == "call" else TestOutcome.ERROR)
+    return max(outcomes)
+
+
+def _last_try(states: Collection[str]) -> TestOutcome:
+    if "skipped" in states:
+        return TestOutcome.SKIPPED
+    return TestOutcome.PASSED if states == {"passed"} else TestOutcome.MISSING
+
+
+def _words(
+    outcome: TestOutcome, phases: Mapping[str, Mapping[str, object]]
+) -> tuple[str, str, str]:
+    """Reason, message and text."""
+    if outcome in (TestOutcome.SKIPPED, TestOutcome.XFAILED):
+        phase = next((p for p in phases.values() if p.get("outcome") == "skipped"), {})
+        return skip_reason(as_text(phase.get("longrepr"))), "", ""
+    if outcome not in (TestOutcome.FAILED, TestOutcome.ERROR):
+        return "", "", ""
+    for name, phase in phases.items():
+        if phase.get("outcome") != "failed" or (outcome is TestOutcome.FAILED and name != "call"):
+            continue
+        text = as_text(phase.get("longrepr"))
+        message = as_line(as_map(phase.get("crash")).get("message")) or last_error(text)
+        return name if outcome is TestOutcome.ERROR else "", message, text
+    return "", "", ""
+
+
+def _said_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
+    """What pytest-metadata adds."""
+    facts: dict[str, object] = {}
+    if python := as_line(environment.get("Python")):
+        facts["python"] = python
+    packages = {
+        as_line(name): as_line(version)
+        for group in ("Packages", "Plugins")
+        for name, version in as_map(environment.get(group)).items()
+        if as_line(name) and as_line(version)
+    }
+    if packages:
+        facts["packages"] = packages
+    if platform := as_line(environment.get("Platform")):
+        facts["machine"] = {"os": platform}
+    if facts:
+        yield ParsedEnvironment(facts)

@@ -1,0 +1,434 @@
+"""JUnit XML, as pytest, Maven, Gradle, GoogleTest, Jest and others write it.
+
+pytest's two families name a test by its module's dotted path and its classes; which part is the
+module is found by `junit_names`. What pytest does not write cannot be read: a test that passed
+although it was expected to fail (and need not) stands there as passed, one of whose subtests was
+skipped as skipped, and subtests that passed are counted without being named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Final
+
+from orchestrator.adapters.result_parsers.bounded_input import (
+    LINE_LIMIT,
+    as_count,
+    as_line,
+    as_seconds,
+    as_text,
+    head_text,
+    last_error,
+    shortened,
+    skip_reason,
+)
+from orchestrator.adapters.result_parsers.timestamps import parsed_time
+from orchestrator.adapters.result_parsers.xml_stream import Begin, End, Torn, xml_events
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
+    Provenance,
+    Said,
+)
+
+_ROOT = re.compile(r"<(?:\w+:)?(testsuites?)[\s/>]")
+_SUITES: Final = {"testsuites", "testsuite"}
+_OUTCOMES: Final = {
+    "failure": TestOutcome.FAILED,
+    "error": TestOutcome.ERROR,
+    "skipped": TestOutcome.SKIPPED,
+}
+_EARLIER: Final = {
+    "rerunFailure": TestOutcome.FAILED,
+    "flakyFailure": TestOutcome.FAILED,
+    "rerunError": TestOutcome.ERROR,
+    "flakyError": TestOutcome.ERROR,
+}
+_STATED: Final = {"failed": "failures", "error": "errors", "skipped": "skipped"}
+_MOST_SUITES: Final = 100_000
+_MOST_TESTS: Final = 200_000
+"""That are remembered, to find those with several testcases."""
+_NOT_RUN: Final = {"notrun", "disabled", "skipped", "ignored"}
+_PHASE = re.compile(r"failed on (setup|teardown) with \"?(.*?)\"?$", re.DOTALL)
+
+
+class JUnitXml:
+    """Implements `Dialect`."""
+
+    name = "junit-xml"
+    version = 2
+    provenance = Provenance.STRUCTURED
+
+    def match(self, artifact: Artifact) -> float:
+        """See the port."""
+        head = head_text(artifact)
+        return 0.95 if head.startswith("<") and _ROOT.search(head) else 0.0
+
+    def read(self, artifact: Artifact) -> Iterator[Said]:
+        """See the port."""
+        reading = _Reading()
+        for event in xml_events(artifact):
+            if isinstance(event, Begin):
+                yield from reading.begin(event)
+            elif isinstance(event, End):
+                yield from reading.end(event)
+            else:
+                yield from reading.tear(event)
+                return
+        yield from reading.finish()
+
+
+@dataclass(slots=True)
+class _Case:
+    """A testcase whose end has not come yet."""
+
+    attributes: Mapping[str, str]
+    suite: str
+    outcomes: list[TestOutcome] = field(default_factory=list)
+    earlier: list[TestOutcome] = field(default_factory=list)
+    words: dict[TestOutcome, tuple[str, str, str]] = field(default_factory=dict)
+    """Reason, message and text, by outcome; the first of each."""
+
+    def add(self, tag: str, attributes: Mapping[str, str], text: str) -> None:
+        """One child element, complete or as far as it came."""
+        if tag in _EARLIER:
+            self.earlier.append(_EARLIER[tag])
+            return
+        outcome = _OUTCOMES.get(tag)
+        if outcome is None:
+            return
+        if attributes.get("type") == "pytest.xfail":
+            outcome = TestOutcome.XFAILED
+        self.outcomes.append(outcome)
+        self.words.setdefault(outcome, _words(outcome, attributes.get("message", ""), text))
+
+    def said(self, nodeid: str, *, is_torn: bool) -> ParsedTest:
+        """The test."""
+        inside = TestOutcome.MISSING if is_torn else _state(self.attributes)
+        outcome = max(self.outcomes, default=inside)
+        reason, message, text = self.words.get(outcome, ("", "", ""))
+        return ParsedTest(
+            nodeid,
+            outcome,
+            as_seconds(self.attributes.get("time")),
+            reason,
+            message,
+            text,
+            tuple(self.earlier),
+        )
+
+
+class _Reading:
+    """One reading of one document."""
+
+    def __init__(self) -> None:
+        self._names = Names()
+        self._open: list[Begin] = []
+        self._case: _Case | None = None
+        self._waiting: ParsedTest | None = None
+        self._sums = _Sums()
+        self._begun = ""
+
+    def begin(self, event: Begin) -> Iterator[Said]:
+        """An element begins."""
+        if not self._open and event.tag not in _SUITES:
+            raise UnreadableError(f"it is XML, but not JUnit's: it begins with <{event.tag}>")
+        if event.tag in _SUITES:
+            yield from parsed_time(event.attributes.get("timestamp"))
+            yield from self._begin_suite(event)
+        elif event.tag == "testcase":
+            suite = next((e for e in reversed(self._open) if e.tag == "testsuite"), None)
+            self._case = _Case(event.attributes, suite.attributes.get("name", "") if suite else "")
+        self._open.append(event)
+
+    def end(self, event: End) -> Iterator[Said]:
+        """An element ends."""
+        began = self._open.pop()
+        parent = self._open[-1].tag if self._open else ""
+        if event.tag == "testcase" and self._case is not None:
+            yield from self._tell(is_torn=False)
+        elif self._case is not None and parent == "testcase":
+            self._case.add(event.tag, began.attributes, event.text)
+        elif parent in _SUITES and event.tag in ("error", "failure"):
+            message = as_line(began.attributes.get("message")) or as_line(event.text)
+            yield ParsedProblem("error", f"a whole suite went wrong: {message}")
+
+    def tear(self, torn: Torn) -> Iterator[Said]:
+        """The document ends too early."""
+        if self._case is not None:
+            for element in self._open[-1:]:
+                self._case.add(element.tag, element.attributes, "")
+            yield from self._tell(is_torn=True)
+        if self._waiting is not None:
+            yield self._waiting
+        yield ParsedProblem("error", f"torn: {torn.reason}; what came before it is kept")
+
+    def finish(self) -> Iterator[Said]:
+        """The document is complete."""
+        if self._waiting is not None:
+            yield self._waiting
+        yield from self._sums.said(is_pytest=self._names.is_pytest)
+
+    def _begin_suite(self, event: Begin) -> Iterator[Said]:
+        self._names.see_suite(event.attributes.get("name", ""))
+        self._sums.see(event.tag, event.attributes, is_outermost=self._is_outermost(event.tag))
+        hostname = as_line(event.attributes.get("hostname"))
+        if hostname and hostname != self._begun:
+            self._begun = hostname
+            yield ParsedEnvironment({"machine": {"hostname": hostname}})
+
+    def _is_outermost(self, tag: str) -> bool:
+        return not any(e.tag == "testsuite" for e in self._open) and tag == "testsuite"
+
+    def _tell(self, *, is_torn: bool) -> Iterator[Said]:
+        case, self._case = self._case, None
+        if case is None:
+            return
+        nodeid = self._names.nodeid(case.attributes, case.suite)
+        test = case.said(nodeid, is_torn=is_torn)
+        self._sums.see_case(case.outcomes, test)
+        before, self._waiting = self._waiting, test
+        if before is None:
+            return
+        if before.nodeid == nodeid and self._names.is_pytest:
+            self._waiting = _together(before, test)
+            return
+        yield before
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What the suites say they hold, beside what was found in them."""
+
+    _root: Mapping[str, str] = field(default_factory=dict)
+    _suites: list[Mapping[str, str]] = field(default_factory=list)
+    _elements: Counter[str] = field(default_factory=Counter)
+    _reports: int = 0
+    """As pytest counted until 9.1: a teardown that goes wrong counts beside a call that went well,
+    and not beside one that failed."""
+    _cases: int = 0
+    """As it counts since 9.2: the other way round."""
+    _outcomes: Counter[str] = field(default_factory=Counter)
+    _worst: dict[bytes, TestOutcome] = field(default_factory=dict)
+    """Of tests by digest: with xdist, a test's second testcase may stand far off."""
+
+    def see(self, tag: str, attributes: Mapping[str, str], *, is_outermost: bool) -> None:
+        """A suite begins."""
+        if tag == "testsuites":
+            self._root = attributes
+        elif is_outermost and len(self._suites) < _MOST_SUITES:
+            kept = ("tests", "failures", "errors", "skipped", "disabled", "time")
+            self._suites.append({k: attributes[k] for k in kept if k in attributes})
+
+    def see_case(self, outcomes: list[TestOutcome], test: ParsedTest) -> None:
+        """A testcase, as it stands there."""
+        self._reports += max(1, len(outcomes))
+        self._cases += max(1, len(outcomes) - (test.reason == "teardown"))
+        for outcome in outcomes:
+            word = "skipped" if outcome is TestOutcome.XFAILED else outcome.word
+            self._elements[word] += 1
+        key = blake2b(test.nodeid.encode("utf-8", "replace"), digest_size=12).digest()
+        known = self._worst.get(key)
+        if known is TestOutcome.FAILED and outcomes == [TestOutcome.ERROR]:
+            self._reports -= 1  # pytest counts a test that fails twice as one
+        elif outcomes == [TestOutcome.ERROR] and test.reason == "teardown":
+            self._reports += 1  # pytest counts its call, which went well, too
+        if known is TestOutcome.PASSED:
+            self._reports -= 1  # an earlier try, which pytest does not count
+            self._cases -= 1
+        self._count(key, known, test.outcome)
+
+    def _count(self, key: bytes, known: TestOutcome | None, outcome: TestOutcome) -> None:
+        worst = outcome if known is None else max(known, outcome)
+        if known is not None:
+            self._outcomes[known.word] -= 1
+        self._outcomes[worst.word] += 1
+        if known is not None or len(self._worst) < _MOST_TESTS:
+            self._worst[key] = worst
+
+    def said(self, *, is_pytest: bool) -> Iterator[Said]:
+        """The tally, and where it contradicts the testcases."""
+        duration = as_seconds(self._root.get("time", "")) or self._sum_of_times()
+        total = self._attribute("tests")
+        if total is not None:
+            yield from self._tally(total, duration, is_pytest=is_pytest)
+        yield ParsedEnd(duration_s=duration)
+
+    def _tally(self, total: int, duration: float | None, *, is_pytest: bool) -> Iterator[Said]:
+        stated = {word: self._attribute(name) for word, name in _STATED.items()}
+        if not is_pytest:
+            yield ParsedTally("footer", total, self._counts(total, stated), duration)
+            return
+        for word, number in stated.items():
+            found = self._elements[word]
+            if number is not None and number != found:
+                yield ParsedProblem(
+                    "error", f"it says {number} {_STATED[word]}, and {found} stand in it"
+                )
+        more = min((total - self._reports, total - self._cases), key=abs)
+        if more > 0:
+            yield ParsedProblem(
+                "warning",
+                f"it counts {more} more than it names: subtests that passed, or tests that were "
+                "taken out of it",
+            )
+        # pytest counts reports, not tests; once that is settled its sum is told in our words.
+        named = self._outcomes.total()
+        yield ParsedTally("footer", named + min(more, 0), dict(+self._outcomes), duration)
+
+    def _counts(self, total: int, stated: Mapping[str, int | None]) -> dict[str, int]:
+        """By outcome; what it does not state is taken from the testcases, and the rest passed."""
+        stated = {**stated, "skipped": stated["skipped"] or self._attribute("disabled")}
+        counts = {w: self._outcomes[w] if n is None else n for w, n in stated.items()}
+        return {**counts, "passed": max(total - sum(counts.values()), 0)}
+
+    def _attribute(self, name: str) -> int | None:
+        own = as_count(self._root.get(name, ""))
+        if own is not None:
+            return own
+        numbers = [as_count(suite.get(name, "")) for suite in self._suites]
+        known = [number for number in numbers if number is not None]
+        return sum(known) if known else None
+
+    def _sum_of_times(self) -> float | None:
+        times = [as_seconds(suite.get("time", "")) for suite in self._suites]
+        known = [time for time in times if time is not None]
+        return sum(known) if known else None
+
+
+def _state(attributes: Mapping[str, str]) -> TestOutcome:
+    """Of a testcase without a word in it: GoogleTest says in attributes that it did not run."""
+    said = {attributes.get("status", "").lower(), attributes.get("result", "").lower()}
+    return TestOutcome.SKIPPED if said & _NOT_RUN else TestOutcome.PASSED
+
+
+def _words(outcome: TestOutcome, message: str, text: str) -> tuple[str, str, str]:
+    """Reason, message and text."""
+    if outcome in (TestOutcome.SKIPPED, TestOutcome.XFAILED):
+        if message == "collection skipped":
+            message = skip_reason(text) or message
+        return as_line(message) or as_line(text), "", ""
+    if outcome is TestOutcome.ERROR and message == "collection failure":
+        return "collection", last_error(text), text
+    phase = _PHASE.match(message) if outcome is TestOutcome.ERROR else None
+    if phase:
+        return phase.group(1), as_line(phase.group(2)), text
+    return "", as_line(message) or as_line(text), text
+
+
+def _together(one: ParsedTest, other: ParsedTest) -> ParsedTest:
+    """A test that pytest tells twice.
+
+    It failed and its teardown went wrong, too; or it was tried again: a try that goes on to
+    another one has an empty testcase.
+    """
+    if one.outcome is TestOutcome.PASSED:
+        one = replace(one, earlier=(*one.earlier, TestOutcome.FAILED))
+    worse, lesser = (other, one) if other.outcome > one.outcome else (one, other)
+    text = "\n\n".join(part for part in (one.text, other.text) if part)
+    known = [t.duration_s for t in (one, other) if t.duration_s is not None]
+    return replace(
+        worse,
+        text=as_text(text),
+        duration_s=sum(known) if known else None,
+        earlier=(*worse.earlier, *lesser.earlier)[:100],
+    )
+
+
+_PYTEST_SUITES = {"pytest", "pytest tests"}
+_MODULE = re.compile(r"test_\w+|\w+_test")
+_DOTTED = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)+")
+_TEXT_FILE = re.compile(r"[^/\[\]:]+\.(?:rst|txt|md)")
+_DEEPEST_MODULE = 50
+_ILLEGAL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+class Names:
+    """Names the testcases of one document."""
+
+    def __init__(self) -> None:
+        self.is_pytest = False
+        self._told: Counter[bytes] = Counter()
+
+    def see_suite(self, name: str) -> None:
+        """A suite's name tells who wrote the document."""
+        self.is_pytest = self.is_pytest or name in _PYTEST_SUITES
+
+    def nodeid(self, attributes: Mapping[str, str], suite: str) -> str:
+        """The id of a testcase."""
+        classname, name = _clean(attributes.get("classname")), _clean(attributes.get("name"))
+        file = _clean(attributes.get("file")).replace("\\", "/").removeprefix("./")
+        if self.is_pytest or _looks_like_python(classname, name, file):
+            self.is_pytest = self.is_pytest or file.endswith(".py")
+            return shortened(pytest_nodeid(classname, name, file), LINE_LIMIT)
+        group = classname or _clean(suite)
+        nodeid = shortened(f"{group}::{name}" if group else name or "?", LINE_LIMIT)
+        return self._unique(nodeid)
+
+    def _unique(self, nodeid: str) -> str:
+        digest = blake2b(nodeid.encode("utf-8", "replace"), digest_size=12).digest()
+        self._told[digest] += 1
+        number = self._told[digest]
+        return nodeid if number == 1 else f"{nodeid}#{number}"
+
+
+def pytest_nodeid(classname: str, name: str, file: str = "") -> str:
+    """Undo what pytest does to a node id."""
+    if not classname:
+        return _path(name) if _DOTTED.fullmatch(name) or not file else file or name
+    module, classes = _split(classname, name, file)
+    return "::".join([module, *classes, name])
+
+
+def _split(classname: str, name: str, file: str) -> tuple[str, list[str]]:
+    parts = classname.split(".")
+    dotted = re.sub(r"\.py$", "", file).replace("/", ".")
+    if file and (classname == dotted or classname.startswith(f"{dotted}.")):
+        return file, classname[len(dotted) + 1 :].split(".") if classname != dotted else []
+    if _TEXT_FILE.fullmatch(name) and f".{classname}".endswith(f".{name}"):
+        return classname[: -len(name)].replace(".", "/") + name, []
+    if _is_doctest(parts, name.split("[")[0].split(".")):
+        return _path(classname), []
+    last = _module_end(parts)
+    return _path(".".join(parts[:last])), parts[last:]
+
+
+def _is_doctest(module: list[str], name: list[str]) -> bool:
+    """``pkg.mod.f`` in ``src.pkg.mod``: the name begins with the end of the module."""
+    longest = min(len(module), len(name), _DEEPEST_MODULE)
+    return len(name) > 1 and any(module[-n:] == name[:n] for n in range(1, longest + 1))
+
+
+def _module_end(parts: list[str]) -> int:
+    """How many parts belong to the module's path."""
+    found = [n for n, part in enumerate(parts, 1) if _MODULE.fullmatch(part)]
+    if found:
+        return found[-1]
+    capital = next((n for n, part in enumerate(parts) if part[:1].isupper()), len(parts))
+    return max(capital, 1)
+
+
+def _path(dotted: str) -> str:
+    return dotted.replace(".", "/") + ".py"
+
+
+def _looks_like_python(classname: str, name: str, file: str) -> bool:
+    if file.endswith(".py"):
+        return True
+    parts = classname.split(".")
+    if len(parts) < 2 or not _DOTTED.fullmatch(classname):
+        return False
+    return any(_MODULE.fullmatch(p) for p in parts[-3:]) and name.startswith("test")
+
+
+def _clean(text: str | None) -> str:
+    return _ILLEGAL.sub("\ufffd", (text or "")[: 2 * LINE_LIMIT])

@@ -1,0 +1,253 @@
+"""The dialect ``pytest-text``: what pytest prints on a terminal.
+
+Any number of sessions, one after another; with ``-v``, every test has a line, without, tests are
+counted and only those of the short summary have names. Sums are told in tests, not in reports: a
+test that passed and failed to tear down is one error, where pytest sums up one of each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from orchestrator.adapters.result_parsers import pytest_text_lines as grammar
+from orchestrator.adapters.result_parsers.log_notices import LogNotices
+from orchestrator.adapters.result_parsers.pytest_text_lines import Footer
+from orchestrator.adapters.result_parsers.pytest_text_session import FATAL, WIDTH, Session
+from orchestrator.adapters.result_parsers.text_lines import (
+    Notes,
+    head_lines,
+    tail_lines,
+    text_lines,
+)
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
+from orchestrator.domain.parsed_results import ParsedEnd, ParsedProblem, Provenance, Said
+
+STARTS = "test session starts"
+_SURE, _SUMMED, _NAMED, _COUNTED, _SHORT = 0.95, 0.9, 0.8, 0.7, 0.5
+_QUOTED = 0.3
+"""Of a document for people that quotes a log."""
+_DEATH = re.compile(
+    r"(?:\S{1,80}: line \d{1,9}: +\d{1,9} )?"
+    r"(?:Segmentation fault|Aborted|Killed|Bus error|Illegal instruction|Terminated)"
+    r"(?: *\(core dumped\))?(?: {2,}.*)?"
+)
+_DEATHS = ("Segm", "Abor", "Kill", "Bus ", "Ille", "Term")
+_OPENINGS = frozenset({"FAILURES", "ERRORS", "short test summary info"})
+
+
+class PytestText:
+    """Reads pytest's terminal output."""
+
+    name = "pytest-text"
+    version = 1
+    provenance = Provenance.PARSED_TEXT
+
+    def match(self, artifact: Artifact) -> float:
+        """How sure it is, from the first and the last lines."""
+        if artifact.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"<", b"{"):
+            return 0.0
+        head, tail = head_lines(artifact), tail_lines(artifact)
+        sure = _sureness(head, tail)
+        return sure * _QUOTED if artifact.name.lower().endswith((".md", ".rst")) else sure
+
+    def read(self, artifact: Artifact) -> Iterator[Said]:
+        """What the log says. Raises UnreadableError where there is no session in it."""
+        notes, remarks, reader = Notes(), LogNotices(suite=True), _Reader()
+        for line in text_lines(artifact, notes=notes, states=True):
+            yield from reader.see(line)
+            if reader.outside:
+                yield from remarks.see(line)
+        yield from reader.finish()
+        yield from notes.said()
+
+
+class _Reader:
+    """Parts the lines into sessions."""
+
+    def __init__(self) -> None:
+        self.outside = False
+        self._session: Session | None = None
+        self._last: Footer | None = None
+        self._sessions = 0
+        self._depth = 0
+        """How many sessions deep what a test printed is."""
+        self._inner: Footer | None = None
+        self._codes: list[int] = []
+        self._duration_s = 0.0
+        self._is_torn = False
+        self._fatal = ""
+        self._is_hung = False
+        self._refusal = ""
+        """What stands on its error stream, which comes first where its output was buffered."""
+
+    def see(self, line: str) -> Iterator[Said]:
+        self.outside = True
+        title = grammar.banner(line, "=")
+        if title == STARTS:
+            yield from self._starts(len(line.rstrip()))
+            return
+        summed = self._footer(line, title)
+        if summed is not None:
+            yield from self._sums(summed, line)
+        elif self._session is not None:
+            yield from self._inside(self._session, line)
+        elif _opens(line, title):
+            self._open(len(line.rstrip()) if title else WIDTH)
+            yield from self.see(line)
+        elif line.startswith("ERROR: "):
+            self._refusal = line[7:507]
+            yield from self._refuse(self._last)
+        else:
+            self._look_for_death(line)
+
+    def finish(self) -> Iterator[Said]:
+        """The log is over."""
+        if self._session is not None:
+            yield from self._close(self._inner_sum(self._session))
+        if not self._sessions:
+            raise UnreadableError("there is no session of pytest in it")
+        if self._is_torn and not self._fatal:
+            yield ParsedProblem("warning", "the log stops before pytest sums up")
+            return
+        cause = ("hung" if self._is_hung else "crashed") if self._fatal else ""
+        code = next((code for code in self._codes if code), 0) if self._codes else None
+        yield ParsedEnd(
+            exit_code=None if self._fatal else code,
+            duration_s=round(self._duration_s, 6) if self._codes else None,
+            cause=cause,
+            detail=self._fatal,
+        )
+
+    def _refuse(self, footer: Footer | None) -> Iterator[Said]:
+        """Where nothing was run, say why: pytest does so before or after its sum."""
+        is_idle = footer is not None and not footer.counts and self._codes[-1:] == [5]
+        if is_idle and self._refusal:
+            self._codes[-1] = 4
+            yield ParsedProblem("error", f"pytest refused: {self._refusal}")
+
+    def _footer(self, line: str, title: str | None) -> Footer | None:
+        if title is not None:
+            return grammar.footer(title)
+        is_bare = line[:1].isdigit() or line.startswith("no tests ")
+        if not is_bare or (self._session is not None and self._session.is_printed):
+            return None
+        return grammar.footer(line.rstrip())
+
+    def _starts(self, width: int) -> Iterator[Said]:
+        session = self._session
+        if session is not None and session.is_printed:
+            self._depth += 1
+            return
+        if session is not None:
+            yield from self._close(None)
+        self._open(width)
+
+    def _sums(self, summed: Footer, line: str) -> Iterator[Said]:
+        if self._depth and self._session is not None:
+            self._depth -= 1
+            self._inner = summed
+            self._session.text(line)
+            self.outside = False
+            return
+        if self._session is None:
+            if summed == self._last:
+                return  # the same line once more, as a script shows it that greps for it
+            self._open(WIDTH)
+        yield from self._close(summed)
+
+    def _inside(self, session: Session, line: str) -> Iterator[Said]:
+        if self._depth:
+            session.text(line)
+            self.outside = False
+            return
+        yield from session.see(line)
+        self.outside = session.outside
+        if session.outside:
+            self._look_for_death(line)
+
+    def _open(self, width: int) -> None:
+        self._session = Session(width=max(width, 20))
+        self._sessions += 1
+        self._depth, self._inner, self._fatal, self._is_torn = 0, None, "", False
+
+    def _close(self, footer: Footer | None) -> Iterator[Said]:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if footer is None and self._fatal and not session.fatal:
+            session.fatal = self._fatal
+        yield from session.finish(footer)
+        self._last = footer
+        self._is_torn = footer is None
+        self._fatal = session.fatal if footer is None else ""
+        self._is_hung = session.is_hung
+        if footer is not None:
+            self._codes.append(_exit_code(session, footer))
+            self._duration_s += footer.duration_s or 0.0
+            yield from self._refuse(footer)
+        self._refusal = ""
+
+    def _inner_sum(self, session: Session) -> Footer | None:
+        """The last sum of a printed session is the log's own, where it fits its tests."""
+        inner = self._inner
+        if not self._depth or inner is None:
+            return None
+        total = session.tests.total + session.tests.extra.total()
+        return inner if total and sum(inner.counts.values()) == total else None
+
+    def _look_for_death(self, line: str) -> None:
+        if FATAL in line:
+            self._fatal = line[line.find(FATAL) :][:500]
+        elif (line.startswith(_DEATHS) or ": line " in line[:100]) and _DEATH.fullmatch(line):
+            self._fatal = line[:500]
+
+
+def _sureness(head: list[str], tail: list[str]) -> float:
+    for line in head:
+        if grammar.banner(line, "=") == STARTS:
+            return _SURE
+    if any(_is_sum(line) for line in tail):
+        return _SUMMED
+    if any(_is_result(line) for line in head):
+        return _NAMED
+    is_short = any(_is_lettered(line) for line in head)
+    is_bare = any(line[:1].isdigit() and grammar.footer(line.rstrip()) for line in tail)
+    return _COUNTED if is_short and is_bare else _SHORT if is_short or is_bare else 0.0
+
+
+def _is_sum(line: str) -> bool:
+    title = grammar.banner(line, "=")
+    return title is not None and grammar.footer(title) is not None
+
+
+def _is_result(line: str) -> bool:
+    node = grammar.worker_line(line) or grammar.node_line(line)
+    return node is not None and node.is_marked and bool(node.word)
+
+
+def _is_lettered(line: str) -> bool:
+    return grammar.lettered(line) is not None and grammar.marked(line)[2]
+
+
+def _opens(line: str, title: str | None) -> bool:
+    """Whether a session is under way whose beginning is not there, or was not printed."""
+    if title is not None:
+        return title in _OPENINGS
+    if "::" in line:
+        node = grammar.worker_line(line) or grammar.node_line(line)
+        return node is not None and bool(node.word) and (node.is_marked or ".py::" in line)
+    return _is_lettered(line)
+
+
+def _exit_code(session: Session, footer: Footer) -> int:
+    """What pytest must have exited with after such a sum."""
+    if session.internal:
+        return 3
+    if session.refused:
+        return 4
+    if session.stopped and not session.stopped.startswith("stopping after"):
+        return 2
+    if footer.counts.get("failed") or footer.counts.get("error"):
+        return 1
+    return 0 if footer.collected or (footer.counts and not session.is_empty) else 5

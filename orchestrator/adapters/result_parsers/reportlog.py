@@ -1,0 +1,345 @@
+"""The dialect ``reportlog``: the JSON lines of pytest-reportlog.
+
+A test is told when its teardown arrives, so that only running tests are remembered. Its outcome
+is the worst of its phases, as in our own agent's records. A failed subtest fails its test; other
+subtests say nothing about it. A module that could not be collected, or was skipped as a whole,
+counts as one test, as pytest counts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from orchestrator.adapters.result_parsers.bounded_input import as_text, shortened
+from orchestrator.adapters.result_parsers.log_notices import LogNotices
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
+from orchestrator.domain.event_facts import TestFact, phase_fact
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedProblem,
+    ParsedTest,
+    Provenance,
+    Said,
+)
+
+OPEN_LIMIT = 4_096
+BROKEN_LIMIT = 10_000
+_SURE = 0.98
+_LIKELY = 0.9
+_CRASHED = "crashed while running"
+_BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
+
+
+class Reportlog:
+    """Reads the file that ``--report-log`` names."""
+
+    name = "reportlog"
+    version = 1
+    provenance = Provenance.STRUCTURED
+
+    def match(self, artifact: Artifact) -> float:
+        """How sure it is: every record has a mark of its own."""
+        head = artifact.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        if not head.startswith(b"{") or b'"$report_type"' not in head:
+            return 0.0
+        first = head.split(b"\n", 1)[0]
+        return _SURE if b'"$report_type"' in first and _is_record(first) else _LIKELY
+
+    def read(self, artifact: Artifact) -> Iterator[Said]:
+        """What the records say. Raises UnreadableError where there are none."""
+        spoilt, log = UnreadableLines(), _Log()
+        number = 0
+        for record in records(artifact, spoilt):
+            number += 1
+            yield from log.see(record)
+        if not number:
+            raise UnreadableError("there is no record of pytest-reportlog in it")
+        yield from log.finish()
+        yield from spoilt.said()
+
+
+@dataclass(slots=True)
+class _Open:
+    """A test that has begun."""
+
+    fact: TestFact | None = None
+    is_again: bool = False
+    """This try is not the last one."""
+    earlier: list[TestOutcome] = field(default_factory=list)
+
+
+class _Log:
+    """What the records have said so far."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Open] = {}
+        self._broken: set[str] = set()
+        self._remarks = LogNotices(suite=True)
+        self._exit_code: int | None = None
+        self._began = 0.0
+        self._ended = 0.0
+
+    def see(self, record: Mapping[str, object]) -> Iterator[Said]:
+        """The next record."""
+        match record.get("$report_type"):
+            case "TestReport" | "SubTestReport":
+                yield from self._test(record)
+            case "CollectReport":
+                yield from self._collected(record)
+            case "WarningMessage":
+                yield from self._remarks.see(str(record.get("message", ""))[:2_000])
+            case "SessionStart":
+                yield from self._started(record)
+            case "SessionFinish":
+                code = record.get("exitstatus")
+                self._exit_code = code if isinstance(code, int) and 0 <= code < 256 else 1
+
+    def finish(self) -> Iterator[Said]:
+        """There are no more records."""
+        yield from self._abandoned()
+        if self._exit_code is None:
+            yield ParsedProblem("warning", "the log stops before the session was over")
+            return
+        took = self._ended - self._began if self._ended > self._began else None
+        yield ParsedEnd(exit_code=self._exit_code, duration_s=round(took, 6) if took else None)
+
+    def _started(self, record: Mapping[str, object]) -> Iterator[Said]:
+        yield from self._abandoned()
+        self._exit_code = None
+        version = record.get("pytest_version")
+        if isinstance(version, str) and version:
+            yield ParsedEnvironment({"packages": {"pytest": version[:100]}})
+
+    def _test(self, record: Mapping[str, object]) -> Iterator[Said]:
+        nodeid = record.get("nodeid")
+        if not isinstance(nodeid, str) or not nodeid:
+            return
+        self._clock(record)
+        when, outcome = record.get("when"), record.get("outcome")
+        if when == "???":
+            yield from self._lost(nodeid, record)
+            return
+        if nodeid not in self._open and len(self._open) >= OPEN_LIMIT:
+            yield from self._abandoned(1)
+        test = self._open.setdefault(nodeid, _Open())
+        if "_subtest.context" in record or record.get("$report_type") == "SubTestReport":
+            if outcome == "failed":
+                _add(test, record, nodeid, without_duration=True)
+            return
+        if outcome == "rerun":
+            test.is_again = True
+            test.earlier.append(TestOutcome.FAILED if when == "call" else TestOutcome.ERROR)
+        else:
+            _add(test, record, nodeid)
+        if when == "teardown":
+            yield from self._over(nodeid, test)
+
+    def _over(self, nodeid: str, test: _Open) -> Iterator[Said]:
+        if test.is_again:
+            test.fact, test.is_again = None, False
+            return
+        del self._open[nodeid]
+        yield _told(nodeid, test)
+
+    def _lost(self, nodeid: str, record: Mapping[str, object]) -> Iterator[Said]:
+        """Xdist speaks for a worker that died."""
+        test = self._open.pop(nodeid, _Open())
+        text, _ = longrepr_of(record.get("longrepr"))
+        said = text if isinstance(text, str) else ""
+        yield ParsedTest(
+            nodeid,
+            TestOutcome.FAILED,
+            reason="crashed" if _CRASHED in said else "",
+            message=said.split("\n", 1)[0][:500],
+            text=said,
+            earlier=tuple(test.earlier),
+        )
+
+    def _collected(self, record: Mapping[str, object]) -> Iterator[Said]:
+        nodeid, outcome = record.get("nodeid"), record.get("outcome")
+        if not isinstance(nodeid, str) or not nodeid or outcome not in ("failed", "skipped"):
+            return
+        if nodeid in self._broken:
+            return
+        if len(self._broken) < BROKEN_LIMIT:
+            self._broken.add(nodeid)
+        text, crash = longrepr_of(record.get("longrepr"))
+        if outcome == "skipped":
+            phase = {"when": "setup", "outcome": "skipped", "longrepr": text}
+            yield ParsedTest(nodeid, TestOutcome.SKIPPED, reason=phase_fact("", phase).reason)
+            return
+        said = text if isinstance(text, str) else ""
+        message = crash.get("message") if crash else None
+        last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
+        yield ParsedTest(
+            nodeid,
+            TestOutcome.ERROR,
+            reason="collection",
+            message=(message or last).split("\n", 1)[0].removeprefix("E").strip()[:500],
+            text=said,
+        )
+
+    def _abandoned(self, number: int | None = None) -> Iterator[Said]:
+        """Tests that have begun and have no end."""
+        for nodeid in list(islice(self._open, number)):
+            test = self._open.pop(nodeid)
+            known = test.fact.outcome if test.fact is not None else TestOutcome.MISSING
+            if known not in _BAD:
+                test.fact = None
+            yield _told(nodeid, test)
+
+    def _clock(self, record: Mapping[str, object]) -> None:
+        start, stop = record.get("start"), record.get("stop")
+        if isinstance(start, float) and start > 0 and (not self._began or start < self._began):
+            self._began = start
+        if isinstance(stop, float) and 0 < stop < 1e11:
+            self._ended = max(self._ended, stop)
+
+
+def _add(
+    test: _Open, record: Mapping[str, object], nodeid: str, *, without_duration: bool = False
+) -> None:
+    """One phase more. Of several failures the first is told: the others follow from it."""
+    text, crash = longrepr_of(record.get("longrepr"))
+    phase: dict[str, object] = {
+        "nodeid": nodeid,
+        "when": record.get("when"),
+        "outcome": record.get("outcome"),
+        "duration": 0.0 if without_duration else record.get("duration"),
+        "longrepr": text,
+    }
+    if crash:
+        phase["crash"] = crash
+    if "wasxfail" in record:
+        phase["wasxfail"] = record["wasxfail"]
+    fact = phase_fact("", phase)
+    test.fact = fact if test.fact is None else test.fact.plus(fact)
+
+
+def _told(nodeid: str, test: _Open) -> ParsedTest:
+    fact, earlier = test.fact, tuple(test.earlier)
+    if fact is None:
+        return ParsedTest(nodeid, TestOutcome.MISSING, earlier=earlier)
+    return ParsedTest(
+        nodeid,
+        fact.outcome,
+        duration_s=fact.duration_s,
+        reason=fact.reason,
+        message=fact.message,
+        text=fact.text,
+        earlier=earlier,
+    )
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+RECORD_LIMIT = 16 * 1024 * 1024
+"""Bytes of a record; a longer one is left out."""
+ENTRIES_LIMIT = 200
+"""Frames of a traceback that are told."""
+_CHAIN_LIMIT = 20
+
+
+@dataclass(slots=True)
+class UnreadableLines:
+    """Lines that could not be read."""
+
+    broken: int = 0
+    large: int = 0
+    is_torn: bool = False
+
+    def said(self) -> tuple[ParsedProblem, ...]:
+        """The same for a person, after the last line was read."""
+        problems = []
+        if self.is_torn:
+            problems.append(ParsedProblem("warning", "the last record is torn"))
+        if self.broken:
+            problems.append(ParsedProblem("error", f"lines that are no records: {self.broken}"))
+        if self.large:
+            words = f"records larger than {RECORD_LIMIT} bytes left out: {self.large}"
+            problems.append(ParsedProblem("error", words))
+        return tuple(problems)
+
+
+def records(artifact: Artifact, spoilt: UnreadableLines) -> Iterator[Mapping[str, object]]:
+    """Every record that can be read; `spoilt` learns of the others."""
+    with artifact.path.open("rb") as file:
+        while line := file.readline(RECORD_LIMIT):
+            if not line.endswith(b"\n") and len(line) >= RECORD_LIMIT:
+                spoilt.large += 1
+                while (rest := file.readline(RECORD_LIMIT)) and not rest.endswith(b"\n"):
+                    pass
+                continue
+            record = _record(line)
+            if record is not None:
+                yield record
+            elif line.strip():
+                spoilt.is_torn = not line.endswith(b"\n")
+                spoilt.broken += not spoilt.is_torn
+
+
+def longrepr_of(said: object) -> tuple[str | list[object], Mapping[str, str] | None]:
+    """The text of a failure, or ``[path, line, reason]`` of a skip; and where it was raised."""
+    if isinstance(said, list) and len(said) == 3:
+        return [as_text(said[0]), said[1], as_text(said[2])], None
+    if not isinstance(said, dict):
+        return as_text(said), None
+    crash = said.get("reprcrash")
+    message = as_text(crash.get("message")) if isinstance(crash, dict) else ""
+    return shortened(_tracebacks(said)), {"message": message} if message else None
+
+
+def _record(line: bytes) -> Mapping[str, object] | None:
+    text = line.decode("utf-8-sig", "replace").strip()
+    if not text:
+        return None
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and "$report_type" in record else None
+
+
+def _tracebacks(said: Mapping[str, object]) -> str:
+    chain = said.get("chain")
+    links = chain[:_CHAIN_LIMIT] if isinstance(chain, list) else []
+    parts: list[str] = []
+    for link in links:
+        if isinstance(link, list) and len(link) == 3:
+            parts += [_traceback(link[0]), as_text(link[2])]
+    if not any(parts):
+        parts = [_traceback(said.get("reprtraceback"))]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _traceback(said: object) -> str:
+    entries = said.get("reprentries") if isinstance(said, dict) else None
+    if not isinstance(entries, list):
+        return ""
+    shown = entries
+    if len(entries) > ENTRIES_LIMIT:
+        shown = [*entries[: ENTRIES_LIMIT // 2], *entries[-ENTRIES_LIMIT // 2 :]]
+    return "\n".join(_entry(entry) for entry in shown)
+
+
+def _entry(entry: object) -> str:
+    data = entry.get("data") if isinstance(entry, dict) else None
+    if not isinstance(data, dict):
+        return ""
+    said = data.get("lines")
+    lines = [as_text(line) for line in said] if isinstance(said, list) else []
+    place = data.get("reprfileloc")
+    if isinstance(place, dict):
+        where = f"{as_text(place.get('path'))}:{place.get('lineno')}"
+        lines.append(f"{where}: {as_text(place.get('message'))}")
+    return "\n".join(lines)

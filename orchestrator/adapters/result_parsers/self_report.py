@@ -1,0 +1,191 @@
+"""What a job of ours printed about itself, read as the logs of others are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from orchestrator.adapters.result_parsers.demo_output import MARK, RESULTS
+from orchestrator.adapters.result_parsers.text_lines import LINE_LIMIT, text_lines
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, Artifact
+
+_WORDS = (b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test", b"check")
+
+
+def read_self_report(output: Iterable[bytes]) -> str:
+    """The line in which the output speaks of a failure; empty where none does.
+
+    Args:
+        output: All that the job printed, in pieces.
+    """
+    with NamedTemporaryFile() as file:
+        file.writelines(_telling(output))
+        size = file.tell()
+        file.seek(0)
+        artifact = Artifact("output.txt", Path(file.name), size, file.read(HEAD_BYTES))
+        return failure_line(text_lines(artifact))
+
+
+def _telling(output: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines that may say something, each no longer than is read of one."""
+    rest = b""
+    for piece in output:
+        text = rest + piece.replace(b"\r", b"\n")  # what a terminal overwrote was said, too
+        *lines, rest = text.split(b"\n") if _tells(text) else (text[text.rfind(b"\n") + 1 :],)
+        yield from (line[:LINE_LIMIT] + b"\n" for line in lines if _tells(line))
+        rest = rest[:LINE_LIMIT]
+    if _tells(rest):
+        yield rest
+
+
+def _tells(text: bytes) -> bool:
+    """Whether it has a word without which a line says nothing here, as most of them do."""
+    text = text.lower()
+    return any(word in text for word in _WORDS)
+
+
+_QUOTED = 200
+"""Characters of a line that is quoted."""
+_BAD = r"fail(?:ed|ures?)?|errors?|not ok"
+_GOOD = re.compile(r"pass|ok|total|tests?|checks?")
+_WORD = (
+    rf"(?:{_BAD}|pass(?:ed)?|ok|skip(?:ped)?|ignored|filtered out|measured|total|tests?|checks?"
+    r"|xfailed|xpassed|deselected|warnings?|rerun|subtests passed)"
+)
+_TERM = rf"(?:\d{{1,7}}\s{_WORD}|{_WORD}\s?[:=|]\s?\d{{1,7}})"
+_COUNTS = re.compile(
+    r"^\W{0,80}(?:[a-z][a-z ]{0,30}:\s{0,9})?"
+    rf"(?P<terms>{_TERM}(?:(?:\s?[,;|/]|\sand|\s)\s?{_TERM}){{0,9}})"
+    r"(?P<took>\sin\s[\d.]{1,12}\s?m?s\b.{0,40})?\W{0,80}$",
+    re.IGNORECASE,
+)
+"""``1 failed, 2 passed in 0.12s``, ``Passed: 3, Failed: 2``, ``Tests: 1 failed, 3 total``."""
+_COUNT = re.compile(
+    rf"(?P<first>\d{{1,7}})\s(?P<word>{_WORD})\b|(?P<label>{_WORD})\s?[:=|]\s?(?P<last>\d{{1,7}})",
+    re.IGNORECASE,
+)
+_NUMBER = r"\d{1,3}(?:,\d{3}){1,2}|\d{1,7}"
+_OF = rf"(?P<passed>{_NUMBER})\s?(?:/|(?:out\s)?of)\s?(?P<total>{_NUMBER})"
+_SHARES = tuple(
+    re.compile(rf"^\W{{0,8}}(?:[a-z][a-z ]{{0,30}}:\W{{0,9}})?{form}\W{{0,8}}$", re.IGNORECASE)
+    for form in (
+        rf"{_OF}\s(?:[\w-]{{1,30}}\s){{0,3}}(?:passed|ok|succeeded|successful)",
+        rf"(?:passed|succeeded):?\s{{0,9}}{_OF}(?:\s[\w-]{{1,30}}){{0,2}}",
+    )
+)
+"""``7/8 tests passed``, ``Summary: 7 of 8 checks passed``, ``passed 7 out of 8``."""
+_ANY_MARK = re.compile(MARK.pattern, re.IGNORECASE)
+_STAMP = re.compile(
+    r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,12}\s{1,4}"
+    r"(?:\[?(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL)\]?\s{0,4}[-:|]?\s{1,4})?"
+)
+"""What logging puts before a line."""
+_RUNNERS = re.compile(
+    r"FAILED\s\((?:failures|errors|unexpected successes)="  # unittest
+    r"|(?:FAILED|ERROR)\s[^\s:]{1,200}\.py::"  # pytest's short summary
+    r"|ERROR\s(?:[^\s:]{1,200}/)?[^\s:/]{0,80}test[^\s:/]{0,80}\.py(?:\s-\s|$)"
+    r"|\s{0,40}---\sFAIL:\s"  # go test
+    r"|test\sresult:\sFAILED\."  # cargo test
+    r"|FAIL(?:ED|URE)?:\s(?!\s{0,9}(?:0|none|no)\b)"  # unittest, and many others
+    r"|\s{0,40}not\sok\s\d{1,7}\b(?!.*#\s?(?i:TODO|SKIP))"  # TAP
+    r"|TestResults\(failed=[1-9]"  # doctest
+    r"|\d{1,3}%\stests\spassed,\s[1-9]\d{0,6}\stests\sfailed\sout\sof\s"  # ctest
+)
+
+
+def _whole(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+@dataclass(slots=True)
+class _Sum:
+    """A sum of passed and of all, with its line."""
+
+    line: str = ""
+    short: int = -1
+    """How many of them did not pass."""
+
+
+@dataclass(slots=True)
+class _Read:
+    """The state after the lines read so far."""
+
+    failure: str = ""
+    """The first line that says so by itself."""
+    error: str = ""
+    """The first mark of an error."""
+    skipped: int = 0
+    results: _Sum = field(default_factory=_Sum)
+    """The worst of the ``Results:`` lines."""
+    share: _Sum = field(default_factory=_Sum)
+    """The last ``7/8 tests passed``: earlier ones may have reported progress."""
+    section: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By word, the number of a line that counts that alone, with the line; a word that comes again
+    begins another section."""
+
+    def take(self, line: str) -> None:
+        line = _STAMP.sub("", line)
+        if mark := _ANY_MARK.match(line):
+            self._take_mark(mark["word"].upper(), line)
+        elif summed := RESULTS.match(line):
+            short = int(summed["total"]) - int(summed["passed"])
+            if short > self.results.short:
+                self.results = _Sum(line, short)
+        elif share := next(filter(None, (form.match(line) for form in _SHARES)), None):
+            self.share = _Sum(line, _whole(share["total"]) - _whole(share["passed"]))
+        elif counts := _COUNTS.match(line):
+            self._take_counts(counts, line)
+        elif not self.failure and _RUNNERS.match(line):
+            self.failure = line
+
+    def _take_mark(self, word: str, line: str) -> None:
+        if word.startswith("FAIL"):
+            self.failure = self.failure or line
+        elif word == "ERROR":
+            self.error = self.error or line
+        else:
+            self.skipped += word.startswith("SKIP")
+
+    def _take_counts(self, counts: re.Match[str], line: str) -> None:
+        terms = [
+            ((one["word"] or one["label"]).lower(), int(one["first"] or one["last"]))
+            for one in _COUNT.finditer(counts["terms"])
+        ]
+        bad = any(number for word, number in terms if re.fullmatch(_BAD, word))
+        good = any(_GOOD.match(word) for word, _ in terms)
+        if bad and (counts["took"] or (good and len(terms) > 1)):
+            self.failure = self.failure or line
+        elif len(terms) == 1:
+            word, number = terms[0]
+            if word in self.section:
+                self.end_section()
+            self.section[word] = number, line
+
+    def end_section(self) -> None:
+        """Judge the section: it has failed if it counts both failures and what passed or ran."""
+        bad = [line for word, (n, line) in self.section.items() if n and re.fullmatch(_BAD, word)]
+        if bad and any(_GOOD.match(word) for word in self.section):
+            self.failure = self.failure or bad[0]
+        self.section = {}
+
+
+def failure_line(lines: Iterable[str]) -> str:
+    """Return the line in which a program reports its own failure; empty if there is none.
+
+    That is a mark of failure, the summary of a test program with failures in it, or a sum that is
+    short by more than what is marked as skipped. A mark of an error counts beside a sum alone:
+    without one it is how many programs write logs.
+    """
+    read = _Read()
+    for line in lines:
+        read.take(line)
+    read.end_section()
+    if read.failure:
+        return read.failure.strip()[:_QUOTED]
+    for summed in (read.results, read.share):
+        if summed.short > read.skipped:
+            return summed.line.strip()[:_QUOTED]
+    return (read.error if read.results.line else "").strip()[:_QUOTED]

@@ -1,0 +1,105 @@
+"""The controller: health, readiness, providers and schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Depends, Request, Response, Security
+
+from orchestrator.api.dependencies import ContextDep
+from orchestrator.api.errors import Refusal, answer
+from orchestrator.api.models import ResponseModel
+from orchestrator.api.security import bearer, secured
+from orchestrator.domain.caller_identity import Scope
+from orchestrator.store.errors import StoreUnusableError
+
+
+class PlatformResponse(ResponseModel):
+    """A provider with its platform keys."""
+
+    provider: str
+    rented: bool
+    """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
+    keys: list[str]
+    required: list[str]
+
+
+class PlatformListResponse(ResponseModel):
+    """Every provider."""
+
+    items: list[PlatformResponse]
+
+
+_UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
+health = APIRouter(tags=["service"])
+router = APIRouter(
+    tags=["service"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
+)
+
+
+class HealthResponse(ResponseModel):
+    """The process answers."""
+
+    status: str
+
+
+class ReadinessResponse(ResponseModel):
+    """The controller can work."""
+
+    status: str
+    revision: str | None
+    """Revision of the database's schema, where it is known."""
+
+
+async def _revision(request: Request) -> Callable[[], str] | None:
+    return cast("Callable[[], str] | None", request.app.state.revision)
+
+
+@health.get("/healthz")
+def get_health() -> HealthResponse:
+    """Answer whether the process is alive."""
+    return HealthResponse(status="ok")
+
+
+@health.get("/readyz", response_model=ReadinessResponse)
+def get_readiness(
+    context: ContextDep, revision: Annotated[Callable[[], str] | None, Depends(_revision)]
+) -> ReadinessResponse | Response:
+    """Answer whether the database can be read and written, with the revision of its schema."""
+    try:
+        context.stores.runs.page(limit=1, before=None)
+        at = revision() if revision is not None else None
+    except StoreUnusableError as error:
+        return answer("/readyz", _UNREADY, error.advice)
+    except Exception:  # noqa: BLE001 - whatever the reason, the answer is no; it may hold secrets
+        return answer("/readyz", _UNREADY, "the database cannot be used now")
+    return ReadinessResponse(status="ok", revision=at)
+
+
+@router.get("/platforms")
+def list_platforms(context: ContextDep) -> PlatformListResponse:
+    """List every provider with its platform keys."""
+    return PlatformListResponse(
+        items=[
+            PlatformResponse(
+                provider=name,
+                rented=traits.rented,
+                keys=sorted(traits.keys),
+                required=sorted(traits.required),
+            )
+            for name, traits in sorted(context.traits.items())
+        ]
+    )
+
+
+@router.get("/schema/matrix")
+def get_matrix_schema(context: ContextDep) -> dict[str, Any]:
+    """Return the JSON Schema of a matrix file."""
+    return context.documents.matrix_schema()
+
+
+@router.get("/schema/payload")
+def get_payload_schema(context: ContextDep) -> dict[str, Any]:
+    """Return the JSON Schema of ``payload.toml``."""
+    return context.documents.manifest_schema()

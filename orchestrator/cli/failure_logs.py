@@ -1,0 +1,128 @@
+"""Logs of single jobs and tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from orchestrator.cli.cell_log import CellLog, WholeLines
+from orchestrator.cli.client import Client
+from orchestrator.cli.errors import CliError
+from orchestrator.cli.run_failures import (
+    FailingTest,
+    failing_tests,
+    output_of,
+    tests_of,
+    why,
+)
+from orchestrator.cli.session import cell_path
+from orchestrator.cli.view.glyphs import word
+from orchestrator.domain.document_problems import nearest
+from orchestrator.domain.failing import failing_jobs, fails_itself
+from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.run_response import RunResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Selection of logs."""
+
+    job: str | None = None
+    """Only this job."""
+    test: str | None = None
+    """A node id, or a part of one: the test's stored traceback."""
+    failed: bool = False
+    """Tracebacks of failing tests, and logs of jobs and cells that failed otherwise."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the selection is not everything."""
+        return bool(self.job or self.test or self.failed)
+
+    def __str__(self) -> str:
+        if self.test:
+            return f"test {self.test!r}"
+        of_job = f" of job {self.job!r}" if self.job else ""
+        return f"failure{of_job}" if self.failed else f"output{of_job}"
+
+
+def chosen_logs(
+    client: Client, run: RunResponse, cells: list[CellRecord], chosen: Chosen
+) -> Iterator[bytes]:
+    """Yield the output of tests or jobs, each under a heading. Raises CliError without any."""
+    jobs = {one.id for cell in cells for one in cell.jobs}
+    if chosen.job and chosen.job not in jobs:
+        raise CliError(f"run {run.id} has no job {chosen.job!r}{nearest(chosen.job, sorted(jobs))}")
+    some = False
+    for cell in cells:
+        for piece in _of_cell(client, run, cell, chosen):
+            some = True
+            yield piece
+    if not some:
+        where = "" if len(cells) == len(run.cells) else f" in cell {cells[0].id!r}"
+        whole = f"`seatrial logs {run.id}` prints its whole log"
+        raise CliError(f"run {run.id} has no {chosen}{where}; {whole}")
+
+
+def _of_cell(client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen) -> Iterator[bytes]:
+    named: Counter[str] = Counter()
+    if chosen.test or chosen.failed:
+        for test in _tests(client, run, cell, chosen):
+            named[test.job] += 1
+            if (chosen.test or "") in test.nodeid:
+                yield _text(cell, test)
+    if chosen.failed and not chosen.test:
+        yield from _failures(client, run, cell, chosen.job, named)
+    elif chosen.job and not chosen.test:
+        yield from _output(client, run, cell, chosen.job)
+
+
+def _failures(
+    client: Client, run: RunResponse, cell: CellRecord, job: str | None, named: Mapping[str, int]
+) -> Iterator[bytes]:
+    """Yield what is stored of failures other than tests."""
+    for one in failing_jobs(cell, named):
+        if job not in (None, one.id):
+            continue
+        if output_of(cell, one.id):
+            yield from _output(client, run, cell, one.id)
+        else:
+            about = f"===== {cell.id} {one.id} =====\n{_nothing(f'job {one.id} of ', cell, one)}"
+            yield f"{about}; `seatrial logs {run.id} --cell {cell.id}` has the cell's\n".encode()
+    if job is None and fails_itself(cell):
+        yield f"===== {cell.id} =====\n".encode()
+        log = list(CellLog(client, run, cell, prefixed=False).new(to_the_end=True))
+        yield from log or [f"{_nothing('', cell, cell)}\n".encode()]
+
+
+def _nothing(what: str, cell: CellRecord, record: JobRecord | CellRecord) -> str:
+    outcome = ": ".join(part for part in (word(str(record.outcome)), why(record)) if part)
+    return f"nothing is stored of {what}cell {cell.id} ({outcome})"
+
+
+def _tests(
+    client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen
+) -> Iterator[FailingTest]:
+    if chosen.failed:
+        return failing_tests(client, run, cell, job=chosen.job)
+    return tests_of(client, run, cell, job=chosen.job, outcome=None)
+
+
+def _text(cell: CellRecord, test: FailingTest) -> bytes:
+    said = test.text or test.message or "nothing is stored of it but its outcome"
+    title = f"{cell.id} {test.job}: {test.nodeid} {test.outcome}"
+    return f"===== {title} =====\n{said.rstrip()}\n".encode(errors="replace")
+
+
+def _output(client: Client, run: RunResponse, cell: CellRecord, job: str) -> Iterator[bytes]:
+    """Return a job's output: its artifact."""
+    name = output_of(cell, job)
+    if name is None:
+        return
+    yield f"===== {cell.id} {job} =====\n".encode()
+    lines = WholeLines()
+    with client.stream(f"{cell_path(run, cell)}/artifacts/{quote(name, safe='')}") as answer:
+        yield from map(lines.add, answer.iter_bytes())
+    yield lines.rest()

@@ -1,0 +1,135 @@
+"""Failures of a run: tests by error, and jobs and cells that failed for other reasons."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+
+from orchestrator.cli.client import Client
+from orchestrator.cli.responses import read, read_items
+from orchestrator.cli.session import cell_path
+from orchestrator.cli.view.glyphs import word
+from orchestrator.domain.failing import failing_jobs, fails_itself, why_job_failed
+from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.domain.run_response import RunResponse
+
+BAD = ("failed", "error")
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FailingTest:
+    """A test as in `GET /runs/{run}/cells/{cell}/tests`."""
+
+    __test__ = False
+
+    job: str
+    nodeid: str
+    outcome: str
+    message: str = ""
+    text: str = ""
+    artifacts: list[str] = field(default_factory=list)
+    """Names of the files that it left."""
+
+    @property
+    def error(self) -> str:
+        """Return the first line of its error."""
+        lines = (self.message or self.text).strip().splitlines()
+        return lines[0] if lines else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLine:
+    """A failure with all cells that have the same error."""
+
+    job: str
+    """Empty where the cell failed by itself."""
+    test: str
+    """Empty where a job or cell failed for another reason than its tests."""
+    outcome: str
+    error: str
+    """First line of the error."""
+    cells: list[str] = field(default_factory=list)
+    log: str = ""
+    """The command that shows its log."""
+    artifacts: list[str] = field(default_factory=list)
+    """Files that the test left, as ``CELL/NAME``."""
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as JSON."""
+        return asdict(self)
+
+
+def tests_of(
+    client: Client, run: RunResponse, cell: CellRecord, *, job: str | None, outcome: str | None
+) -> Iterator[FailingTest]:
+    """Yield the cell's tests page by page, in the order of collection."""
+    after: int | None = 0
+    while after is not None:
+        asked = {"job": job, "outcome": outcome, "after": after, "limit": _PAGE}
+        page = client.get(f"{cell_path(run, cell)}/tests", **asked)
+        yield from read_items(FailingTest, page)
+        after = read(_Next, page).next
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    next: int | None = None
+
+
+def failing_tests(
+    client: Client, run: RunResponse, cell: CellRecord, *, job: str | None = None
+) -> Iterator[FailingTest]:
+    """Return tests that failed or ended in error."""
+    figures = cell.counts.as_dict()
+    for outcome in BAD:
+        if figures[outcome]:
+            yield from tests_of(client, run, cell, job=job, outcome=outcome)
+
+
+def why(record: JobRecord | CellRecord) -> str:
+    """Return reason and detail in one line; empty where both are unknown."""
+    return ": ".join(part for part in (word(record.reason), record.detail) if part)
+
+
+def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -> list[FailureLine]:
+    """Return every failure of these cells, in the order of cells and jobs."""
+    found: dict[tuple[str, str, str, str], FailureLine] = {}
+    for cell in cells:
+        for key, artifacts in _of_cell(client, run, cell):
+            line = found.setdefault(key, FailureLine(*key))
+            line.cells.append(cell.id)
+            line.artifacts.extend(f"{cell.id}/{name}" for name in artifacts)
+    return [_with_command(run, failure) for failure in found.values()]
+
+
+def _of_cell(
+    client: Client, run: RunResponse, cell: CellRecord
+) -> Iterator[tuple[tuple[str, str, str, str], list[str]]]:
+    """Job, test, outcome and error of each, and the files that it left."""
+    named: Counter[str] = Counter()
+    for test in failing_tests(client, run, cell):
+        named[test.job] += 1
+        yield (test.job, test.nodeid, test.outcome, test.error), test.artifacts
+    for job in failing_jobs(cell, named):
+        yield (job.id, "", str(job.outcome), why_job_failed(job)), []
+    if fails_itself(cell):
+        yield ("", "", str(cell.outcome), why(cell)), []
+
+
+def output_of(cell: CellRecord, job: str) -> str | None:
+    """Return the artifact of a job's output; None without one."""
+    name = f"{job}.txt"
+    return name if any(artifact.name == name for artifact in cell.artifacts) else None
+
+
+def _with_command(run: RunResponse, failure: FailureLine) -> FailureLine:
+    cell = next(cell for cell in run.cells if cell.id == failure.cells[0])
+    is_stored = failure.test or output_of(cell, failure.job)
+    words = ["seatrial", "logs", run.id]
+    words += ["--job", failure.job] if is_stored else []
+    words += ["--test", failure.test] if failure.test else []
+    words += ["--cell", cell.id] if len(run.cells) > 1 else []
+    return replace(failure, log=shlex.join(words))

@@ -1,0 +1,107 @@
+"""Identity of a caller, and how names are shown and compared."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+SOCKET = "socket"
+"""Stands for a token id where the operating-system user calls through the home's socket."""
+LONGEST_NAME = 200
+"""Maximum characters of a name."""
+
+_BLANK = "\N{BRAILLE PATTERN BLANK}"
+_INVISIBLE = frozenset(
+    "\N{COMBINING GRAPHEME JOINER}"
+    "\N{HANGUL CHOSEONG FILLER}\N{HANGUL JUNGSEONG FILLER}"
+    "\N{HANGUL FILLER}\N{HALFWIDTH HANGUL FILLER}"
+    "\N{KHMER VOWEL INHERENT AQ}\N{KHMER VOWEL INHERENT AA}"
+    "\N{MONGOLIAN FREE VARIATION SELECTOR ONE}\N{MONGOLIAN FREE VARIATION SELECTOR TWO}"
+    "\N{MONGOLIAN FREE VARIATION SELECTOR THREE}\N{MONGOLIAN FREE VARIATION SELECTOR FOUR}"
+    "\N{MONGOLIAN VOWEL SEPARATOR}"
+)
+_TOGETHER = (
+    frozenset({"LATIN", "HAN", "HIRAGANA", "KATAKANA"}),
+    frozenset({"LATIN", "HAN", "BOPOMOFO"}),
+    frozenset({"LATIN", "HAN", "HANGUL"}),
+)
+"""Scripts that one name may combine (Unicode Technical Standard 39, "highly restrictive")."""
+
+
+class Scope(StrEnum):
+    """Permission of a token; each scope includes the ones before it."""
+
+    READ = "read"
+    RUN = "run"
+    GATE = "gate"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """The identity of a caller."""
+
+    name: str
+    """The token's name at that time, or the operating-system user's."""
+    token: str
+    """The token's id, or `SOCKET`."""
+
+
+def shown_name(text: str) -> str:
+    """Normalise a name: NFKC, no invisible characters, single spaces."""
+    seen = "".join(" " if one == _BLANK else one for one in text if not _is_invisible(one))
+    composed = unicodedata.normalize("NFKC", seen)
+    return " ".join("".join(one for one in composed if not _is_invisible(one)).split())
+
+
+def person_key(name: str) -> str:
+    """Return the key of a person's name: equal keys are one person.
+
+    On top of `shown_name`, neither case nor the dot of an i counts: Turkish writers lower AYŞIN to
+    "ayşın" and all others to "ayşin", so that ı, İ, I and i are one letter here.
+    """
+    folded = unicodedata.normalize("NFKC", shown_name(name).casefold())
+    plain = unicodedata.normalize("NFD", folded).replace("i\N{COMBINING DOT ABOVE}", "i")
+    return shown_name(plain.replace("\N{LATIN SMALL LETTER DOTLESS I}", "i"))
+
+
+def name_fault(text: str) -> str:
+    """Return why a name is not allowed; empty where it is.
+
+    Letters of several scripts are refused, because some of them look alike.
+    """
+    name = shown_name(text)
+    if not any(one.isalnum() for one in name):
+        return "must have a letter or a digit that can be seen"
+    if len(name) > LONGEST_NAME:
+        return f"must have at most {LONGEST_NAME} characters"
+    scripts: dict[str, list[str]] = {}
+    for letter in name:
+        if script := _script(letter):
+            scripts.setdefault(script, []).append(letter)
+    if len(scripts) < 2 or any(scripts.keys() <= known for known in _TOGETHER):
+        return ""
+    return f"mixes letters that can look alike: {'; '.join(_told(scripts))}. Use one script"
+
+
+def _told(scripts: dict[str, list[str]]) -> Iterator[str]:
+    for script, letters in scripts.items():
+        shown = ", ".join(f"{one} (U+{ord(one):04X})" for one in dict.fromkeys(letters))
+        yield f"{script.capitalize()} {shown}"
+
+
+def _is_invisible(one: str) -> bool:
+    """Whether it is a format or control character (but white space), or a variation selector."""
+    if one in _INVISIBLE or 0xFE00 <= ord(one) <= 0xFE0F or 0xE0000 <= ord(one) <= 0xE0FFF:
+        return True
+    return unicodedata.category(one) in ("Cf", "Cc", "Cs", "Co", "Cn") and not one.isspace()
+
+
+def _script(letter: str) -> str:
+    """Return the script of a letter from its Unicode name; empty for other characters."""
+    if not letter.isalpha():
+        return ""
+    first = unicodedata.name(letter, "UNNAMED").replace("-", " ").split()[0]
+    return "HAN" if first in ("CJK", "IDEOGRAPHIC") else first

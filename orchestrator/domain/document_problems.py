@@ -1,0 +1,52 @@
+"""Problems in a file that a person wrote, with their position."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Path = tuple[str | int, ...]
+MOST_NAMED = 30
+"""Maximum valid names in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem in a document."""
+
+    path: Path
+    """Keys and indexes from the document's root."""
+    message: str
+    line: int | None = None
+    """Counted from 1; None where the document has no lines."""
+    column: int | None = None
+
+    def __str__(self) -> str:
+        where = ".".join(str(part) for part in self.path) or "document"
+        at = f"line {self.line}, column {self.column}: " if self.line is not None else ""
+        return f"{at}{where}: {self.message}"
+
+
+class InvalidDocumentError(ValueError):
+    """A document was rejected; nothing was changed."""
+
+    def __init__(self, name: str, problems: Iterable[Problem]) -> None:
+        self.name = name
+        self.problems = tuple(problems)
+        super().__init__(name, self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{self.name}: {problem}" for problem in self.problems)
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` for the closest valid name, or the valid names."""
+    names = sorted(valid)
+    close = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
+    if close:
+        # Letters in another order are the likeliest slip of all.
+        likeliest = next((one for one in close if sorted(one) == sorted(name)), close[0])
+        return f"; did you mean {likeliest!r}?"
+    more = f" and {len(names) - MOST_NAMED} others" if len(names) > MOST_NAMED else ""
+    return f"; valid: {', '.join(names[:MOST_NAMED])}{more}" if names else ""

@@ -1,0 +1,438 @@
+"""Folds events into facts about tests, jobs, checks and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from orchestrator.domain.benchmark_turns import turn_of
+from orchestrator.domain.evidence import Event
+from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.test_set import TestSet, read_test_set
+from orchestrator.domain.untyped_values import known_of, number_of, samples_of, text_of, whole_of
+
+MESSAGE_LIMIT = 500
+"""Maximum characters of a message in tables; the whole text is stored separately."""
+_HEAD_WIDTH = 80
+EARLIER_LIMIT = 100
+"""Maximum earlier tries that are kept for a test."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestFact:
+    """Facts of one test; later facts of the same attempt are merged into it."""
+
+    __test__ = False
+
+    job: str
+    nodeid: str
+    outcome: TestOutcome = TestOutcome.MISSING
+    final: bool = False
+    """Its teardown was reported, or its end is otherwise certain."""
+    duration_s: float = 0.0
+    reason: str = ""
+    """The reason of a skip or xfail; ``crashed`` or ``hung``; ``setup`` or ``teardown`` for an
+    error.
+    """
+    message: str = ""
+    """One line."""
+    text: str = ""
+    """The whole traceback, and below it what the test printed."""
+    earlier: tuple[TestOutcome, ...] = ()
+    """Outcomes of earlier tries within the same job."""
+
+    def plus(self, other: TestFact) -> TestFact:
+        """Merge two facts: the worse outcome, with its reason and message."""
+        words = other if other.outcome > self.outcome else self
+        return TestFact(
+            job=self.job,
+            nodeid=self.nodeid,
+            outcome=max(self.outcome, other.outcome),
+            final=self.final or other.final,
+            duration_s=self.duration_s + other.duration_s,
+            reason=words.reason,
+            message=words.message,
+            text=words.text,
+            earlier=self.earlier + other.earlier,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobFact:
+    """Facts of one job; None means not known yet."""
+
+    job: str
+    started_ts: float | None = None
+    finished_ts: float | None = None
+    current: str | None = None
+    """The running test; empty without one."""
+    silent_since_ts: float | None = None
+    """Nothing has been heard of it since then, by the machine's clock; 0 where that is over."""
+    idle_timeout_s: float | None = None
+    """Of the last silence: after how long it is ended."""
+    longest_silence_s: float | None = None
+    """Without a sign of life while no test ran; known when it is over."""
+    exit_code: int | None = None
+    signal: int | None = None
+    cause: str | None = None
+    detail: str | None = None
+    duration_s: float | None = None
+    restarts: int | None = None
+    degraded: str | None = None
+    unnamed: Counts | None = None
+    """Tests that an ingested source counts but does not name."""
+    test_set: TestSet | None = None
+    """The test set of its last process."""
+
+    def plus(self, other: JobFact) -> JobFact:
+        """Merge two facts; values of the later one win."""
+        known = {
+            name: value
+            for name in self.__dataclass_fields__
+            if (value := getattr(other, name)) is not None
+        }
+        return replace(self, **known)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFact:
+    """A check that a job reported about itself."""
+
+    job: str
+    name: str
+    outcome: str
+    """passed, failed or skipped."""
+    value: str = ""
+    unit: str = ""
+    tolerance: str = ""
+    reason: str = ""
+
+
+CHECK_RANKS: Mapping[str, int] = {"passed": 0, "skipped": 1, "failed": 2}
+"""Severity of check outcomes: of two results of one check the worse is kept."""
+
+
+def rank_of_check(outcome: str) -> int:
+    """Return the severity of a check's outcome; an unknown word is the worst."""
+    return CHECK_RANKS.get(outcome, len(CHECK_RANKS))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFact:
+    """One measured quantity, with every sample."""
+
+    seq: int
+    job: str
+    name: str
+    samples: tuple[float, ...]
+    unit: str
+    direction: str
+    """``higher`` or ``lower`` is better."""
+    params: Mapping[str, object] = field(default_factory=dict)
+    arm: str = ""
+    """``subject`` or ``baseline`` for a turn of a paired benchmark; empty otherwise."""
+    turn: int | None = None
+    """Position of the turn over both arms, from 0: turns 2n and 2n+1 are a pair."""
+    readings: Mapping[str, float] = field(default_factory=dict)
+    """Sensor readings at the end of the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A notice from the agent to a person."""
+
+    seq: int
+    ts: float
+    """Seconds since 1970, by the machine's clock."""
+    job: str
+    level: str
+    message: str
+
+    @property
+    def at(self) -> datetime:
+        """The notice's time by the machine's clock, in UTC."""
+        return datetime.fromtimestamp(self.ts, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEnd:
+    """The agent's last event; no evidence follows it."""
+
+    outcome: str
+    """``completed``, ``stopped`` or ``errored``."""
+    reason: str = ""
+    """For ``errored``: ``environment``, ``wrong_subject``, ``disk_full`` or ``agent``."""
+    detail: str = ""
+    """For a person."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """Facts of a batch of events, to be merged with the stored ones."""
+
+    last_seq: int = 0
+    last_ts: float = 0.0
+    tests: dict[tuple[str, str], TestFact] = field(default_factory=dict)
+    jobs: dict[str, JobFact] = field(default_factory=dict)
+    checks: dict[tuple[str, str], CheckFact] = field(default_factory=dict)
+    metrics: list[MetricFact] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    current: dict[str, str] = field(default_factory=dict)
+    """By job, the test that was running at the end of the batch; empty without one."""
+    environment: Mapping[str, object] | None = None
+    end: AgentEnd | None = None
+
+
+def fold(events: Iterable[Event]) -> Facts:
+    """Fold events, in order, into facts."""
+    facts = Facts()
+    for event in events:
+        facts.last_seq, facts.last_ts = event.seq, event.ts
+        reader = _READERS.get(event.kind)
+        if reader is not None:
+            reader(facts, event)
+    for job, nodeid in facts.current.items():
+        _add_job(facts, JobFact(job, current=nodeid))
+    return facts
+
+
+def _read_test(facts: Facts, event: Event) -> None:
+    job, data = event.job or "", event.data
+    nodeid, record = text_of(data.get("nodeid")), text_of(data.get("record"))
+    if record == "start":
+        facts.current[job] = nodeid
+        facts.tests.setdefault((job, nodeid), TestFact(job, nodeid))
+    elif record in _TEST_FACTS:
+        _add_test(facts, _TEST_FACTS[record](job, nodeid, data))
+    elif record in _JOB_FACTS:
+        _add_job(facts, _JOB_FACTS[record](job, data))
+    if record == "report" and (data.get("when") == "teardown" or data.get("cause")):
+        facts.current[job] = ""
+
+
+def _uncollected(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
+    return _bad(job, nodeid, "collection", text_of(data.get("longrepr")))
+
+
+def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
+    """Return the fact of an ingested test: an outcome without phases."""
+    word = text_of(data.get("outcome")).upper()
+    outcome = TestOutcome.__members__.get(word, TestOutcome.ERROR)
+    return TestFact(
+        job=job,
+        nodeid=nodeid,
+        outcome=outcome,
+        final=outcome is not TestOutcome.MISSING,
+        duration_s=number_of(data.get("duration")),
+        reason=text_of(data.get("reason")),
+        message=text_of(data.get("message"))[:MESSAGE_LIMIT],
+        text=text_of(data.get("longrepr")),
+        earlier=_earlier(data.get("earlier")),
+    )
+
+
+def _skipped_module(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
+    """Return a module that skipped itself as one skipped test, as in pytest's summary."""
+    reason = _skip_reason(data.get("longrepr"))
+    return TestFact(job, nodeid, TestOutcome.SKIPPED, final=True, reason=reason, message=reason)
+
+
+def _earlier(said: object) -> tuple[TestOutcome, ...]:
+    """Return known outcome words such as ``failed``; others are ignored."""
+    words = [text_of(word).upper() for word in said] if isinstance(said, list) else []
+    return tuple(TestOutcome[w] for w in words[:EARLIER_LIMIT] if w in TestOutcome.__members__)
+
+
+def _counts(said: object) -> Counts:
+    known = said if isinstance(said, dict) else {}
+    names = Counts().as_dict()
+    return Counts(**{name: max(whole_of(known.get(name)) or 0, 0) for name in names})
+
+
+def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
+    """Return the fact of one phase (setup, call, teardown) of a test."""
+    nodeid, when = text_of(data.get("nodeid")), data.get("when")
+    text = text_of(data.get("longrepr"))
+    cause = data.get("cause")
+    if cause:
+        return _bad(job, nodeid, text_of(cause), text, duration_s=number_of(data.get("duration")))
+    outcome, reason = _phase_outcome(data)
+    return TestFact(
+        job=job,
+        nodeid=nodeid,
+        outcome=outcome,
+        final=when == "teardown",
+        duration_s=number_of(data.get("duration")),
+        reason=reason,
+        message=_message(data, text) if outcome > TestOutcome.PASSED else "",
+        text=_with_output(text, data) if outcome >= TestOutcome.ERROR else "",
+    )
+
+
+def _with_output(text: str, data: Mapping[str, object]) -> str:
+    """The traceback with what was captured, headed as pytest does it."""
+    given = data.get("sections")
+    parts = [text] if text else []
+    for pair in given if isinstance(given, list) else ():
+        if isinstance(pair, list) and len(pair) == 2 and text_of(pair[1]).strip():
+            head = f" {text_of(pair[0])} ".center(_HEAD_WIDTH, "-")
+            parts.append(f"{head}\n{text_of(pair[1]).rstrip()}")
+    return "\n".join(parts)
+
+
+def _phase_outcome(data: Mapping[str, object]) -> tuple[TestOutcome, str]:
+    outcome, when = data.get("outcome"), text_of(data.get("when"))
+    xfail = data.get("wasxfail")
+    if outcome == "skipped":
+        if xfail is not None:
+            return TestOutcome.XFAILED, text_of(xfail)
+        return TestOutcome.SKIPPED, _skip_reason(data.get("longrepr"))
+    if outcome == "failed":
+        in_call = when == "call"
+        return (TestOutcome.FAILED, "") if in_call else (TestOutcome.ERROR, when)
+    if xfail is not None and when == "call":
+        return TestOutcome.XPASSED, text_of(xfail)
+    return TestOutcome.PASSED, ""
+
+
+def _skip_reason(longrepr: object) -> str:
+    said = longrepr[2] if isinstance(longrepr, list) and len(longrepr) == 3 else longrepr
+    return text_of(said).removeprefix("Skipped: ")[:MESSAGE_LIMIT]
+
+
+def _message(data: Mapping[str, object], text: str) -> str:
+    crash = data.get("crash")
+    if isinstance(crash, dict):
+        text = text_of(crash.get("message"))
+    return text.strip().split("\n", 1)[0][:MESSAGE_LIMIT]
+
+
+def _bad(job: str, nodeid: str, reason: str, text: str, *, duration_s: float = 0.0) -> TestFact:
+    lines = text.strip().splitlines()
+    message = lines[-1] if reason == "collection" and lines else (lines[0] if lines else reason)
+    return TestFact(
+        job, nodeid, TestOutcome.ERROR, True, duration_s, reason, message[:MESSAGE_LIMIT], text
+    )
+
+
+_TEST_FACTS: Mapping[str, Callable[[str, str, Mapping[str, object]], TestFact]] = {
+    "collect_error": _uncollected,
+    "collect_skip": _skipped_module,
+    "outcome": _outcome_fact,
+    "rerun": lambda job, nodeid, _: TestFact(job, nodeid, earlier=(TestOutcome.FAILED,)),
+    "report": lambda job, _, data: phase_fact(job, data),
+}
+_JOB_FACTS: Mapping[str, Callable[[str, Mapping[str, object]], JobFact]] = {
+    "unnamed": lambda job, data: JobFact(job, unnamed=_counts(data.get("counts"))),
+    "test_set": lambda job, data: JobFact(job, test_set=read_test_set(data)),
+}
+
+
+def _read_phase(facts: Facts, event: Event) -> None:
+    if event.job is None:
+        return
+    data = event.data
+    if data.get("name") == "started":
+        _add_job(facts, JobFact(event.job, started_ts=event.ts))
+    elif data.get("name") == "finished":
+        facts.current[event.job] = ""
+        _add_job(
+            facts,
+            JobFact(
+                event.job,
+                silent_since_ts=0.0,
+                longest_silence_s=known_of(data.get("longest_silence_s")),
+                finished_ts=event.ts,
+                exit_code=whole_of(data.get("exit_code")),
+                signal=whole_of(data.get("signal")),
+                cause=text_of(data.get("cause")),
+                detail=text_of(data.get("detail")),
+                duration_s=known_of(data.get("duration_s")),
+                restarts=whole_of(data.get("restarts")) or 0,
+            ),
+        )
+
+
+def _read_manifest(facts: Facts, event: Event) -> None:
+    tests = event.data.get("tests")
+    for nodeid in tests if isinstance(tests, list) else ():
+        facts.tests.setdefault(
+            (event.job or "", text_of(nodeid)), TestFact(event.job or "", text_of(nodeid))
+        )
+
+
+def _read_check(facts: Facts, event: Event) -> None:
+    job, data = event.job or "", event.data
+    if "degraded" in data:
+        _add_job(facts, JobFact(job, degraded=text_of(data["degraded"])))
+        return
+    name = text_of(data.get("check"))
+    words = {key: text_of(data.get(key)) for key in ("value", "unit", "tolerance", "reason")}
+    fact = CheckFact(job, name, text_of(data.get("outcome")), **words)
+    known = facts.checks.get((job, name), fact)
+    if rank_of_check(fact.outcome) >= rank_of_check(known.outcome):
+        facts.checks[job, name] = fact
+
+
+def _read_metric(facts: Facts, event: Event) -> None:
+    data, params = event.data, event.data.get("params")
+    facts.metrics.append(
+        MetricFact(
+            event.seq,
+            event.job or "",
+            text_of(data.get("metric")),
+            samples_of(data.get("samples")),
+            text_of(data.get("unit")),
+            text_of(data.get("direction")),
+            params if isinstance(params, dict) else {},
+            *turn_of(data),
+        )
+    )
+
+
+def _read_log(facts: Facts, event: Event) -> None:
+    level, message = text_of(event.data.get("level")), text_of(event.data.get("message"))
+    facts.notices.append(Notice(event.seq, event.ts, event.job or "", level, message))
+
+
+def _read_heartbeat(facts: Facts, event: Event) -> None:
+    """Of a job that is silent, since when; most heartbeats say nothing new."""
+    job, silent_s = text_of(event.data.get("job")), known_of(event.data.get("silent_s"))
+    if job and silent_s is not None:
+        since = max(event.ts - max(silent_s, 0.0), 0.0) if silent_s else 0.0
+        limit_s = known_of(event.data.get("idle_timeout_s"))
+        _add_job(facts, JobFact(job, silent_since_ts=since, idle_timeout_s=limit_s))
+
+
+def _read_environment(facts: Facts, event: Event) -> None:
+    facts.environment = event.data
+
+
+def _read_end(facts: Facts, event: Event) -> None:
+    words = (text_of(event.data.get(key)) for key in ("outcome", "reason", "detail"))
+    facts.end = AgentEnd(*words)
+
+
+_READERS = {
+    "test": _read_test,
+    "phase": _read_phase,
+    "manifest": _read_manifest,
+    "check": _read_check,
+    "metric": _read_metric,
+    "log": _read_log,
+    "heartbeat": _read_heartbeat,
+    "environment": _read_environment,
+    "end": _read_end,
+}
+
+
+def _add_test(facts: Facts, fact: TestFact) -> None:
+    key = (fact.job, fact.nodeid)
+    known = facts.tests.get(key)
+    facts.tests[key] = known.plus(fact) if known else fact
+
+
+def _add_job(facts: Facts, fact: JobFact) -> None:
+    known = facts.jobs.get(fact.job)
+    facts.jobs[fact.job] = known.plus(fact) if known else fact

@@ -1,0 +1,360 @@
+"""Test grids: results of tests by cells, reading only the rows that a page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, and_, exists, func, or_, select
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.store.benchmark_rollup import COUNTED
+from orchestrator.store.column_types import short
+from orchestrator.store.failure_signatures import of_result, read_earlier
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import is_postgres, slices, whole_runs
+from orchestrator.store.tables import (
+    CellRollupRow,
+    CellRow,
+    IngestRow,
+    JobRollupRow,
+    RunRow,
+    TestCaseRow,
+    TestResultRow,
+    TestRetryRow,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridCell:
+    """A cell of a run, as a column of the grid."""
+
+    number: int
+    """Key for the other methods."""
+    run: str
+    name: str
+    version: str
+    at: datetime
+    """When its run was launched, or its stated time."""
+    state: CellState
+    outcome: Outcome | None
+    counts: Counts
+    """None while it is unfinished."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the cell is done."""
+        return self.state is CellState.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class TestsWanted:
+    """Filter for tests of a grid."""
+
+    __test__ = False
+
+    words: Sequence[str] = ()
+    """Words that the node id must contain; `*` matches anything."""
+    without: Sequence[str] = ()
+    """Words that it must not contain."""
+    job: str = ""
+
+
+ANY_TEST = TestsWanted()
+
+
+@dataclass(frozen=True, slots=True)
+class GridMark:
+    """The result of a test in a cell."""
+
+    cell: int
+    test: int
+    outcome: TestOutcome
+    """Missing where it is not reported, in running cells too."""
+    signature: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    """The result of a test in a cell, with its history."""
+
+    number: int
+    """Number of the cell."""
+    run: str
+    cell: str
+    version: str
+    at: datetime
+    test: int
+    outcome: TestOutcome
+    is_alive: bool
+    """Whether the cell is unfinished, so that missing results may still arrive."""
+    earlier: tuple[TestOutcome, ...]
+    """Outcomes of earlier tries."""
+    duration_s: float
+    signature: str
+
+
+NEWEST_RUNS = 200
+"""Number of newest runs that determine a product's cells."""
+_COUNTS = tuple(Counts().as_dict())
+
+
+class GridStore:
+    """Results of tests by the cells of runs.
+
+    Runs of some jobs alone are no columns, as in `ReleaseStore`. Each method is one transaction,
+    of one statement for each thousand of what is asked.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def names(self, product: str) -> list[str]:
+        """Return cell names of its newest runs, in matrix order."""
+        newest = (
+            select(RunRow.id)
+            .where(RunRow.product == product, RunRow.rerun_of.is_(None))
+            .order_by(RunRow.id.desc())
+            .limit(NEWEST_RUNS)
+        )
+        query = (
+            select(CellRow.name, func.max(CellRow.run_id), func.min(CellRow.position))
+            .where(CellRow.run_id.in_(newest))
+            .group_by(CellRow.name)
+        )
+        with self._sessions.read() as session:
+            found = session.execute(query).all()
+        return [name for name, *_ in sorted(found, key=lambda row: (row[2], row[0]))]
+
+    def jobs(self, product: str) -> list[str]:
+        """Return jobs with tests, by name."""
+        query = select(TestCaseRow.job).where(TestCaseRow.product == product).distinct()
+        with self._sessions.read() as session:
+            return sorted(session.scalars(query))
+
+    def newest(self, product: str, name: str, *, limit: int) -> list[GridCell]:
+        """Return cells of this name with tests, or unfinished ones; newest runs first."""
+        mine = (RunRow.product == product, CellRow.name == name)
+        has_tests = exists().where(JobRollupRow.cell == CellRow.pk)
+        testing = (
+            select(RunRow.matrix_name)
+            .join(CellRow, CellRow.run_id == RunRow.id)
+            .where(*mine, or_(has_tests, CellRow.state != CellState.DONE))
+            .distinct()
+        )
+        is_shown = or_(CellRow.outcome.is_(None), CellRow.outcome != Outcome.PASSED, has_tests)
+        with self._sessions.read() as session:
+            matrices = session.scalars(testing).all()
+            query = (
+                _cells()
+                .where(*mine, RunRow.matrix_name.in_(matrices), is_shown, whole_runs(session))
+                .order_by(CellRow.run_id.desc())
+                .limit(limit)
+            )
+            return _read_cells(session, query)
+
+    def of_run(self, run: str) -> list[GridCell]:
+        """Return cells in matrix order."""
+        query = _cells().where(CellRow.run_id == run).order_by(CellRow.position)
+        with self._sessions.read() as session:
+            return _read_cells(session, query)
+
+    def unreported(self, cells: Collection[int]) -> list[tuple[int, int]]:
+        """Return (cell, test) of collected tests without a final result."""
+        query = select(TestResultRow.cell, TestResultRow.test_id).where(~TestResultRow.final)
+        with self._sessions.read() as session:
+            return [
+                (cell, test)
+                for some in slices(sorted(cells))
+                for cell, test in session.execute(query.where(TestResultRow.cell.in_(some)))
+            ]
+
+    def some(self, tests: Collection[int], wanted: TestsWanted = ANY_TEST) -> list[KnownTest]:
+        """Return those of these tests that match the filter."""
+        query = _tests().where(*_are(wanted))
+        with self._sessions.read() as session:
+            return [
+                KnownTest(*row)
+                for some in slices(sorted(tests))
+                for row in session.execute(query.where(TestCaseRow.id.in_(some)))
+            ]
+
+    def after(
+        self,
+        cells: Collection[int],
+        wanted: TestsWanted,
+        *,
+        after: KnownTest | None,
+        limit: int,
+    ) -> list[KnownTest]:
+        """Return tests of these cells by node id, after a cursor."""
+        mine = select(TestResultRow.test_id).where(TestResultRow.cell.in_(sorted(cells)))
+        query = _tests().where(TestCaseRow.id.in_(mine), *_are(wanted)).limit(limit)
+        with self._sessions.read() as session:
+            name = _by_bytes(session)
+            if after is not None:
+                later = and_(name == after.nodeid, TestCaseRow.id > after.id)
+                query = query.where(or_(name > after.nodeid, later))
+            rows = session.execute(query.order_by(name, TestCaseRow.id))
+            return [KnownTest(*row) for row in rows]
+
+    def marks(self, cells: Collection[int], tests: Collection[int]) -> list[GridMark]:
+        """Return the results of these tests in these cells."""
+        query = select(
+            *(TestResultRow.cell, TestResultRow.test_id, COUNTED, TestResultRow.signature)
+        ).where(TestResultRow.test_id.in_(sorted(tests)))
+        with self._sessions.read() as session:
+            return [
+                GridMark(cell, test, TestOutcome(outcome), signature or "")
+                for some in slices(sorted(cells))
+                for cell, test, outcome, signature in session.execute(
+                    query.where(TestResultRow.cell.in_(some))
+                )
+            ]
+
+    def strips(
+        self, tests: Collection[int], *, each: int, cell: str = "", before: str = ""
+    ) -> list[CellResult]:
+        """Return the newest results of these tests by cell name, newest first.
+
+        `cell` asks for one name alone; `before` is a run that all of them are older than.
+        """
+        order = func.row_number().over(partition_by=CellRow.name, order_by=CellRow.run_id.desc())
+        ranked = (
+            select(TestResultRow.cell, TestResultRow.test_id, order.label("place"))
+            .join(CellRow, CellRow.pk == TestResultRow.cell)
+            .where(TestResultRow.test_id.in_(sorted(tests)))
+        )
+        if cell:
+            ranked = ranked.where(CellRow.name == cell)
+        if before:
+            ranked = ranked.where(CellRow.run_id < before)
+        newest = ranked.subquery()
+        same = (
+            TestResultRow.cell == newest.c.cell,
+            TestResultRow.test_id == newest.c.test_id,
+        )
+        query = _goes().join(newest, and_(*same)).where(newest.c.place <= each)
+        with self._sessions.read() as session:
+            return _read(session, query.order_by(RunRow.id.desc(), CellRow.position))
+
+    def said(self, cell: int, test: int) -> str:
+        """Return the message of a result; empty without one."""
+        query = select(TestResultRow.message)
+        query = query.where(TestResultRow.cell == cell, TestResultRow.test_id == test)
+        with self._sessions.read() as session:
+            return session.scalar(query) or ""
+
+    def last(self, tests: Collection[int]) -> list[CellResult]:
+        """Return the newest result of each test, by index."""
+        newest = (
+            select(func.max(TestResultRow.cell))
+            .where(TestResultRow.test_id == TestCaseRow.id)
+            .correlate(TestCaseRow)
+            .scalar_subquery()
+        )
+        found = (
+            select(TestCaseRow.id.label("test"), newest.label("cell"))
+            .where(TestCaseRow.id.in_(sorted(tests)))
+            .subquery()
+        )
+        same = (TestResultRow.cell == found.c.cell, TestResultRow.test_id == found.c.test)
+        with self._sessions.read() as session:
+            return _read(session, _goes().join(found, and_(*same)))
+
+
+def _tests() -> Select[int, str, str, str]:
+    return select(TestCaseRow.id, TestCaseRow.product, TestCaseRow.job, TestCaseRow.nodeid)
+
+
+def _are(wanted: TestsWanted) -> Iterator[ColumnElement[bool]]:
+    if wanted.job:
+        yield TestCaseRow.job == short(wanted.job)
+    for word in wanted.words:
+        yield TestCaseRow.nodeid.ilike(_pattern(word), escape="/")
+    for word in wanted.without:
+        yield TestCaseRow.nodeid.not_ilike(_pattern(word), escape="/")
+
+
+def _pattern(word: str) -> str:
+    """Return a LIKE pattern in which only `*` is special."""
+    for sign in "/%_":
+        word = word.replace(sign, f"/{sign}")
+    return f"%{word.replace('*', '%')}%"
+
+
+def _by_bytes(session: Session) -> ColumnElement[str]:
+    """Select the node id in byte order, independent of the locale."""
+    name = TestCaseRow.nodeid
+    return name.collate("C") if is_postgres(session) else name.expression
+
+
+def _cells() -> Select[*tuple[Any, ...]]:
+    """Select the columns of `_read_cells`."""
+    run = (RunRow.id, RunRow.subject_version, RunRow.created_at)
+    cell = (CellRow.pk, CellRow.name, CellRow.state, CellRow.outcome)
+    return (
+        select(*run, *cell, IngestRow, *(getattr(CellRollupRow, name) for name in _COUNTS))
+        .join(RunRow, RunRow.id == CellRow.run_id)
+        .join(CellRollupRow, CellRollupRow.cell == CellRow.pk, isouter=True)
+        .join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
+    )
+
+
+def _read_cells(session: Session, query: Select[*tuple[Any, ...]]) -> list[GridCell]:
+    return [
+        GridCell(
+            number=pk,
+            run=run,
+            name=name,
+            version=version,
+            at=launched if ingest is None else ingest.document.dated_at,
+            state=state,
+            outcome=outcome,
+            counts=Counts(*(many or 0 for many in counted)),
+        )
+        for run, version, launched, pk, name, state, outcome, ingest, *counted in session.execute(
+            query
+        )
+    ]
+
+
+def _goes() -> Select[*tuple[Any, ...]]:
+    """Select the columns of `_read`."""
+    run = (RunRow.id, RunRow.subject_version, RunRow.created_at)
+    result = (TestResultRow.test_id, COUNTED, TestResultRow.duration_us, TestResultRow.signature)
+    return (
+        select(CellRow.pk, CellRow.name, CellRow.state, *run, *result, TestRetryRow.earlier)
+        .add_columns(IngestRow)
+        .select_from(TestResultRow)
+        .join(CellRow, CellRow.pk == TestResultRow.cell)
+        .join(RunRow, RunRow.id == CellRow.run_id)
+        .join(TestRetryRow, of_result(), isouter=True)
+        .join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
+    )
+
+
+def _read(session: Session, query: Select[*tuple[Any, ...]]) -> list[CellResult]:
+    return [
+        CellResult(
+            number=pk,
+            run=run,
+            cell=name,
+            version=version,
+            at=launched if ingest is None else ingest.document.dated_at,
+            test=test,
+            outcome=TestOutcome(outcome),
+            is_alive=state is not CellState.DONE,
+            earlier=read_earlier(earlier),
+            duration_s=took / 1_000_000,
+            signature=signature or "",
+        )
+        for pk, name, state, run, version, launched, *result in session.execute(query)
+        for test, outcome, took, signature, earlier, ingest in (result,)
+    ]

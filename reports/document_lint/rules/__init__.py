@@ -1,0 +1,1 @@
+"""Rules on foreign reports: functions from a document to findings."""

@@ -1,1 +1,0 @@
-"""Reports that others wrote: read as documents, and held against their own figures."""

@@ -1,1 +1,0 @@
-"""Rules about foreign reports; each is a function from a document to what is wrong with it."""

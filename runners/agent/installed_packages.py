@@ -1,0 +1,212 @@
+"""What is installed for the jobs: listed before the first of them, and the same before each."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+
+from . import bounded_process, interpreters
+from .attempt_errors import EnvironmentFailed
+from .layout import Attempt
+from .masking import JsonValue
+from .plan import Subject
+from .pytest_records import Refusal
+
+_TIMEOUT_S = 300.0
+_TOOLS = ("pytest", "pluggy")
+_USUAL = "sha256="
+
+# Runs isolated: nothing of the payload, its path or its variables is seen.
+_LIST = """
+def listed(name):
+    try:
+        found = Installed(name)
+    except NotInstalledError:
+        return None
+    digests = {**found.files, **({found.record: ""} if found.record else {})}
+    version = found.version if found.roots else ""
+    return {"home": found.home, "version": version, "digests": digests}
+
+answers = {name: listed(name) for name in sys.argv[1:]}
+"""
+
+Mark = Optional[Tuple[int, int, int, int]]
+"""Of a file: inode, size, and the times of the last change of content and of anything."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """What one distribution installed, as it was when the environment had been made."""
+
+    name: str
+    reason: str
+    """Of the outcome where it is another one: ``wrong_subject`` or ``wrong_pytest``."""
+    home: Path
+    digests: Mapping[str, str]
+    """By path below `home`: as RECORD writes them, or the agent took them where it has none."""
+    marks: Mapping[str, Mark]
+    byte_code: Mapping[Path, Mark]
+    """Compiled files beside the sources."""
+    problem: str
+    """Why it was not what was asked for, or not whole, from the start; mostly empty."""
+
+    def refusal(self) -> Optional[Refusal]:
+        """Say why nothing counts that is run with these files."""
+        if self.problem:
+            return Refusal(self.reason, f"{self.problem}. Fix: install {self.name} anew")
+        for path, mark in self.marks.items():
+            file = self.home / path
+            if mark_of(file) != mark and _digest(file, self.digests[path]) != self.digests[path]:
+                text = f"{path} of {self.name} was changed after it had been installed"
+                return Refusal(self.reason, f"{text}. Fix: let nothing of the payload write there")
+        return None
+
+    def drop_strange_byte_code(self) -> None:
+        """Remove compiled files that were not there, which Python would run instead of a source.
+
+        It makes them again of the source, so nothing is lost.
+        """
+        for file, mark in _byte_code(self.home, self.digests).items():
+            if self.byte_code.get(file) != mark:
+                with contextlib.suppress(OSError):  # what cannot be removed was not written by jobs
+                    file.unlink()
+
+
+class EnvironmentCopy:
+    """The environment that jobs run in: each begins with what was installed for them."""
+
+    def __init__(self, folder: Path) -> None:
+        """See how its files are; no job has run in it.
+
+        Args:
+            folder: Of the attempt's own environment. What Python compiles beside its sources is
+                left aside.
+        """
+        self._folder = folder
+        self._marks = self._now()
+
+    def restore(self) -> List[str]:
+        """Remove what earlier jobs have added; say what, by path below the folder.
+
+        Raises:
+            OSError: it cannot be removed, or something was changed or removed.
+        """
+        now = self._now()
+        changed = sorted(path for path in self._marks if now.get(path) != self._marks[path])
+        if changed:
+            more = f" and {len(changed) - 1} more files" if len(changed) > 1 else ""
+            raise OSError(f"{changed[0]}{more} of the environment differ from what was installed")
+        added = sorted(now.keys() - self._marks.keys())
+        for path in added:
+            (self._folder / path).unlink()
+        return added
+
+    def _now(self) -> Dict[str, Mark]:
+        found: Dict[str, Mark] = {}
+        for place, folders, names in os.walk(self._folder):
+            if place.endswith("__pycache__"):
+                continue
+            below = Path(place).relative_to(self._folder)
+            links = (each for each in folders if Path(place, each).is_symlink())
+            for name in (*names, *links):
+                found[str(below / name)] = mark_of(Path(place, name), is_link=True)
+        return found
+
+
+def take(
+    attempt: Attempt, subject: Optional[Subject], tick: Callable[[], None]
+) -> Tuple[Files, ...]:
+    """List what was installed: the subject, pytest, and what pytest stands on.
+
+    Args:
+        attempt: Whose environment it is; nothing of the payload has run in it.
+        subject: What is to be validated, where something is.
+        tick: Called while this waits.
+
+    Raises:
+        EnvironmentFailed: the environment does not say what it holds.
+    """
+    script = interpreters.origins_program() + _LIST
+    asked = [*_TOOLS, *([subject.distribution] if subject else [])]
+    answer = bounded_process.run(
+        (str(attempt.python), "-I", "-c", interpreters.answering(script, "answers"), *asked),
+        timeout_s=_TIMEOUT_S,
+        env=interpreters.quiet_environment(),
+        cwd=attempt.folder,
+        tick=tick,
+    )
+    found = interpreters.extract(answer.text) if answer.ok else None
+    if found is None:
+        said = answer.text.strip()[-1_000:]
+        raise EnvironmentFailed(f"what is installed cannot be listed: {said}")
+    taken = [_files(name, found[name]) for name in _TOOLS if found[name] is not None]
+    taken += [_files(subject.distribution, found[subject.distribution], subject)] if subject else []
+    return tuple(taken)
+
+
+def _files(name: str, row: JsonValue, subject: Optional[Subject] = None) -> Files:
+    told = row if isinstance(row, dict) else {"home": "", "version": None, "digests": {}}
+    home, listed = Path(str(told["home"])), told["digests"]
+    assert isinstance(listed, dict)
+    now = {path: _digest(home / path, str(value) or _USUAL) for path, value in listed.items()}
+    problem = _not_asked_for(subject, told["version"], listed) if subject else ""
+    return Files(
+        name=name,
+        reason="wrong_subject" if subject else "wrong_pytest",
+        home=home,
+        digests=now,
+        marks={path: mark_of(home / path) for path in now},
+        byte_code=_byte_code(home, now),
+        problem=problem or _differs(name, str(told["version"]), listed, now),
+    )
+
+
+def _not_asked_for(subject: Subject, version: JsonValue, listed: Mapping[str, JsonValue]) -> str:
+    name = subject.distribution
+    if version is None:
+        return f"{name} is not installed"
+    if not version:
+        return f"{name} installed no importable files of its own (an editable install?)"
+    if subject.version and version != subject.version:
+        return f"{name} is installed as {version}, not {subject.version}"
+    return "" if any(listed.values()) else "its RECORD holds no digests"
+
+
+def _differs(
+    name: str, version: str, listed: Mapping[str, JsonValue], now: Mapping[str, str]
+) -> str:
+    for path in sorted(now):
+        if not now[path]:
+            return f"{path} cannot be read"
+        if listed[path] and now[path] != listed[path]:
+            return f"{path} differs from what {name} {version} installed"
+    return ""
+
+
+def mark_of(file: Path, *, is_link: bool = False) -> Mark:
+    """Say what changes with a file, or with the link itself; None where there is none."""
+    try:
+        found = file.lstat() if is_link else file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _digest(file: Path, like: str) -> str:
+    """Return a file's digest of the kind of another one; nothing where it cannot be read."""
+    kind = like.partition("=")[0]
+    try:
+        raw = hashlib.new(kind, file.read_bytes()).digest()
+    except OSError:
+        return ""
+    return f"{kind}={base64.urlsafe_b64encode(raw).rstrip(b'=').decode()}"
+
+
+def _byte_code(home: Path, paths: Iterable[str]) -> Dict[Path, Mark]:
+    caches = {(home / path).parent / "__pycache__" for path in paths if path.endswith(".py")}
+    return {file: mark_of(file) for cache in caches for file in cache.glob("*.pyc")}

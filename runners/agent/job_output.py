@@ -1,0 +1,179 @@
+"""What a job prints: masked, into the log and into the job's own file, and never without bound."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import time
+from pathlib import Path
+from typing import Callable, Optional
+
+from .clean_text import last_lines
+from .events import EventWriter, write_all
+from .masking import Masker
+
+_PIPE_BYTES = 1024 * 1024
+_SET_PIPE_SIZE = 1031
+_TAIL_BYTES = 64 * 1024
+_ABOUT_TO_END_S = 0.02
+
+
+class Sink:
+    """An append-only file that stops, and reports it, when the disk is full."""
+
+    def __init__(self, path: Path, events: EventWriter) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o600)
+        self._events = events
+
+    def write(self, data: bytes) -> None:
+        """Append; what no longer fits is lost, and the event stream knows."""
+        if self._events.disk_full:
+            return  # what space there is, is the events'
+        if write_all(self._fd, data) < len(data):
+            self._events.full()
+
+    def close(self) -> None:
+        """Bring it to the disk and let go of the file."""
+        with contextlib.suppress(OSError):  # a full disk has been told of before
+            os.fsync(self._fd)
+        os.close(self._fd)
+
+
+class Tail:
+    """The last 64 KiB of a stream."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Take a piece."""
+        self._kept += data[-_TAIL_BYTES:]
+        if len(self._kept) > 2 * _TAIL_BYTES:
+            del self._kept[:-_TAIL_BYTES]
+
+    @property
+    def raw(self) -> bytes:
+        """The end of the stream."""
+        return bytes(self._kept[-_TAIL_BYTES:])
+
+
+class JobOutput:
+    """One job's output, over all the processes that the job takes."""
+
+    def __init__(
+        self,
+        job: str,
+        *,
+        log: Optional[Sink],
+        own: Sink,
+        limit_bytes: int,
+        masker: Masker,
+        on_cut: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._job = job
+        self._log = log
+        self._own = own
+        self._limit = limit_bytes
+        self._on_cut = on_cut
+        self._stream = masker.stream()
+        self._shown = 0
+        self._unshown = 0
+        self._tail = Tail()
+        self._pipe: Optional[int] = None
+        self._at_line_start = True
+
+    def open_pipe(self) -> int:
+        """Return the end of a fresh pipe that a process is to write to."""
+        self._pipe, write_end = os.pipe()
+        os.set_blocking(self._pipe, False)
+        with contextlib.suppress(OSError):  # a smaller pipe only means more looks
+            fcntl.fcntl(self._pipe, _SET_PIPE_SIZE, _PIPE_BYTES)
+        return write_end
+
+    def pump(self, timeout_s: float) -> bool:
+        """Wait for output and pass it on; say whether there was any."""
+        if self._pipe is None:
+            # Its writers are gone, so the process is about to be, if it is not a daemon.
+            time.sleep(min(timeout_s, _ABOUT_TO_END_S))
+            return False
+        if not select.select([self._pipe], [], [], timeout_s)[0]:
+            return False
+        data = os.read(self._pipe, _PIPE_BYTES)
+        if not data:
+            self.close_pipe()
+            return False
+        self.show(self._stream.feed(data))
+        return True
+
+    @property
+    def open(self) -> bool:
+        """Somebody may still write."""
+        return self._pipe is not None
+
+    def drain(self, timeout_s: float) -> None:
+        """Take what is still in the pipe, until its end or for so long at most."""
+        deadline = time.monotonic() + timeout_s
+        while self.open and time.monotonic() < deadline:
+            self.pump(0.05)
+        self.close_pipe()
+        self.show(self._stream.finish())
+
+    def close_pipe(self) -> None:
+        """Let go of the pipe."""
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
+
+    def show(self, data: bytes) -> None:
+        """Pass on what the job's budget allows; keep the end of the rest."""
+        self._tail.add(data)
+        room = max(self._limit - self._shown, 0)
+        now, later = data[:room], data[room:]
+        if now:
+            self._shown += len(now)
+            self._write(now)
+        if later:
+            self._cut()
+            self._unshown += len(later)
+
+    def title(self, text: str) -> None:
+        """Write a line of the agent's own into the log only, where jobs follow each other."""
+        if self._log is not None:
+            self._log.write(_line(text))
+
+    def banner(self, text: str) -> None:
+        """Write a line of the agent's own, whatever the budget."""
+        fresh = b"" if self._at_line_start else b"\n"
+        self._write(fresh + _line(text))
+
+    def last(self, limit_bytes: int = 4_096) -> str:
+        """Return the end of the job's output so far."""
+        return last_lines(self._tail.raw, limit_bytes)
+
+    def finish(self) -> None:
+        """End the job's output: show the end of what was left out."""
+        if not self._unshown:
+            return
+        shown = self._tail.raw[-min(self._unshown, _TAIL_BYTES) :]
+        self.banner(f"{self._unshown - len(shown)} bytes of {self._job} left out, the end follows")
+        self._write(shown if shown.endswith(b"\n") else shown + b"\n")
+
+    def _cut(self) -> None:
+        if self._unshown:
+            return
+        text = f"output of {self._job} passed {self._limit} bytes: of the rest only the end is kept"
+        self.banner(text)
+        self._on_cut(text)
+
+    def _write(self, data: bytes) -> None:
+        self._at_line_start = data.endswith(b"\n")
+        if self._log is not None:
+            self._log.write(data)
+        self._own.write(data)
+
+
+def _line(text: str) -> bytes:
+    return f"===== seatrial: {text} =====\n".encode()

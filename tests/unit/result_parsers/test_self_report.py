@@ -1,0 +1,103 @@
+"""What a job's own output says against it."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.adapters.result_parsers.self_report import read_self_report
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("all is well\n", ""),
+        ("[PASS] a\n[FAIL] b: off by 3\n[FAIL] c\n", "[FAIL] b: off by 3"),
+        ("  [ FAILED ] b\n", "[ FAILED ] b"),
+        ("\x1b[31m[FAIL]\x1b[0m b\n", "[FAIL] b"),
+        ("Results: 0/8 demos passed\n", "Results: 0/8 demos passed"),
+        ("Results: 8/8 demos passed\n  [PASS] a\n", ""),
+        ("Results: 7/8 demos passed\n  [SKIP] a (no GPU)\n", ""),
+        ("  [SKIP] a (no GPU)\nResults: 6/8 demos passed\n", "Results: 6/8 demos passed"),
+        ("Results: 3/8 demos passed\nResults: 8/8 demos passed\n", "Results: 3/8 demos passed"),
+        ("[ERROR] cannot reach the cache, going on without\n", ""),
+        ("[ERROR] a\nResults: 8/8 demos passed\n", "[ERROR] a"),
+        ("1 of 8 requests failed, and was sent again\n", ""),
+        ("attempt 1 failed, attempt 2 passed\n", ""),
+        ("2 failed attempts, then it passed\n", ""),
+        ("== 1 failed, 2 passed in 0.12s ==\n", "== 1 failed, 2 passed in 0.12s =="),
+        ("1 failed in 0.12s (0:00:00)\n", "1 failed in 0.12s (0:00:00)"),
+        ("2 passed, 1 error in 3.1s\n", "2 passed, 1 error in 3.1s"),
+        ("3 passed, 1 xfailed, 2 warnings in 3.1s\n", ""),
+        ("FAILED t/test_a.py::test_a - assert 1\n", "FAILED t/test_a.py::test_a - assert 1"),
+        ("ERROR t/test_a.py - ImportError\n", "ERROR t/test_a.py - ImportError"),
+        ("ERROR cache is cold\n", ""),
+        ("Ran 3 tests in 0.1s\n\nFAILED (failures=1)\n", "FAILED (failures=1)"),
+        ("Ran 3 tests in 0.1s\n\nOK (skipped=1)\n", ""),
+        ("Passed: 3, Failed: 2\n", "Passed: 3, Failed: 2"),
+        ("Passed: 3, Failed: 0\n", ""),
+        ("Summary: 3 passed; 2 failed\n", "Summary: 3 passed; 2 failed"),
+        ("Passed: 3\nFailed: 2\n", "Failed: 2"),
+        ("Failed: 2\nretry\nFailed: 0\nPassed: 5\n", ""),
+        ("Failed: 2\n", ""),
+        ("7/8 tests passed\n", "7/8 tests passed"),
+        ("7/8 tests passed\n8/8 tests passed\n", ""),
+        ("7 of 8 checks passed.\n[SKIP] a (no GPU)\n", ""),
+        ("1,234/1,235 tests passed\n", "1,234/1,235 tests passed"),
+        ("1,235/1,235 tests passed\n", ""),
+        ("**Results:** 7/8 tests passed\n", "**Results:** 7/8 tests passed"),
+        ("[FAIL] a\r[PASS] a\r\n", "[FAIL] a"),
+        ("1/8 tests passed\r8/8 tests passed\r", ""),
+        ("TestResults(failed=2, attempted=5)\n", "TestResults(failed=2, attempted=5)"),
+        ("TestResults(failed=0, attempted=5)\n", ""),
+        ("--- FAIL: TestA (0.00s)\n", "--- FAIL: TestA (0.00s)"),
+        (
+            "test result: FAILED. 1 passed; 1 failed; 0 ignored\n",
+            "test result: FAILED. 1 passed; 1 failed; 0 ignored",
+        ),
+        ("ok 1 - a\nnot ok 2 - b\n", "not ok 2 - b"),
+        ("not ok 2 - b # TODO later\n", ""),
+        (
+            "75% tests passed, 1 tests failed out of 4\n",
+            "75% tests passed, 1 tests failed out of 4",
+        ),
+        ("100% tests passed, 0 tests failed out of 4\n", ""),
+        ("Tests:       1 failed, 2 passed, 3 total\n", "Tests:       1 failed, 2 passed, 3 total"),
+        ("Tests:       3 passed, 3 total\n", ""),
+        ("3 errors, 5 warnings\n", ""),
+        ("Passed: 3 Failed: 2\n", "Passed: 3 Failed: 2"),
+        ("| Passed | 3 |\n| Failed | 2 |\n", "| Failed | 2 |"),
+        ("| Passed | 3 |\n| Failed | 0 |\n", ""),
+        ("[fail] converges\n", "[fail] converges"),
+        ("[error] no cache\n", ""),
+        ("2026-11-23 10:00:00 INFO [FAIL] converges\n", "[FAIL] converges"),
+        ("2026-11-23T10:00:00.123Z [FAIL] converges\n", "[FAIL] converges"),
+        ("    not ok 2 - x\n", "not ok 2 - x"),
+        ("FAIL: test_double (t.T)\n", "FAIL: test_double (t.T)"),
+        ("FAILED: converges\n", "FAILED: converges"),
+        ("FAILED: 0\n", ""),
+        ("Passed: 3\nFailed: 2\nErrors: 0\n", "Failed: 2"),
+        ("Passed: 3\nFailed: 2\nPassed: 4\nFailed: 0\n", "Failed: 2"),
+        ("Pass: 3\nFail: 2\n", "Fail: 2"),
+        ("Total: 5\nFailed: 2\n", "Failed: 2"),
+        ("ERROR loader.py - retrying\n", ""),
+        ("not ok 3 # todo\n", ""),
+        ("FAILED: none\n", ""),
+        ("Summary: 4 of 5 checks passed\n", "Summary: 4 of 5 checks passed"),
+        ("passed 4 out of 5\n", "passed 4 out of 5"),
+        ("Passed: 4/5\n", "Passed: 4/5"),
+        ("4 out of 5 demos succeeded\n", "4 out of 5 demos succeeded"),
+        ("Summary: 5 of 5 checks passed\n", ""),
+        ("passed 4 out of 5\npassed 5 out of 5\n", ""),
+        ("batch 4 of 5 passed through the network\n", ""),
+        ("epoch 1: 12 errors, 3 warnings so far\n", ""),
+    ],
+)
+def test_a_line_that_speaks_of_failure_is_found(output: str, line: str):
+    assert read_self_report([output[:5].encode(), output[5:].encode()]) == line
+
+
+def test_a_mark_in_the_middle_of_a_long_output_is_found():
+    noise = b"step 1 of 2: loss 0.125\n" * 40_000
+    assert read_self_report([noise, b"[FAIL] converges\n", noise]) == "[FAIL] converges"
+    endless = [b"x" * 100_000] * 20
+    assert read_self_report([*endless, b"\n[FAIL] converges"]) == "[FAIL] converges"
