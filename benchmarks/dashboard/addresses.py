@@ -119,6 +119,7 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
         _with(urls.RUNS, version=lambda known: known.run().subject_version),
     ),
     f"{urls.RUNS}/{{}}": (lambda known: urls.run_url(known.run().id),),
+    f"{urls.RUNS}/{{}}/slowest": (lambda known: urls.slowest_url(known.run().id),),
     f"{urls.RUNS}/{{}}/cells/{{}}": (lambda known: urls.cell_url(*known.cell()),),
     f"{urls.RUNS}/{{}}/cells/{{}}/log": (
         _log,

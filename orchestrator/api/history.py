@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Query, Security
 from fastapi.openapi.models import Example
 
-from orchestrator.api.dependencies import LARGEST, ContextDep, resolve_run
+from orchestrator.api.dependencies import LARGEST, ContextDep, RunId, resolve_run
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import Filled, ListResponse, RequestModel, ResponseModel
 from orchestrator.api.security import CallerDep, bearer, secured
@@ -27,6 +27,7 @@ from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.signature import FailureGroup
+from orchestrator.domain.test_duration import TestDuration
 from orchestrator.domain.test_identity import resolve
 from orchestrator.store.test_histories import TestRun
 
@@ -143,6 +144,18 @@ def list_known_tests(
     aliases = context.stores.aliases.confirmed()
     items = [to_known_test_response(test, aliases) for test in page.items]
     return KnownTestPageResponse(items=items, next=page.next)
+
+
+@reading.get("/runs/{run_id}/slowest-tests")
+def list_slowest_tests(
+    context: ContextDep,
+    run_id: RunId,
+    cell: Annotated[str | None, Query(description="Only of this cell", max_length=200)] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 20,
+) -> ListResponse[TestDuration]:
+    """List the slowest tests of a run, each with its durations in earlier runs."""
+    found = context.stores.durations.slowest(run_id, cell=cell, limit=limit)
+    return ListResponse(items=found)
 
 
 @reading.get("/tests/{test_id}/history")

@@ -81,6 +81,7 @@ from orchestrator.domain.schedule import (
 )
 from orchestrator.domain.signature import FailureGroup, Signature
 from orchestrator.domain.ssh_access import SshAccess
+from orchestrator.domain.test_duration import TestDuration
 from orchestrator.domain.test_identity import NameChanges, Suggestion
 from orchestrator.domain.token import NewToken, Token
 
@@ -100,6 +101,7 @@ documented(
     derived=["counts", "pass_rate", "cost_usd", "machine", "packages", "fingerprint"],
 )
 documented(SubjectName, Commit)
+documented(TestDuration, derived=["usual_s", "change"])
 documented(RunSummary, RunResponse, derived=["pass_rate"])
 documented(CellPlan, PlannedCell, Quota, QuotaLevel)
 documented(Place, derived=["usd_per_hour"], without=["options"])

@@ -36,6 +36,7 @@ from orchestrator.dashboard.pages import (
     runs,
     schedules,
     sign_in,
+    slowest,
     tests,
 )
 from orchestrator.dashboard.pages.board import routes as board
@@ -126,6 +127,7 @@ _PAGES = (
     runs,
     run,
     cell,
+    slowest,
     launch,
     log,
     costs,

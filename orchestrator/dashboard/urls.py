@@ -35,6 +35,11 @@ def run_url(run: str) -> str:
     return f"{RUNS}/{_part(run)}"
 
 
+def slowest_url(run: str) -> str:
+    """The tests of a run that took longest."""
+    return f"{run_url(run)}/slowest"
+
+
 def cell_url(run: str, cell: str) -> str:
     """The tests of a cell."""
     return f"{run_url(run)}/cells/{_part(cell)}"

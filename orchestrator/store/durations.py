@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.test_duration import TestDuration
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import CellRow, JobResultRow, RunRow, TestCaseRow, TestResultRow
 
 _CELLS = 20
 """Number of newest finished cells that are read."""
+_RUNS = 20
+"""Number of earlier runs that a duration is compared with."""
 _TESTS = 1_000
 _RAN = (TestOutcome.PASSED, TestOutcome.FAILED, TestOutcome.XFAILED, TestOutcome.XPASSED)
 """Outcomes whose duration counts: not of tests that hung or crashed."""
@@ -70,6 +74,73 @@ class DurationStore:
         with self._sessions.read() as session:
             rows = session.execute(query.where(JobResultRow.cell.in_(_newest_cells(product))))
             return {job: seconds or 0.0 for job, seconds in rows}
+
+    def slowest(self, run_id: str, *, cell: str | None = None, limit: int) -> list[TestDuration]:
+        """The tests of a run that took longest, the slowest first, with their earlier durations.
+
+        Args:
+            run_id: The run.
+            cell: Only of the cell of this name.
+            limit: At most so many.
+        """
+        query = (
+            select(
+                *(TestCaseRow.id, TestCaseRow.job, TestCaseRow.nodeid, CellRow.name),
+                *(TestResultRow.outcome, TestResultRow.duration_us, RunRow.product),
+            )
+            .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+            .join(CellRow, CellRow.pk == TestResultRow.cell)
+            .join(RunRow, RunRow.id == CellRow.run_id)
+            .where(CellRow.run_id == run_id, TestResultRow.final.is_(True))
+            .order_by(TestResultRow.duration_us.desc(), TestCaseRow.id, CellRow.position)
+            .limit(limit)
+        )
+        if cell is not None:
+            query = query.where(CellRow.name == cell)
+        with self._sessions.read() as session:
+            rows = session.execute(query).all()
+            if not rows:
+                return []
+            before = _earlier(session, run_id, rows[0].product, {row.id for row in rows})
+        return [
+            TestDuration(
+                test_id=row.id,
+                cell=row.name,
+                job=row.job,
+                nodeid=row.nodeid,
+                outcome=TestOutcome(row.outcome).word,
+                duration_s=row.duration_us / 1_000_000,
+                earlier_s=tuple(before.get((row.id, row.name), ())),
+            )
+            for row in rows
+        ]
+
+
+def _earlier(
+    session: Session, run_id: str, product: str, tests: Collection[int]
+) -> dict[tuple[int, str], list[float]]:
+    """By test and name of the cell, the durations of earlier runs, the newest last."""
+    runs = (
+        select(RunRow.id)
+        .where(RunRow.product == product, RunRow.id < run_id)
+        .order_by(RunRow.id.desc())
+        .limit(_RUNS)
+    )
+    query = (
+        select(TestResultRow.test_id, CellRow.name, TestResultRow.duration_us)
+        .join(CellRow, CellRow.pk == TestResultRow.cell)
+        .where(
+            TestResultRow.test_id.in_(sorted(tests)),
+            TestResultRow.outcome.in_([outcome.value for outcome in _RAN]),
+            TestResultRow.final.is_(True),
+            CellRow.run_id.in_(session.scalars(runs).all()),
+        )
+        .order_by(CellRow.run_id)
+    )
+    found: dict[tuple[int, str], list[float]] = {}
+    for test_id, name, duration_us in session.execute(query):
+        found.setdefault((test_id, name), []).append(duration_us / 1_000_000)
+    return found
 
 
 def _newest_cells(product: str) -> Select[int]:

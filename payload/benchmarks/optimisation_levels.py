@@ -34,6 +34,7 @@ from torchbridge.backends.optimise import LEVELS
 from torchbridge.bench import Arm, Duel, close_to, run_duel
 from torchbridge.device import describe, pick_device
 from torchbridge.llm import GPT2, GPT2Config
+from torchbridge.numbers import relative_error
 from torchbridge.passes import PassResult, Prepared
 
 LIMITS = {"conservative": 2e-3, "balanced": 2e-3, "aggressive": 3e-2}  # cuDNN may take TF32
@@ -159,8 +160,7 @@ def describe_pass(result: PassResult) -> str:
 
 def equals_float64(name: str, stage: Stage, expected: Tensor) -> bool:
     """The numbers come first."""
-    actual = stage.model(stage.x).cpu().double()
-    error = ((actual - expected).abs().max() / expected.abs().max()).item()
+    error = relative_error(stage.model(stage.x), expected)
     limit = LIMITS[stage.level]
     print(f"  relative error {error:.1e} against float64, {limit:g} allowed")
     told = f"levels/{name}/{stage.level}/equals_float64"

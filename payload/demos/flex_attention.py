@@ -16,6 +16,7 @@ from demos.stage import Part, require, show_all
 from torchbridge import attention as att
 from torchbridge import evidence
 from torchbridge.attention import MultiHeadAttention
+from torchbridge.numbers import relative_error
 from torchbridge.timing import Spread, compare, timed
 
 EMBED, HEADS = 256, 4
@@ -34,12 +35,6 @@ def path_for(device: torch.device) -> str:
     return "auto"
 
 
-def relative(actual: Tensor, expected: Tensor) -> float:
-    """Largest difference over the largest expected magnitude, in float64 on the CPU."""
-    actual, expected = actual.cpu().double(), expected.cpu().double()
-    return ((actual - expected).abs().max() / expected.abs().max()).item()
-
-
 def show(layer: MultiHeadAttention, x: Tensor) -> Tensor:
     """Run the layer, say how it was computed, compare with an explicit softmax in float64."""
     layer = layer.to(x.device).eval()
@@ -48,7 +43,7 @@ def show(layer: MultiHeadAttention, x: Tensor) -> Tensor:
         evidence.degraded(layer.fallback)
     exact = copy.deepcopy(layer).cpu().double()
     exact.path = "explicit"
-    error = relative(output, exact(x.cpu().double()))
+    error = relative_error(output, exact(x.cpu().double()))
     print(f"  Pattern {layer.pattern.name}: {tuple(x.shape)} -> {tuple(output.shape)}")
     print(f"  Computed by {layer.path_taken}, relative error {error:.1e} against float64")
     require(error < TOLERANCE, f"a relative error below {TOLERANCE}")
@@ -141,9 +136,9 @@ def custom_score_mod(device: torch.device) -> None:
     ]
     layers[1].load_state_dict(layers[0].state_dict())
     own, ready = (show(layer, x) for layer in layers)
-    require(relative(own, ready) < TOLERANCE, "the same from both")
+    require(relative_error(own, ready) < TOLERANCE, "the same from both")
     layers[1].pattern = att.FULL
-    difference = relative(own, layers[1](x))
+    difference = relative_error(own, layers[1](x))
     print(f"  Without the cap the output is {100 * difference:.1f} % elsewhere")
     require(difference > 1e-3, "the cap to matter")
 
@@ -157,7 +152,7 @@ def alibi(device: torch.device) -> None:
     x = input_of(device, 128)
     output = show(layer, x)
     layer.pattern = att.Causal()
-    difference = relative(output, layer(x))
+    difference = relative_error(output, layer(x))
     print(f"  Without the slopes the output is {100 * difference:.1f} % elsewhere")
     require(difference > 1e-2, "the slopes to matter on this device")
 
@@ -180,7 +175,7 @@ def performance(device: torch.device) -> None:
     for length in (64, 128, 256, 512):
         x = torch.randn(4, length, 512, device=device)
         first = timed(lambda x=x: ours(x), device)
-        error = relative(ours(x), theirs(x))
+        error = relative_error(ours(x), theirs(x))
         require(error < TOLERANCE, "the same from both")
         for _ in range(3):
             ours(x), theirs(x)

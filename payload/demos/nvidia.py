@@ -29,7 +29,7 @@ from torchbridge.backends.nvidia import (
 )
 from torchbridge.backends.optimise import LEVELS
 from torchbridge.hardware import Hardware
-from torchbridge.numbers import whole_float32
+from torchbridge.numbers import relative_error, whole_float32
 from torchbridge.timing import Spread, compare, warm_up
 
 MIB = 2**20
@@ -50,12 +50,6 @@ def setting(device: torch.device) -> dict[str, Any]:
         evidence.degraded(trouble)
         print(f"[DEGRADED] {trouble}")
     return {"hardware": hardware, "device": device}
-
-
-def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    """Largest difference over the largest expected magnitude, in float64 on the CPU."""
-    actual, expected = actual.detach().cpu().double(), expected.cpu().double()
-    return ((actual - expected).abs().max() / expected.abs().max()).item()
 
 
 def backend(device: torch.device) -> None:
@@ -85,7 +79,7 @@ def levels(device: torch.device) -> None:
     for level, limit in zip(LEVELS, (1e-4, 1e-4, 3e-2), strict=True):
         result = optimizer.optimize(copy.deepcopy(model), level)
         with whole_float32():
-            error = relative(result.optimized_model(x), expected)
+            error = relative_error(result.optimized_model(x), expected)
         print(f"\n{level}: relative error {error:.1e} against float64")
         for one in result.passes:
             said = one.evidence if one.applied else f"not applied: {one.reason}"
@@ -156,10 +150,10 @@ def attention(device: torch.device) -> None:
         output = layer(x)
         exact = copy.deepcopy(layer).cpu().double()
         exact.path = "explicit"
-        error = relative(output, exact(x.cpu().double()))
+        error = relative_error(output, exact(x.cpu().double()))
         changed = x.clone()
         changed[:, -1] += 1
-        leak = relative(layer(changed)[:, :-1], output[:, :-1])
+        leak = relative_error(layer(changed)[:, :-1], output[:, :-1])
         shapes = f"{tuple(x.shape)} -> {tuple(output.shape)}"
         print(f"  causal={causal!s:<5} {shapes} by {layer.path_taken}")
         print(f"    relative error {error:.1e}; the last token moves the others by {leak:.1e}")
@@ -197,7 +191,7 @@ def pipeline(device: torch.device) -> None:
     x = torch.randn(8, 16, 32, device=device)
     expected, eager = in_float64(model, x), copy.deepcopy(model)
     result = optimizer.optimize_for_inference(model, (x,))
-    error = relative(result.optimized_model(x), expected)
+    error = relative_error(result.optimized_model(x), expected)
     print(f"  Applied: {', '.join(result.optimizations_applied)}")
     print(f"  Relative error {error:.1e}, compiled in {result.compilation_time:.1f} s")
     require(error < 3e-2, "the same outputs within bfloat16's rounding")

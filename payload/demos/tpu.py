@@ -27,15 +27,10 @@ from torchbridge.backends.tpu import (
 from torchbridge.backends.xla import XLA, load
 from torchbridge.config import TPUConfig, TPUVersion, detect_tpu_topology, detect_tpu_version
 from torchbridge.hardware import Hardware
+from torchbridge.numbers import relative_error
 from torchbridge.peaks import peak_bandwidth, peak_flops
 
 GIB = 2**30
-
-
-def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    """Largest difference over the largest expected magnitude, in float64 on the CPU."""
-    actual, expected = actual.detach().cpu().double(), expected.cpu().double()
-    return ((actual - expected).abs().max() / expected.abs().max()).item()
 
 
 def installed() -> XLA:
@@ -100,7 +95,7 @@ def preparation(_: torch.device) -> None:
         model = mlp()
         expected = in_float64(model, x)
         prepared = made.prepare_model(model, level=level)
-        error = relative(prepared.model(x.to(made.device)), expected)
+        error = relative_error(prepared.model(x.to(made.device)), expected)
         print(f"{level}: relative error {error:.1e}")
         for one in prepared.passes:
             print(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from torchbridge import __version__, evidence
 from torchbridge.device import describe, pick_device, synchronise
+from torchbridge.numbers import relative_error
 from torchbridge.timing import Spread, timed, warm_up
 
 BATCHES = (1, 8, 32, 64)
@@ -70,7 +71,7 @@ def verify(model: nn.Module, device: torch.device) -> bool:
         whole = model(x).cpu().double()
         singly = torch.cat([model(sample[None]) for sample in x]).cpu().double()
         for name, other in (("per_sample", singly), ("float64", reference(x.cpu().double()))):
-            error = ((whole - other).abs().max() / other.abs().max()).item()
+            error = relative_error(whole, other)
             good &= evidence.check(
                 f"batch_sweep/{batch}/equals_{name}",
                 error <= TOLERANCE,

@@ -57,6 +57,12 @@ PAGES = (
         lambda world: urls.result_url(world.red, world.live.cell, world.tests[0][0]),
         has_picture=False,
     ),
+    Address(
+        "slowest",
+        "/runs/{run}/slowest",
+        lambda world: urls.slowest_url(world.red),
+        has_picture=False,
+    ),
     Address("log", urls.LOG, lambda world: urls.log_url(world.live.run, world.live.cell)),
     Address("launch", urls.LAUNCH, _kept(urls.LAUNCH)),
     Address("grid", urls.GRID, _kept(urls.GRID)),

@@ -55,3 +55,17 @@ def test_a_test_known_to_take_five_minutes_may_be_silent_for_ten(stores):
     now = stores.cells.attempt_state(attempt(stores, cell))
     found = idle_timeouts(stores, now)
     assert found["unit"] == IdleTimeout(180.0, {SLOW: 600.0})
+
+
+def test_the_slowest_tests_of_a_run_are_told_with_what_they_took_before(stores):
+    for number, seconds in enumerate((100.0, 140.0, 120.0, 240.0), 1):
+        ran(stores, f"run-{number}", slow=seconds)
+    hung, slow, quick = stores.durations.slowest("run-4", limit=10)
+    assert (hung.nodeid, hung.duration_s, hung.earlier_s, hung.change) == (HUNG, 900.0, (), None)
+    assert (slow.nodeid, slow.cell, slow.job, slow.outcome) == (SLOW, "p0", "unit", "passed")
+    assert slow.earlier_s == (100.0, 140.0, 120.0)
+    assert (slow.usual_s, slow.change) == (120.0, 1.0)
+    assert (quick.nodeid, quick.change) == (QUICK, 0.0)
+    assert [one.nodeid for one in stores.durations.slowest("run-4", limit=1)] == [HUNG]
+    assert stores.durations.slowest("run-4", cell="p1", limit=10) == []
+    assert stores.durations.slowest("run-9", limit=10) == []

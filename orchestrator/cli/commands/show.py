@@ -1,4 +1,4 @@
-"""runs, show, logs, cancel: looking at runs, and stopping them."""
+"""runs, show, logs, cancel: reading and cancelling runs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def show_command(
 
 
 def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
-    """Ask for a run to be cancelled; finished tests are kept, and machines are given back."""
+    """Cancel a run; finished tests are kept, and machines are released."""
     session = session_of(context)
     client = session.client()
     shown = client.post(f"{run_path(run)}/cancel", key=session.wiring.new_id())
@@ -174,7 +174,7 @@ def _print_whole(
 
 
 class _Printer:
-    """Whole lines as they are for a pipe; as harmless text for a terminal."""
+    """Prints whole lines: unchanged into a pipe, harmless on a terminal."""
 
     def __init__(self, session: Session) -> None:
         self._is_terminal = session.out.is_terminal

@@ -1,4 +1,4 @@
-"""The texts of ``payload.toml`` and ``seatrial.yaml`` for a project, from its metadata."""
+"""Texts of ``payload.toml`` and ``seatrial.yaml`` for a project, from its metadata."""
 
 from __future__ import annotations
 
@@ -34,40 +34,40 @@ Table = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Everything that the two files are made of."""
+    """Inputs of the two files."""
 
     name: str
     version: str
     needs: Needs
     tests: Tests
     notes: tuple[str, ...]
-    """What a person should know of how this was found."""
+    """Notes for a person on how this was determined."""
     python_path: str = ""
-    """What jobs need on ``PYTHONPATH``, relative to the project; empty for nothing."""
+    """Path for ``PYTHONPATH``, relative to the project; empty for none."""
     wheel: str = ""
-    """Pattern of the wheel that is the subject; empty where the payload itself is."""
+    """Pattern of the subject's wheel; empty where the payload is the subject."""
     exclude: tuple[str, ...] = ()
-    """The source of that wheel's modules, which would be imported instead of them."""
+    """Source files of the wheel's modules, which would be imported instead of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The files that a project describes itself in, read; empty where there are none."""
+    """Parsed metadata files of a project; empty where they are missing."""
 
     folder: Path
     pyproject: Table
     setup_cfg: configparser.ConfigParser
     pkg_info: Message
-    """Metadata of a source distribution that was unpacked here."""
+    """Metadata of an unpacked source distribution."""
 
     @property
     def project(self) -> Table:
-        """``[project]``, or what Poetry had before it."""
+        """Return ``[project]``, or Poetry's older table."""
         return table(self.pyproject, "project") or table(self.pyproject, "tool", "poetry")
 
 
 def survey(folder: Path) -> Project:
-    """Look at a project. Raises CliError where a file of it cannot be read."""
+    """Inspect a project. Raises CliError where a file cannot be read."""
     sources = read_sources(folder)
     name, name_notes = _name(sources)
     version, version_notes = _version(sources, name)
@@ -84,7 +84,7 @@ def survey(folder: Path) -> Project:
 
 
 def read_sources(folder: Path) -> Sources:
-    """Read what there is. Raises CliError."""
+    """Parse the files that exist. Raises CliError."""
     path = folder / "pyproject.toml"
     pyproject: dict[str, object] = {}
     pkg_info = Message()
@@ -104,7 +104,7 @@ def read_sources(folder: Path) -> Sources:
 
 
 def table(value: Table, *path: str) -> Table:
-    """The table at a path; an empty one where there is none."""
+    """Return the table at a path; empty where there is none."""
     found: object = value
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -151,7 +151,7 @@ def _dynamic_version(folder: Path, name: str) -> tuple[str, list[str]]:
 
 
 def _python_path(folder: Path) -> str:
-    """``src`` where the packages are in it, else the project itself."""
+    """Return ``src`` where it has the packages, else the project itself."""
     source = folder / "src"
     inside = any(any(source.glob(pattern)) for pattern in ("*.py", "*/*.py"))
     return "src" if inside else "."
@@ -162,17 +162,17 @@ _WHEELS = "dist/*.whl"
 
 @dataclass(frozen=True, slots=True)
 class BuiltWheel:
-    """A wheel of the project."""
+    """A built wheel of the project."""
 
     version: str
     roots: tuple[str, ...]
-    """Packages and modules that it installs."""
+    """Top-level packages and modules."""
     tests: tuple[str, ...]
     """Arguments for pytest that are not its source."""
 
 
 def _wheel(folder: Path, name: str, tests: Tests) -> tuple[BuiltWheel | None, list[str]]:
-    """The one in ``dist``; None where it cannot be the subject, with why."""
+    """Return the wheel in ``dist``, or None with the reason why it cannot be the subject."""
     found = sorted(folder.glob(_WHEELS))
     if not found:
         return None, []
@@ -215,14 +215,14 @@ MATRIX = "seatrial.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file and its text."""
+    """A file to write."""
 
     path: Path
     text: str
 
 
 def files_for(project: Project, folder: Path) -> tuple[Written, Written]:
-    """What is to be written; nothing is."""
+    """Return the files to write; nothing is written."""
     return (
         Written(folder / PAYLOAD, payload_text(project)),
         Written(folder / MATRIX, matrix_text(project)),
@@ -230,7 +230,7 @@ def files_for(project: Project, folder: Path) -> tuple[Written, Written]:
 
 
 def payload_text(project: Project) -> str:
-    """``payload.toml``: one suite with the project's tests."""
+    """Return ``payload.toml`` with one suite of the project's tests."""
     wanted = project.needs.requirements
     requirements = [*wanted, *plugins_for(project.tests.options, wanted)]
     lines = [
@@ -258,7 +258,7 @@ _OTHER_SUBJECT = """\
 
 
 def matrix_text(project: Project) -> str:
-    """``seatrial.yaml``: all jobs, on this computer."""
+    """Return ``seatrial.yaml`` with all jobs on this computer."""
     name, version = _toml(project.name), _toml(project.version)
     wheel = f", wheel: {project.wheel}" if project.wheel else ""
     other = "" if wheel else _OTHER_SUBJECT
@@ -279,7 +279,7 @@ jobs:
 
 
 def write_all(files: tuple[Written, ...], *, force: bool) -> None:
-    """Write all of them or none. Raises CliError where one is there already."""
+    """Write all files or none. Raises CliError where one exists."""
     there = [file.path for file in files if file.path.exists()]
     if there and not force:
         names = " and ".join(str(path) for path in there)
@@ -292,5 +292,5 @@ def write_all(files: tuple[Written, ...], *, force: bool) -> None:
 
 
 def _toml(value: str | list[str]) -> str:
-    """A TOML (and YAML) string or list; JSON's escapes are both languages', too."""
+    """Format a TOML (and YAML) string or list, by JSON's escapes."""
     return json.dumps(value, ensure_ascii=True)

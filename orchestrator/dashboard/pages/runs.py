@@ -30,7 +30,6 @@ _COLUMNS = (
     Column("outcome", "Outcome"),
     Column("subject", "Subject"),
     Column("matrix", "Matrix"),
-    Column("commit", "Commit"),
     Column("tests", "Tests"),
     Column("duration_s", "Duration", is_number=True),
     Column("cost_usd", "Cost", is_number=True),
@@ -128,12 +127,11 @@ def _row(asked: Asked, listed: ListedRun) -> Row:
     took = (run.finished_at or asked.now) - run.created_at
     return Row(
         (
-            Text(run.id, href, short=f"{run.id[:_SHORT]}…", is_code=True),
+            Text(run.id, href, _commit(run), is_code=True, short=f"{run.id[:_SHORT]}…"),
             Moment(run.created_at),
             Badge(run.outcome or run.state, note=_note(listed)),
             Text(run.subject_name, note=run.subject_version),
             Text(run.matrix_name),
-            _commit(run),
             Tally(so_far(listed.counts, run)),
             Span(took.total_seconds()),
             Usd(listed.cost_usd),
@@ -143,12 +141,11 @@ def _row(asked: Asked, listed: ListedRun) -> Row:
     )
 
 
-def _commit(run: Run) -> Text:
-    """It leads to what else tested its branch."""
+def _commit(run: Run) -> str:
+    """``b981933 topic``; the page of the run has all of it."""
     commit = run.commit
-    href = urls.with_query(urls.RUNS, branch=commit.branch) if commit.branch else ""
-    short = commit.sha[:_SHORT_COMMIT] + ("+" if commit.is_dirty else "")
-    return Text(commit.sha, href, note=commit.branch, is_code=True, short=short)
+    short = commit.sha[:_SHORT_COMMIT] + ("+" if commit.sha and commit.is_dirty else "")
+    return " ".join(word for word in (short, commit.branch) if word)
 
 
 def so_far(counts: Counts, run: Run) -> Counts:

@@ -36,6 +36,7 @@ OPERATIONS = {
     ("get", "/api/v1/runs/{run_id}/events"): "stream_events",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/log"): "read_log",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/tests"): "list_tests",
+    ("get", "/api/v1/runs/{run_id}/slowest-tests"): "list_slowest_tests",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/artifacts/{name}"): "get_artifact",
     ("get", "/api/v1/runs/{run_id}/reports/{kind}.{format}"): "get_report",
     ("get", "/api/v1/runs/{run_id}/reports/{cell}/SUMMARY.{format}"): "get_cell_report",

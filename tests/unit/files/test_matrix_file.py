@@ -335,7 +335,7 @@ def test_the_schema_names_what_a_file_must_hold() -> None:
     properties = schema["properties"]
     assert isinstance(properties, dict)
     assert properties["kind"] == {"const": "Matrix"}
-    assert properties["subject"]["description"] == "What is being validated."
+    assert properties["subject"]["description"] == "The validated subject."
     assert schema["additionalProperties"] is False
 
 

@@ -1,0 +1,62 @@
+"""slowest: the tests of a run that took longest, beside what they took before."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from orchestrator.cli.commands.options import CellOption, JsonOption, ReadRunArgument
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import find_cells, find_run, session_of
+from orchestrator.cli.view.glyphs import sign_of
+from orchestrator.cli.view.lists import print_list
+from orchestrator.cli.view.tables import Layout
+from orchestrator.domain.test_duration import TestDuration
+from orchestrator.domain.units import duration
+
+_SLOWER = 0.5
+_SLOWER_S = 1.0
+"""So much more than usual, and so many seconds, stand out."""
+_LAYOUT = Layout(
+    titles=("took", "usually", "change", "test", "cell"),
+    first_to_go=("change", "usually", "cell"),
+    whole=("took",),
+    right=("took", "usually", "change"),
+)
+
+
+def slowest_command(
+    context: typer.Context,
+    run: ReadRunArgument = "latest",
+    cell: CellOption = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="At most so many.")
+    ] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List the tests of a run that took longest, and how long they took before."""
+    session = session_of(context)
+    client = session.reader()
+    _, found = find_run(client, run)
+    find_cells(found, cell)
+    answer = client.get(f"/runs/{found.id}/slowest-tests", cell=cell, limit=limit)
+    nothing = f"No test of run {found.id} has a duration."
+    print_list(session, answer, TestDuration, _LAYOUT, _row, nothing=nothing, as_json=as_json)
+
+
+def _row(one: TestDuration) -> dict[str, Text]:
+    sign = sign_of(one.outcome)
+    usual, change = one.usual_s, one.change
+    said = f"{change:+.0%}" if change is not None else ""
+    is_slower = change is not None and usual is not None and change >= _SLOWER
+    stands_out = is_slower and one.duration_s - (usual or 0.0) >= _SLOWER_S
+    texts = (
+        Text(duration(one.duration_s)),
+        Text(duration(usual) if usual is not None else ""),
+        Text(said, style="yellow" if stands_out else ""),
+        Text(f"{sign.glyph} ", style=sign.style).append(one_line(f"{one.job} {one.nodeid}"), ""),
+        Text(one_line(one.cell)),
+    )
+    return dict(zip(_LAYOUT.titles, texts, strict=True))

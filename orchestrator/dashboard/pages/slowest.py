@@ -1,0 +1,81 @@
+"""The tests of a run that took longest, beside what they took before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Response
+
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.charts import sparkline
+from orchestrator.dashboard.measurement_text import percent
+from orchestrator.dashboard.path_lookup import run_of
+from orchestrator.dashboard.responses import AskedDep, Page
+from orchestrator.dashboard.table import Badge, Cell, Column, Drawn, Row, Span, Table, Text
+from orchestrator.domain.test_duration import TestDuration
+from orchestrator.domain.units import duration
+
+SHOWN = 50
+_LOUD, _LOUD_S = 0.5, 1.0
+"""So much more than usual, and so many seconds, stand out."""
+_COLUMNS = (
+    Column("test", "Test"),
+    Column("cell", "Cell"),
+    Column("outcome", "Outcome"),
+    Column("took_s", "Duration", is_number=True),
+    Column("usual_s", "Usually", is_number=True),
+    Column("change", "Change", is_number=True),
+    Column("trend_s", "Over time"),
+)
+
+router = APIRouter()
+
+
+@router.get(urls.RUNS + "/{run}/slowest")
+def show_slowest(asked: AskedDep, run: str) -> Response:
+    """The slowest tests of the run."""
+    found = run_of(asked, run)
+    tests = asked.context.stores.durations.slowest(found.id, limit=SHOWN)
+    table = Table(
+        id="slowest",
+        caption="Slowest tests",
+        columns=_COLUMNS,
+        rows=[_row(found.id, one) for one in tests],
+        empty="No test of the run has a duration.",
+        command=f"seatrial slowest {found.id}",
+        is_caption_hidden=True,
+    )
+    page = Page(
+        template="slowest.html.j2",
+        title="Slowest tests",
+        tables=(table,),
+        facts={"run": found},
+        section=urls.RUNS,
+    )
+    return asked.answer(page)
+
+
+def _row(run: str, one: TestDuration) -> Row:
+    usual, change = one.usual_s, one.change
+    over_s = one.duration_s - usual if usual is not None else 0.0
+    is_loud = change is not None and change >= _LOUD and over_s >= _LOUD_S
+    return Row(
+        (
+            Text(one.nodeid, urls.test_url(one.test_id), note=one.job),
+            Text(one.cell, urls.cell_url(run, one.cell)),
+            Badge(one.outcome, urls.result_url(run, one.cell, one.test_id)),
+            Span(one.duration_s),
+            Span(usual),
+            Text(percent(change) if change is not None else ""),
+            _trend(one.cell, (*one.earlier_s, one.duration_s)),
+        ),
+        tone="warn" if is_loud else "",
+    )
+
+
+def _trend(cell: str, took: Sequence[float]) -> Cell:
+    if len(took) < 2:
+        return Text("–")
+    label = f"{cell}: from {duration(min(took))} to {duration(max(took))}"
+    picture = sparkline(took, low=0, high=max(took) or 1.0, height=20)
+    return Drawn(picture, list(took), label)

@@ -1,0 +1,34 @@
+"""How long a test took in a run, beside how long it took before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestDuration:
+    """One test of one cell."""
+
+    __test__ = False
+
+    test_id: int
+    cell: str
+    job: str
+    nodeid: str
+    outcome: str
+    """Its word."""
+    duration_s: float
+    earlier_s: tuple[float, ...] = ()
+    """Of earlier runs of the product in a cell of the same name, the newest last."""
+
+    @property
+    def usual_s(self) -> float | None:
+        """The median of the earlier ones; None where there are none."""
+        return median(self.earlier_s) if self.earlier_s else None
+
+    @property
+    def change(self) -> float | None:
+        """0.5: half as long again as usual; None where nothing is usual."""
+        usual = self.usual_s
+        return self.duration_s / usual - 1 if usual else None
