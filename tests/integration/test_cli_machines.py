@@ -60,7 +60,7 @@ def test_no_machine_is_said(cli: Cli, controller: FakeController) -> None:
     shows(controller)
     assert cli("machines", "--orphans") == 0
     assert cli.out == ""
-    assert "Nothing that nobody owns is there" in cli.err
+    assert "Nothing without an owner is there" in cli.err
 
 
 def test_nothing_to_end_is_no_claim_about_clouds_that_were_not_asked(

@@ -7,8 +7,8 @@ import json
 import re
 import tomllib
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from email.message import Message
 from email.parser import HeaderParser
 from importlib import metadata
@@ -79,6 +79,7 @@ def survey(folder: Path) -> Project:
     if wheel is None:
         return Project(name, version, needs, tests, notes, python_path=_python_path(folder))
     source = tuple(root for root in wheel.roots if (folder / root).exists())
+    tests = replace(tests, arguments=wheel.tests)
     return Project(name, wheel.version, needs, tests, notes, wheel=_WHEELS, exclude=source)
 
 
@@ -166,6 +167,8 @@ class BuiltWheel:
     version: str
     roots: tuple[str, ...]
     """Top-level packages and modules."""
+    tests: tuple[str, ...]
+    """Arguments for pytest that are not its source."""
 
 
 def _wheel(folder: Path, name: str, tests: Tests) -> tuple[BuiltWheel | None, list[str]]:
@@ -185,10 +188,25 @@ def _wheel(folder: Path, name: str, tests: Tests) -> tuple[BuiltWheel | None, li
     if distribution != canonicalize_name(name):
         return None, [f"{found[0]} is not of {name}: the payload itself is the subject"]
     modules = tuple(sorted(r for r in roots if not r.endswith((".dist-info", ".data"))))
-    if any(argument.partition("/")[0] in modules for argument in tests.arguments):
+    apart = tuple(one for one in tests.arguments if not _has_source(folder, one, modules))
+    within = any(argument.partition("/")[0] in modules for argument in tests.arguments)
+    if within or not apart:
         said = f"the tests are within the source of {found[0]}, which a wheel would not leave in"
         return None, [f"{said} the payload: the payload itself is the subject"]
-    return BuiltWheel(str(version), modules), [f"the subject is {found[0]}"]
+    notes = [f"the subject is {found[0]}"]
+    left_out = [one for one in tests.arguments if one not in apart]
+    if left_out:
+        notes.append(f"{', '.join(left_out)} is not run: it is the source, and the wheel is tested")
+    return BuiltWheel(str(version), modules, apart), notes
+
+
+def _has_source(folder: Path, argument: str, modules: Sequence[str]) -> bool:
+    """Whether pytest would import the wheel's modules from a folder such as ``src``."""
+    place = folder / argument
+    inside = any((place / module).exists() for module in modules)
+    return (inside and place.resolve() != folder.resolve()) or bool(
+        set(Path(argument).parts) & set(modules)
+    )
 
 
 PAYLOAD = "payload.toml"
