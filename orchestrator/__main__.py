@@ -1,4 +1,4 @@
-"""The console script: hands the wiring to the command line."""
+"""The console script: passes the wiring to the command line."""
 
 from __future__ import annotations
 

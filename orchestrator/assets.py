@@ -1,4 +1,4 @@
-"""The only place that knows where the files are that are no Python modules."""
+"""Locations of data files that are not Python modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The only reader of the environment."""
+"""Settings from environment variables; nothing else reads them."""
 
 from __future__ import annotations
 
@@ -25,81 +25,79 @@ GCP_ENDPOINTS = (
     "gcp_account_endpoint",
 )
 WIDEST_INGRESS = 8
-"""Of the prefix, in bits: 10.0.0.0/8 is the largest network that is anybody's own."""
+"""Minimum prefix length: 10.0.0.0/8 is the largest private network."""
 _OFF = ("", "0", "false", "no", "off")
 
 
 class ConfigError(ValueError):
-    """A variable of the environment is unusable; the text is one sentence that names it."""
+    """An environment variable is invalid; the text is one sentence that names it."""
 
 
 class Settings(BaseModel):
-    """What the environment says. Read it with `load`."""
+    """Settings of the environment. Read them with `load`."""
 
     model_config = ConfigDict(frozen=True)
 
     home: Path = Field(default=Path("var"), validate_default=True)
-    """Where everything is kept; absolute."""
+    """The home folder; absolute."""
     project: str = "seatrial"
-    """The tag value that controllers of one project share."""
+    """Tag value that controllers of one project share."""
     database_url: SecretStr | None = None
-    """None means the embedded database in the home."""
+    """None uses the embedded database in the home."""
     database_url_file: Path | None = None
-    """Holds that URL, with its password, as containers are handed secrets."""
+    """File with that URL, as secrets are passed to containers."""
     url: str | None = None
-    """The controller to talk to, instead of the home's own."""
+    """URL of a remote controller, instead of the home's own."""
     token: SecretStr | None = None
-    """For that controller."""
+    """Token for that controller."""
     admin_token_file: Path | None = None
-    """Holds the first token of a fresh database."""
+    """File with the first token of a new database."""
     signing_key_file: Path | None = None
-    """Holds the key that verdicts are signed with."""
+    """File with the key that signs verdicts."""
     tls_cert: Path | None = None
     """The certificate of the port, with its chain (PEM): it then speaks HTTPS only."""
     tls_key: Path | None = None
     """Its private key, where that is not in the same file."""
     ingress_cidr: str | None = None
-    """Who may reach port 22 of rented machines."""
+    """Network that may reach port 22 of rented machines."""
     gcp_project: str | None = None
-    """The Google Cloud project that machines are rented in."""
+    """Google Cloud project in which machines are rented."""
     gcp_compute_endpoint: str | None = None
-    """An emulated or private Compute Engine, ``http://host:port``."""
+    """Address of an emulated or private Compute Engine, ``http://host:port``."""
     gcp_tpu_endpoint: str | None = None
-    """An emulated or private TPU API, ``host:port``."""
+    """Address of an emulated or private TPU API, ``host:port``."""
     gcp_billing_endpoint: str | None = None
-    """As the Compute endpoint, for prices."""
+    """As the Compute endpoint, for billing."""
     gcp_quotas_endpoint: str | None = None
     """As the Compute endpoint, for quotas."""
     gcp_account_endpoint: str | None = None
-    """As the Compute endpoint, for what `bootstrap` and `doctor` ask of a project."""
+    """As the Compute endpoint, for `bootstrap` and `doctor`."""
     budget_day_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
-    """What the machines that are rented on one day (UTC) may cost together."""
+    """Budget for machines rented on one UTC day."""
     budget_month_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
-    """The same of a month."""
+    """Budget for machines rented in one UTC month."""
     budget_project_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
-    """The same of everything that the database knows of."""
+    """Budget for all machines in the database."""
     public_hosts: tuple[str, ...] = ()
-    """Names, separated by commas, under which a controller is reached from outside."""
+    """Comma-separated host names under which the controller is reached."""
     public_url: str | None = None
-    """Where people reach it, for links in messages."""
+    """Public URL for links in notifications."""
     local_jobs_as: str | None = None
-    """The account of this computer that jobs of the provider ``local`` run as."""
+    """Local account that runs jobs of the provider ``local``."""
     job_secrets: tuple[str, ...] = ()
-    """Variables of the environment, separated by commas, that a controller which others can reach
-    hands to jobs."""
+    """Comma-separated environment variables that a reachable controller passes to jobs."""
     trusted_repositories: tuple[str, ...] = ()
-    """Addresses of git, or beginnings of them, separated by commas, that a controller which others
-    can reach asks, whatever they are."""
+    """Comma-separated git URLs or prefixes that a reachable controller may read."""
     contact_timeout_s: float = Field(default=180.0, gt=0)
-    """How long a running machine may not be heard before its attempt is given up."""
+    """Seconds without contact after which a running attempt is lost."""
     http_headers_s: float = Field(default=10.0, gt=0)
-    """How long a client of a port may take to send the headers of a request."""
+    """Seconds for a client's request headers."""
     http_pause_s: float = Field(default=60.0, gt=0)
-    """How long the body of a request may stand still."""
+    """Maximum pause within a request body, in seconds."""
     http_connections: int = Field(default=512, ge=2)
-    """Connections to a port at once; half of them from one address."""
+    """Maximum connections to a port; half of them from one address."""
     ci: bool = False
-    """Nobody is watching: an interrupt cancels."""
+    """Whether nobody watches, so that an interrupt cancels."""
 
     @field_validator(
         "home", "admin_token_file", "signing_key_file", "database_url_file", "tls_cert", "tls_key"
@@ -162,14 +160,14 @@ class Settings(BaseModel):
         return str(value).strip().lower() not in _OFF
 
     def for_providers(self) -> dict[str, str]:
-        """What providers are told, by name; without what is not set."""
+        """Return the settings by provider, without unset ones."""
         names = ("project", "ingress_cidr", "gcp_project", *GCP_ENDPOINTS)
         said = {name: getattr(self, name) for name in names}
         return {name: str(value) for name, value in said.items() if value}
 
 
 def load() -> Settings:
-    """Read the environment. Raises ConfigError."""
+    """Read the settings. Raises ConfigError."""
     said = {name: os.environ.get(_variable(name)) for name in Settings.model_fields}
     given: dict[str, object] = {name: value for name, value in said.items() if value}
     try:
@@ -185,12 +183,12 @@ def load() -> Settings:
 
 
 def _variable(field: str) -> str:
-    """The variable of the environment that a field is read from; every CI sets ``CI``."""
+    """Return the environment variable of a field; ``CI`` has no prefix."""
     return "CI" if field == "ci" else f"{PREFIX}{field.upper()}"
 
 
 def _database_url(settings: Settings, path: Path) -> str:
-    """The database's URL from its file. Raises ConfigError."""
+    """Read the database's URL from its file. Raises ConfigError."""
     name = _variable("database_url_file")
     if settings.database_url is not None:
         raise ConfigError(f"{name} and {PREFIX}DATABASE_URL are both set: leave one out")
@@ -228,17 +226,17 @@ def ci_commit() -> Commit:
 
 
 def secret(name: str) -> str | None:
-    """The value of one of a matrix's secrets, or None where the environment has none."""
+    """Return a matrix's secret, or None where the environment has none."""
     return os.environ.get(name)
 
 
 def listed_secret(listed: Collection[str], name: str) -> str | None:
-    """The same, of those that the operator has listed alone."""
+    """Return a matrix's secret, of those that the operator listed."""
     return secret(name) if name in listed else None
 
 
 def _ingress(cidr: str) -> str:
-    """The network, as the clouds write it. Raises ValueError."""
+    """Parse the network in the clouds' notation. Raises ValueError."""
     try:
         network = IPv4Network(cidr.strip())
     except ValueError as error:

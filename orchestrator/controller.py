@@ -27,27 +27,27 @@ from orchestrator.store.stores import Stores
 logger = logging.getLogger(__name__)
 
 IDLE_S = 30.0
-"""Nothing live for so long ends a controller that was started in the background."""
+"""Seconds of idleness after which a background controller ends."""
 LAST_LOOK_S = 10.0
-"""After so long without anything live the janitor looks, so that its look on leaving is the second.
-"""
+"""Seconds of idleness before the janitor's last sweep but one."""
 PUMP_S = 1.0
 RESUME_S = 30.0
-"""Between two looks for ingestions that were cut off."""
+"""Interval of resuming interrupted ingestions."""
 FIRE_S = 2.0
-"""Between two looks at the schedules."""
+"""Interval of polling schedules."""
 DELIVER_S = 2.0
-"""Between two looks at the outbox."""
+"""Interval of polling the outbox."""
 SWEEP_S = 180.0
-"""Between two looks of the janitor."""
+"""Interval of the janitor's sweeps."""
 RENEW_S = 60.0
 """Between two looks whether a certificate was renewed."""
 BEAT_S = 5.0
 GRACE_S = 30.0
-"""A controller that was not heard of for so long is dead; its cells are taken over."""
+"""Seconds without heartbeat after which a controller is dead, and its cells are taken over."""
 SURE_AFTER = 3
-"""So many looks in a row, a beat apart, must find a controller dead: when the database was away,
-none could be heard, and each of those that live needs a moment to say so."""
+"""Consecutive polls that must find a controller dead: after a database outage, living ones need a
+moment for a heartbeat.
+"""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -56,36 +56,36 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Cells(Protocol):
-    """What runs cells: an engine that was told its flow."""
+    """Engine that runs cells."""
 
     def launch(self) -> None:
-        """Resume what was left unfinished."""
+        """Resume unfinished cells."""
         ...
 
     def start(self, cell_id: str) -> None:
-        """Begin a cell, or go on with it, unless somebody runs it."""
+        """Start or resume a cell, unless it is running."""
         ...
 
     def executors(self) -> set[str]:
-        """Who is said to run cells now, dead or alive."""
+        """Return the ids of executors of cells, dead or alive."""
         ...
 
     def take_over(self, executor_id: str) -> list[str]:
-        """Resume a dead executor's cells here."""
+        """Resume a dead executor's cells."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where an application is served."""
+    """A listener of an application."""
 
     application: Application
     sockets: list[socket]
-    """Bound already; whoever serves on them closes them."""
+    """Bound sockets; the server closes them."""
     close_streams: Callable[[], None]
-    """Ends the event streams, which would otherwise keep the server from stopping."""
+    """Ends event streams, which would keep the server from stopping."""
     http: type[asyncio.Protocol] | None = None
-    """What a connection is; None is uvicorn's own, without bounds."""
+    """Connection class; None uses uvicorn's own, without limits."""
     tls: ssl.SSLContext | None = None
     """None for plain HTTP."""
     renew: Callable[[], None] = lambda: None
@@ -94,7 +94,7 @@ class Listener:
 
 @dataclass(slots=True)
 class Controller:
-    """Serves until it is told to stop, or until it has been idle for long enough."""
+    """Serves until it is stopped, or idle for long enough."""
 
     identity: str
     stores: Stores
@@ -104,28 +104,28 @@ class Controller:
     """None serves without running cells."""
     until_idle: bool
     ready: Callable[[], None]
-    """Called once everything answers."""
+    """Called once all listeners answer."""
     sweep: Callable[[], object]
-    """The janitor's look over the project's machines."""
+    """The janitor's sweep."""
     leave: Callable[[], object] = lambda: None
-    """The janitor's last look, by a controller that ends because it is idle."""
+    """The janitor's last sweep, when an idle controller ends."""
     resume: Callable[[], None] = lambda: None
-    """Ends ingestions that were cut off, whoever began them."""
+    """Finishes interrupted ingestions, whoever began them."""
     fire: Callable[[], None] = lambda: None
-    """Begins what schedules say is due, and takes what they began a step further."""
+    """Fires due schedules, and advances open firings."""
     deliver: Callable[[], None] = lambda: None
-    """Sends what waits in the outbox."""
+    """Sends queued deliveries."""
     shared: bool = False
-    """Other controllers may use the same database."""
+    """Whether other controllers may use the database."""
     _suspects: dict[str, int] = field(default_factory=dict)
-    """How many looks in a row have found a controller dead."""
+    """Consecutive polls that found a controller dead."""
     _requests: int = 0
     _last_live: float = 0.0
     _servers: list[uvicorn.Server] = field(default_factory=list)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def run(self) -> None:
-        """Resume what is unfinished, serve, and return when it is over."""
+        """Resume unfinished work, serve, and return at the end."""
         if self.cells is not None:
             if self.shared:
                 self.stores.controllers.beat(self.identity)
@@ -134,7 +134,7 @@ class Controller:
         asyncio.run(self._serve())
 
     def pump(self) -> None:
-        """Start every cell that is not done, or whose run nobody has finished."""
+        """Start every cell that is unfinished, or whose run is."""
         if self.cells is None:
             return
         for cell_id in (*self.stores.cells.unfinished(), *self.stores.cells.untold()):
@@ -184,7 +184,7 @@ class Controller:
                 raise task.exception() or RuntimeError
 
     async def _have_started(self, tasks: list[asyncio.Task[None]]) -> bool:
-        """Wait until everything answers; False where it is to stop, or cannot start."""
+        """Wait until all listeners answer; False on a stop or a failed start."""
         while not all(server.started for server in self._servers):
             if self._stop.is_set() or any(task.done() for task in tasks):
                 return False
@@ -192,7 +192,7 @@ class Controller:
         return True
 
     async def _watch(self) -> None:
-        """Return when told to stop, or when idle for long enough."""
+        """Return when stopped, or idle for long enough."""
         has_looked = False
         while not self._stop.is_set():
             idle_s = await self._idle_s()
@@ -209,14 +209,14 @@ class Controller:
                 await asyncio.wait_for(self._stop.wait(), timeout=0.5)
 
     async def _idle_s(self) -> float:
-        """For how many seconds there has been nothing to stay for; 0 while there is."""
+        """Return the seconds of idleness; 0 while anything is live."""
         now = asyncio.get_running_loop().time()
         if await asyncio.to_thread(self._is_live):
             self._last_live = now
         return max(0.0, now - self._last_live)
 
     def _is_live(self) -> bool:
-        """Whether there is anything to stay for; what cannot be known is a reason to stay."""
+        """Whether anything is live; an unknown state counts as live."""
         try:
             return bool(self._requests or self.stores.runs.unfinished())
         except StoreError:
@@ -236,15 +236,15 @@ class Controller:
             logger.exception("%s failed; it is tried again", _name(work))
 
     def _sweep(self) -> None:
-        """Let the janitor look; what it cannot reach now, it reaches the next time."""
+        """Run a sweep; unreachable providers are retried at the next one."""
         self.sweep()
 
     def _beat(self) -> None:
-        """Say that this one lives."""
+        """Store a heartbeat."""
         self.stores.controllers.beat(self.identity)
 
     def adopt(self) -> None:
-        """Take over the cells of controllers that are dead for sure.
+        """Take over the cells of controllers that are certainly dead.
 
         Cells whose executor was never heard of count as a dead one's.
         """
@@ -278,7 +278,7 @@ class Controller:
         return _QuietServer(config)
 
     def _counted(self, application: Application) -> Application:
-        """Count the requests under way: a controller that is spoken to is not idle."""
+        """Count running requests, so that a controller in use is not idle."""
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
             self._requests += 1
@@ -297,16 +297,16 @@ def _name(work: Callable[[], object]) -> str:
 
 
 class _QuietServer(uvicorn.Server):
-    """Leaves the signals to the controller."""
+    """A server without signal handlers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Install nothing."""
+        """Install no signal handlers."""
         yield
 
 
 def end_process(status: int) -> None:
-    """End at once, so that no flow of the engine is told that its process is going."""
+    """End the process at once, without notifying the engine's flows."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -11,16 +11,16 @@ _DISTRIBUTION = "seatrial"
 
 
 class MissingExtraError(Exception):
-    """What was asked for needs an extra that is not installed; the text is one sentence."""
+    """A feature needs an extra that is not installed; the text is one sentence."""
 
 
 def is_installed(extra: str) -> bool:
-    """Whether everything that the extra brings is installed."""
+    """Whether every distribution of the extra is installed."""
     return not _absent(extra)
 
 
 def require(extra: str, what: str) -> None:
-    """Raise MissingExtraError unless everything that the extra brings is installed.
+    """Raise MissingExtraError unless every distribution of the extra is installed.
 
     Args:
         extra: ``aws``, as pyproject.toml has it.
@@ -35,7 +35,7 @@ def require(extra: str, what: str) -> None:
 
 @cache
 def _absent(extra: str) -> tuple[str, ...]:
-    """The distributions of the extra that are not installed."""
+    """Return the distributions of the extra that are missing."""
     needed = map(Requirement, metadata.requires(_DISTRIBUTION) or ())
     return tuple(
         sorted(one.name for one in needed if _is_of(one, extra) and not _is_there(one.name))

@@ -1,1 +1,1 @@
-"""Reports: documents that are made from stored evidence, and from nothing else."""
+"""Reports: documents generated from stored evidence alone."""

@@ -1,4 +1,4 @@
-"""What people wrote, as Markdown that can only be paragraphs, lists, emphasis and code.
+"""Markdown of untrusted authors, restricted to paragraphs, lists, emphasis and code.
 
 Its author is not trusted with more: no heading, link, image, table, tag or fence of theirs is one.
 """
@@ -9,7 +9,7 @@ import re
 
 LINES_SHOWN = 200
 LINE_LIMIT = 2_000
-"""Characters of one line."""
+"""Maximum characters of one line."""
 
 MARKER = re.compile(r"^(?P<indent>[ \t]*)(?:(?P<bullet>[-*+])|(?P<number>\d{1,3})[.)])[ \t]+")
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -23,7 +23,7 @@ _BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def lines_of(text: str) -> list[str]:
-    """Visible lines, bounded, with their indentation; what is left out is counted."""
+    """Return visible lines up to a limit, with their indentation, and the number of others."""
     every = _BREAK.split(_ANSI.sub("", text).strip("\n"))
     said = [_INVISIBLE.sub("\ufffd", line.expandtabs(4)).rstrip() for line in every]
     shown = [_cut(line) for line in said[:LINES_SHOWN]]
@@ -37,6 +37,6 @@ def _cut(line: str) -> str:
 
 
 def fence_for(lines: list[str]) -> str:
-    """A fence that none of the lines can close."""
+    """Return a fence that none of the lines can close."""
     longest = max((len(run) for line in lines for run in _TICKS.findall(line)), default=0)
     return "`" * max(3, longest + 1)

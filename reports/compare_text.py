@@ -16,7 +16,7 @@ from reports.model.values import Absent, ReportModel, Status
 from reports.platform_text import exact_figure
 
 SKIPS_NAMED = 3
-"""Skipped tests that a cell of the class table names."""
+"""Maximum skipped tests that a cell of the class table names."""
 
 _TIMES = frozenset({"s", "ms", "us", "µs", "ns", "min"})
 
@@ -95,7 +95,7 @@ def _better(contrast: Contrast) -> str:
 
 
 def stamped(stamp: str, report: ReportModel) -> str:
-    """What is wrong with a name and a version that stand in a file."""
+    """Return what is wrong with a name and version in a file."""
     name, _, version = stamp.rpartition(" ")
     wrong = ["name"] if letters(name) != letters(report.subject) else []
     wrong += ["version"] if bare(version) != bare(report.version) else []
@@ -103,7 +103,7 @@ def stamped(stamp: str, report: ReportModel) -> str:
 
 
 def counted(value: int | Absent) -> str:
-    """``48``; a dash where it is not said."""
+    """Return ``48``; a dash where it is unknown."""
     return "—" if isinstance(value, Absent) else fmt.count(value)
 
 
@@ -150,7 +150,7 @@ def signed_percent(value: float) -> str:
 
 
 def status_or_absent(value: Status | Absent) -> str:
-    """A status, or why there is none."""
+    """Return a status, or why there is none."""
     return fmt.absent(value) if isinstance(value, Absent) else fmt.status(value)
 
 

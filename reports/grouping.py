@@ -1,4 +1,4 @@
-"""How measurements become rows and columns: what tells them apart, and what they share."""
+"""Layout of measurement tables: parameters that distinguish rows, and shared ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ColumnKey = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a table says of its rows, and where."""
+    """Layout of a table."""
 
     named: bool
     keys: tuple[str, ...]
@@ -40,7 +40,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def layout_of(rows: Sequence[RowKey]) -> Layout:
-    """Tell parameters that differ from those that are shared; the short names come first."""
+    """Separate differing from shared parameters, short names first."""
     every = [frozenset(params) for _, params in rows]
     shared = frozenset.intersection(*every) if every else frozenset()
     names = {name for params in every for name, _ in params - shared}
@@ -52,7 +52,7 @@ def layout_of(rows: Sequence[RowKey]) -> Layout:
 
 
 def _named(rows: Sequence[RowKey]) -> bool:
-    """Whether parameters do not say all that the prefixes say."""
+    """Whether the prefixes of names distinguish more than the parameters."""
     if len({params for _, params in rows}) < len(rows):
         return True
     parts = [frozenset(prefix.split("/")) for prefix, _ in rows]
@@ -62,7 +62,7 @@ def _named(rows: Sequence[RowKey]) -> bool:
 
 
 def columns_of(keys: Sequence[ColumnKey]) -> tuple[MetricColumn, ...]:
-    """Columns whose heads differ; a baseline is said where it is needed."""
+    """Return columns with distinct headings, naming the baseline where it is needed."""
     said = {baseline for _, unit, _, baseline in keys if is_ratio(unit)}
     return tuple(_column(key, keys, said) for key in keys)
 
@@ -77,7 +77,7 @@ def _column(key: ColumnKey, keys: Sequence[ColumnKey], said: set[str]) -> Metric
 
 
 def telling(rows: Sequence[Params], keys: Sequence[str]) -> tuple[str, ...]:
-    """The fewest of the keys that tell the rows apart: one where it suffices, else all."""
+    """Return the fewest keys that distinguish the rows."""
     said = [dict(params) for params in rows]
     for key in keys:
         if len({row.get(key) for row in said}) == len(said):

@@ -73,7 +73,7 @@ def _image(
     _options: object,
     env: Mapping[str, Mapping[str, Plot]],
 ) -> str:
-    """One of our plots, as an image that can do nothing; of any other image only its text."""
+    """Return one of the report's plots as an inert image; of others the alternative text."""
     token = tokens[index]
     plot = env["plots"].get(str(token.attrs.get("src")))
     if plot is None:
@@ -90,7 +90,7 @@ def _link(
     options: OptionsDict,
     env: MutableMapping[str, object],
 ) -> str:
-    """A link; one to the Markdown of a cell's report leads to the page beside it."""
+    """Return a link; to the page of a cell's report where it has one."""
     target = str(tokens[index].attrs.get("href", ""))
     if target.endswith(_REPORT):
         tokens[index].attrSet("href", target.removesuffix("md") + "html")
@@ -101,7 +101,7 @@ def _link(
 def _text(
     _renderer: object, tokens: Sequence[Token], index: int, _options: object, _env: object
 ) -> str:
-    """Words, with those of an outcome in its colour."""
+    """Return text with outcomes in their colours."""
     return _STATUS.sub(_coloured, escapeHtml(tokens[index].content))
 
 
@@ -112,7 +112,7 @@ def _coloured(match: re.Match[str]) -> str:
 
 
 def _set_tables(tokens: Sequence[Token]) -> None:
-    """Set figures below each other; give long texts room; do not break short names."""
+    """Align numbers, and set widths of long texts and names."""
     for table in _tables(tokens):
         heads, rows = table[0], table[1:]
         for at, (head, _) in enumerate(heads):
@@ -128,7 +128,7 @@ def _set_tables(tokens: Sequence[Token]) -> None:
 
 
 def _tables(tokens: Sequence[Token]) -> Iterator[list[list[tuple[Token, Token]]]]:
-    """Of each table the rows, of each row the cells: the opening and what is said in it."""
+    """Yield the rows and cells of each table."""
     rows: list[list[tuple[Token, Token]]] = []
     for token, after in pairwise(tokens):
         if token.type == "table_open":
@@ -142,13 +142,13 @@ def _tables(tokens: Sequence[Token]) -> Iterator[list[list[tuple[Token, Token]]]
 
 
 def _is_figures(column: Sequence[str]) -> bool:
-    """Whether every cell is a figure, or a dash or nothing instead of one."""
+    """Whether every cell is a number, a dash or empty."""
     said = [text.strip("*") for text in column if text.strip("*—") and not _is_dash(text)]
     return bool(said) and all(_FIGURE.fullmatch(text) for text in said)
 
 
 def _is_dash(text: str) -> bool:
-    """With its reason, or the number of a note."""
+    """Whether the text is a dash with a reason or footnote."""
     return _DASH.match(text) is not None
 
 

@@ -28,7 +28,7 @@ EVERY_RULE = {**RULES, **BACKEND_PARTS, **TOLD_PARTS, **METRIC_RULES, **MONEY_RU
 
 
 def lint(report: ReportModel) -> tuple[Finding, ...]:
-    """Everything in a report that its own figures do not support."""
+    """Return every inconsistency among a report's own figures."""
     found = list(_parts(report, report.kind))
     found += _named(claims_rule(report), "conclusion")
     if isinstance(report, PlatformReport):
@@ -40,7 +40,7 @@ def lint(report: ReportModel) -> tuple[Finding, ...]:
 
 
 def lint_evidence(report: ReportModel, evidence: Evidence) -> tuple[Finding, ...]:
-    """Whether the tests behind a report, counted one by one, are what the roll-ups say.
+    """Compare the counted tests of a report with its roll-ups.
 
     A cell that is still written to may be read between the two: then this is a warning.
     """
@@ -59,7 +59,7 @@ def lint_evidence(report: ReportModel, evidence: Evidence) -> tuple[Finding, ...
 
 
 def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Those that keep a report from being published."""
+    """Return findings that prevent publishing."""
     return tuple(finding for finding in findings if finding.level == "error")
 
 
@@ -102,7 +102,7 @@ def _recount(cell: CellRecord, tests: Iterable[TestFact]) -> Iterator[Finding]:
 
 
 def _without_end(counts: Counts) -> dict[str, int]:
-    """Missing and not run as one: which of both it is, is settled when the job is over."""
+    """Count missing and not-run tests as one, until the job is finished."""
     figures = counts.as_dict()
     return figures | {"missing": counts.missing + counts.not_run, "not_run": 0}
 

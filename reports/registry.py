@@ -28,7 +28,7 @@ from reports.views.summary import summary_view
 
 
 def render_json(model: ReportModel) -> str:
-    """The whole model, with what was not measured as ``{"not_measured": reason}``."""
+    """Render the whole model as JSON; missing values are ``{"not_measured": reason}``."""
     return json.dumps(_plain(model), ensure_ascii=True, indent=2, allow_nan=False) + "\n"
 
 

@@ -36,7 +36,7 @@ _NOT_BUILT = (
 
 
 @dataclass(frozen=True, slots=True)
-class BuildRoom:
+class BuildFolder:
     """Where, and as whom, git and pip run for subjects."""
 
     shell: Shell
@@ -50,7 +50,7 @@ class BuildRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _CommandOutput:
     status: int
     output: str
     errors: str
@@ -67,7 +67,7 @@ class _Said:
 class GitAndPipSubjects:
     """Implements the Subjects."""
 
-    room: BuildRoom | None
+    room: BuildFolder | None
     """None where nothing may be built."""
     repositories: Repositories = field(default_factory=Repositories)
 
@@ -120,7 +120,7 @@ class GitAndPipSubjects:
         built = f"on the controller's computer, {whom}, from {url} at {commit}"
         return replace(_described(fetched, commit), built=built)
 
-    def _room(self, url: str) -> BuildRoom:
+    def _room(self, url: str) -> BuildFolder:
         refusal = self.refusal(url)
         if self.room is None or refusal:
             raise SubjectGoneError(refusal)
@@ -140,7 +140,9 @@ class GitAndPipSubjects:
                 yield repositories.git(url, proxy)
 
 
-def _checked_out(room: BuildRoom, git: tuple[str, ...], url: str, commit: str, folder: str) -> str:
+def _checked_out(
+    room: BuildFolder, git: tuple[str, ...], url: str, commit: str, folder: str
+) -> str:
     """A work tree of the commit."""
     source = f"{folder}/source"
     clone = (*git, "clone", "--quiet", "--no-recurse-submodules", "--", url, source)
@@ -150,7 +152,7 @@ def _checked_out(room: BuildRoom, git: tuple[str, ...], url: str, commit: str, f
     return source
 
 
-def _built(room: BuildRoom, git: tuple[str, ...], source: str, commit: str, folder: str) -> str:
+def _built(room: BuildFolder, git: tuple[str, ...], source: str, commit: str, folder: str) -> str:
     """The path of the wheel."""
     asked = (*git, "-C", source, "show", "-s", "--format=%ct", commit)
     when = _ask(room, asked, "git show").strip()
@@ -165,7 +167,7 @@ def _built(room: BuildRoom, git: tuple[str, ...], source: str, commit: str, fold
     return f"{wheels}/{found[0]}"
 
 
-def _python(room: BuildRoom) -> str:
+def _python(room: BuildFolder) -> str:
     for python in room.pythons:
         if _run(room, (python, "-m", "pip", "--version"), _TIMEOUT_S).status == 0:
             return python
@@ -173,7 +175,7 @@ def _python(room: BuildRoom) -> str:
     raise SubjectGoneError(f"no Python with pip was found for {whom}: install python3 and pip")
 
 
-def _fetch(room: BuildRoom, wheel: str, into: Path) -> Path:
+def _fetch(room: BuildFolder, wheel: str, into: Path) -> Path:
     into.mkdir(parents=True, exist_ok=True)
     path = into / Path(wheel).name
     try:
@@ -195,7 +197,9 @@ def _described(path: Path, commit: str) -> SubjectWheel:
     return SubjectWheel(path, digest, wheel.distribution, str(wheel.version), commit)
 
 
-def _ask(room: BuildRoom, words: tuple[str, ...], what: str, timeout_s: float = _TIMEOUT_S) -> str:
+def _ask(
+    room: BuildFolder, words: tuple[str, ...], what: str, timeout_s: float = _TIMEOUT_S
+) -> str:
     done = _run(room, words, timeout_s)
     if done.status:
         # A repository that is away now answered a moment ago: whatever it is, one more try is
@@ -204,17 +208,17 @@ def _ask(room: BuildRoom, words: tuple[str, ...], what: str, timeout_s: float = 
     return done.output
 
 
-def _run(room: BuildRoom, words: tuple[str, ...], timeout_s: float) -> _Said:
+def _run(room: BuildFolder, words: tuple[str, ...], timeout_s: float) -> _CommandOutput:
     try:
         done = room.shell.run(bounded(words), timeout_s=timeout_s, output_limit_bytes=_SAID_BYTES)
     except MachineError as error:
         raise SubjectUnreachableError(str(error)) from error
-    return _Said(
+    return _CommandOutput(
         done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
     )
 
 
-def _run_pip(argv: tuple[str, ...], *, what: str) -> _Said:
+def _run_pip(argv: tuple[str, ...], *, what: str) -> _CommandOutput:
     try:
         done = subprocess.run(
             argv,
@@ -229,4 +233,4 @@ def _run_pip(argv: tuple[str, ...], *, what: str) -> _Said:
         raise SubjectUnreachableError(f"{what} did not end within {_TIMEOUT_S:.0f} s") from None
     except OSError as error:
         raise SubjectGoneError(f"{what} cannot be run: {error}") from error
-    return _Said(done.returncode, done.stdout, done.stderr)
+    return _CommandOutput(done.returncode, done.stdout, done.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rapidfuzz import fuzz
 
 
-class FuzzyLikeness:
+class FuzzySimilarity:
     """The Likeness of edit distances."""
 
     def names(self, one: str, other: str) -> float:

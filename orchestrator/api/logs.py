@@ -15,7 +15,7 @@ from orchestrator.api.dependencies import LARGEST, CellDep, ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.reused_results import told_tests
+from orchestrator.application.reused_results import results_of_cell
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.event_facts import TestFact
@@ -124,7 +124,7 @@ def list_tests(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> TestPageResponse:
     """List the cell's tests in the order of collection, with the text of each failure."""
-    tests = told_tests(context.stores, cell.id, job=job)
+    tests = results_of_cell(context.stores, cell.id, job=job)
     # The cursor counts all tests, so that outcomes which change meanwhile do not shift it.
     fitting = (
         (place, test)

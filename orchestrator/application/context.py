@@ -15,7 +15,7 @@ from orchestrator.application.ports.notification_sender import Courier
 from orchestrator.application.ports.result_parsers import Dialects
 from orchestrator.application.ports.signer import Notary
 from orchestrator.application.ports.subjects import Subjects
-from orchestrator.application.ports.text_similarity import Likeness
+from orchestrator.application.ports.text_similarity import TextSimilarity
 from orchestrator.application.ports.trends import Detector
 from orchestrator.application.process_locks import Locks
 from orchestrator.application.read_log import LogIndexes
@@ -81,7 +81,7 @@ class Context:
     secret: Callable[[str], str | None]
     janitor: Janitor
     """Inventories the project's machines, and ends orphans."""
-    similarity: Likeness
+    similarity: TextSimilarity
     dialects: Dialects
     """Parsers of other programs' results."""
     intake: Intake

@@ -10,12 +10,12 @@ from decimal import Decimal
 
 from orchestrator.application.attribute_failures import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
-from orchestrator.application.job_outcomes import Known, told_jobs
+from orchestrator.application.job_outcomes import Known, jobs_of_cell_record
 from orchestrator.application.reused_results import (
     ReusedFrom,
     ReuseSources,
+    results_of_cell,
     reused_from,
-    told_tests,
 )
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
@@ -93,10 +93,10 @@ class _Book:
 def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
     """Return the record of a run without its single tests. Raises RunMissingError."""
     run, cells = find_run(stores, run_id), stores.cells.of_run(run_id)
-    return told_run(stores, run, cells, stores.runs.spec(run_id), at=at)
+    return record_of_run(stores, run, cells, stores.runs.spec(run_id), at=at)
 
 
-def told_run(
+def record_of_run(
     stores: Stores,
     run: Run,
     cells: Sequence[Cell],
@@ -153,15 +153,19 @@ def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:
 def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
     """Return a run with every test of every cell. Raises RunMissingError."""
     run, cells = find_run(stores, run_id), stores.cells.of_run(run_id)
-    return told_evidence(stores, run, cells, at=at)
+    return evidence_of_record(stores, run, cells, at=at)
 
 
-def told_evidence(stores: Stores, run: Run, cells: Sequence[Cell], *, at: datetime) -> Evidence:
+def evidence_of_record(
+    stores: Stores, run: Run, cells: Sequence[Cell], *, at: datetime
+) -> Evidence:
     """Return the evidence of a record that was read already, with all of its cells."""
-    record = told_run(stores, run, cells, stores.runs.spec(run.id), at=at)
+    record = record_of_run(stores, run, cells, stores.runs.spec(run.id), at=at)
     reused = {cell.id: any(job.reused_from for job in cell.jobs) for cell in record.cells}
     tests = {
-        cell.name: tuple(told_tests(stores, cell.id, decided=None if reused[cell.name] else {}))
+        cell.name: tuple(
+            results_of_cell(stores, cell.id, decided=None if reused[cell.name] else {})
+        )
         for cell in cells
     }
     recounted = tuple(_recounted(cell, tests[cell.id]) for cell in record.cells)
@@ -204,7 +208,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
     leases = book.leases.get(cell.id, ())
     ingested = book.ingested.get(cell.id)
     stated = stated_leases(ingested.machine, life.attempts) if ingested is not None else ()
-    jobs = told_jobs(book.known, cell, spec)
+    jobs = jobs_of_cell_record(book.known, cell, spec)
     if ingested is not None:  # its own clock is the one of its artifacts
         jobs = tuple(replace(job, at=ingested.dated_at) for job in jobs)
     maker = _maker(cell, jobs, book)

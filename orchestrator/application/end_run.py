@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.application.context import Context
-from orchestrator.application.describe_run import find_run, told_evidence
+from orchestrator.application.describe_run import evidence_of_record, find_run
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.quarantine import settle_after
 from orchestrator.domain.cell import Cell, CellState, Run, RunState, run_outcome
@@ -84,7 +84,7 @@ def _ended(ender: RunFinalizer, run: Run, cells: Sequence[Cell]) -> bool:
 def _publish(ender: RunFinalizer, run: Run, cells: Sequence[Cell]) -> None:
     """Publish the reports; a failure is only logged, since reports can be rendered at any time."""
     try:
-        ender.publish(told_evidence(ender.stores, run, cells, at=ender.clock.now()))
+        ender.publish(evidence_of_record(ender.stores, run, cells, at=ender.clock.now()))
     except Exception as error:
         logger.exception("run %s: its reports could not be written", run.id)
         ender.stores.run_events.add(run.id, "report", {"notice": f"not published: {error}"})

@@ -45,11 +45,11 @@ def explain_run(
     confined = stores.quarantines.list(product=product)
     excused = quarantined_of(confined, failures, at=run.created_at)
     ran = [_ran(run, cell) for cell in cells]
-    heirs = _heirs(stores, issues)
-    used = uses(issues, failures, ran, on=on, heirs=heirs)
+    successors_of = _heirs(stores, issues)
+    used = uses(issues, failures, ran, on=on, successors_of=successors_of)
     packages = {cell.cell: cell.packages for cell in ran}
     by_kind = {
-        kind: applying(used, one, packages.get(one.cell, {}), heirs)
+        kind: applying(used, one, packages.get(one.cell, {}), successors_of)
         for kind, one in {kind_of(failure): failure for failure in failures}.items()
     }
     explained: dict[str, list[tuple[str, ...]]] = {}
@@ -78,7 +78,7 @@ def _has_run(job: JobRecord) -> bool:
 
 def _heirs(stores: Stores, issues: Sequence[KnownIssue]) -> Mapping[str, frozenset[str]]:
     named = {issue.match.signature for issue in issues} - {""}
-    return stores.failures.heirs(named) if named else {}
+    return stores.failures.successors_of(named) if named else {}
 
 
 def _explained(group: FailureGroup, by: Sequence[tuple[str, ...]]) -> FailureGroup:

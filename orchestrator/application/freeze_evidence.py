@@ -22,7 +22,7 @@ from orchestrator.application.gather_evidence import (
     is_of_the_same,
     with_related_runs,
 )
-from orchestrator.application.reused_results import told_tests
+from orchestrator.application.reused_results import results_of_cell
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cell
 from orchestrator.domain.event_facts import TestFact
@@ -326,7 +326,7 @@ def _ran(context: Context, name: str, runs: Iterable[str]) -> Mapping[tuple[str,
     """Return jobs and tests that ran in the cells of that name, and whether they passed in any."""
     stores = context.stores
     cells = [one.id for run in runs for one in stores.cells.of_run(run) if one.name == name]
-    tests = (test for cell in cells for test in told_tests(stores, cell))
+    tests = (test for cell in cells for test in results_of_cell(stores, cell))
     found: dict[tuple[str, str], bool] = {}
     for test in tests:
         if test.outcome in _RAN:
@@ -347,12 +347,12 @@ def _known_issues(context: Context, product: str) -> tuple[KnownIssue, ...]:
     """Return the product's known issues, with the present signatures of their failures."""
     issues = context.stores.known_issues.list(product=product)
     named = {issue.match.signature for issue in issues} - {""}
-    heirs = context.stores.failures.heirs(named) if named else {}
-    return tuple(_renewed(issue, heirs) for issue in issues)
+    successors_of = context.stores.failures.successors_of(named) if named else {}
+    return tuple(_renewed(issue, successors_of) for issue in issues)
 
 
-def _renewed(issue: KnownIssue, heirs: Mapping[str, frozenset[str]]) -> KnownIssue:
-    found = heirs.get(issue.match.signature, frozenset())
+def _renewed(issue: KnownIssue, successors_of: Mapping[str, frozenset[str]]) -> KnownIssue:
+    found = successors_of.get(issue.match.signature, frozenset())
     if len(found) != 1:
         return issue  # what became several signatures is for a person to split
     return replace(issue, match=replace(issue.match, signature=next(iter(found))))
@@ -452,7 +452,7 @@ def _baseline(
     found: list[str] = []
     for run in runs:
         cells = _cells_like(context.stores.cells.of_run(run), cell, judged)
-        mine = _common_tests(told_tests(context.stores, one.id) for one in cells)
+        mine = _common_tests(results_of_cell(context.stores, one.id) for one in cells)
         by_job |= {job: by_job.get(job, Counter()) | tests for job, tests in mine.items()}
         found += [run] if mine else []
     return BaselineTests(tuple(found), by_job) if found else None

@@ -42,10 +42,10 @@ class Known:
 
 def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
     """The cell's jobs alone, judged as far as they are over, without their metrics."""
-    return told_jobs(Known.of(stores, [cell.id], Depth.JUDGED), cell, spec)
+    return jobs_of_cell_record(Known.of(stores, [cell.id], Depth.JUDGED), cell, spec)
 
 
-def told_jobs(known: Known, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
+def jobs_of_cell_record(known: Known, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
     """Return the jobs of a cell; reused ones are read from their source cell."""
     decided = known.decided.get(cell.id, {})
     wanted = known.lives[cell.id].plan.jobs

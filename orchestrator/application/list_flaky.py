@@ -28,7 +28,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, is_about, passes_in_a_row, state_of
 from orchestrator.domain.signature import Signature
 from orchestrator.domain.test_identity import resolve
-from orchestrator.store.failure_groups import Failing, Judged, Tried, WindowCell
+from orchestrator.store.failure_groups import Failing, TestOutcomes, Tried, WindowCell
 from orchestrator.store.stores import Stores
 
 WEIGHED = 40
@@ -98,7 +98,7 @@ class _History:
     """Newer tests by the older ones."""
     _made: dict[_Seen, DatedResult] = field(default_factory=dict)
 
-    def goes(self, one: Judged) -> Iterator[DatedResult]:
+    def goes(self, one: TestOutcomes) -> Iterator[DatedResult]:
         """Return results in the form that flaky detection takes."""
         for pk in one.cells:
             tried = self.tried.get((one.test_id, pk))
@@ -136,8 +136,8 @@ def list_flaky(context: Context, product: str, *, runs: int) -> FlakyReview:
 
 
 def _history(stores: Stores, looked: Mapping[int, WindowCell]) -> _History:
-    judged = stores.failure_groups.suites(looked)
-    cells = {pk: cell for pk, cell in looked.items() if pk in judged}
+    outcomes_of = stores.failure_groups.suites(looked)
+    cells = {pk: cell for pk, cell in looked.items() if pk in outcomes_of}
     aliases = stores.aliases.confirmed()
     failing = [
         replace(one, test_id=resolve(one.test_id, aliases)) if one.test_id in aliases else one
@@ -171,7 +171,7 @@ def _goes(
     """Return results by test, oldest first."""
     older = {old for old in history.aliases if resolve(old, history.aliases) in tests}
     goes: dict[int, list[DatedResult]] = {}
-    for one in stores.failure_groups.judged({*tests, *older}, history.cells):
+    for one in stores.failure_groups.outcomes_of({*tests, *older}, history.cells):
         goes.setdefault(resolve(one.test_id, history.aliases), []).extend(history.goes(one))
     return {test: sorted(some, key=_when) for test, some in goes.items()}
 

@@ -130,7 +130,7 @@ class _Sorting:
             cells=self._cells,
             rows=[GridRow(test, self._standing(test.id), marks.get(test.id, {})) for test in tests],
             groups=Counter(self._groups.values()),
-            kinds=kinds_of(self._bad),
+            kinds=repeated_signatures(self._bad),
             retried=self._retried,
             next=tests[-1].id if more else None,
         )
@@ -192,7 +192,7 @@ def is_short(places: Iterable[int]) -> bool:
     return 0 < row < IN_A_ROW
 
 
-def kinds_of(bad: Iterable[Failing]) -> Mapping[str, GridFailureGroup]:
+def repeated_signatures(bad: Iterable[Failing]) -> Mapping[str, GridFailureGroup]:
     """Return signatures by frequency; repeated ones get a letter."""
     counted: Counter[str] = Counter()
     for one in bad:

@@ -81,7 +81,7 @@ def reused_from(
     return found
 
 
-def told_tests(
+def results_of_cell(
     stores: Stores,
     cell_id: str,
     *,

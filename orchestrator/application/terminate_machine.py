@@ -67,13 +67,15 @@ def _refuse_owned(sight: CloudResource) -> None:
         owner = tags.get("seatrial-controller", "another controller")
         raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
     if sight.ownership is Ownership.SHARED:
-        raise MachineStaysError(f"{name} serves machines that are still there; they go first")
+        raise MachineStaysError(
+            f"{name} is shared by machines that still exist: terminate these first"
+        )
 
 
 def _refuse_needed(context: Context, sight: CloudResource) -> None:
     needs = context.janitor.needed_by(sight)
     if needs is not None:
         raise MachineStaysError(
-            f"{sight.machine.id} serves every machine there, and lease {needs.id} of"
-            f" {needs.provider} is open: the janitor ends it when no lease is"
+            f"{sight.machine.id} is shared, and lease {needs.id} of {needs.provider} still uses it:"
+            " the janitor ends it after the last lease"
         )

@@ -35,7 +35,7 @@ def meant(
 ) -> Mapping[str, Sequence[Group]]:
     """Return the matching groups by issue id, expired issues included."""
     named = {issue.match.signature for issue in issues} - {""}
-    heirs = stores.failures.heirs(named) if named else {}
+    successors_of = stores.failures.successors_of(named) if named else {}
     by_signature: dict[str, list[Group]] = {}
     for group in found.groups:
         by_signature.setdefault(group.signature, []).append(group)
@@ -43,7 +43,8 @@ def meant(
         issue.id: [
             group
             for name, groups in by_signature.items()
-            if name in found.signatures and is_match(issue.match, found.signatures[name], heirs)
+            if name in found.signatures
+            and is_match(issue.match, found.signatures[name], successors_of)
             for group in groups
         ]
         for issue in issues

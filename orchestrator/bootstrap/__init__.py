@@ -1,1 +1,1 @@
-"""The only place that names concrete classes: reading, controlling, serving."""
+"""Composition root: the only package that names concrete classes."""

@@ -1,4 +1,4 @@
-"""What the command line is handed; everything is made when it is first needed."""
+"""Wiring of the command line; everything is created when it is first needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A controller that holds its home and answers."""
+"""The process of a controller: holds the home, and serves."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8470
 _WAIT_FOR_HOME_S = 20
 _FIRING_THREADS = 4
-"""So many subjects of schedules are built at once."""
+"""Maximum subjects of schedules that are built concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """How a controller is to serve."""
+    """Options of serving."""
 
     until_idle: bool
     host: str | None
     port: int | None
     cells: bool
     local_jobs_as: str | None = None
-    """The account of jobs of the provider ``local``; None leaves it to the settings."""
+    """Account of jobs of the provider ``local``; None uses the settings."""
     tls_cert: Path | None = None
     """The certificate of the port, with its chain; None leaves it to the settings."""
     tls_key: Path | None = None
@@ -73,22 +73,22 @@ class ServeOptions:
 
     @property
     def listens(self) -> bool:
-        """Whether it answers on a TCP port beside the socket."""
+        """Whether it listens on a TCP port in addition to the socket."""
         return not self.until_idle or self.port is not None
 
     @property
     def address(self) -> str:
-        """The host whose port it answers on."""
+        """Return the host to listen on."""
         return self.host or DEFAULT_HOST
 
     @property
     def number(self) -> int:
-        """Of the port."""
+        """Return the port number."""
         return self.port or DEFAULT_PORT
 
 
 def control(settings: Settings, options: ServeOptions) -> int:
-    """Hold the home and serve until told to stop; the process ends here."""
+    """Hold the home and serve until stopped; ends the process."""
     _begin_to_log()
     # What a controller writes is for its owner alone; jobs begin as the user's own commands do.
     umask = os.umask(0o077)
@@ -172,7 +172,7 @@ def _controller(
 
 
 def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
-    """Take the home; a background controller waits for one that is just leaving."""
+    """Acquire the home; a background controller waits for one that is just leaving."""
     clock = SystemClock()
     try:
         prepare_home(settings.home)
@@ -189,7 +189,7 @@ def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
 
 
 def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
-    """Who jobs run as on this computer. Raises RefusedError.
+    """Return the account of local jobs. Raises RefusedError.
 
     Others reach a controller by its port, or through a database that it shares.
     """
@@ -208,7 +208,7 @@ def _revision(parts: Parts) -> Callable[[], str]:
 
 
 def _operator(settings: Settings, options: ServeOptions, context: Context) -> tuple[str, str]:
-    """Whose word it is on the home's socket, and the secret of their token where they have one.
+    """Return the caller's name on the home's socket, and their token's secret where they have one.
 
     Whoever may use the socket can read the first token too: both are one person.
     """
@@ -227,7 +227,7 @@ def _port(
     secret: str,
     tls: TlsFiles | None,
 ) -> tuple[Listener, str]:
-    """The TCP listener, and what to tell whoever started it."""
+    """Return the TCP listener, and the message for whoever started it."""
     host, port = options.address, options.number
     hosts = (host, *settings.public_hosts)
     api = create_app(
@@ -264,7 +264,7 @@ def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:
 
 
 def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
-    """How to sign in. A token that somebody keeps in a file does not get into logs by us."""
+    """Return how to sign in; a token from a file is not logged."""
     if settings.admin_token_file is not None:
         return (f"  sign in with the token in {settings.admin_token_file}",)
     return (
@@ -274,7 +274,7 @@ def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
 
 
 def _first_secret(settings: Settings) -> str:
-    """The operator's token: from their file, or made once and kept in the home."""
+    """Return the operator's token: from their file, or created once and stored in the home."""
     if settings.admin_token_file is not None:
         return _given_secret(settings.admin_token_file)
     path: Path = settings.home / "token"
@@ -285,7 +285,7 @@ def _first_secret(settings: Settings) -> str:
 
 
 def _given_secret(file: Path) -> str:
-    """What the operator chose; every controller of one database may be given the same."""
+    """Return the operator's token from their file; controllers of one database may share it."""
     try:
         secret = file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeError) as error:
@@ -299,11 +299,13 @@ def _given_secret(file: Path) -> str:
 
 
 _YOUNG = 20_000
-"""Objects that are made before the young are searched: a page makes more than the usual 700."""
+"""Allocations before a collection of the youngest generation; the default of 700 is less than a
+page's.
+"""
 
 
 def freeze_start_up_objects() -> None:
-    """Take what was loaded for good out of the search for garbage, and search less often.
+    """Exclude start-up objects from garbage collection, and collect less often.
 
     It is some hundred thousand objects: to look through them stops every answer for a quarter of a
     second, again and again, and finds nothing.
@@ -317,7 +319,7 @@ logger = logging.getLogger(__name__)
 
 
 class Workers:
-    """Does named work; what is under way is not begun again."""
+    """Runs named work in threads; work that is running is not started again."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -325,7 +327,7 @@ class Workers:
         self._under_way: set[str] = set()
 
     def begin(self, name: str, work: Callable[[], None]) -> None:
-        """Do it as soon as a thread is free."""
+        """Start it as soon as a thread is free."""
         with self._guard:
             if name in self._under_way:
                 return

@@ -1,4 +1,4 @@
-"""A controller's parts, put together."""
+"""Wiring of a controller: its stores, providers, engine and applications."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.result_parsers.self_report import read_self_report
 from orchestrator.adapters.signing.signer import DsseSigner
 from orchestrator.adapters.ssh_key_pairs import new_login
-from orchestrator.adapters.text_similarity import FuzzyLikeness
+from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
@@ -72,7 +72,7 @@ from reports.exports import registry as export_registry
 from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
-from runners.fake import MemoryBook
+from runners.fake import MemoryHostStore
 from runners.shell import open_shell
 from runners.shell.account import account_of
 from runners.workspace import Workspace
@@ -82,15 +82,15 @@ if TYPE_CHECKING:
 
 
 class EndingWorkspace(Workspace):
-    """One in which what was begun is brought home and ended, and nothing is begun."""
+    """A workspace that collects and ends what was started, and starts nothing."""
 
     def __init__(self, shell: Shell, refusal: str, *, base: str, candidates: Sequence[str]) -> None:
-        """`refusal` says why, to a person."""
+        """`refusal` is the reason, for a person."""
         super().__init__(shell, base=base, candidates=candidates)
         self._refusal = refusal
 
     def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
-        """Refuse it: it runs the interpreters that a payload names. Raises ConfigError."""
+        """Refuse, since it would run a payload's interpreters. Raises ConfigError."""
         raise ConfigError(self._refusal)
 
     def start(
@@ -101,7 +101,7 @@ class EndingWorkspace(Workspace):
 
 
 class WorkspacePool:
-    """Hands out workspaces; `disconnect` of one drops its connection."""
+    """Creates workspaces; `disconnect` of one closes its connection."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class WorkspacePool:
         self._lock = threading.Lock()
 
     def open(self, endpoint: Endpoint) -> WorkspacePort:
-        """The workspace of a machine; nothing is connected before its first call.
+        """Return the workspace of a machine; it connects at its first call.
 
         Raises ShellError where it cannot be reached from here at all.
         """
@@ -141,7 +141,7 @@ class WorkspacePool:
         return Workspace(shell)
 
     def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
-        """What was begun as one user is gone on with as that one, whatever is permitted now."""
+        """Continue an attempt as the user that it was started as, whatever is permitted now."""
         if endpoint.hostname != socket.gethostname():
             here = socket.gethostname()
             raise UnreachableError(f"the machine is the computer {endpoint.hostname}, not {here}")
@@ -158,12 +158,12 @@ class WorkspacePool:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a controller consists of."""
+    """The components of a controller."""
 
     identity: str
     database: Database
     context: Context
-    world: FlowDeps
+    deps: FlowDeps
     engine: DbosEngine | None
 
 
@@ -173,14 +173,14 @@ def is_embedded(settings: Settings) -> bool:
 
 
 def app_url(settings: Settings) -> str:
-    """Where our own tables are."""
+    """Return the URL of the application's database."""
     if settings.database_url is not None:
         return settings.database_url.get_secret_value()
     return f"sqlite:///{settings.home / 'app.db'}"
 
 
 def shown_url(url: str) -> str:
-    """The URL for a person: without its password."""
+    """Return the URL without its password."""
     parts = urlsplit(url)
     if not parts.password:
         return url
@@ -189,30 +189,30 @@ def shown_url(url: str) -> str:
 
 
 def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELVES) -> Parts:
-    """Open the stores and make everything that hangs on them; nothing runs yet."""
+    """Open the stores and create all components; nothing runs yet."""
     if is_embedded(settings):
         check_unclosed(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
-    world = _world(settings, database, local, _controller_id(settings.home))
+    deps = _world(settings, database, local, _controller_id(settings.home))
     executor = "local" if is_embedded(settings) else new_id()
-    engine = _engine(settings, executor, world) if runs_cells else None
+    engine = _engine(settings, executor, deps) if runs_cells else None
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
-    context = _context(world, scratch, wake=wake, gate=gate)
-    return Parts(executor, database, context, world, engine)
+    context = _context(deps, scratch, wake=wake, gate=gate)
+    return Parts(executor, database, context, deps, engine)
 
 
 def open_to_read(settings: Settings) -> tuple[Database, Context]:
-    """What answers reads without a controller: it writes neither the database nor any file.
+    """Create the components that answer reads without a controller; writes nothing.
 
     Raises StoreError where there is no database, or one of another version.
     """
     database = open_database(app_url(settings), read_only=True)
-    world = _world(settings, database, AS_OURSELVES, controller="")
+    deps = _world(settings, database, AS_OURSELVES, controller="")
     scratch = settings.home / TEMPORARY  # where an upload would go; it may not be there
     gate = _gate_ports(settings, subjects_of(settings, AS_OURSELVES, scratch))
-    return database, _context(world, scratch, wake=_leave_it, gate=gate)
+    return database, _context(deps, scratch, wake=_leave_it, gate=gate)
 
 
 def _world(settings: Settings, database: Database, local: LocalJobs, controller: str) -> FlowDeps:
@@ -262,19 +262,19 @@ def _budgets(settings: Settings) -> tuple[Budget, ...]:
 
 
 def _context(
-    world: FlowDeps, scratch: Path, *, wake: Callable[[str], None], gate: GatePorts
+    deps: FlowDeps, scratch: Path, *, wake: Callable[[str], None], gate: GatePorts
 ) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
-    payloads = world.stores.payloads
+    payloads = deps.stores.payloads
     return Context(
-        stores=world.stores,
-        blobs=world.blobs,
-        clock=world.clock,
+        stores=deps.stores,
+        blobs=deps.blobs,
+        clock=deps.clock,
         new_id=new_id,
         documents=documents,
         traits=_traits(),
-        provider=world.provider,
+        provider=deps.provider,
         read_payload=archives.read_file,
         render=_render,
         draw=_draw,
@@ -284,19 +284,19 @@ def _context(
         lint=lint_documents,
         doubt=doubts_of,
         builtin_payload=BuiltinPayload(
-            asset_dir("payload"), archives, payloads, world.blobs, world.clock
+            asset_dir("payload"), archives, payloads, deps.blobs, deps.clock
         ),
-        secret=world.secret,
-        janitor=_janitor(world),
+        secret=deps.secret,
+        janitor=_janitor(deps),
         dialects=FileDialects(),
         intake=FileIntake(scratch=scratch),
         scratch=scratch,
-        publish=world.publish,
-        similarity=FuzzyLikeness(),
+        publish=deps.publish,
+        similarity=FuzzySimilarity(),
         gate=gate,
         wake=wake,
-        budgets=world.budgets,
-        locks=world.locks,
+        budgets=deps.budgets,
+        locks=deps.locks,
     )
 
 
@@ -316,27 +316,27 @@ def _traits() -> Mapping[str, ProviderTraits]:
     return {name: provider_registry.traits(name) for name in provider_registry.names()}
 
 
-def _janitor(world: FlowDeps) -> Janitor:
+def _janitor(deps: FlowDeps) -> Janitor:
     return Janitor(
-        stores=world.stores,
-        provider=world.provider,
+        stores=deps.stores,
+        provider=deps.provider,
         traits=_traits(),
-        project=world.identity.project,
-        controller=world.identity.controller,
-        now=world.clock.now,
+        project=deps.identity.project,
+        controller=deps.identity.controller,
+        now=deps.clock.now,
     )
 
 
 def _leave_it(cell_id: str) -> None:
-    """A controller that runs cells finds the new one by itself."""
+    """Ignore new cells: a controller that runs cells finds them."""
 
 
 def _providers(
     database: Database | None, settings: Settings, local: LocalJobs
 ) -> Callable[[str], Provider]:
-    """Loads a provider, once. Without a database it knows no static host and no newer price."""
+    """Return a loader of providers; without a database, no static hosts or new prices."""
     context = ProviderContext(
-        book=database.stores.static_hosts if database else MemoryBook(),
+        book=database.stores.static_hosts if database else MemoryHostStore(),
         settings={**settings.for_providers(), **local.for_providers()},
         prices=database.stores.prices if database else None,
         now=SystemClock().now,
@@ -351,7 +351,7 @@ def _providers(
 
 
 def emergency_stop(settings: Settings) -> EmergencyStop:
-    """Ends every machine of the project; it opens no database and no file of the home."""
+    """Create the emergency stop, which opens no database and no file of the home."""
     return EmergencyStop(_providers(None, settings, AS_OURSELVES), _traits(), settings.project)
 
 
@@ -377,7 +377,7 @@ def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
         raise ReportRefusedError(str(error)) from error
 
 
-def _engine(settings: Settings, executor: str, world: FlowDeps) -> DbosEngine:
+def _engine(settings: Settings, executor: str, deps: FlowDeps) -> DbosEngine:
     # A reader has no engine, and its library takes a third of a second.
     from orchestrator.adapters.engine.dbos_engine import (  # noqa: PLC0415
         DbosEngine,
@@ -385,7 +385,7 @@ def _engine(settings: Settings, executor: str, world: FlowDeps) -> DbosEngine:
     )
 
     async def flow(durable: Durable, cell_id: str) -> None:
-        await run_cell(world, durable, cell_id)
+        await run_cell(deps, durable, cell_id)
 
     return DbosEngine(DbosSettings(_engine_url(settings), executor), flow)
 
@@ -402,7 +402,7 @@ def _engine_url(settings: Settings) -> str:
 
 
 def _controller_id(home: Path) -> str:
-    """Made once per home: the tag that says whose machines they are."""
+    """Return the controller's id, created once per home: the tag of its machines."""
     path = home / "controller.id"
     if not path.exists():
         path.write_text(new_id(), encoding="ascii")
@@ -411,7 +411,7 @@ def _controller_id(home: Path) -> str:
 
 @dataclass(slots=True)
 class BuiltinPayload:
-    """Answers with its digest; packs and stores it on the first call."""
+    """Packs and stores the built-in payload at the first call."""
 
     folder: Path
     archives: PayloadArchives
@@ -421,7 +421,7 @@ class BuiltinPayload:
     _digest: str = field(default="", init=False)
 
     def __call__(self) -> str:
-        """Digest of the archive. Raises ArchiveError or InvalidDocumentError."""
+        """Return the digest of its archive. Raises ArchiveError or InvalidDocumentError."""
         if not self._digest:
             with tempfile.TemporaryDirectory() as scratch:
                 packed = self.archives.pack(self.folder, into=Path(scratch))

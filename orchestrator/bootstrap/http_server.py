@@ -20,12 +20,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from orchestrator.cli.wiring import RefusedError
 
 _PATH_LIMIT_BYTES = 100
-"""The kernel takes 107 on Linux, 103 elsewhere."""
+"""The kernel's limit is 107 on Linux, 103 elsewhere."""
 _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 def home_socket(path: Path) -> list[socket.socket]:
-    """The home's own socket, for its owner only. Raises RefusedError."""
+    """Return the home's socket, accessible by its owner only. Raises RefusedError."""
     path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
@@ -44,7 +44,7 @@ def home_socket(path: Path) -> list[socket.socket]:
 
 
 def port_sockets(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of the host. Raises RefusedError."""
+    """Return a socket for each address of the host. Raises RefusedError."""
     bound: list[socket.socket] = []
     lacking: OSError | None = None
     try:
@@ -74,7 +74,7 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 @contextlib.contextmanager
 def _short_name(path: Path) -> Iterator[str]:
-    """A name of the file that is short enough for the kernel, where there is one."""
+    """Return a path of the file that is short enough for the kernel."""
     if len(os.fsencode(path)) <= _PATH_LIMIT_BYTES or not Path("/proc/self/fd").is_dir():
         yield str(path)
         return
@@ -89,50 +89,50 @@ _API = ("/api/", "/docs/", "/openapi.json/", "/healthz/", "/readyz/", "/metrics/
 
 
 class AsgiDispatch:
-    """Gives each request to the application that its path belongs to."""
+    """Routes each request to the application of its path."""
 
     def __init__(self, api: ASGIApp, pages: ASGIApp) -> None:
         self._api = api
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as that one does."""
+        """Answer as that application."""
         is_page = scope["type"] == "http" and not f"{scope['path']}/".startswith(_API)
         await (self._pages if is_page else self._api)(scope, receive, send)
 
 
 _LINGER_S = 1.0
-"""So long a refused client may take to read why."""
+"""Seconds that a rejected client has to read the answer."""
 _ROOM = 2
-"""So many times the bound are told that they are too many; what comes then is cut off."""
+"""Factor over the limit up to which clients get an answer; beyond it connections are cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What a client may take. Answers are not bounded in time: event streams go on for days."""
+    """Limits of a client. Answers are not limited in time, since event streams last for days."""
 
     headers_s: float
-    """From the connection, or from the answer before, until the headers are complete."""
+    """Seconds from the connection, or the previous answer, to the complete headers."""
     pause_s: float
-    """Between two parts of a body: an upload may be slow, and not stand still."""
+    """Maximum seconds between two parts of a body."""
     connections: int
-    """Of all clients."""
+    """Maximum connections of all clients."""
 
     @property
     def of_one_client(self) -> int:
-        """Half of them, so that nobody takes all; one proxy may stand for many."""
+        """Return half of the maximum, so that no client takes all; a proxy may stand for many."""
         return max(self.connections // 2, 1)
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection under `limits`; `bounded` makes a class of it that has some."""
+    """A connection under `limits`; `bounded` creates a subclass with limits."""
 
     limits: ClassVar[HttpLimits]
     _clock: asyncio.TimerHandle | None = None
     _is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, unless there are too many."""
+        """Begin, unless there are too many connections."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections * _ROOM:
             transport.abort()
@@ -142,7 +142,7 @@ class BoundedProtocol(H11Protocol):
             self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came."""
+        """Process received bytes."""
         if self._is_refused:
             return
         was = self.conn.their_state
@@ -156,7 +156,7 @@ class BoundedProtocol(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Unregister the connection."""
         self._stop()
         super().connection_lost(exc)
 
@@ -167,7 +167,7 @@ class BoundedProtocol(H11Protocol):
         return sum(_is_of(one, host) for one in self.connections) > self.limits.of_one_client
 
     def _refuse(self) -> None:
-        """Say why, and end it once that was read: an early end would take the answer along."""
+        """Send the reason, and close after it was read: closing early would lose the answer."""
         self._is_refused = True
         said = "there are too many connections; send the request again later"
         self.transport.write(_answer(503, "Service Unavailable", "too-many-connections", said))
@@ -175,7 +175,7 @@ class BoundedProtocol(H11Protocol):
         self._clock = self.loop.call_later(_LINGER_S, self.transport.abort)
 
     def _watch(self) -> None:
-        """Wait for what the client owes now: headers, a part of the body, or nothing."""
+        """Start the timer of what the client must send now: headers, a body part, or nothing."""
         self._stop()
         owes = self.conn.their_state
         if owes is h11.IDLE:
@@ -196,7 +196,7 @@ class BoundedProtocol(H11Protocol):
         self.transport.close()
 
     def _without_body(self) -> None:
-        """End it, unless it is we who do not read."""
+        """Close the connection, unless the server itself is not reading."""
         if self.flow.read_paused or self.conn.they_are_waiting_for_100_continue:
             self._watch()
         else:
@@ -204,7 +204,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def bounded(limits: HttpLimits) -> type[BoundedProtocol]:
-    """Connections under these limits, for `uvicorn.Config`."""
+    """Return a connection class with these limits, for `uvicorn.Config`."""
     return type("Bounded", (BoundedProtocol,), {"limits": limits})
 
 
@@ -214,7 +214,7 @@ def _is_of(one: object, host: str) -> bool:
 
 
 def _answer(status: int, phrase: str, kind: str, detail: str) -> bytes:
-    """A problem document, before there is a request that it could belong to."""
+    """Return a problem document for a connection without a complete request."""
     problem = {
         "type": f"urn:seatrial:problem:{kind}",
         "title": phrase,

@@ -1,4 +1,4 @@
-"""Whether jobs run on the controller's own computer, and as whom."""
+"""Local jobs: whether they run on the controller's computer, and as which account."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.adapters.git_repositories import Repositories
-from orchestrator.adapters.subject_resolver import BuildRoom, GitAndPipSubjects
+from orchestrator.adapters.subject_resolver import BuildFolder, GitAndPipSubjects
 from orchestrator.config import Settings
 from runners.shell.account import account_of, prove_apart
 from runners.shell.local import LocalShell
@@ -22,19 +22,19 @@ _AS_ANOTHER = "the attempt was begun as {}, and this one runs jobs of provider: 
 
 @dataclass(frozen=True, slots=True)
 class LocalJobs:
-    """What the provider ``local`` may do; by default, run jobs as the controller's own user."""
+    """Settings of the provider ``local``; by default, jobs run as the controller's own user."""
 
     account: str = ""
-    """Whom jobs run as; empty for the controller's own user."""
+    """Account of jobs; empty for the controller's own user."""
     refusal: str = ""
-    """Why none run here, and what to do instead; empty where they do."""
+    """Why no jobs run here, and what to do instead; empty where they do."""
     umask: int = -1
-    """What they begin with; -1: what this process has."""
+    """The jobs' umask; -1 for that of this process."""
     reached: bool = False
     """Whether others can reach this controller."""
 
     def refusal_as(self, account: str) -> str:
-        """Why no job may begin as this account (empty: as our own user); empty where one may."""
+        """Return why no job may run as this account (empty: our own user); empty where it may."""
         if self.refusal or account == self.account:
             return self.refusal
         return _AS_ANOTHER.format(
@@ -42,7 +42,7 @@ class LocalJobs:
         )
 
     def for_providers(self) -> dict[str, str]:
-        """The same, as providers are told it; without what is not set."""
+        """Return the settings in the form of providers, without unset ones."""
         said = {"local_jobs_as": self.account, "local_jobs_refused": self.refusal}
         return {name: value for name, value in said.items() if value}
 
@@ -51,7 +51,7 @@ AS_OURSELVES = LocalJobs()
 
 
 def jobs_as(name: str, settings: Settings, *, reached: bool) -> LocalJobs:
-    """Let jobs run as an account, once it was seen that it cannot reach what is the controller's.
+    """Return settings for an account that cannot reach the controller's files. Raises RefusedError.
 
     Raises AccountError.
     """
@@ -62,11 +62,11 @@ def jobs_as(name: str, settings: Settings, *, reached: bool) -> LocalJobs:
 
 
 def subjects_of(settings: Settings, local: LocalJobs, scratch: Path) -> GitAndPipSubjects:
-    """Where subjects from git are built: as jobs of this computer are, or nowhere."""
+    """Return the builder of git subjects: as local jobs are run, or none."""
     repositories = Repositories(local.reached, settings.trusted_repositories)
     if local.refusal:
         return GitAndPipSubjects(None, repositories)
     account = account_of(local.account) if local.account else None
     folder = account.work if account else str(scratch)
-    room = BuildRoom(LocalShell(account), folder, account=local.account)
+    room = BuildFolder(LocalShell(account), folder, account=local.account)
     return GitAndPipSubjects(room, repositories)

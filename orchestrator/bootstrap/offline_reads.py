@@ -1,4 +1,4 @@
-"""REST answered in the process of a command, from the files of a home that no controller holds."""
+"""Offline reads: REST answered within a command's process, from a home without a controller."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from orchestrator.store.errors import StoreError
 
 
 class StoredReads(httpx.BaseTransport):
-    """The application of the home's socket over a database that is opened to read only."""
+    """The home's REST application over a read-only database."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises RefusedError where the tables are of another version."""
+        """Raises RefusedError where the schema is of another version."""
         try:
             self._database, context = open_to_read(settings)
         except StoreError as error:
@@ -28,7 +28,7 @@ class StoredReads(httpx.BaseTransport):
         self._runner = asyncio.Runner()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer with the bytes that a controller would answer with."""
+        """Answer with the same bytes as a controller."""
         return self._runner.run(self._answer(request))
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
@@ -39,7 +39,7 @@ class StoredReads(httpx.BaseTransport):
         )
 
     def _application(self, path: str) -> httpx.ASGITransport:
-        """The one that has the routes of the path."""
+        """Return the application with the routes of the path."""
         module = module_of(path)
         if module not in self._made:
             app = create_app(self._context, guard=None, operator=system_user(), only=module)

@@ -1,4 +1,4 @@
-"""How a process starts."""
+"""Process start-up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Import modules without looking for garbage: there is none, and the search takes a fifth."""
+    """Import modules without garbage collection, which would take a fifth of the time."""
     gc.disable()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Statistics whose libraries are imported at the first question, not at a start."""
+"""Statistics whose libraries are imported at their first use."""
 
 # ruff: noqa: PLC0415
 from __future__ import annotations
@@ -11,7 +11,7 @@ from orchestrator.extras import require
 
 
 class LazyStatistics:
-    """`PairedStatistics`, imported when it is needed."""
+    """`PairedStatistics`, imported at its first use."""
 
     def compare(
         self,
@@ -33,7 +33,7 @@ class LazyStatistics:
 
 
 class LazyDetector:
-    """`StepDetector`, imported when it is needed."""
+    """`StepDetector`, imported at its first use."""
 
     def detect(self, values: Sequence[float], environments: Sequence[str] = ()) -> Trend:
         """See the protocol."""

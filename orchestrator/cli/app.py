@@ -1,4 +1,4 @@
-"""The command `seatrial`: all its commands, and what becomes of their errors."""
+"""The `seatrial` command: all its commands, and the handling of their errors."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _START, _WORK, _LOOK, _KEEP = "Start", "Launch and wait", "Look and stop", "Keep
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command or a group of commands, which is imported when it is used."""
+    """A lazily imported command or group."""
 
     panel: str
-    """Where the help lists it."""
+    """Its section in the help."""
     place: str
     """Module below `orchestrator.cli.commands`, and name in it."""
     summary: str
-    """What the help of `seatrial` says."""
+    """Its line in the help of `seatrial`."""
     settings: Mapping[str, bool] | None = None
-    """Of its context."""
+    """Settings of its context."""
     hidden: bool = False
 
     def load(self, name: str) -> _click.Command:
-        """Import it."""
+        """Import the command."""
         module, _, attribute = self.place.partition(":")
         found = getattr(import_module(f"orchestrator.cli.commands.{module}"), attribute)
         app = typer.Typer()
@@ -79,12 +79,12 @@ ENTRIES = {
     "plan": Entry(
         _WORK,
         "run:plan_command",
-        "Say what `run` would do: cells, places, and the most it can cost. Launches nothing.",
+        "Show what `run` would do: cells, places, and the maximum cost. Launches nothing.",
     ),
     "run": Entry(
         _WORK,
         "run:run_command",
-        "Launch a matrix and watch it to its end. The exit code tells the outcome.",
+        "Launch a matrix and watch it to its end. The exit code is the outcome.",
     ),
     "rerun": Entry(
         _WORK,
@@ -92,12 +92,12 @@ ENTRIES = {
         "Launch a finished run again, or some of its jobs, as a new run; then watch it.",
     ),
     "watch": Entry(
-        _WORK, "run:watch_command", "Watch a run to its end. The exit code tells the outcome."
+        _WORK, "run:watch_command", "Watch a run to its end. The exit code is the outcome."
     ),
     "ingest": Entry(
         _WORK,
         "ingest:ingest_command",
-        "Make a finished run of one cell from files of other programs, and print its id.",
+        "Create a finished run of one cell from files of other programs, and print its id.",
     ),
     "runs": Entry(_LOOK, "show:runs_command", "List the runs, newest first."),
     "show": Entry(
@@ -127,46 +127,44 @@ ENTRIES = {
     "compare": Entry(
         _LOOK,
         "compare:compare_command",
-        "Tell what changed between two runs: new failures, fixed tests, figures and costs.",
+        "Show what changed between two runs: new failures, fixed tests, figures and costs.",
     ),
     "annotate": Entry(
         _LOOK,
         "annotate:annotate_command",
-        "Write something for the reports of a run: narrative, fixes, recommendations.",
+        "Add annotations to the reports of a run: narrative, fixes, recommendations.",
     ),
-    "lint": Entry(
-        _LOOK, "lint:lint_command", "Find what is wrong in Markdown reports, whoever wrote them."
-    ),
+    "lint": Entry(_LOOK, "lint:lint_command", "Check Markdown reports of any origin for errors."),
     "cancel": Entry(
         _LOOK,
         "show:cancel_command",
-        "Ask for a run to be cancelled; finished tests are kept, and machines are given back.",
+        "Cancel a run; finished tests are kept, and machines are released.",
     ),
     "cost": Entry(
         _LOOK,
         "machines:cost_command",
-        "What a run cost; without one, what the runs of the last 30 days came to.",
+        "Show the cost of a run; without one, of the runs of the last 30 days.",
     ),
     "machines": Entry(
         _LOOK,
         "machines:machines_command",
-        "List what the clouds have of this project, and whose it is; end what nobody owns.",
+        "List the project's cloud resources with their owners; terminate those without one.",
     ),
     "serve": Entry(
         _KEEP,
         "administration:serve_command",
-        "Be the controller, in the foreground: REST on a port and on the home's socket.",
+        "Run the controller in the foreground: REST on a port and on the home's socket.",
     ),
     "ssh": Entry(
         _LOOK,
         "ssh:ssh_command",
-        "Sign in on the machine that a cell holds. The exit code is ssh's own.",
+        "Open an SSH session on the machine that a cell holds. The exit code is ssh's own.",
         settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     ),
     "controller": Entry(
         _KEEP,
         "administration:controller_command",
-        "Be the controller that other commands start in the background.",
+        "Run the controller that other commands start in the background.",
         hidden=True,
     ),
     "gate": Entry(_LOOK, "gate:gate_app", "Release gates: policies and signed verdicts."),
@@ -180,16 +178,16 @@ ENTRIES = {
         "quarantine:quarantine_app",
         "Flaky tests in quarantine: owned, dated, ending by themselves. They change no count.",
     ),
-    "alias": Entry(_LOOK, "known_issue:alias_app", "Tests that stand under other names now."),
+    "alias": Entry(_LOOK, "known_issue:alias_app", "Aliases: tests with other names now."),
     "channel": Entry(
         _KEEP,
         "channel:channel_app",
-        "Channels: where people are told that a gate's state has changed.",
+        "Channels: notifications when a gate's state changes.",
     ),
     "schedule": Entry(
         _KEEP,
         "schedule:schedule_app",
-        "Schedules: a matrix is launched by the clock, judged, and people are told.",
+        "Schedules: a matrix is launched at fixed times and judged, with notifications.",
     ),
     "token": Entry(_KEEP, "administration:token_app", "API tokens."),
     "db": Entry(_KEEP, "administration:db_app", "The controller's database."),
@@ -198,24 +196,24 @@ ENTRIES = {
 
 
 class Commands(typer.core.TyperGroup):
-    """All commands; each is imported when it is called, and until then known by its entry."""
+    """All commands, each imported when it is called."""
 
     def resolve_command(
         self, ctx: _click.Context, args: list[str]
     ) -> tuple[str | None, _click.Command | None, list[str]]:
-        """Import the command that is called."""
+        """Import the called command."""
         self.load(args[:1])
         return super().resolve_command(ctx, args)
 
     def load(self, names: Iterable[str] = tuple(ENTRIES)) -> Commands:
-        """Import those of them that there are."""
+        """Import the commands of these names."""
         for name in ENTRIES.keys() & set(names):
             self.commands[name] = ENTRIES[name].load(name)
         return self
 
 
 def build() -> typer.Typer:
-    """Put the commands together."""
+    """Create the top-level command."""
     app = typer.Typer(
         name=NAME,
         cls=Commands,
@@ -234,7 +232,7 @@ def build() -> typer.Typer:
 
 
 def whole() -> Commands:
-    """Every command, imported."""
+    """Return the command with every subcommand imported."""
     return cast(Commands, typer.main.get_command(build())).load()
 
 
@@ -243,7 +241,7 @@ def _imported_when_called() -> None:
 
 
 def main(wiring: Wiring, args: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; nothing is raised."""
+    """Run one command and return its exit code; never raises."""
     _speak_any_alphabet()
     session = Session(wiring)
     try:
@@ -272,7 +270,7 @@ def _globals(
         bool, typer.Option("-q", "--quiet", help="Write no progress: only data and errors.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Tell what is asked, and how long it takes.")
+        bool, typer.Option("-v", "--verbose", help="Print every request and its duration.")
     ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks of unexpected errors.")
@@ -298,7 +296,7 @@ def _tell(session: Session, error: CliError) -> int:
 
 
 def _confess(session: Session, error: Exception) -> int:
-    """Something that nobody thought of."""
+    """Print an unexpected error."""
     session.err.quiet = False
     said = f"{type(error).__name__}: {error}".splitlines()[0]
     session.err.print(f"unexpected: {said}", style="red", markup=False, soft_wrap=True)
@@ -320,7 +318,7 @@ def _code(ending: SystemExit) -> int:
 
 
 def _speak_any_alphabet() -> None:
-    """A terminal that cannot show a sign gets a mark instead of an error.
+    """Replace characters that the terminal cannot encode.
 
     A stream that was closed before the start is None, and swallows what is written.
     """

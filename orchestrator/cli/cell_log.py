@@ -1,4 +1,4 @@
-"""The log of a cell, in whole lines."""
+"""A cell's log in whole lines."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from orchestrator.domain.run_response import RunResponse
 
 
 class WholeLines:
-    """Cuts bytes that come in pieces after a line break: never in a character or a sequence."""
+    """Splits incoming bytes after line breaks, never within a character or an escape sequence."""
 
     def __init__(self) -> None:
         self._torn = b""
 
     def add(self, piece: bytes) -> bytes:
-        """The lines that are complete with this piece."""
+        """Return the lines that this piece completes."""
         lines, end, self._torn = (self._torn + piece).rpartition(b"\n")
         return lines + end
 
     def rest(self) -> bytes:
-        """The last line, ended, where its line break has not come."""
+        """Return the incomplete last line, terminated."""
         line, self._torn = self._torn, b""
         return line + b"\n" if line else b""
 
 
 class CellLog:
-    """One cell's log, from where it was left."""
+    """Reads a cell's log from the last position."""
 
     def __init__(
         self, client: Client, run: RunResponse, cell: CellRecord, *, prefixed: bool
     ) -> None:
-        """`prefixed` writes the cell's id before each line."""
+        """With `prefixed`, each line begins with the cell's id."""
         self._client = client
         self._path = cell_path(run, cell) + "/log"
         self._prefix = f"[{cell.id}] ".encode() if prefixed else b""
@@ -42,7 +42,7 @@ class CellLog:
         self._lines = WholeLines()
 
     def new(self, *, to_the_end: bool) -> Iterator[bytes]:
-        """Whole lines that were not seen yet; at the end, the torn one as well."""
+        """Return new whole lines; at the end, an incomplete one too."""
         while True:
             try:
                 data, after = self._client.log_bytes(self._path, after=self._offset)

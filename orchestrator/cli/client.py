@@ -1,4 +1,4 @@
-"""The REST API as the commands use it: typed errors, retries, problem documents as sentences."""
+"""REST client of the commands: typed errors, retries, problem documents as messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNKNOWN = frozenset({404, 405, 501})
 _CHUNK_BYTES = 1 << 20
 _LOG_PART_BYTES = 1 << 20
 _WORK_S = 3600.0
-"""The most that the controller may need to read what it was handed."""
+"""Maximum seconds that the controller may take to process an upload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class _Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     json: object = None
     upload: Callable[[], Iterator[bytes]] | None = None
-    """Opens what is sent; called once a try."""
+    """Opens the upload; called once per try."""
     document: str = ""
     patience_s: float | None = None
-    """How long the answer may take, where that is longer than usual."""
+    """Time limit of the answer, where it is longer than usual."""
 
     @property
     def can_repeat(self) -> bool:
@@ -56,7 +56,7 @@ class _Request:
 
 
 class Client:
-    """Talks to one controller. Raises UnreachableError, RefusalError."""
+    """Client of one controller. Raises UnreachableError, RefusalError."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Client:
         timeout_s: float | None = None,
         heard: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`pauses_s` are the waits between tries; there is one try more.
+        """`pauses_s` are the waits between tries, of which there is one more.
 
         `timeout_s` is how long a connection or an answer may take, where not as long as usual;
         `heard` is told each answer in a line.
@@ -80,15 +80,15 @@ class Client:
         self._http: httpx.Client | None = None
 
     def get(self, path: str, **params: str | int | None) -> Json:
-        """An object."""
+        """Return a JSON object."""
         return _object(self._send(_Request("GET", path, params=params)))
 
     def text(self, path: str, **params: str | int | None) -> str:
-        """A document as it is."""
+        """Return a document as text."""
         return self._send(_Request("GET", path, params=params)).text
 
     def has(self, path: str) -> bool:
-        """Whether the thing exists."""
+        """Whether the resource exists."""
         try:
             self._send(_Request("HEAD", path))
         except RefusalError as error:
@@ -105,7 +105,7 @@ class Client:
         key: str | None = None,
         document: str = "",
     ) -> Json:
-        """Do something; with a key it is done once, however often it is tried.
+        """Send a POST; with a key it is idempotent.
 
         `document` is the file whose lines a refusal talks of.
         """
@@ -114,15 +114,15 @@ class Client:
         return _object(self._send(request))
 
     def put(self, path: str, body: Mapping[str, object], *, document: str = "") -> Json:
-        """Make something what the body says; `document` as of `post`."""
+        """Send a PUT; `document` as in `post`."""
         return _object(self._send(_Request("PUT", path, json=dict(body), document=document)))
 
     def delete(self, path: str) -> None:
-        """Take something away."""
+        """Send a DELETE."""
         self._send(_Request("DELETE", path))
 
     def put_file(self, path: str, file: Path, *, sent: Callable[[int], None]) -> None:
-        """Upload a file; `sent` is told how many bytes have gone."""
+        """Upload a file; `sent` is called with the number of bytes sent."""
         size = file.stat().st_size
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         request = _Request(
@@ -135,7 +135,7 @@ class Client:
         self._send(request)
 
     def post_file(self, path: str, file: Path, *, key: str, **params: str | int | None) -> Json:
-        """Hand a file in and wait for what becomes of it, however long that takes."""
+        """Upload a file and wait for the result, without a time limit."""
         headers = {
             "Content-Type": "application/octet-stream",
             "Content-Length": str(file.stat().st_size),
@@ -153,7 +153,7 @@ class Client:
         return _object(self._send(request))
 
     def log_bytes(self, path: str, *, after: int) -> tuple[bytes, int]:
-        """A part of a log as it was written, and the offset that follows it."""
+        """Return raw bytes of a log, and the next offset."""
         headers = {"Accept": "application/octet-stream"}
         answer = self._send(
             _Request(
@@ -166,7 +166,7 @@ class Client:
     def stream(
         self, path: str, *, headers: Mapping[str, str] | None = None, silence_s: float = 60.0
     ) -> Iterator[httpx.Response]:
-        """A body that is read as it comes; broken after so long a silence."""
+        """Stream a body; ends after this long without data."""
         timeout = httpx.Timeout(silence_s, connect=5.0)
         try:
             with self._connection().stream(
@@ -181,7 +181,7 @@ class Client:
             raise _unreachable(self.line.where, error) from None
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._drop()
 
     def _send(self, request: _Request) -> httpx.Response:
@@ -191,7 +191,7 @@ class Client:
         return answer
 
     def _persist(self, request: _Request) -> httpx.Response:
-        """Try until there is an answer that trying again would not change."""
+        """Retry until the answer is final."""
         can_repeat = request.can_repeat
         for pause_s in (*self._pauses_s, None):
             try:
@@ -230,7 +230,7 @@ def _patient(seconds: float) -> httpx.Timeout:
 
 
 def _is_in_flight(answer: httpx.Response) -> bool:
-    """The same request, sent before, is being worked on."""
+    """Whether an earlier try of the same request is in progress."""
     return answer.status_code == _IN_FLIGHT and "Idempotency-Key" in answer.request.headers
 
 
@@ -254,7 +254,7 @@ def _object(answer: httpx.Response) -> Json:
 
 
 def _stranger(answer: httpx.Response) -> UnreachableError:
-    """Something else answers there."""
+    """Return the error for an answer that is not a controller's."""
     return UnreachableError(
         f"{answer.request.url} does not answer like a Seatrial controller; look at SEATRIAL_URL"
     )

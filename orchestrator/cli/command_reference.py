@@ -1,4 +1,4 @@
-"""The page ``docs/reference/cli.md``, written from the commands by running this module."""
+"""Generates ``docs/reference/cli.md`` from the commands."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Command(Protocol):
 
 
 def reference() -> str:
-    """The whole page."""
+    """Return the whole page."""
     root = cast(_Command, whole())
     lines = [_HEAD, *_globals(root)]
     for name, command in _walk(NAME, root):

@@ -1,4 +1,4 @@
-"""The way to a controller: the home's own socket, or an address."""
+"""Connections to a controller: the home's socket, or a URL."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 
 class Line(Protocol):
-    """How a client reaches its controller."""
+    """A way to reach the controller."""
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """Its description, for messages."""
         ...
 
     @property
@@ -37,11 +37,11 @@ class Line(Protocol):
         ...
 
     def open(self) -> httpx.Client:
-        """A client that is not connected yet. Raises UnreachableError."""
+        """Return a client that is not connected yet. Raises UnreachableError."""
         ...
 
     def revive(self) -> None:
-        """Do what can be done about a controller that does not answer.
+        """Try to make an unreachable controller answer.
 
         Raises UnreachableError where it still does not.
         """
@@ -65,7 +65,7 @@ class RemoteConnection:
         return httpx.Client(base_url=self.where, headers=headers, timeout=_TIMEOUT)
 
     def revive(self) -> None:
-        """Somebody else's controller cannot be started from here."""
+        """Raise: a remote controller cannot be started from here."""
 
 
 class LocalConnection:
@@ -95,13 +95,13 @@ class LocalConnection:
         return httpx.Client(transport=transport, base_url="http://localhost", timeout=_TIMEOUT)
 
     def revive(self) -> None:
-        """Start a controller, unless one answers by now."""
+        """Start a controller, unless one answers."""
         with self._starting:
             if not self.answers():
                 self._start()
 
     def answers(self) -> bool:
-        """Whether a controller answers now. Raises CliError where it is another user's."""
+        """Whether a controller answers. Raises CliError where it is another user's."""
         try:
             with self.open() as http:
                 return http.get("/healthz", timeout=2.0).status_code == httpx.codes.OK
@@ -141,7 +141,7 @@ class LocalConnection:
 
 
 class ReadingLine:
-    """To read: the controller that holds the home; where none does, the files of the home."""
+    """For reads: the controller that holds the home, or else the home's files."""
 
     def __init__(self, controller: LocalConnection, wiring: Wiring) -> None:
         self.home = controller.home
@@ -151,11 +151,11 @@ class ReadingLine:
 
     @property
     def is_held(self) -> bool:
-        """Whether there is a controller, even one that does not answer yet."""
+        """Whether a controller holds the home, even if it does not answer yet."""
         return self._wiring.holder() is not None or self._controller.answers()
 
     def open(self) -> httpx.Client:
-        """See `Line`. Raises CliError where the home holds nothing that this version reads."""
+        """See `Line`. Raises CliError where the home holds nothing that this version can read."""
         if self.is_held:
             return self._controller.open()
         try:
@@ -176,7 +176,7 @@ class ReadingLine:
 
 
 def _make_home(home: Path) -> None:
-    """Readable by its owner only; no part of the work tree that it may lie in."""
+    """Create the home, readable by its owner only, and ignored by a surrounding work tree."""
     if home.is_dir():
         return
     home.mkdir(mode=0o700, parents=True)
@@ -210,7 +210,7 @@ def _tail(log: Path, offset: int) -> list[str]:
 
 
 def _reachable(path: Path) -> str:
-    """A name of the socket that is short enough for the kernel."""
+    """Return a path of the socket that is short enough for the kernel."""
     if len(os.fsencode(path)) <= _PATH_LIMIT_BYTES or not Path("/proc/self/fd").is_dir():
         return str(path)
     try:

@@ -1,4 +1,4 @@
-"""What can go wrong on the command line, as sentences with an exit code."""
+"""Errors of the command line, as messages with exit codes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DETACHED = 130
 
 
 class CliError(Exception):
-    """Something that a person can understand and mend; printed without a traceback."""
+    """An error that a person can fix; printed without a traceback."""
 
     def __init__(self, *lines: str, code: int = USAGE) -> None:
-        """`lines` are whole sentences, printed to standard error; `code` is the exit code."""
+        """`lines` are whole sentences for standard error; `code` is the exit code."""
         super().__init__("\n".join(lines))
         self.lines = lines
         self.code = code
@@ -30,7 +30,7 @@ class UnreachableError(CliError):
 
 
 class EmptyHomeError(CliError):
-    """There is nothing to read: no controller has used the home yet."""
+    """Nothing can be read: no controller has used the home yet."""
 
 
 def _code(status: int) -> int:
@@ -43,18 +43,18 @@ class RefusalError(CliError):
     """The controller answered with a problem document."""
 
     def __init__(self, status: int, lines: Sequence[str], errors: Sequence[str] = ()) -> None:
-        """`errors` are the sentences about single places of a file, already located."""
+        """`errors` are messages about places in a file, with their position."""
         super().__init__(*(errors or lines), code=_code(status))
         self.status = status
 
 
 def document_error(error: InvalidDocumentError) -> CliError:
-    """Turn a refused document into ``file:line:column: sentence`` lines."""
+    """Format an invalid document's errors as ``file:line:column: sentence`` lines."""
     return CliError(*(located(error.name, problem) for problem in error.problems))
 
 
 def located(name: str, problem: Problem) -> str:
-    """One problem as editors like it."""
+    """Format a problem with its position."""
     path = ".".join(str(part) for part in problem.path)
     sentence = f"{path}: {problem.message}" if path else problem.message
     if problem.line is None:

@@ -1,4 +1,4 @@
-"""How a command that waited for an outcome ends: its last words and its exit code."""
+"""Final messages and exit codes of commands that waited for an outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REPORT_LOOK_S = 0.1
 
 
 def conclude(session: Session, line: Line, watched: Watched, *, as_json: bool) -> int:
-    """Say where the report is, or how to come back; return the exit code."""
+    """Print where the report is, or how to resume; return the exit code."""
     run = watched.watched.run
     if as_json:
         session.print_json(watched.watched.shown)
@@ -31,13 +31,13 @@ def conclude(session: Session, line: Line, watched: Watched, *, as_json: bool) -
 
 
 def say_how_to_return(session: Session, run_id: str) -> None:
-    """Two commands for somebody who goes away."""
+    """Print the commands that resume watching."""
     session.say(f"  watch it again:  seatrial watch {run_id}")
     session.say(f"  stop it:         seatrial cancel {run_id}")
 
 
 def exit_code(outcome: str | None) -> int:
-    """What a run's outcome is for a shell."""
+    """Return the exit code of a run's outcome."""
     try:
         return EXIT_CODES[Outcome(outcome or "")]
     except (ValueError, KeyError):

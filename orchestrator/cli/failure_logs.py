@@ -27,18 +27,18 @@ from orchestrator.domain.run_response import RunResponse
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which part of the logs is asked for."""
+    """Selection of logs."""
 
     job: str | None = None
-    """Only of this job."""
+    """Only this job."""
     test: str | None = None
-    """A node id, or a part of one: what is stored of the test, its traceback."""
+    """A node id, or a part of one: the test's stored traceback."""
     failed: bool = False
-    """The traceback of every failing test; the logs of jobs and cells that failed otherwise."""
+    """Tracebacks of failing tests, and logs of jobs and cells that failed otherwise."""
 
     @property
     def is_part(self) -> bool:
-        """Whether it is not all."""
+        """Whether the selection is not everything."""
         return bool(self.job or self.test or self.failed)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Chosen:
 def chosen_logs(
     client: Client, run: RunResponse, cells: list[CellRecord], chosen: Chosen
 ) -> Iterator[bytes]:
-    """What tests or jobs said, each under a line that names it. Raises CliError for none."""
+    """Yield the output of tests or jobs, each under a heading. Raises CliError without any."""
     jobs = {one.id for cell in cells for one in cell.jobs}
     if chosen.job and chosen.job not in jobs:
         raise CliError(f"run {run.id} has no job {chosen.job!r}{nearest(chosen.job, sorted(jobs))}")
@@ -82,7 +82,7 @@ def _of_cell(client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen)
 def _failures(
     client: Client, run: RunResponse, cell: CellRecord, job: str | None, named: Mapping[str, int]
 ) -> Iterator[bytes]:
-    """What is stored of the failures that are no tests'."""
+    """Yield what is stored of failures other than tests."""
     for one in failing_jobs(cell, named):
         if job not in (None, one.id):
             continue
@@ -117,7 +117,7 @@ def _text(cell: CellRecord, test: FailingTest) -> bytes:
 
 
 def _output(client: Client, run: RunResponse, cell: CellRecord, job: str) -> Iterator[bytes]:
-    """What the job printed: the raw file that comes home with the cell's artifacts."""
+    """Return a job's output: its artifact."""
     name = output_of(cell, job)
     if name is None:
         return

@@ -1,4 +1,4 @@
-"""What gates decide by and on: the policy's file, finished runs, the verdict that is meant."""
+"""Inputs of gate commands: policy files, finished runs, and the chosen verdict."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def exit_code(decision: Decision, *, strict: bool) -> int:
-    """What a decision is for a shell."""
+    """Return the exit code of a decision."""
     if decision is Decision.PASS_WITH_EXCEPTIONS:
         return WITH_EXCEPTIONS if strict else PASSED
     return {Decision.PASS: PASSED, Decision.FAIL: FAILED}.get(decision, NO_VERDICT)
 
 
 def policy_text(policy: str) -> str | None:
-    """The text of a policy file; None where the name of a gate is meant. Raises CliError."""
+    """Return the text of a policy file; None for the name of a gate. Raises CliError."""
     path = Path(policy)
     if not path.is_file() and not policy.endswith(_SUFFIXES) and "/" not in policy:
         return None
@@ -51,7 +51,7 @@ def policy_text(policy: str) -> str | None:
 
 
 def store_policy(session: Session, client: Client, policy: str) -> StoredPolicy:
-    """The version that is to decide: a file's, put first, or a gate's present one.
+    """Return the policy version to use: a file's, stored first, or a gate's present one.
 
     Raises CliError.
     """
@@ -68,7 +68,7 @@ def store_policy(session: Session, client: Client, policy: str) -> StoredPolicy:
 def finished_runs(
     session: Session, client: Client, names: Sequence[str], *, minutes: float | None, waits: bool
 ) -> list[str]:
-    """The ids of runs, once they are finished. Raises CliError with code 7 where time is up."""
+    """Wait until runs are finished; return their ids. Raises CliError with code 7 on a time-out."""
     found = [find_run(client, name)[1] for name in names]
     clock = session.wiring.clock
     end = clock.now() + timedelta(minutes=minutes) if minutes is not None else None
@@ -90,13 +90,13 @@ def finished_runs(
 
 
 def newest_verdict(client: Client, gate: str) -> VerdictLine | None:
-    """The gate's newest one; None where it has none yet."""
+    """Return the gate's newest verdict; None without any."""
     answer = client.get(f"/gates/{quote(gate, safe='')}/verdicts", limit=1)
     return next(iter(read_items(VerdictLine, answer)), None)
 
 
 def meant_verdict(session: Session, client: Client, gate: str, named: str) -> str:
-    """Id of the one that a person names, else of the gate's newest, which they are shown.
+    """Return the named verdict's id, else that of the gate's newest, which is printed.
 
     Empty where there is none.
     """
@@ -108,12 +108,12 @@ def meant_verdict(session: Session, client: Client, gate: str, named: str) -> st
 
 
 def no_verdict(gate: str) -> CliError:
-    """What to say where there is none to look at."""
+    """Return the message for a gate without verdicts."""
     return CliError(f"the gate {gate!r} has no verdict yet: `seatrial gate check {gate}`")
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write it, all of it or nothing. Raises CliError."""
+    """Write a file atomically. Raises CliError."""
     part = path.with_name(f"{path.name}.part")
     try:
         part.write_bytes(text.encode())
@@ -123,7 +123,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """Its bytes, which are no more than a signed verdict can have. Raises CliError."""
+    """Return a file's bytes, up to the size of a signed verdict. Raises CliError."""
     try:
         with path.open("rb") as file:
             found = file.read(_LARGEST_BUNDLE_BYTES + 1)

@@ -1,4 +1,4 @@
-"""From a matrix and options to a run's request: checked, packed, uploaded, its cost confirmed."""
+"""Builds a launch request from a matrix and options: validated, packed, uploaded and confirmed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from orchestrator.domain.units import plural, size, usd
 
 
 def ask(session: Session, plan: Plan, *, yes: bool) -> None:
-    """Show the plan, and have a person agree to what costs money. Raises CliError."""
+    """Show the plan, and ask for consent to costs. Raises CliError."""
     rented = plan.rented(session.wiring.traits)
     if rented:
         session.err.print(plan_table(session.err, plan))
@@ -57,7 +57,7 @@ _WAYS = "fixed, latest, latest:PACKAGE, branch, or git+URL@BRANCH"
 
 
 def read_selector(text: str, *, prereleases: bool = False) -> SubjectSelector:
-    """Read it. Raises CliError."""
+    """Parse a subject selector. Raises CliError."""
     if text.startswith("git+"):
         found = _from_git(text.removeprefix("git+"))
     else:
@@ -82,7 +82,7 @@ Document = dict[str, object]
 
 
 def with_overrides(matrix: Matrix, settings: Sequence[str]) -> Document:
-    """Return the matrix as a document, with the settings applied in their order.
+    """Return the matrix as a document, with overrides applied in order.
 
     Raises CliError for a setting that is not ``platform.field=value``, or names nothing.
     """
@@ -115,7 +115,7 @@ def _apply(matrix: Matrix, document: Document, setting: str) -> None:
 
 
 def _hint(shape: type[object] | None, name: str, setting: str) -> object:
-    """The type of a field; anything at all inside a free mapping."""
+    """Return the type of a field; any type within a free mapping."""
     if shape is None:
         return str
     names = [f.name for f in fields(shape)]  # type: ignore[arg-type]  # only dataclasses come here
@@ -137,7 +137,7 @@ def _alternatives(hint: object) -> tuple[object, ...]:
 
 
 def _typed(value: str, hint: object, setting: str) -> object:
-    """Read the text as the field's type; what remains wrong is the schema's to say."""
+    """Parse text as the field's type; other errors are left to the schema."""
     kinds = _alternatives(hint)
     if bool in kinds:
         if value not in ("true", "false"):
@@ -155,12 +155,12 @@ def _typed(value: str, hint: object, setting: str) -> object:
 
 
 def _takes_text(kinds: tuple[object, ...], value: str) -> bool:
-    """Whether the field may be this text itself, and not only a list of texts."""
+    """Whether the field accepts a single text, and not only a list."""
     return str in kinds or any(value in get_args(kind) for kind in kinds)
 
 
 def _plain(value: Mapping[str, object]) -> Document:
-    """Only what JSON has; what is not set is left out."""
+    """Return plain JSON values without unset fields."""
     return {name: _jsonable(inner) for name, inner in value.items() if inner is not None}
 
 
@@ -174,25 +174,25 @@ def _jsonable(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class BaselineFile:
-    """What benchmarks are paired with, where it has a file of its own."""
+    """A baseline file to upload."""
 
     shelf: str
-    """Of the API: ``payloads`` or ``subjects``."""
+    """Resource of the API: ``payloads`` or ``subjects``."""
     digest: str
     path: Path
     commit: str | None = None
-    """What its revision is, where it was built from one."""
+    """Commit of its revision, where it was built from one."""
 
     @property
     def place(self) -> str:
-        """Where it is uploaded to."""
+        """Return the upload path."""
         return f"/{self.shelf}/{self.digest}"
 
 
 def find_baseline(
     wiring: Wiring, matrix: Matrix, *, base: Path, scratch: Path
 ) -> BaselineFile | None:
-    """Find it below `base`, or make it in `scratch`; None for a package or without a baseline.
+    """Find the baseline below `base`, or build it in `scratch`; None for a package or none.
 
     Raises RefusedError and InvalidDocumentError.
     """
@@ -219,32 +219,32 @@ _SHOWN_FROM_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A launch that was checked as far as that can be done here."""
+    """A launch order after local validation."""
 
     file: str
-    """As the person wrote it; what messages call the matrix."""
+    """The matrix file as given, for messages."""
     matrix: Matrix
     source: Source
     payload: PackedPayload | None
     """None means the built-in one."""
     subject: SubjectWheel | None
-    """The subject's wheel, where it has one of its own."""
+    """The subject's wheel, where it has one."""
     hold_minutes: float = 0.0
-    """How long the machine of a cell that does not pass is kept."""
+    """How long the machine of a cell that does not pass is held."""
     reruns: int = 0
-    """How often a failed test is run again on its machine."""
+    """Number of unchanged retests of a failed test."""
     diagnose: bool = False
     """Whether root causes of failed tests are diagnosed."""
     reuse_hours: float | None = None
-    """How old evidence may be that stands for a job in which nothing changed."""
+    """Maximum age of evidence to reuse."""
     baseline: BaselineFile | None = None
-    """What benchmarks are paired with, where it has a file of its own."""
+    """A baseline file to upload."""
     commit: Commit = Commit()
     """What is tested, where it is known."""
 
     @property
     def body(self) -> dict[str, object]:
-        """What the API takes."""
+        """Return the request body."""
         held = {"hold_minutes": self.hold_minutes} if self.hold_minutes else {}
         reused = {"reuse_hours": self.reuse_hours} if self.reuse_hours is not None else {}
         return {
@@ -273,7 +273,7 @@ def read_order(
     *,
     with_subject: bool = True,
 ) -> Order:
-    """Read and check a matrix and what it names. Raises CliError.
+    """Read and validate a matrix and its files. Raises CliError.
 
     `scratch` is an empty folder, for the payload's archive. `with_subject` says whether the
     subject's wheel is to be found, or built, now.
@@ -321,7 +321,7 @@ def _commit(session: Session, file: Path, matrix: Matrix) -> Commit:
 def _with_commits(
     session: Session, matrix: Matrix, subject: SubjectWheel | None, baseline: BaselineFile | None
 ) -> Matrix:
-    """The matrix with the commits that its wheels were built from: a branch goes on."""
+    """Return the matrix with the commits of its built wheels, since branches move."""
     commit = subject.commit if subject else None
     if matrix.subject.git and commit:
         source = _at_commit(session, matrix.subject.git, commit)
@@ -358,7 +358,7 @@ def stated_commit(
 
 
 def upload(session: Session, client: Client, order: Order) -> None:
-    """Send what the controller does not have yet."""
+    """Upload what the controller lacks."""
     packed = order.payload
     if packed is not None and not client.has(f"/payloads/{packed.digest}"):
         _send(session, client, f"/payloads/{packed.digest}", packed.path, "payload")
@@ -435,12 +435,12 @@ def _baseline(
 
 
 def _refuse(session: Session, file: Path, source: Source, path: Keys, message: str) -> None:
-    """Say it where it stands in the file. Raises InvalidDocumentError."""
+    """Raise InvalidDocumentError with the position in the file."""
     session.wiring.documents.refuse_matrix(source, str(file), [Problem(path, message)])
 
 
 def _unseen(gone: int) -> None:
-    """Nobody watches: `gone` bytes are not worth a line."""
+    """Ignore upload progress where nobody watches."""
 
 
 def _send(session: Session, client: Client, path: str, file: Path, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Reads the controller's answers into the records that it answered."""
+"""Parses the controller's answers into records."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 @cache
 def _adapter(kind: type) -> TypeAdapter[Any]:
-    """Made at the first use: it takes longer than most commands."""
+    """Return the cached parser of a record, since creating it is slow."""
     return TypeAdapter(kind)
 
 
 def read(kind: type[T], answer: object) -> T:
-    """Read an answer of the API; keys that the record does not have are left out.
+    """Parse an answer; unknown keys are ignored.
 
     Raises CliError with the code of no verdict, as for an outcome that only newer ones have.
     """
@@ -38,6 +38,6 @@ def read(kind: type[T], answer: object) -> T:
 
 
 def read_items(kind: type[T], answer: Json) -> tuple[T, ...]:
-    """Read every item of a list. Raises CliError."""
+    """Parse every item of a list. Raises CliError."""
     found: tuple[T, ...] = read(tuple[kind, ...], answer.get("items"))  # type: ignore[valid-type]
     return found

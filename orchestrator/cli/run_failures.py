@@ -1,4 +1,4 @@
-"""What failed in a run: tests by what their error says, jobs and cells for other reasons."""
+"""Failures of a run: tests by error, and jobs and cells that failed for other reasons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class FailingTest:
-    """A test, as `GET /runs/{run}/cells/{cell}/tests` tells it."""
+    """A test as in `GET /runs/{run}/cells/{cell}/tests`."""
 
     __test__ = False
 
@@ -35,22 +35,22 @@ class FailingTest:
 
     @property
     def error(self) -> str:
-        """The first line that says what is wrong."""
+        """Return the first line of its error."""
         lines = (self.message or self.text).strip().splitlines()
         return lines[0] if lines else ""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureLine:
-    """One failure, on every cell where it says the same."""
+    """A failure with all cells that have the same error."""
 
     job: str
-    """Empty where a cell failed for a reason of its own."""
+    """Empty where the cell failed by itself."""
     test: str
-    """Empty where the job or the cell failed for another reason than its tests."""
+    """Empty where a job or cell failed for another reason than its tests."""
     outcome: str
     error: str
-    """Its first line."""
+    """First line of the error."""
     cells: list[str] = field(default_factory=list)
     log: str = ""
     """The command that shows its log."""
@@ -58,14 +58,14 @@ class FailureLine:
     """Files that the test left, as ``CELL/NAME``."""
 
     def as_json(self) -> dict[str, object]:
-        """For programs."""
+        """Return it as JSON."""
         return asdict(self)
 
 
 def tests_of(
     client: Client, run: RunResponse, cell: CellRecord, *, job: str | None, outcome: str | None
 ) -> Iterator[FailingTest]:
-    """The cell's tests, page by page, in the order they were collected."""
+    """Yield the cell's tests page by page, in the order of collection."""
     after: int | None = 0
     while after is not None:
         asked = {"job": job, "outcome": outcome, "after": after, "limit": _PAGE}
@@ -82,7 +82,7 @@ class _Next:
 def failing_tests(
     client: Client, run: RunResponse, cell: CellRecord, *, job: str | None = None
 ) -> Iterator[FailingTest]:
-    """Those that failed or ended in an error."""
+    """Return tests that failed or ended in error."""
     figures = cell.counts.as_dict()
     for outcome in BAD:
         if figures[outcome]:
@@ -90,12 +90,12 @@ def failing_tests(
 
 
 def why(record: JobRecord | CellRecord) -> str:
-    """Its reason and detail in a line; empty where neither is known."""
+    """Return reason and detail in one line; empty where both are unknown."""
     return ": ".join(part for part in (word(record.reason), record.detail) if part)
 
 
 def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -> list[FailureLine]:
-    """Every failure of these cells of a run, in the order of the cells and their jobs."""
+    """Return every failure of these cells, in the order of cells and jobs."""
     found: dict[tuple[str, str, str, str], FailureLine] = {}
     for cell in cells:
         for key, artifacts in _of_cell(client, run, cell):
@@ -120,7 +120,7 @@ def _of_cell(
 
 
 def output_of(cell: CellRecord, job: str) -> str | None:
-    """Name of the raw file of what the job printed; None where it did not come home."""
+    """Return the artifact of a job's output; None without one."""
     name = f"{job}.txt"
     return name if any(artifact.name == name for artifact in cell.artifacts) else None
 

@@ -1,4 +1,4 @@
-"""Text that came from elsewhere, made harmless for a terminal."""
+"""Safe output of untrusted text on a terminal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SELECTORS = re.compile("[\ufe00-\ufe0f]")
 _WORDS = {"\n": "↵", "\r": "", "\t": "    "}
 _MARKS = dict(zip("✓✗⊘–○●■◷∅▽≈◇▸↵…→─━│", "+#/-o*cT0v~<>\\~>-=|", strict=True))
 NATURAL = 10_000
-"""The width of a page that no window bounds: no line is cut, wrapped or filled up."""
+"""Width of output without a terminal: lines are not cut, wrapped or filled."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def one_line(text: str) -> str:
-    """Return the text without escape sequences, controls and marks that change direction.
+    """Return text as one line without escape sequences, controls and direction marks.
 
     A line break becomes a sign of its own, so that a name of two lines cannot pass for two names.
     """
@@ -30,12 +30,12 @@ def one_line(text: str) -> str:
 
 
 def log_line(raw: str) -> str:
-    """Return a line of a log as a terminal would leave it: what follows the last return."""
+    """Return a log line as a terminal would show it, after its last carriage return."""
     return one_line(raw.rstrip("\r\n").rsplit("\r", 1)[-1])
 
 
 def in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """An error handler for streams that do not know our signs: marks that differ as these do."""
+    """Encoding error handler: replaces glyphs by distinct ASCII marks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
@@ -43,21 +43,21 @@ def in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 
 def fit(text: str, width: int) -> str:
-    """Cut to a width in cells; the end gives way."""
+    """Cut the end of text to a width in terminal cells."""
     if cell_len(text) <= width:
         return text
     return _head(text, width - 1) + "…" if width > 0 else ""
 
 
 def fit_end(text: str, width: int) -> str:
-    """Cut to a width in cells; the beginning gives way, as the end of a test's name tells more."""
+    """Cut the beginning of text to a width in terminal cells."""
     if cell_len(text) <= width:
         return text
     return "…" + _head(text[::-1], width - 1)[::-1] if width > 0 else ""
 
 
 def pad(text: str, width: int) -> str:
-    """Cut or fill with spaces to exactly a width in cells."""
+    """Cut or pad text to a width in terminal cells."""
     cut = fit(text, width)
     return cut + " " * (width - cell_len(cut))
 

@@ -1,4 +1,4 @@
-"""What every command is given: the wiring, the output, and how it finds a run."""
+"""Session of a command: its wiring, output and lookup of runs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 AT_ONCE_S = 1.0
-"""A person who presses TAB waits no longer for an answer."""
+"""Time limit of shell completion."""
 URGENT_S = 20.0
-"""How long a controller may take to order the end of every machine before it is passed over."""
+"""Time limit of the controller in an emergency stop."""
 
 
 def find_run(client: Client, name: str) -> tuple[Json, RunResponse]:
-    """The run as the controller says it, and as a value. Raises CliError."""
+    """Return the run as JSON and as a record. Raises CliError."""
     from orchestrator.cli.responses import read
     from orchestrator.domain.run_response import RunResponse
 
@@ -44,7 +44,7 @@ def find_run(client: Client, name: str) -> tuple[Json, RunResponse]:
 
 
 def run_path(name: str) -> str:
-    """The run's route, by its id, the beginning of one, or ``latest``. Raises CliError."""
+    """Return the run's route, by its id, a prefix, or ``latest``. Raises CliError."""
     if not name.strip():
         raise CliError("name a run: its id, the beginning of one, or `latest`")
     if "/" in name:
@@ -53,7 +53,7 @@ def run_path(name: str) -> str:
 
 
 def find_cells(run: RunResponse, name: str | None) -> list[CellRecord]:
-    """The named cell, or all of them, in matrix order. Raises CliError."""
+    """Return the named cell, or all cells in matrix order. Raises CliError."""
     if name is None:
         return list(run.cells)
     found = [cell for cell in run.cells if cell.id == name]
@@ -64,27 +64,27 @@ def find_cells(run: RunResponse, name: str | None) -> list[CellRecord]:
 
 
 def cell_path(run: RunResponse, cell: CellRecord) -> str:
-    """The cell's route."""
+    """Return the cell's route."""
     return f"/runs/{run.id}/cells/{quote(cell.id, safe='')}"
 
 
 @dataclass(slots=True)
 class Session:
-    """One call of the command line."""
+    """A call of the command line."""
 
     wiring: Wiring
     out: Console = field(default_factory=lambda: _console(sys.stdout))
-    """Data."""
+    """Standard output, for data."""
     err: Console = field(default_factory=lambda: _console(sys.stderr))
-    """Progress, questions and errors."""
+    """Standard error, for progress, questions and errors."""
     debug: bool = False
     verbose: bool = False
-    """Tell every answer of the controller."""
+    """Whether to print every answer of the controller."""
     _clients: list[Client] = field(default_factory=list)
 
     @property
     def settings(self) -> Settings:
-        """The environment. Raises CliError for an unusable variable."""
+        """Return the settings. Raises CliError for an invalid variable."""
         try:
             return self.wiring.settings
         except ValueError as error:
@@ -92,13 +92,13 @@ class Session:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a person can be asked."""
+        """Whether a person can answer questions."""
         told = self.err.is_terminal and not self.err.quiet
         return sys.stdin.isatty() and told and not self.settings.ci
 
     @property
     def is_live(self) -> bool:
-        """Whether the progress may be redrawn in place."""
+        """Whether progress may be redrawn in place."""
         console = self.err
         able = console.is_terminal and not console.is_dumb_terminal
         return (
@@ -109,7 +109,7 @@ class Session:
         )
 
     def line(self, say: Callable[[str], None] | None = None) -> Line:
-        """The way to the controller that the environment names; `say` tells of its start."""
+        """Return the connection to the configured controller; `say` reports its start."""
         from orchestrator.cli.connect import LocalConnection, RemoteConnection
 
         settings = self.settings
@@ -118,33 +118,33 @@ class Session:
         return RemoteConnection(settings.url, settings.token)
 
     def client(self) -> Client:
-        """A client of the controller; nothing is sent yet."""
+        """Return a client of the controller; nothing is sent yet."""
         return self._client(self.line())
 
     def reader(self) -> Client:
-        """A client that only reads.
+        """Return a client for reads.
 
         No controller is started for it where the database is a file of the home.
         """
         return self._client(self._reading_line() or self.line())
 
     def completer(self) -> Client:
-        """A client that reads what is answered at once: it starts nothing and tries once."""
+        """Return a client for completion: it starts nothing and tries once."""
         line = self._reading_line() or self.line()
         return self._client(line, pauses_s=(), timeout_s=AT_ONCE_S)
 
     def urgent_client(self) -> Client:
-        """A client that tries once and starts nothing: what it asks for has another way."""
+        """Return a client for an emergency stop: it starts nothing and tries once."""
         return self._client(self.line(), pauses_s=(), timeout_s=URGENT_S)
 
     @property
     def has_controller(self) -> bool:
-        """Whether there is a controller, so that runs which are not over go on."""
+        """Whether a controller exists, so that unfinished runs continue."""
         line = self._reading_line()
         return line is None or line.is_held
 
     def _reading_line(self) -> ReadingLine | None:
-        """The way past a controller; None where the database is no file of the home."""
+        """Return the offline connection; None where the database is no file of the home."""
         from orchestrator.cli.connect import LocalConnection, ReadingLine
 
         line = self.line()
@@ -164,12 +164,12 @@ class Session:
             self.say(told)
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         for client in self._clients:
             client.close()
 
     def say(self, text: str) -> None:
-        """Tell a person how it is going."""
+        """Print progress for a person."""
         self.err.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def print(self, text: str) -> None:
@@ -177,12 +177,12 @@ class Session:
         self.out.print(text, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
     def print_json(self, value: object) -> None:
-        """Write data for programs."""
+        """Print data as JSON."""
         typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def session_of(context: typer.Context) -> Session:
-    """The session that `main` made."""
+    """Return the session that `main` created."""
     session = context.obj
     if not isinstance(session, Session):
         raise TypeError("the command line was started without its wiring")
@@ -190,10 +190,10 @@ def session_of(context: typer.Context) -> Session:
 
 
 class PipeConsole(Console):
-    """For a file or a pipe: lines end where their text ends."""
+    """A console for files and pipes: lines end with their text."""
 
     def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 - as the library has it
-        """Print without the spaces that fill tables up."""
+        """Print without trailing spaces of tables."""
         with self.capture() as captured:
             super().print(*objects, **options)
         self.file.write(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE))
@@ -201,7 +201,7 @@ class PipeConsole(Console):
 
 
 def _console(stream: TextIO) -> Console:
-    """A terminal's console has its width; any other is as wide as COLUMNS, or as its lines."""
+    """Return a console: of the terminal's width, else of COLUMNS, or unlimited."""
     if stream.isatty():
         return Console(file=stream, emoji=False, highlight=False)
     columns = os.environ.get("COLUMNS", "")  # noqa: TID251 - the window, no setting

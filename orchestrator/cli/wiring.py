@@ -1,4 +1,4 @@
-"""What the command line is handed by the bootstrap, as small as possible."""
+"""Protocol of the wiring that bootstrap passes to the command line."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
 
 
 class RefusedError(Exception):
-    """The wiring could not do what was asked; the text is written for a person."""
+    """The wiring failed; the text is written for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """Which revision the database is at."""
+    """Revision of a database."""
 
     name: str
-    """For a person, without a password."""
+    """Description without the password."""
     revision: str | None
-    """None where there is no database yet."""
+    """None without a database."""
     head: str
-    """The revision that this program needs."""
+    """Revision that this program needs."""
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing is left to upgrade."""
+        """Whether no upgrade is needed."""
         return self.revision == self.head
 
 
 class Secret(Protocol):
-    """A text that does not print itself."""
+    """A text that is not printed."""
 
     def get_secret_value(self) -> str:
-        """The text."""
+        """Return the text."""
         ...
 
 
 class Settings(Protocol):
-    """What the command line needs of the environment."""
+    """Settings of the command line."""
 
     @property
     def home(self) -> Path:
@@ -82,10 +82,10 @@ class Settings(Protocol):
 
 
 class WallClock(Protocol):
-    """The time of day, and waiting for it."""
+    """The clock, and waiting."""
 
     def now(self) -> datetime:
-        """Aware, in UTC."""
+        """Return the time, aware, in UTC."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -94,16 +94,16 @@ class WallClock(Protocol):
 
 
 class Wiring(Protocol):
-    """Everything that the commands cannot import themselves. Every member may be made lazily."""
+    """Everything that commands cannot import. Members may be created lazily."""
 
     @property
     def settings(self) -> Settings:
-        """Raises ValueError, with one sentence, for an unusable variable."""
+        """Return the settings. Raises ValueError, with one sentence, for an invalid variable."""
         ...
 
     @property
     def clock(self) -> WallClock:
-        """The computer's own."""
+        """The clock."""
         ...
 
     @property
@@ -118,16 +118,16 @@ class Wiring(Protocol):
 
     @property
     def traits(self) -> Mapping[str, ProviderTraits]:
-        """Every provider of this installation, by name."""
+        """Every installed provider, by name."""
         ...
 
     @property
     def builtin_payload(self) -> Path:
-        """The folder of the payload that comes with Seatrial."""
+        """Folder of the built-in payload."""
         ...
 
     def pack(self, source: Path, scratch: Path) -> PackedPayload:
-        """Make (or take) the archive of a payload: a folder or a .tar.gz.
+        """Pack a payload folder, or return a ready .tar.gz.
 
         Args:
             source: The folder that holds ``payload.toml``, or an archive.
@@ -148,7 +148,7 @@ class Wiring(Protocol):
         ...
 
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
-        """Make the archive of a folder of results; a file or an archive stays where it is.
+        """Pack a folder of results; a file or an archive is left in place.
 
         Raises RefusedError.
         """
@@ -166,15 +166,15 @@ class Wiring(Protocol):
         ...
 
     def account_setup(self, cloud: str) -> AccountSetup:
-        """What sets up and checks the user's account of a cloud. Raises ProviderError."""
+        """Return the set-up of a cloud account. Raises ProviderError."""
         ...
 
     def emergency_stop(self) -> EmergencyStop:
-        """What ends every machine of the project without a controller or a database."""
+        """Return the emergency stop, which needs no controller or database."""
         ...
 
     def verify(self, bundle: bytes, keys: bytes) -> Verified:
-        """Check a signed verdict with a keyring or a public key, and nothing else.
+        """Verify a signed verdict with a keyring or a public key, offline.
 
         Raises NotVerifiedError.
         """
@@ -191,7 +191,7 @@ class Wiring(Protocol):
         tls_cert: Path | None = None,
         tls_key: Path | None = None,
     ) -> int:
-        """Be the controller of the home until told to stop; return the exit code.
+        """Run the controller of the home until it is stopped; return the exit code.
 
         `until_idle` first waits for the home to be free; otherwise a held home raises
         RefusedError, with the holder's process id. `host` and `port` None means: socket only
@@ -202,7 +202,7 @@ class Wiring(Protocol):
         ...
 
     def stored_reads(self) -> httpx.BaseTransport | None:
-        """REST for reading, answered in this process from the files of the home.
+        """Return REST for reads, answered in this process from the home's files.
 
         None where there is no database yet. Raises RefusedError for tables of another version.
         """
@@ -214,15 +214,15 @@ class Wiring(Protocol):
         ...
 
     def holder(self) -> int | None:
-        """Process id of the controller that holds the home, or None."""
+        """Return the process id of the controller that holds the home, or None."""
         ...
 
     def is_served(self) -> bool:
-        """Whether that controller stays: somebody started it with `serve`."""
+        """Whether that controller was started by `serve`, and stays."""
         ...
 
     def database(self, *, upgrade: bool) -> DatabaseState:
-        """Say where the database is, after bringing it to the head if asked.
+        """Return the database's state, after an upgrade if requested.
 
         Raises RefusedError where it cannot be reached. Creates nothing unless `upgrade`.
         """

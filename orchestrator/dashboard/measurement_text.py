@@ -49,7 +49,7 @@ def unit_of(benchmark: Benchmark) -> str:
 
 def direction_of(benchmark: Benchmark) -> str:
     """In words."""
-    return _DIRECTIONS.get(benchmark.direction, "nobody said which direction is better")
+    return _DIRECTIONS.get(benchmark.direction, "the metric states no direction")
 
 
 def params_of(params: Mapping[str, object]) -> str:

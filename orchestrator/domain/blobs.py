@@ -54,7 +54,7 @@ class Intake:
     def _take(self, chunk: bytes) -> None:
         self.size_bytes += len(chunk)
         if self._limit_bytes is not None and self.size_bytes > self._limit_bytes:
-            raise BlobTooLargeError(f"more than the {self._limit_bytes} bytes that are allowed")
+            raise BlobTooLargeError(f"the upload exceeds the {self._limit_bytes:,}-byte limit")
         self._hash.update(chunk)
 
     def digest(self, announced: str | None) -> str:

@@ -172,7 +172,7 @@ def uses(
     ran: Sequence[Ran],
     *,
     on: date,
-    heirs: Mapping[str, Collection[str]] | None = None,
+    successors_of: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[IssueUse, ...]:
     """Return the state of each known issue in a run; those out of scope are left out.
 
@@ -181,7 +181,7 @@ def uses(
         failures: Every failing result of the run.
         ran: What ran in each cell.
         on: The day that expiry is measured on.
-        heirs: By id of an old signature, those that its failures have now.
+        successors_of: By id of an old signature, those that its failures have now.
     """
     packages = {cell.cell: cell.packages for cell in ran}
     kinds = {kind_of(failure): failure for failure in failures}
@@ -191,7 +191,7 @@ def uses(
         meant = sum(
             numbers[kind]
             for kind, one in kinds.items()
-            if _is_meant(issue, one, packages.get(one.cell, {}), heirs or {})
+            if _is_meant(issue, one, packages.get(one.cell, {}), successors_of or {})
         )
         state = _state(issue, meant, any(in_scope(issue, cell) for cell in ran), on)
         if state is not IssueState.OUT_OF_SCOPE:
@@ -209,11 +209,11 @@ def applying(
     uses_: Iterable[IssueUse],
     failure: Failure,
     packages: Mapping[str, str],
-    heirs: Mapping[str, Collection[str]] | None = None,
+    successors_of: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[str, ...]:
     """Return the ids of issues that apply to a failing result."""
     at_work = (use.issue for use in uses_ if use.state in (IssueState.APPLIES, IssueState.EXCEEDED))
-    return tuple(i.id for i in at_work if _is_meant(i, failure, packages, heirs or {}))
+    return tuple(i.id for i in at_work if _is_meant(i, failure, packages, successors_of or {}))
 
 
 def _state(issue: KnownIssue, count: int, ran: bool, on: date) -> IssueState:
@@ -231,21 +231,27 @@ def _is_meant(
     issue: KnownIssue,
     failure: Failure,
     packages: Mapping[str, str],
-    heirs: Mapping[str, Collection[str]],
+    successors_of: Mapping[str, Collection[str]],
 ) -> bool:
-    if not is_match(issue.match, failure.signature, heirs):
+    if not is_match(issue.match, failure.signature, successors_of):
         return False
     where = Ran(failure.cell, failure.platform, failure.version, (failure.job,), packages)
     return in_scope(issue, where)
 
 
 def is_match(
-    match: IssueMatch, signature: Signature, heirs: Mapping[str, Collection[str]] | None = None
+    match: IssueMatch,
+    signature: Signature,
+    successors_of: Mapping[str, Collection[str]] | None = None,
 ) -> bool:
     """Whether a signature matches; an empty match matches none."""
     wanted = match.signature
     # Told first: most failures differ from most issues in this alone.
-    if wanted and signature.id != wanted and signature.id not in (heirs or {}).get(wanted, ()):
+    if (
+        wanted
+        and signature.id != wanted
+        and signature.id not in (successors_of or {}).get(wanted, ())
+    ):
         return False
     if match == _NOTHING:
         return False

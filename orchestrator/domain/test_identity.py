@@ -150,7 +150,7 @@ def compare_names(
     search = _Search(gone, come, frozenset(rejected))
     search.by_key(NameChange.PARAMETERS, lambda n: (n.path, n.classes, n.function, n.parameters))
     search.by_key(NameChange.MOVED, lambda n: (n.function, n.parameters))
-    search.by_likeness(alike)
+    search.by_similarity(alike)
     return NameChanges(
         tuple(sorted(same | set(known.values()))),
         tuple(search.found),
@@ -186,7 +186,7 @@ class _Search:
             elif pairs:
                 self.ambiguous.update(names)
 
-    def by_likeness(self, alike: Callable[[str, str], float]) -> None:
+    def by_similarity(self, alike: Callable[[str, str], float]) -> None:
         """Match the most similar functions of one class and file with the same parameters."""
         for similarity, old, new in sorted(self._likely(alike), key=lambda p: (-p[0], p[1], p[2])):
             if old in self.gone and new in self.come:

@@ -109,7 +109,7 @@ _NAMES = ("product", "job", "name", "unit", "direction")
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _StatedMetric:
     """A metric of a job, in one turn."""
 
     attempt: int
@@ -123,7 +123,7 @@ class _Benchmark:
     """A benchmark with all measurements of the cell."""
 
     row: dict[str, object]
-    said: list[_Said]
+    said: list[_StatedMetric]
 
 
 def write_points(session: Session, cell_pk: int) -> int:
@@ -210,7 +210,7 @@ def _found(session: Session, cell_pk: int) -> dict[bytes, _Benchmark]:
             digest = _digest(product, *identity, json.dumps(params, sort_keys=True))
             known: dict[str, object] = dict(zip(_NAMES, (product, *identity), strict=True))
             row = known | {"digest": digest, "params": params}
-            said = _Said(attempt, seq, samples, bool(arm))
+            said = _StatedMetric(attempt, seq, samples, bool(arm))
             found.setdefault(digest, _Benchmark(row, [])).said.append(said)
     return found
 
@@ -243,7 +243,7 @@ def _known(session: Session, digests: Sequence[bytes]) -> dict[bytes, int]:
     }
 
 
-def _point(said: Sequence[_Said]) -> dict[str, object] | None:
+def _point(said: Sequence[_StatedMetric]) -> dict[str, object] | None:
     """Return the point of a benchmark: measured outside of turns, or else the subject's turns."""
     plain = [one for one in said if not one.is_turn]
     counted = plain or said

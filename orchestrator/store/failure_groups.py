@@ -112,7 +112,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class TestOutcomes:
     """Cells in which a test passed, or failed."""
 
     test_id: int
@@ -284,7 +284,7 @@ class FailureGroupStore:
                 for test, cell, earlier in session.execute(query.where(TestRetryRow.cell.in_(some)))
             ]
 
-    def judged(self, tests: Collection[int], cells: Collection[int]) -> list[Judged]:
+    def outcomes_of(self, tests: Collection[int], cells: Collection[int]) -> list[TestOutcomes]:
         """Return where these tests passed and failed in these cells."""
         row = TestResultRow
         names = _listed(row.cell, is_postgres=self._sessions.is_postgres)
@@ -293,7 +293,7 @@ class FailureGroupStore:
         query = query.group_by(row.test_id, row.outcome)
         with self._sessions.read() as session:
             return [
-                Judged(test, TestOutcome(outcome), _numbers(found))
+                TestOutcomes(test, TestOutcome(outcome), _numbers(found))
                 for some in slices(sorted(set(cells)))
                 # The oldest once more, or Postgres reads every result of all these cells.
                 for test, outcome, found in session.execute(

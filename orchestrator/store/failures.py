@@ -92,7 +92,7 @@ class FailureStore:
             row = session.get(SignatureRow, signature)
             return read_signature(row) if row else None
 
-    def heirs(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
+    def successors_of(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the present signatures by old signature id."""
         with self._sessions.read() as session:
             known = _heirs(session, set(signatures))

@@ -254,7 +254,7 @@ class ResultStore:
         if job is not None:
             query = query.where(TestCaseRow.job == short(job))
         with self._sessions.read() as session:
-            return [_test(_Told(*row)) for row in session.execute(query)]
+            return [_test(_ResultRow(*row)) for row in session.execute(query)]
 
     def final_tests(self, cell_id: str) -> dict[str, list[str]]:
         """Return node ids with a final result, by job."""
@@ -342,7 +342,7 @@ def keep_artifacts(
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ResultRow:
     """A row of a test's result."""
 
     job: str
@@ -356,7 +356,7 @@ class _Told:
     earlier: str | None
 
 
-def _test(row: _Told) -> TestFact:
+def _test(row: _ResultRow) -> TestFact:
     return TestFact(
         job=sys.intern(row.job),  # there are few of them, and as many rows as tests
         nodeid=row.nodeid,

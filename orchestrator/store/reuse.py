@@ -157,7 +157,7 @@ def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class ReusableResult:
     """A passed job's evidence with its reuse inputs."""
 
     run: str
@@ -233,12 +233,14 @@ class ReusableResultStore:
             rows = [row | {"job": short(job), "produced_at": at} for job, at in jobs.items()]
             session.execute(insert_into(session, ReusableResultRow).on_conflict_do_nothing(), rows)
 
-    def find(self, asked: str, job: str, *, limit: int) -> list[Proof]:
+    def find(self, asked: str, job: str, *, limit: int) -> list[ReusableResult]:
         """Return reusable results with these requested inputs in done cells, newest first."""
         mine = (ReusableResultRow.requested_digest == asked, ReusableResultRow.job == short(job))
         return self._read(_proofs().where(*mine).limit(limit))
 
-    def newest(self, product: str, platform: str, environment: str, job: str) -> Proof | None:
+    def newest(
+        self, product: str, platform: str, environment: str, job: str
+    ) -> ReusableResult | None:
         """Return the newest reusable result of a job there, whatever its inputs."""
         mine = (
             ReusableResultRow.product == short(product),
@@ -295,10 +297,10 @@ class ReusableResultStore:
                 )
         return found
 
-    def _read(self, query: Select[ReusableResultRow, str, str, Prepared]) -> list[Proof]:
+    def _read(self, query: Select[ReusableResultRow, str, str, Prepared]) -> list[ReusableResult]:
         with self._sessions.read() as session:
             return [
-                Proof(run, cell, row.job, row.produced_at, prepared)
+                ReusableResult(run, cell, row.job, row.produced_at, prepared)
                 for row, cell, run, prepared in session.execute(query)
             ]
 

@@ -132,7 +132,7 @@ def main() -> int:
         device=device,
         params={"dtype": "float32", "new_tokens": NEW_TOKENS},
     )
-    good = run_duel(duel, pairs=6, at_least=4, budget_s=BUDGET_S).ok
+    good = run_duel(duel, pairs=12, at_least=4, budget_s=BUDGET_S).ok
     banner(5, "int8 weights, which are another model")
     good &= judge_int8(int8, baseline.model, device)
     banner(6, "Result")

@@ -1,1 +1,1 @@
-"""Reports that others wrote: read as documents, and held against their own figures."""
+"""Lint of foreign reports: parsed as documents, and checked against their own figures."""

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 Path = tuple[str, ...]
-"""Titles of the headings that something stands under, the outermost first."""
+"""Titles of the enclosing headings, outermost first."""
 
 TOTAL = re.compile(r"(?i)^\W*(?:grand\s+)?total\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of text and where it stands."""
+    """A line of text with its position."""
 
     number: int
     """From 1."""
     text: str
-    """Without Markdown's marks."""
+    """Text without Markdown's marks."""
     path: Path = ()
 
 
@@ -30,13 +30,13 @@ class Row:
     line: int
     cells: tuple[str, ...]
     is_strong: bool = False
-    """Its label and another cell are in bold."""
+    """Whether its label and another cell are bold."""
     is_total: bool = False
     """Whether it sums up the rows above it."""
 
     @property
     def label(self) -> str:
-        """Its first cell."""
+        """Return its first cell."""
         return self.cells[0] if self.cells else ""
 
 
@@ -51,16 +51,16 @@ class Table:
 
     @property
     def body(self) -> tuple[Row, ...]:
-        """Rows that are no totals."""
+        """Return rows that are no totals."""
         return tuple(row for row in self.rows if not row.is_total)
 
     @property
     def totals(self) -> tuple[Row, ...]:
-        """Rows that sum up others."""
+        """Return rows that are totals."""
         return tuple(row for row in self.rows if row.is_total)
 
     def column(self, pattern: str) -> int | None:
-        """The first column whose heading matches."""
+        """Return the first column whose heading matches."""
         found = (i for i, name in enumerate(self.header) if re.search(pattern, name, re.IGNORECASE))
         return next(found, None)
 
@@ -87,7 +87,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A title."""
+    """A heading."""
 
     line: int
     level: int
@@ -97,17 +97,17 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole report."""
+    """A parsed report."""
 
     name: str
     replaced: int
-    """Bytes that were no UTF-8."""
+    """Number of bytes that were not UTF-8."""
     garbled: tuple[int, ...]
-    """Lines that were decoded wrongly once, and are put right here."""
+    """Lines that were decoded wrongly, corrected here."""
     headings: tuple[Heading, ...] = ()
     tables: tuple[Table, ...] = ()
     items: tuple[Line, ...] = ()
-    """Entries of lists, a line each."""
+    """List entries, one per line."""
     prose: tuple[Line, ...] = ()
     """Lines of paragraphs."""
     blocks: tuple[Block, ...] = ()
@@ -117,17 +117,17 @@ class Document:
 
     @property
     def title(self) -> str:
-        """The first heading."""
+        """Return the first heading."""
         return self.headings[0].title if self.headings else self.name
 
     @property
     def texts(self) -> tuple[Line, ...]:
-        """Sentences: paragraphs and list entries, in the order of the document."""
+        """Return sentences of paragraphs and list entries, in document order."""
         return tuple(sorted((*self.prose, *self.items), key=lambda line: line.number))
 
     @property
     def everything(self) -> Iterator[Line]:
-        """Every line that says something, tables and blocks too."""
+        """Return every non-empty line, tables and blocks included."""
         yield from self.texts
         for heading in self.headings:
             yield Line(heading.line, heading.title, heading.path)

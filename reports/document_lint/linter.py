@@ -1,4 +1,4 @@
-"""All rules over foreign reports: each by itself, together, and against a run's results."""
+"""Lint of foreign reports: all rules on each document, across documents, and against a run."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ RULES: tuple[DocumentRule, ...] = (
     *claims.RULES, *ratios.RULES, *benchmarks.RULES, *money.RULES, *hardware.RULES,
     *software_stacks.RULES,
 )  # fmt: skip
-"""About one document."""
+"""Rules on one document."""
 ACROSS: tuple[AcrossRule, ...] = (
     *hardware.ACROSS, *money.ACROSS, *software_stacks.ACROSS, *between.ACROSS,
 )  # fmt: skip
-"""About all of them together; one alone is also a set."""
+"""Rules across all documents; a single one counts too."""
 EVIDENCE: tuple[EvidenceRule, ...] = against.RULES
-"""About a document and the results of a run."""
+"""Rules on a document and the results of a run."""
 
 
 def lint_documents(
     sources: Sequence[ForeignDocument], evidence: Evidence | None = None
 ) -> tuple[DocumentFinding, ...]:
-    """Everything that is wrong with the documents, by document, level and line.
+    """Return all findings by document, level and line.
 
     Args:
         sources: Markdown, as it came.
@@ -62,13 +62,13 @@ def lint_documents(
 
 
 MOST = 50
-"""Findings of one rule in one document; the rest are counted."""
+"""Maximum findings of one rule in one document; the rest are counted."""
 
 
 def _bounded(
     rule: Rule[Any], document: Document, marks: Iterable[Mark]
 ) -> Iterator[DocumentFinding]:
-    """The first findings of a rule, and a word about the others."""
+    """Return a rule's first findings, and the number of others."""
     unique = list(dict.fromkeys(marks))
     for mark in unique[:MOST]:
         yield _finding(document, rule, mark)

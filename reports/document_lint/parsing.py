@@ -31,25 +31,25 @@ _RULE = re.compile(r"^\s*[=\-─_*#]{4,}\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One line of a block."""
+    """A line of measurements in a block."""
 
     line: int
     path: Path
     block: int
-    """The line of its block."""
+    """Line of the block."""
     group: str
-    """The title above it inside the block."""
+    """Title above it within the block."""
     label: str
     values: tuple[Printed, ...]
 
     @property
     def value(self) -> Printed:
-        """The first."""
+        """Return the first value."""
         return self.values[0]
 
 
 def measurements(document: Document) -> tuple[Measurement, ...]:
-    """Every measurement in the document's blocks."""
+    """Return every measurement in the document's blocks."""
     return tuple(m for block in document.blocks for m in _of(block))
 
 
@@ -69,7 +69,7 @@ def _of(block: Block) -> Iterator[Measurement]:
 
 
 def words(label: str) -> frozenset[str]:
-    """What a label says, whatever the order and the inflection."""
+    """Return the words of a label, regardless of order and inflection."""
     return frozenset(word[:6].lower() for word in re.findall(r"[A-Za-z]+\d*", label))
 
 
@@ -79,14 +79,14 @@ _BESIDE = re.compile(r"\(.{1,200}, \d{4}-\d\d-\d\d\): |^(?:The results contradic
 
 
 def is_ours(prose: Iterable[Line]) -> bool:
-    """Whether a report's last line is that of the reports that Seatrial renders."""
+    """Whether a report's last line marks it as rendered by Seatrial."""
     return any(_OURS.match(line.text) for line in prose)
 
 
 def unsigned(
     lines: Sequence[Line], prose: Sequence[Line], boundaries: Sequence[int]
 ) -> tuple[Line, ...]:
-    """The lines without those that a person signed, and without what was found against them.
+    """Return the lines without signed annotations and their findings.
 
     Args:
         lines: Sentences or entries of lists.
@@ -104,16 +104,16 @@ def unsigned(
 
 
 LONGEST = 2_000
-"""Characters of a line that are looked at: what is longer was not made for people."""
+"""Maximum characters of a line that is read."""
 _NOTE_OF_DASH = re.compile(r"(?<=—)[⁰¹²³⁴⁵⁶⁷⁸⁹]+$")
-"""What our own reports write behind a dash: the number of its reason."""
+"""The footnote number behind a dash in Seatrial's reports."""
 _BOLD_PAIR = re.compile(r"^\s*\*\*([^*]{1,80}?):?\*\*\s*:?\s*(\S.*)$")
 _PLAIN_PAIR = re.compile(r"^\W{0,4}([A-Z][\w ./()-]{0,40}):\s+(\S.*)$")
 _KEYS = frozenset({"property", "metric", "key", "name", "field", "setting"})
 
 
 def read(source: ForeignDocument) -> Document:
-    """Parse a document; what was decoded wrongly is mended first, line by line."""
+    """Parse a document; wrongly decoded lines are corrected first."""
     lines = source.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     bad = tuple(i for i, line in enumerate(lines, 1) if _is_garbled(line))
     for number in bad:
@@ -122,7 +122,7 @@ def read(source: ForeignDocument) -> Document:
 
 
 def _is_garbled(line: str) -> bool:
-    """Whether a line was decoded with the wrong encoding, and it can be undone."""
+    """Whether a line was decoded with the wrong encoding, reversibly."""
     if line.isascii():
         return False
     return is_bad(line) and ftfy.fix_encoding(line) != line
@@ -132,7 +132,7 @@ _BOUNDARIES = frozenset({"heading_open", "table_open", "fence", "hr"})
 
 
 class _Reader:
-    """Walks over the tokens of a document."""
+    """Parser over a document's tokens."""
 
     def __init__(self, source: ForeignDocument, lines: Sequence[str], bad: tuple[int, ...]) -> None:
         self._name, self._replaced = source.name, source.replaced
@@ -147,7 +147,7 @@ class _Reader:
         self._pairs: list[Pair] = []
 
     def document(self) -> Document:
-        """Read everything."""
+        """Return the parsed document."""
         tokens = MarkdownIt("commonmark").enable("table").parse("\n".join(self._lines))
         depth = 0
         for at, token in enumerate(tokens):
@@ -223,7 +223,10 @@ class _Reader:
 
 
 def _with(row: Row, inline: Token) -> Row:
-    """The row with one cell more; it is strong while its first and any later cell are in bold."""
+    """Return the row with another cell.
+
+    It is strong while its first and any later cell are bold.
+    """
     bold = inline.content.startswith("**") and inline.content.endswith("**")
     strong = (bold and not row.cells) or (row.is_strong and (bold or len(row.cells) > 1))
     said = _NOTE_OF_DASH.sub("", _text(inline).strip()[:LONGEST])
@@ -231,7 +234,7 @@ def _with(row: Row, inline: Token) -> Row:
 
 
 def _totalled(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows, with those that sum up others known as such: by name, or a last one in bold."""
+    """Return the rows, with totals marked: by name, or a bold last row."""
     strong = [row for row in rows if row.is_strong]
     last = strong[0] if len(strong) == 1 < len(rows) and strong[0] is rows[-1] else None
     return tuple(replace(row, is_total=row is last or bool(TOTAL.match(row.label))) for row in rows)
@@ -249,7 +252,7 @@ def _first(token: Token) -> int:
 
 
 def _text(inline: Token) -> str:
-    """What a reader sees of it."""
+    """Return the visible text of a token."""
     parts: list[str] = []
     for child in inline.children or ():
         if child.type in ("text", "code_inline", "html_inline"):

@@ -1,4 +1,4 @@
-"""Figures as they are printed: a value, and how far rounding may have moved it."""
+"""Printed numbers: their value, and the range that rounding allows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUANTITY = re.compile(
 FRACTION = re.compile(r"(?<![\w.,/])(\d[\d,]{0,12})\s?/\s?(\d[\d,]{0,12})(?![\w/]|\.\d)")
 PERCENT = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d{1,6})?)\s?%")
 _LARGEST = 30
-"""Powers of ten that a figure may have."""
+"""Maximum power of ten of a number."""
 _SCALES = {"K": 1e3, "M": 1e6, "G": 1e9}
 _SECONDS = {
     "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "ms/iteration": 1e-3,
@@ -38,34 +38,34 @@ class Printed:
     text: str
     value: float
     half: float
-    """Half a step of its last digit: the true value is this near."""
+    """Half a step of its last digit."""
     unit: str = ""
     is_money: bool = False
     is_about: bool = False
-    """Marked with a tilde."""
+    """Whether it is marked with a tilde."""
 
     @property
     def low(self) -> float:
-        """The smallest value that is printed so."""
+        """Return the smallest value that prints like this."""
         return self.value - self.half
 
     @property
     def high(self) -> float:
-        """The largest value that is printed so."""
+        """Return the largest value that prints like this."""
         return self.value + self.half
 
     @property
     def seconds(self) -> float | None:
-        """Of a duration: one unit in seconds; else None."""
+        """Return one unit of a duration in seconds; else None."""
         return _SECONDS.get(self.unit)
 
     @property
     def is_rate(self) -> bool:
-        """Whether it counts things by the second."""
+        """Whether its unit is per second."""
         return self.unit in _PER_SECOND
 
     def contains(self, value: float, *, slack: float = 1e-9) -> bool:
-        """Whether a value may be printed so."""
+        """Whether a value may print like this."""
         return abs(value - self.value) <= self.half + slack * max(1.0, abs(value))
 
 
@@ -81,12 +81,12 @@ class Fraction:
 
     @property
     def percent(self) -> float:
-        """The share, in percent; of nothing it is zero."""
+        """Return the share in percent; zero for an empty whole."""
         return 100 * self.part / self.whole if self.whole else 0.0
 
 
 def quantities(text: str) -> Iterator[Printed]:
-    """Every number of a text, with its unit."""
+    """Return every number of a text with its unit."""
     for found in _QUANTITY.finditer(text):
         printed = _printed(found)
         if printed is not None:
@@ -94,13 +94,13 @@ def quantities(text: str) -> Iterator[Printed]:
 
 
 def only(text: str) -> Printed | None:
-    """The number of a text that holds one and nothing else, but for units and signs."""
+    """Return the single number of a text that holds nothing else but units and signs."""
     found = _QUANTITY.fullmatch(text.strip().strip("*").strip())
     return _printed(found) if found else None
 
 
 def _printed(found: re.Match[str]) -> Printed | None:
-    """None of what is beyond every figure that a report has."""
+    """Return a number, or None beyond the maximum."""
     exact = Decimal(found["number"].replace(",", ""))
     exponent = exact.as_tuple().exponent
     if not isinstance(exponent, int) or max(abs(exponent), abs(exact.adjusted())) > _LARGEST:
@@ -114,18 +114,18 @@ def _printed(found: re.Match[str]) -> Printed | None:
 
 
 def fractions(text: str) -> Iterator[Fraction]:
-    """Every ``x/y`` of a text."""
+    """Return every ``x/y`` of a text."""
     for found in FRACTION.finditer(text):
         yield Fraction(*(int(side.replace(",", "") or 0) for side in found.groups()))
 
 
 def fraction(text: str) -> Fraction | None:
-    """The first ``x/y`` of a text."""
+    """Return the first ``x/y`` of a text."""
     return next(fractions(text), None)
 
 
 def percents(text: str) -> Iterator[Printed]:
-    """Every percentage of a text."""
+    """Return every percentage of a text."""
     for found in PERCENT.finditer(text):
         digits = found[1]
         decimals = len(digits.partition(".")[2])
@@ -133,6 +133,6 @@ def percents(text: str) -> Iterator[Printed]:
 
 
 def whole(text: str) -> int | None:
-    """A text that is one whole number."""
+    """Return a text that is one integer as a number."""
     said = text.strip().strip("*").replace(",", "")
     return int(said) if said.isdigit() and len(said) < 13 else None

@@ -1,4 +1,4 @@
-"""What a rule about foreign reports is."""
+"""Types of the rules on foreign reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reports.document_lint.document import Document
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a rule says of a line."""
+    """The finding of a rule at a line."""
 
     level: Level
     line: int
@@ -26,19 +26,19 @@ Check = TypeVar("Check", bound=Callable[..., Iterable[object]])
 # Without slots: with them, Python 3.11 cannot make a frozen generic by the name of its kind.
 @dataclass(frozen=True)
 class Rule(Generic[Check]):
-    """One question to reports."""
+    """A rule on reports."""
 
     id: str
     says: str
-    """What it looks for."""
+    """What it finds."""
     advice: str
-    """What to do where it finds something."""
+    """What to do about a finding."""
     check: Check
 
 
 DocumentRule = Rule[Callable[[Document], Iterable[Mark]]]
-"""One question to one document."""
+"""A rule on one document."""
 AcrossRule = Rule[Callable[[Sequence[Document]], Iterable[tuple[Document, Mark]]]]
-"""One question to several documents together."""
+"""A rule on several documents together."""
 EvidenceRule = Rule[Callable[[Document, Evidence], Iterable[Mark]]]
-"""One question to a document and the results of a run."""
+"""A rule on a document and the results of a run."""

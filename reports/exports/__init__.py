@@ -1,1 +1,1 @@
-"""Results in the formats that other programs read."""
+"""Exports of results in formats of other programs."""

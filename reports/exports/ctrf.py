@@ -30,7 +30,7 @@ _EVERY = ("passed", "failed", "skipped", "pending", "other")
 
 
 def ctrf(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
-    """The document, piece by piece."""
+    """Yield the document in pieces."""
     groups = list(groups_of(evidence, cells))
     run, as_of = evidence.record.run, evidence.record.as_of
     head: Json = {
@@ -55,7 +55,7 @@ def ctrf(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
 
 
 def state(entry: Entry) -> str:
-    """Its state in CTRF's words."""
+    """Return the test's state as CTRF names it."""
     return _STATES.get(entry.outcome, "failed")
 
 
@@ -118,7 +118,7 @@ def _tries(entry: Entry) -> Json:
 
 
 def _extra(group: Group, entry: Entry) -> Json:
-    """What CTRF has no place for."""
+    """Return fields without a place in CTRF."""
     extra: Json = {"cell": group.cell.id, "provenance": provenance_of(group.cell).value}
     if group.job is not None:
         extra |= {"job": group.job.id, "jobKind": group.job.kind}

@@ -1,4 +1,4 @@
-"""What an export has a line for: every test, every check, and jobs that say nothing themselves.
+"""Entries of an export: tests, checks, and jobs that no test or check explains.
 
 Nothing that is missing, did not run or is not over is ever told as passed, and what a source only
 counts without naming it has no line: it stands beside them, as a count.
@@ -17,7 +17,7 @@ from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
-"""What has no place in an XML document, or in any text for people."""
+"""Characters that XML documents do not allow."""
 _CHECKED = {"passed": TestOutcome.PASSED, "skipped": TestOutcome.SKIPPED}
 _GOOD = frozenset(
     {TestOutcome.PASSED, TestOutcome.SKIPPED, TestOutcome.XFAILED, TestOutcome.XPASSED}
@@ -25,7 +25,7 @@ _GOOD = frozenset(
 
 
 class EntryKind(StrEnum):
-    """What a line is about."""
+    """Kind of an entry."""
 
     TEST = "test"
     CHECK = "check"
@@ -37,14 +37,14 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of an export."""
+    """An entry of an export."""
 
     kind: EntryKind
     name: str
-    """As it was told, illegal characters and all: `clean` it for a document."""
+    """Original name; `clean` it for a document."""
     outcome: TestOutcome
     word: str
-    """What it is called: a test's outcome, ``timed_out`` of a job ..."""
+    """A test's outcome, ``timed_out`` of a job ..."""
     duration_s: float | None = None
     reason: str = ""
     message: str = ""
@@ -53,18 +53,18 @@ class Entry:
 
     @property
     def is_good(self) -> bool:
-        """Whether it keeps nothing from passing."""
+        """Whether it does not prevent a pass."""
         return self.outcome in _GOOD
 
     @property
     def is_flaky(self) -> bool:
-        """Whether it passed after a try that did not."""
+        """Whether it passed after a failed try."""
         return self.outcome is TestOutcome.PASSED and any(o not in _GOOD for o in self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One job of a cell with its lines; a cell without jobs is a group without a job."""
+    """A job of a cell with its entries; a cell without jobs is a group without a job."""
 
     cell: CellRecord
     job: JobRecord | None
@@ -72,18 +72,18 @@ class Group:
 
     @property
     def name(self) -> str:
-        """``aws-a10g/moe``."""
+        """Return the name: ``aws-a10g/moe``."""
         return f"{self.cell.id}/{self.job.id}" if self.job else self.cell.id
 
     @property
     def unnamed(self) -> dict[str, int]:
-        """Tests that are counted without being named, by outcome."""
+        """Return numbers of unnamed tests by outcome."""
         counts = self.job.unnamed.as_dict() if self.job else {}
         return {word: number for word, number in counts.items() if number}
 
 
 def groups_of(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[Group]:
-    """Every job of the cells, in order."""
+    """Return every job of the cells, in order."""
     for cell in cells:
         tests: dict[str, list[TestFact]] = defaultdict(list)
         for test in evidence.tests.get(cell.id, ()):
@@ -95,12 +95,12 @@ def groups_of(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[Group
 
 
 def clean(text: str) -> str:
-    """The text without what a document cannot hold; each such character leaves a mark."""
+    """Return the text with a mark for each illegal character."""
     return _ILLEGAL.sub("\ufffd", text)
 
 
 def _is_excused(cell: CellRecord) -> bool:
-    """An optional platform that is not available spoils nothing."""
+    """Whether an unavailable optional platform is ignored."""
     return cell.outcome is Outcome.NOT_AVAILABLE and cell.platform.optional
 
 
@@ -118,7 +118,7 @@ def _entries(cell: CellRecord, job: JobRecord, tests: Sequence[TestFact]) -> Ite
 
 
 def _of_test(test: TestFact, *, timed: bool) -> Entry:
-    """A test; `timed` is whether a duration of zero was measured, rather than never told."""
+    """Return a test's entry; `timed` tells whether a duration of zero was measured."""
     has_run = test.outcome not in (TestOutcome.MISSING, TestOutcome.NOT_RUN)
     return Entry(
         EntryKind.TEST,

@@ -1,4 +1,4 @@
-"""In-toto statements about test results: one for each cell, one a line, unsigned.
+"""In-toto statements of test results: unsigned, one per cell and line.
 
 The predicate has three lists and three results. What passed in a job that ran degraded is warned
 of, as is a cell of a simulated machine; whatever did not pass, or is not over, has failed. What
@@ -21,14 +21,14 @@ Json = dict[str, object]
 
 
 def statements(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
-    """A statement for each cell, as a line of JSON."""
+    """Yield a statement per cell, as a line of JSON."""
     for cell in cells:
         groups = tuple(groups_of(evidence, [cell]))
         yield json.dumps(statement(evidence, cell, groups), ensure_ascii=True) + "\n"
 
 
 def statement(evidence: Evidence, cell: CellRecord, groups: Sequence[Group]) -> Json:
-    """What was tested, on what, and how it went."""
+    """Return the statement of a cell: subject, machine and results."""
     lists: dict[str, list[str]] = {"passedTests": [], "warnedTests": [], "failedTests": []}
     for group in groups:
         for entry in group.entries:
@@ -56,7 +56,7 @@ def _result(cell: CellRecord, lists: dict[str, list[str]]) -> str:
 
 
 def _list(group: Group, entry: Entry) -> str:
-    """Which list it belongs to; tests that were skipped, or failed as expected, are in none."""
+    """Return the list of a test; skipped and expected failures are in none."""
     if not entry.is_good:
         return "failedTests"
     if entry.outcome in (TestOutcome.SKIPPED, TestOutcome.XFAILED):
@@ -73,7 +73,7 @@ def _name(group: Group, entry: Entry) -> str:
 
 
 def _subject(evidence: Evidence, cell: CellRecord) -> list[Json]:
-    """What the digest is of: the payload, or all that was handed in where nothing was run."""
+    """Return the subject: the payload, or the whole upload of an ingested cell."""
     run = evidence.record.run
     name = clean(f"{run.subject_name} {run.subject_version}".strip())
     if run.payload_digest and cell.ingested is None:

@@ -68,7 +68,7 @@ class _Sums:
 
 
 def junit(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
-    """The document, piece by piece."""
+    """Yield the document in pieces."""
     groups = list(groups_of(evidence, cells))
     run = evidence.record.run
     every = _Sums.of([entry for group in groups for entry in group.entries])
@@ -97,7 +97,7 @@ def _suite(evidence: Evidence, group: Group) -> Iterator[str]:
 
 
 def _kinds(groups: Sequence[Group], cells: Sequence[CellRecord]) -> dict[str, str]:
-    """Properties of the root: tests by outcome, as reports count them, and other cases by kind."""
+    """Return the root's properties: tests by outcome, and other cases by kind."""
     counts = sum((cell.counts for cell in cells), Counts())
     found = Counter(entry.kind for group in groups for entry in group.entries)
     told = {"tests": counts.collected}
@@ -116,13 +116,13 @@ def _properties(facts: Mapping[str, str], indent: str) -> Iterator[str]:
 
 
 def _time(group: Group) -> float:
-    """Seconds of the job by the clock; where nobody told them, of all its lines together."""
+    """Return the seconds of a job; without a measured time, of all its entries."""
     measured = group.job.duration_s if group.job is not None else None
     return measured if measured is not None else _Sums.of(group.entries).time
 
 
 def _of_job(group: Group) -> dict[str, str]:
-    """Facts of the job; tests that nobody names are counted here, and nowhere else."""
+    """Return the job's properties, with its unnamed tests."""
     job = group.job
     if job is None:
         return {}
@@ -152,7 +152,7 @@ def _case(group: Group, entry: Entry) -> Iterator[str]:
 
 
 def _named(group: Group, entry: Entry) -> dict[str, str]:
-    """Classname, name and file, as pytest splits a node id."""
+    """Return classname, name and file of a node id."""
     path, separator, rest = entry.name.partition("::")
     if entry.kind is not EntryKind.TEST or not separator:
         return {"classname": group.job.id if group.job else group.cell.id, "name": entry.name}

@@ -1,4 +1,4 @@
-"""Where a cell's results are from: the same facts in every format."""
+"""Provenance of a cell's results, equal in every format."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ SOFTWARE = ("python", "torch", "cuda", "hip", "xla")
 
 
 def provenance_of(cell: CellRecord) -> Provenance:
-    """How its results came to be known."""
+    """Return the provenance of a cell."""
     return cell.ingested.provenance if cell.ingested else Provenance.AGENT
 
 
 def is_attested(cell: CellRecord) -> bool:
-    """Whether a real machine says that it produced them, and is the one that was asked for."""
+    """Whether a real machine attests the results and matches the request."""
     told = cell.attestation
     return told is not None and not (told.simulated or told.mismatch or cell.ingested)
 
 
 def origin(record: RunRecord, cell: CellRecord) -> dict[str, str]:
-    """Who and what produced the cell's results, as names and texts; nothing is guessed."""
+    """Return who and what produced the cell's results, as names and texts."""
     run = record.run
     facts = {
         "run": run.id,
@@ -47,7 +47,7 @@ def origin(record: RunRecord, cell: CellRecord) -> dict[str, str]:
 
 
 def warnings_of(cell: CellRecord) -> tuple[str, ...]:
-    """What keeps a reader from taking the cell's results for more than they are."""
+    """Return warnings about the reliability of the cell's results."""
     found = [f"{job.id} ran degraded: {job.degraded}" for job in cell.jobs if job.degraded]
     found += [
         f"{job.id}: {job.unnamed.collected} tests are counted without being named"

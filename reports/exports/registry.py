@@ -1,4 +1,4 @@
-"""The export formats, CSV and Markdown tables among them, and the one way to export."""
+"""Registry of the export formats, with CSV and Markdown tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%", "＝", "＋", "－"
 
 
 def table(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
-    """The lines; the first names the columns."""
+    """Yield the lines of a table, its column names first."""
     yield _line(HEADER)
     for group in groups_of(evidence, cells):
         for entry in group.entries:
@@ -58,7 +58,7 @@ def _line(values: Sequence[str]) -> str:
 
 
 def _safe(value: str) -> str:
-    """A text that a spreadsheet would take for a formula begins with an apostrophe instead."""
+    """Return a text that spreadsheets do not interpret as a formula."""
     return f"'{value}" if value.lstrip(" ").startswith(_FORMULAS) else value
 
 
@@ -68,7 +68,7 @@ class ExportError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """One format."""
+    """An export format."""
 
     name: str
     media: str
@@ -87,7 +87,7 @@ FORMATS: Mapping[str, ExportFormat] = {
 
 
 def export(name: str, evidence: Evidence, *, cell: str | None = None) -> Iterator[str]:
-    """Everything, or one cell, as pieces of a document. Raises ExportError at once."""
+    """Export everything, or one cell, in pieces. Raises ExportError at once."""
     form = FORMATS.get(name)
     if form is None:
         raise ExportError(f"there is no export {name!r}{nearest(name, FORMATS)}")

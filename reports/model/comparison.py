@@ -35,7 +35,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentChange:
-    """Something about the machine or its software that differs."""
+    """A difference of the environments."""
 
     what: str
     base: str
@@ -44,7 +44,7 @@ class EnvironmentChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One test, or one check, that is not as it was."""
+    """A changed test or check."""
 
     job: str
     name: str
@@ -55,7 +55,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ChangeGroup:
-    """Everything of one category."""
+    """Changes of one category."""
 
     category: str
     count: int

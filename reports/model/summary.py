@@ -95,6 +95,8 @@ class SummaryReport(ReportModel):
     rows: tuple[CellRow, ...]
     total: Total
     accelerators: Total
+    concerns_accelerators: bool
+    """Whether any cell was promised an accelerator, or has one."""
     distinct_tests: int
     """Tests by job and name; the same test on two cells is one."""
     passed_cells: Rate

@@ -1,4 +1,4 @@
-"""The smallest parts of a report: what was not measured, tallies, rates, statuses, claims."""
+"""Elementary values of reports: missing values, tallies, rates, statuses, claims."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Stands where nothing was measured; never a zero, never an empty text."""
+    """A missing value with its reason."""
 
     reason: str
     """A few words for a person."""

@@ -12,7 +12,7 @@ WIDTH = 720
 LABEL_WIDTH = 200
 VALUE_WIDTH = 150
 LEFT, RIGHT = LABEL_WIDTH, WIDTH - VALUE_WIDTH
-"""Where the drawing area begins and ends; names stand left of it, figures right of it."""
+"""Bounds of the drawing area, between names and figures."""
 ROW = 26
 BAR = 16
 TOP = 44
@@ -35,7 +35,7 @@ text{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#424a53}
 
 
 def figure(name: str, title: str, told: str, body: Iterable[str], *, height: int) -> Plot:
-    """Put the parts of a figure together."""
+    """Assemble the parts of a figure."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
         f' height="{height}" role="img"><title>{said(title)}</title><desc>{said(told)}</desc>'
@@ -46,7 +46,7 @@ def figure(name: str, title: str, told: str, body: Iterable[str], *, height: int
 
 
 def said(value: str, *, limit: int = 300) -> str:
-    """One visible line of text, escaped; of one that is too long its beginning and its end."""
+    """Return one visible line of text, escaped and cut in the middle."""
     line = plain(value)
     if len(line) > limit:
         head = limit * 3 // 5

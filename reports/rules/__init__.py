@@ -1,1 +1,1 @@
-"""Rules that recompute a report's figures; they share no code with the views that made them."""
+"""Rules that recompute a report's figures, without code shared with the views."""

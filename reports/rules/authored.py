@@ -31,7 +31,7 @@ _NUMERAL = re.compile(r"(?<![\w.-])\d[\d,]*")
 
 
 def claims_rule(report: ReportModel) -> Iterator[Said]:
-    """Look each claim's figures up in the report."""
+    """Check each claim's figures against the report."""
     known, status = _known(report)
     for claim in report.conclusion:
         if claim.rule in ("outcome", "run"):
@@ -122,7 +122,7 @@ _STOP = frozenset({"test", "tests", "demo", "demos", "suite", "benchm", "report"
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What an annotation is about."""
+    """The scope of an annotation."""
 
     cells: tuple[CellRecord, ...]
     everything: tuple[CellRecord, ...]
@@ -137,7 +137,7 @@ class _Scope:
 
 
 def check_annotation(annotation: RunAnnotation, evidence: Evidence) -> tuple[Finding, ...]:
-    """What the results say against an annotation.
+    """Return the contradictions of an annotation to the results.
 
     An ``error`` is contradicted by results; a ``warning`` is backed by none. ``where`` is the
     annotation's cell, or ``run``; the message is one sentence of plain text.
@@ -253,7 +253,7 @@ def _every_test(number: int, scope: _Scope) -> Iterator[Said]:
 
 
 def _rates(sentence: str, scope: _Scope) -> Iterator[Said]:
-    """A throughput is one that was measured."""
+    """Check that claimed throughputs were measured."""
     measured = [
         sorted(fact.samples)[len(fact.samples) // 2]
         for _, job in scope.jobs
@@ -269,7 +269,7 @@ def _rates(sentence: str, scope: _Scope) -> Iterator[Said]:
 
 
 def _places(sentence: str, scope: _Scope) -> Iterator[Said]:
-    """A feature claimed on a platform has a job there."""
+    """Check that a feature claimed on a platform has a job there."""
     if not _SUCCESS.search(sentence) or not re.search(r"\bon\b", sentence):
         return
     ahead, _, after = sentence.partition(" on ")
@@ -308,7 +308,7 @@ def _is_at(cell: CellRecord, place: str) -> bool:
 
 
 def _degraded(sentence: str, scope: _Scope) -> Iterator[Said]:
-    """Praise of what fell back."""
+    """Find praise of degraded jobs."""
     if not _SUCCESS.search(sentence) or _DENIED.search(sentence):
         return
     for cell, job in scope.jobs:
@@ -323,7 +323,7 @@ def _names(sentence: str, job: JobRecord) -> bool:
 
 
 def _absolute(sentence: str, scope: _Scope) -> Iterator[Said]:
-    """All, every, fully: an error where something in it is not so, a warning where nobody knows."""
+    """Check absolute claims: contradicted ones are errors, unknown ones warnings."""
     said = _ABSOLUTE.search(sentence)
     if not said or not _SUCCESS.search(sentence) or _DENIED.search(sentence):
         return
@@ -354,7 +354,7 @@ def _state(job: JobRecord) -> str:
 
 
 def _facts(text: str) -> Iterator[Said]:
-    """What is true of boards and prices, whatever was measured."""
+    """Check known facts of boards and prices."""
     document = read(ForeignDocument("annotation", text))
     for rule, check in (
         ("architecture", check_architecture), ("fp8", check_fp8), ("price", check_prices),
@@ -364,7 +364,7 @@ def _facts(text: str) -> Iterator[Said]:
 
 
 def authored_of(evidence: Evidence, cell: str = "") -> tuple[CheckedAnnotation, ...]:
-    """The annotations about one cell; about the run and every cell of it without a name."""
+    """Return annotations of one cell, or of the run and every cell."""
     told = evidence.record.annotations
     return tuple(_checked(s, evidence) for s in told if not cell or s.cell == cell)
 
@@ -374,5 +374,5 @@ def _checked(said: RunAnnotation, evidence: Evidence) -> CheckedAnnotation:
 
 
 def doubts_of(said: RunAnnotation, evidence: Evidence) -> tuple[Doubt, ...]:
-    """What the results say against it."""
+    """Return the contradictions of an annotation."""
     return tuple(Doubt(f.level, f.message) for f in check_annotation(said, evidence))

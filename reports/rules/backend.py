@@ -61,7 +61,7 @@ def _word(cell: ClassCell) -> str:
     return "passed" if tally.passed + tally.xfailed + tally.xpassed else "skipped"
 
 
-def beside_rule(part: BackendSuite) -> Iterator[Said]:
+def suite_columns_rule(part: BackendSuite) -> Iterator[Said]:
     """A suite's figures on a platform are its classes', and what has no name."""
     yield from differs("total", f"{part.id}: tests", part.tests, sum(c.tests for c in part.classes))
     for index, column in enumerate(part.columns):
@@ -252,7 +252,7 @@ def _judged(tally: Tally | Absent) -> tuple[int, ...]:
 
 BACKEND_PARTS: dict[type, Callable[[Any], Iterator[Said]]] = {
     ClassRow: class_rule,
-    BackendSuite: beside_rule,
+    BackendSuite: suite_columns_rule,
     Contrast: contrast_rule,
 }
 """By the type of the part."""

@@ -30,18 +30,18 @@ ARCHITECTURE_OF = {"7.0": "Volta", "7.5": "Turing", "8.9": "Ada Lovelace", "9.0"
 
 
 def close(a: float, b: float) -> bool:
-    """Equal but for the last bits of a float."""
+    """Whether two floats are equal but for their last bits."""
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def differs(rule: str, what: str, said: object, found: object) -> Iterator[Said]:
-    """An error where what is said is not what is found."""
+    """Return an error where a stated value differs from the recomputed one."""
     if said != found:
         yield "error", rule, f"{what} is {said}, recomputed {found}"
 
 
 def rate_rule(part: Rate) -> Iterator[Said]:
-    """``percent = 100 * part / whole``."""
+    """Check ``percent = 100 * part / whole``."""
     if not 0 <= part.part <= part.whole:
         yield "error", "rate", f"{part.part} of {part.whole} is no share"
     elif isinstance(part.percent, Absent) != (part.whole == 0):
@@ -53,7 +53,7 @@ def rate_rule(part: Rate) -> Iterator[Said]:
 
 
 def tally_rule(part: Tally) -> Iterator[Said]:
-    """The eight figures are what was collected; the rate is of those that were judged."""
+    """Check that the eight counts add up, and the rate of judged tests."""
     figures = [getattr(part, name) for name in OUTCOMES]
     if min(figures) < 0:
         yield "error", "tally", "a count is negative"
@@ -64,13 +64,13 @@ def tally_rule(part: Tally) -> Iterator[Said]:
 
 
 def checks_rule(part: CheckTally) -> Iterator[Said]:
-    """The rate is of the checks that were judged."""
+    """Check the rate of judged checks."""
     yield from differs("checks", "the rate's part", part.rate.part, part.passed)
     yield from differs("checks", "the rate's whole", part.rate.whole, part.passed + part.failed)
 
 
 def suite_rule(part: SuiteRow) -> Iterator[Said]:
-    """A suite that passed collected something, and all of it is accounted for."""
+    """Check that a passed suite collected tests, and that all are accounted for."""
     if part.status.code != "passed":
         return
     if isinstance(part.tally, Absent) or not part.tally.collected:
@@ -80,7 +80,7 @@ def suite_rule(part: SuiteRow) -> Iterator[Said]:
 
 
 def total_is(total: Tally | Absent, rows: Sequence[Tally | Absent]) -> Iterator[Said]:
-    """A total is the sum of its rows, and absent only of none."""
+    """Check that a total is the sum of its rows, and absent only without any."""
     known = [row for row in rows if not isinstance(row, Absent)]
     if isinstance(total, Absent):
         yield from differs("total", "rows behind an absent total", 0, len(known))
@@ -91,19 +91,19 @@ def total_is(total: Tally | Absent, rows: Sequence[Tally | Absent]) -> Iterator[
 
 
 def suites_rule(part: SuiteTable) -> Iterator[Said]:
-    """The total of the suites."""
+    """Check the total of the suites."""
     yield from total_is(part.total, [row.tally for row in part.rows])
 
 
 def problems_rule(part: SuiteProblems) -> Iterator[Said]:
-    """Listed and unlisted tests are all that did not pass."""
+    """Check that listed and unlisted tests are all that did not pass."""
     yield from differs("listed", "bad tests", part.bad, len(part.shown) + part.hidden)
     if part.hidden < 0:
         yield "error", "listed", f"{-part.hidden} more tests are listed than were counted"
 
 
 def skips_rule(part: SuiteSkips) -> Iterator[Said]:
-    """The groups are all that was skipped."""
+    """Check that the groups are all skipped tests."""
     found = sum(group.tests for group in part.groups) + part.hidden
     yield from differs("skips", "skipped tests", part.skipped, found)
     if part.hidden < 0:
@@ -111,7 +111,7 @@ def skips_rule(part: SuiteSkips) -> Iterator[Said]:
 
 
 def command_rule(part: CommandRow) -> Iterator[Said]:
-    """Its checks add up, and none failed where it passed."""
+    """Check that a command's checks add up, and none failed where it passed."""
     checks = part.checks
     listed = len(part.lines) + part.hidden
     if isinstance(checks, Absent):
@@ -124,7 +124,7 @@ def command_rule(part: CommandRow) -> Iterator[Said]:
 
 
 def commands_rule(part: CommandTable) -> Iterator[Said]:
-    """The totals of demos, use cases or benchmarks."""
+    """Check the totals of demos, use cases or benchmarks."""
     passed = len([row for row in part.rows if row.status.code == "passed"])
     yield from differs("total", "passed jobs", part.jobs.part, passed)
     yield from differs("total", "jobs", part.jobs.whole, len(part.rows))
@@ -138,7 +138,7 @@ def commands_rule(part: CommandTable) -> Iterator[Said]:
 
 
 def device_rule(part: Device) -> Iterator[Said]:
-    """The architecture belongs to the compute capability."""
+    """Check the architecture of the compute capability."""
     if isinstance(part.architecture, Absent) or isinstance(part.compute_capability, Absent):
         return
     found = ARCHITECTURE_OF.get(part.compute_capability)
@@ -146,7 +146,7 @@ def device_rule(part: Device) -> Iterator[Said]:
 
 
 def timeline_rule(part: TimelineRow) -> Iterator[Said]:
-    """``until - at``."""
+    """Check ``until - at``."""
     if isinstance(part.until, Absent) or isinstance(part.duration_s, Absent):
         both = isinstance(part.until, Absent) and isinstance(part.duration_s, Absent)
         yield from differs("duration", "without an end", both, True)

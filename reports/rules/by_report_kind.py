@@ -18,7 +18,7 @@ from reports.rules.backend import backend_evidence, backend_figures, backend_rul
 from reports.rules.blocks import Said
 from reports.rules.comment import comment_figures
 from reports.rules.comparison import compare_evidence, compare_figures, compare_rules
-from reports.rules.ingested import told_evidence, told_of_platform, told_of_summary
+from reports.rules.ingested import origin_evidence, platform_origin_rule, summary_origin_rule
 from reports.rules.money import cost_evidence, cost_figures, cost_rules
 from reports.rules.results import results_figures, results_reported, results_rules
 
@@ -26,8 +26,8 @@ Figures = Mapping[str, tuple[int, ...]]
 
 _RULES: Mapping[type, Callable[[Any], Iterator[Said]]] = {
     BackendReport: backend_rules,
-    PlatformReport: told_of_platform,
-    SummaryReport: told_of_summary,
+    PlatformReport: platform_origin_rule,
+    SummaryReport: summary_origin_rule,
     ResultsReport: results_rules,
     CostReport: cost_rules,
     CompareReport: compare_rules,
@@ -41,8 +41,8 @@ _FIGURES: Mapping[type, Callable[[Any], Figures]] = {
 }
 _REPORTED: Mapping[type, Callable[[Any, Evidence], Iterator[Said]]] = {
     BackendReport: backend_evidence,
-    PlatformReport: told_evidence,
-    SummaryReport: told_evidence,
+    PlatformReport: origin_evidence,
+    SummaryReport: origin_evidence,
     ResultsReport: results_reported,
     CompareReport: compare_evidence,
     CostReport: cost_evidence,
@@ -50,7 +50,7 @@ _REPORTED: Mapping[type, Callable[[Any, Evidence], Iterator[Said]]] = {
 
 
 def kind_rules(report: ReportModel) -> Iterator[Said]:
-    """What the parts of a report say of each other."""
+    """Return the rules between parts of a report, by kind."""
     rule = _RULES.get(type(report))
     if rule is not None:
         yield from rule(report)

@@ -183,7 +183,7 @@ def failures_rule(part: FailureTable) -> Iterator[Said]:
         yield from differs("failure_groups", "signatures", part.signatures, len(part.rows))
 
 
-def told_of_platform(report: PlatformReport) -> Iterator[Said]:
+def platform_origin_rule(report: PlatformReport) -> Iterator[Said]:
     """Failures are no more than the suites', and comparisons are recomputed."""
     total = report.suites.total
     if report.failures is not None and not isinstance(total, Absent):
@@ -200,7 +200,7 @@ def told_of_platform(report: PlatformReport) -> Iterator[Said]:
         yield from slower_rule(report.metrics)
 
 
-def told_of_summary(report: SummaryReport) -> Iterator[Said]:
+def summary_origin_rule(report: SummaryReport) -> Iterator[Said]:
     """Failures are no more than the cells'."""
     if report.failures is not None and not isinstance(report.total.tally, Absent):
         bad = report.total.tally.failed + report.total.tally.error
@@ -259,7 +259,7 @@ def slower_rule(tables: Sequence[MetricTable]) -> Iterator[Said]:
                 )
 
 
-def told_evidence(report: PlatformReport | SummaryReport, evidence: Evidence) -> Iterator[Said]:
+def origin_evidence(report: PlatformReport | SummaryReport, evidence: Evidence) -> Iterator[Said]:
     """What was handed in is told of as it is stored."""
     pairs = [(report.cell, report.origin)] if isinstance(report, PlatformReport) else []
     if isinstance(report, SummaryReport):

@@ -37,7 +37,7 @@ from reports.views.machine import (
     place_of,
     run_status,
 )
-from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
+from reports.views.status_phrases import counted_tests_claim, degraded_claim, run_claim
 from reports.views.suites import rate, settled, suite_tally, suites_of, tally_of
 from reports.views.summary import unfinished_run
 
@@ -59,7 +59,7 @@ class _Class:
     tests: dict[str, tuple[str, dict[int, TestFact]]] = field(default_factory=dict)
 
 
-def suites_beside(columns: Sequence[Column]) -> tuple[BackendSuite, ...]:
+def suites_by_platform(columns: Sequence[Column]) -> tuple[BackendSuite, ...]:
     """Every suite of every platform, in the order in which they are first asked for."""
     jobs = {job.id: None for cell, _ in columns for job in cell.jobs if job.kind == "suite"}
     made: list[BackendSuite] = []
@@ -185,7 +185,7 @@ def backend_view(evidence: Evidence, _cell_id: str = "") -> BackendReport:
         not_started=tuple(
             (cell.id, cell_status(cell), cell.detail) for cell in record.cells if cell not in begun
         ),
-        suites=suites_beside([(cell, evidence.tests.get(cell.id, ())) for cell in begun]),
+        suites=suites_by_platform([(cell, evidence.tests.get(cell.id, ())) for cell in begun]),
         blocks=_blocks(begun, labels),
         contrasts=contrasts,
         contrasts_hidden=hidden,
@@ -262,7 +262,7 @@ def _conclusion(record: RunRecord, platforms: Sequence[BackendPlatform]) -> tupl
     passed = rate(codes.count("passed"), len(codes), nothing="the run has no cell")
     degraded = [pair for platform in platforms for pair in platform.degraded]
     return (
-        *(judged_claim(f"tests.{p.cell}", p.tally, over=f" on {p.cell}") for p in platforms),
+        *(counted_tests_claim(f"tests.{p.cell}", p.tally, over=f" on {p.cell}") for p in platforms),
         *degraded_claim(degraded),
         run_claim(run_status(record), passed),
     )

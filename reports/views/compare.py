@@ -150,7 +150,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TestsOfSide:
     """How one test went, in one run."""
 
     outcome: str
@@ -159,7 +159,7 @@ class Told:
     """It is a module or a folder that could not be collected."""
 
 
-Results = Mapping[Key, Told]
+Results = Mapping[Key, TestsOfSide]
 
 
 def category(before: str | None, after: str | None, *, is_hidden: bool = False) -> str:
@@ -205,7 +205,7 @@ def _alike(job: JobRecord, other: JobRecord) -> bool:
 def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
     """Tests by job and name; `names` says what a job is called in the base."""
     return {
-        (names.get(t.job, t.job), t.nodeid): Told(
+        (names.get(t.job, t.job), t.nodeid): TestsOfSide(
             settled(t).word, t.message or t.reason, hides=t.reason == "collection"
         )
         for t in tests
@@ -215,7 +215,7 @@ def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
 def checks_of(cell: CellRecord, names: Mapping[str, str]) -> Results:
     """Checks by job and name."""
     return {
-        (names.get(job.id, job.id), check.name): Told(check.outcome, check.reason)
+        (names.get(job.id, job.id), check.name): TestsOfSide(check.outcome, check.reason)
         for job in cell.jobs
         for check in job.checks
     }
@@ -262,17 +262,17 @@ def changes_of(base: Results, head: Results, *, confirmed: int = 0) -> Changes:
     )
 
 
-def _word(told: Told | None) -> str | None:
+def _word(told: TestsOfSide | None) -> str | None:
     return told.outcome if told is not None else None
 
 
-def _change(key: Key, before: Told | None, after: Told | None) -> Change:
+def _change(key: Key, before: TestsOfSide | None, after: TestsOfSide | None) -> Change:
     return Change(
         job=key[0],
         name=key[1],
         before=before.outcome if before else _NOT_IN_BASE,
         after=after.outcome if after else _NOT_IN_HEAD,
-        message=(after or before or Told("")).message,
+        message=(after or before or TestsOfSide("")).message,
     )
 
 

@@ -113,7 +113,7 @@ def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
     return {
         "origin": origin_of(cell, subject=run.subject_name, version=run.subject_version),
         "catalogued": catalogued_of(cell),
-        "comparisons": beside_of(record, cell),
+        "comparisons": comparison_tables_of(record, cell),
         "elsewhere": elsewhere_of(record, cell),
         "authored": authored_of(evidence, cell.id),
         "failures": failures,
@@ -124,7 +124,7 @@ def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
     }
 
 
-def beside_of(record: RunRecord, cell: CellRecord) -> tuple[Comparison, ...]:
+def comparison_tables_of(record: RunRecord, cell: CellRecord) -> tuple[Comparison, ...]:
     """What this cell measured, set against the other cells of its run."""
     if len(record.cells) < 2 or not any(job.metrics for job in cell.jobs):
         return ()

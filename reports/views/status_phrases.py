@@ -15,7 +15,7 @@ RULE_WHEN_SOUND = (
 )
 
 
-def judged_claim(rule: str, tally: Tally | Absent, *, over: str = "") -> Claim:
+def counted_tests_claim(rule: str, tally: Tally | Absent, *, over: str = "") -> Claim:
     """How many of the judged tests passed, and what stands beside them."""
     if isinstance(tally, Absent):
         return Claim(rule, (), f"No test was judged{over}: {tally.reason}.")
@@ -30,7 +30,7 @@ def judged_claim(rule: str, tally: Tally | Absent, *, over: str = "") -> Claim:
 
 def suites_claim(table: SuiteTable) -> Claim:
     """The tests of one cell."""
-    return judged_claim("tests", table.total)
+    return counted_tests_claim("tests", table.total)
 
 
 def commands_claims(tables: Iterable[CommandTable]) -> tuple[Claim, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orchestrator.domain import catalogue
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.lint_findings import CheckedAnnotation
@@ -15,7 +16,14 @@ from reports.rules.authored import authored_of
 from reports.views.benchmarks import compare, metrics_of
 from reports.views.cell_timeline import commands_of, footer_of, run_digest
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
-from reports.views.ingest_origin import SIMULATED, elsewhere_of, origin_of, provenance_of, run_date
+from reports.views.ingest_origin import (
+    SIMULATED,
+    catalogued_of,
+    elsewhere_of,
+    origin_of,
+    provenance_of,
+    run_date,
+)
 from reports.views.machine import (
     accelerator_of,
     cell_status,
@@ -29,7 +37,7 @@ from reports.views.machine import (
 )
 from reports.views.money import money_of, total_costs
 from reports.views.reused_jobs import reuse_of
-from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
+from reports.views.status_phrases import counted_tests_claim, degraded_claim, run_claim
 from reports.views.suites import rate, suites_of, sum_tallies
 
 TEMPLATE = "summary 2"
@@ -53,7 +61,11 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         subject=run.subject_name,
         version=run.subject_version,
         unfinished=unfinished_run(record),
-        conclusion=_conclusion(record, rows, (everything, accelerators), passed),
+        conclusion=tuple(
+            claim
+            for claim in _conclusion(record, rows, (everything, accelerators), passed)
+            if claim.rule != "accelerators" or concerns_accelerators(record.cells, rows)
+        ),
         footer=footer_of(record, run_digest(record), TEMPLATE),
         matrix=run.matrix_name,
         date=run_date(record),
@@ -62,6 +74,7 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         rows=rows,
         total=everything,
         accelerators=accelerators,
+        concerns_accelerators=concerns_accelerators(record.cells, rows),
         distinct_tests=len({(t.job, t.nodeid) for tests in evidence.tests.values() for t in tests}),
         passed_cells=passed,
         comparisons=comparisons,
@@ -74,6 +87,21 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         issues=issues_of(record),
         quarantined=quarantined_of(record),
         blame=blame_of(record),
+    )
+
+
+def concerns_accelerators(cells: Sequence[CellRecord], rows: Sequence[CellRow]) -> bool:
+    """Return whether any cell was promised an accelerator, by matrix or by its id, or has one."""
+    promised = any(
+        cell.platform.accelerator
+        or cell.platform.accelerator_type
+        or (cell.platform.expect and cell.platform.expect.accelerator)
+        or catalogued_of(cell) is not None
+        or catalogue.promised(cell.platform.id).device
+        for cell in cells
+    )
+    return promised or any(
+        row.hardware.devices or row.hardware.is_accelerator_evidence for row in rows
     )
 
 
@@ -169,8 +197,8 @@ def _conclusion(
     everything, accelerators = totals
     degraded = [pair for row in rows for pair in row.degraded]
     return (
-        judged_claim("total", everything.tally, over=" on the platforms together"),
-        judged_claim("accelerators", accelerators.tally, over=" on accelerators"),
+        counted_tests_claim("total", everything.tally, over=" on the platforms together"),
+        counted_tests_claim("accelerators", accelerators.tally, over=" on accelerators"),
         *degraded_claim(degraded),
         run_claim(run_status(record), passed),
     )

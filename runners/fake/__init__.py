@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from runners.fake.cloud import FakeCloud, Fault
 from runners.fake.fake_machine import FakeComputer, passing
-from runners.fake.provider import TRAITS, FakeProvider, MemoryBook
+from runners.fake.provider import TRAITS, FakeProvider, MemoryHostStore
 from runners.fake.workspace import FakeWorkspace
 
 __all__ = [
@@ -18,6 +18,6 @@ __all__ = [
     "FakeProvider",
     "FakeWorkspace",
     "Fault",
-    "MemoryBook",
+    "MemoryHostStore",
     "passing",
 ]

@@ -59,7 +59,7 @@ class FakeProvider:
         return self.cloud.inventory()
 
 
-class MemoryBook:
+class MemoryHostStore:
     """Remembers machines for as long as it exists."""
 
     def __init__(self) -> None:

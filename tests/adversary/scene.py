@@ -137,7 +137,7 @@ class Scene:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=3600,  # one honest project has tens of thousands of tests
             stdin=subprocess.DEVNULL,
         )
 

@@ -106,7 +106,7 @@ class _Oddities:
                         job=job,
                         source=numbers[source.id],
                         produced_at=source.entered_at,
-                        why="nothing that it depends on has changed",
+                        reason="nothing that it depends on has changed",
                         decided_at=at,
                     )
                 )

@@ -13,7 +13,7 @@ from orchestrator.assets import asset_dir
 from orchestrator.config import load
 from orchestrator.domain.machine import Credentialed, Machine, Provider
 from runners import ProviderContext, registry
-from runners.fake import MemoryBook
+from runners.fake import MemoryHostStore
 
 PROJECT = "seatrial-smoke"
 """The tag of what the smoke rents by `seatrial run`: all that it looks at, and ends."""
@@ -72,7 +72,7 @@ def settings(project: str = PROJECT) -> dict[str, str]:
 def provider(cloud: str, project: str = PROJECT) -> Provider:
     """A cloud, as a controller with an empty memory meets it."""
     context = ProviderContext(
-        MemoryBook(),
+        MemoryHostStore(),
         settings(project),
         now=lambda: datetime.now(UTC),
         templates=asset_dir("templates"),

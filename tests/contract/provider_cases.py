@@ -25,7 +25,7 @@ from orchestrator.domain.machine import (
 )
 from runners import ProviderContext, registry
 from runners.aws.inventory import Inventory
-from runners.fake import MemoryBook
+from runners.fake import MemoryHostStore
 from tests.contract.acme_cloud import TOKEN, AcmeCloud
 from tests.integration.aws_world import account
 from tests.lab.aws.codes import LOST as AWS_LOST
@@ -158,7 +158,7 @@ def case(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
 def load(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Provider:
     """A provider with an empty memory."""
     context = ProviderContext(
-        MemoryBook(), {**SETTINGS, **settings}, now=_now, templates=asset_dir("templates")
+        MemoryHostStore(), {**SETTINGS, **settings}, now=_now, templates=asset_dir("templates")
     )
     if name == "acme":
         found: Provider = acme_module().AcmeProvider(context)

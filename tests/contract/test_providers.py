@@ -26,7 +26,7 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from runners import ProviderContext, registry
-from runners.fake import FakeCloud, FakeProvider, Fault, MemoryBook
+from runners.fake import FakeCloud, FakeProvider, Fault, MemoryHostStore
 from runners.static import StaticProvider
 from tests.contract import provider_cases
 from tests.contract.provider_cases import (
@@ -153,7 +153,7 @@ def test_traits_name_the_provider_and_its_keys(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["local", "static"])
 def test_machines_are_remembered_by_the_book_alone(name: str) -> None:
-    book = MemoryBook()
+    book = MemoryHostStore()
     before = registry.load(name, ProviderContext(book=book))
     machine = before.launch(ask(before, name))
     after = registry.load(name, ProviderContext(book=book))
@@ -169,7 +169,7 @@ def test_machines_are_remembered_by_the_book_alone(name: str) -> None:
 
 
 def test_local_is_free_shared_and_ready_at_once() -> None:
-    provider = registry.load("local", ProviderContext(book=MemoryBook()))
+    provider = registry.load("local", ProviderContext(book=MemoryHostStore()))
     request = ask(provider, "local")
     assert (request.place.name, request.place.exclusive) == ("local", False)
     assert request.place.price_usd_per_hour == 0
@@ -183,7 +183,7 @@ def test_local_is_free_shared_and_ready_at_once() -> None:
 
 
 def test_a_pool_offers_every_host_to_one_cell_at_a_time() -> None:
-    provider = StaticProvider(ProviderContext(book=MemoryBook()))
+    provider = StaticProvider(ProviderContext(book=MemoryHostStore()))
     places = provider.places(as_platform(PLATFORMS["static"]))
     assert [place.name for place in places] == ["10.0.0.5:22", "10.0.0.6:22"]
     assert all(place.exclusive and place.price_usd_per_hour == 0 for place in places)
@@ -192,7 +192,7 @@ def test_a_pool_offers_every_host_to_one_cell_at_a_time() -> None:
 
 
 def test_a_host_that_is_handed_out_is_refused_to_another_token() -> None:
-    provider = StaticProvider(ProviderContext(book=MemoryBook()))
+    provider = StaticProvider(ProviderContext(book=MemoryHostStore()))
     held = provider.launch(ask(provider, "static"))
     with pytest.raises(CapacityError, match=r"10\.0\.0\.5:22 is in use"):
         provider.launch(ask(provider, "static", token="t-2"))
@@ -201,7 +201,7 @@ def test_a_host_that_is_handed_out_is_refused_to_another_token() -> None:
 
 
 def test_a_host_by_ipv6_has_an_unambiguous_name() -> None:
-    provider = StaticProvider(ProviderContext(book=MemoryBook()))
+    provider = StaticProvider(ProviderContext(book=MemoryHostStore()))
     platform = {"hosts": [{**HOST, "address": "fd00::5", "port": 2222}]}
     (place,) = provider.places(as_platform(platform))
     assert place.name == "[fd00::5]:2222"
@@ -232,13 +232,13 @@ def test_a_host_by_ipv6_has_an_unambiguous_name() -> None:
     ],
 )
 def test_an_impossible_pool_is_refused(hosts: object, words: str) -> None:
-    provider = StaticProvider(ProviderContext(book=MemoryBook()))
+    provider = StaticProvider(ProviderContext(book=MemoryHostStore()))
     with pytest.raises(ConfigError, match=words):
         provider.places(as_platform({"hosts": hosts}))
 
 
 def test_a_host_that_the_platform_does_not_list_is_refused() -> None:
-    provider = StaticProvider(ProviderContext(book=MemoryBook()))
+    provider = StaticProvider(ProviderContext(book=MemoryHostStore()))
     request = LaunchRequest("t", Place(name="10.9.9.9:22"), as_platform(PLATFORMS["static"]), {})
     with pytest.raises(ConfigError, match=r"10\.9\.9\.9:22 is not in the platform's hosts"):
         provider.launch(request)
@@ -255,7 +255,7 @@ def cloud() -> FakeCloud:
 
 @pytest.fixture
 def rent(cloud: FakeCloud) -> Callable[..., Machine]:
-    provider = FakeProvider(ProviderContext(book=MemoryBook()), cloud)
+    provider = FakeProvider(ProviderContext(book=MemoryHostStore()), cloud)
 
     def launch(token: str = "t-1", place: int = 0) -> Machine:
         return provider.launch(ask(provider, "fake", token=token, place=place))
@@ -343,7 +343,7 @@ def test_other_verbs_can_fail_too(cloud: FakeCloud, rent: Callable[..., Machine]
 
 def test_an_unknown_provider_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match=r"'loacl'.*did you mean 'local'"):
-        registry.load("loacl", ProviderContext(book=MemoryBook()))
+        registry.load("loacl", ProviderContext(book=MemoryHostStore()))
     with pytest.raises(ConfigError, match="did you mean 'static'"):
         registry.traits("statics")
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.adapters.text_similarity import FuzzyLikeness
+from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.application.failure_groups import (
     FailureGroupFilter,
     list_failure_groups,
@@ -37,7 +37,7 @@ def context(stores):
     """As much of a context as these operations use; its clock can be set."""
     clock = SimpleNamespace(at=NOW)
     clock.now = lambda: clock.at
-    return SimpleNamespace(stores=stores, similarity=FuzzyLikeness(), clock=clock)
+    return SimpleNamespace(stores=stores, similarity=FuzzySimilarity(), clock=clock)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_the_beginning_is_known_beyond_what_is_looked_at(world, context, stores)
 def test_nothing_of_nothing(stores):
     assert stores.failure_groups.window([]) == Window(groups=[])
     assert stores.failure_groups.failing([]) == []
-    assert stores.failure_groups.judged([], []) == []
+    assert stores.failure_groups.outcomes_of([], []) == []
     assert stores.failure_groups.places("s1-none", limit=5).items == []
     assert stores.failure_groups.tests([10**6]) == {}
 
@@ -301,8 +301,8 @@ def test_where_tests_passed_and_failed_is_told_in_few_rows(world, stores):
     world.run({"a": ""}, {"a": ""})
     cells = stores.failure_groups.cells("proof", runs=9).cells
     (a, b) = stores.failure_groups.find_tests("proof", ["a", "b", "none"])
-    judged = stores.failure_groups.judged([a.id, b.id], cells)
-    told = {(one.test_id, one.outcome): len(one.cells) for one in judged}
+    outcomes_of = stores.failure_groups.outcomes_of([a.id, b.id], cells)
+    told = {(one.test_id, one.outcome): len(one.cells) for one in outcomes_of}
     assert told == {
         (a.id, TestOutcome.PASSED): 3,
         (a.id, TestOutcome.FAILED): 1,

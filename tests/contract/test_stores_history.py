@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import text
 
-from orchestrator.adapters.text_similarity import FuzzyLikeness
+from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.explain_failures import review_failures, review_run
 from orchestrator.application.test_history import decide_alias, history_of, suggest_aliases
@@ -45,7 +45,7 @@ ISSUE = KnownIssue(
 def context(stores):
     """As much of a context as these operations use."""
     clock = SimpleNamespace(now=lambda: NOW)
-    return SimpleNamespace(stores=stores, similarity=FuzzyLikeness(), clock=clock)
+    return SimpleNamespace(stores=stores, similarity=FuzzySimilarity(), clock=clock)
 
 
 def ran(stores, *lines, run_id="run-1", cell=0):
@@ -149,7 +149,9 @@ def test_signatures_of_another_version_are_made_anew(stores, database):
         session.execute(text(f"UPDATE test_result SET signature = NULL WHERE test_id = {last}"))
     assert [stores.failures.regroup(limit=4) for _ in range(4)] == [4, 4, 3, 0]
     assert describe_run(stores, "run-1", at=NOW).failure_groups == (big, small)
-    assert stores.failures.heirs(["s0-a", "s1-b"]) == {"s0-a": frozenset({big.signature.id})}
+    assert stores.failures.successors_of(["s0-a", "s1-b"]) == {
+        "s0-a": frozenset({big.signature.id})
+    }
 
 
 def test_many_may_recluster_at_once(stores, database):

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from orchestrator.application.list_runs import list_runs
-from orchestrator.application.reused_results import told_tests
+from orchestrator.application.reused_results import results_of_cell
 from orchestrator.domain.cell import Cause, CellState, LeaseState, RunSpec, RunState
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
@@ -251,7 +251,7 @@ def test_tests_of_reused_jobs_are_read_where_they_are(stores):
     stores.reusable_results.decide(second, [reused], at=NOW)
     lines = stores.results.worst_first(second, {first: ("unit",)}, EVERY, limit=9, after="")
     assert sorted(names(lines)) == [("0", "passed"), ("1", "failed")]
-    assert len(told_tests(stores, second)) == 2
+    assert len(results_of_cell(stores, second)) == 2
     assert stores.results.worst_first(second, {}, EVERY, limit=9, after="").lines == []
 
 

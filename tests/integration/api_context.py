@@ -37,7 +37,7 @@ from orchestrator.adapters.signing.signer import DsseSigner
 from orchestrator.adapters.statistics.paired import PairedStatistics
 from orchestrator.adapters.statistics.trends import StepDetector
 from orchestrator.adapters.subject_resolver import GitAndPipSubjects
-from orchestrator.adapters.text_similarity import FuzzyLikeness
+from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.api.app import create_app
 from orchestrator.api.security import token_guard
 from orchestrator.application.context import Context, GatePorts
@@ -290,7 +290,7 @@ def make_context(
         builtin_payload=partial(_builtin, documents, database, blobs, clock),
         secret={"HF_TOKEN": "hunter2"}.get,
         janitor=_janitor(database, clock, providers),
-        similarity=FuzzyLikeness(),
+        similarity=FuzzySimilarity(),
         gate=_gate_ports(home),
         wake=wake,
     )

@@ -22,7 +22,7 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.prices import Price
 from runners import ProviderContext
 from runners.aws import AwsProvider
-from runners.fake import MemoryBook
+from runners.fake import MemoryHostStore
 from tests.lab.aws_cloud import AwsCloud
 from tests.lab.machines import NoMachines
 from tests.platforms import as_platform
@@ -91,7 +91,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsCloud]:
 
 def context(now: datetime = NOW, **settings: str) -> ProviderContext:
     return ProviderContext(
-        book=MemoryBook(),
+        book=MemoryHostStore(),
         settings={"project": "lab", "ingress_cidr": CIDR, **settings},
         prices=Shelf(),
         now=lambda: now,

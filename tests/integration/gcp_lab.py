@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator.domain.machine import LaunchRequest, Login, Machine, MachineState
 from orchestrator.domain.prices import PriceBook
 from runners import ProviderContext
-from runners.fake import MemoryBook
+from runners.fake import MemoryHostStore
 from runners.gcp import GcpProvider
 from tests.lab.compute_cloud import ComputeCloud
 from tests.platforms import as_platform
@@ -51,7 +51,7 @@ def provider_of(
     """A provider of its own memory, as another process would make it; an empty setting is none."""
     settings = {**SETTINGS, "gcp_compute_endpoint": cloud.endpoint_url, **changed}
     context = ProviderContext(
-        book=MemoryBook(),
+        book=MemoryHostStore(),
         settings={key: value for key, value in settings.items() if value},
         prices=prices,
         now=clock,

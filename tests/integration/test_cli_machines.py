@@ -60,7 +60,7 @@ def test_no_machine_is_said(cli: Cli, controller: FakeController) -> None:
     shows(controller)
     assert cli("machines", "--orphans") == 0
     assert cli.out == ""
-    assert "Nothing that nobody owns is there" in cli.err
+    assert "Nothing without an owner is there" in cli.err
 
 
 def test_nothing_to_end_is_no_claim_about_clouds_that_were_not_asked(
@@ -68,7 +68,7 @@ def test_nothing_to_end_is_no_claim_about_clouds_that_were_not_asked(
 ) -> None:
     shows(controller, aws="expired token")
     assert cli("machines", "--orphans", "--terminate", "-y") == 5
-    assert "Nothing that nobody owns is there, as far as the clouds were asked." in cli.err
+    assert "No resource without an owner, as far as the clouds answered." in cli.err
     assert "aws could not be asked: expired token" in cli.err
 
 

@@ -16,7 +16,7 @@ import pytest
 from orchestrator.adapters.files.wheel_files import read_wheel
 from orchestrator.adapters.git_repositories import Repositories
 from orchestrator.adapters.notify.guarded_http import addresses_of
-from orchestrator.adapters.subject_resolver import BuildRoom, GitAndPipSubjects
+from orchestrator.adapters.subject_resolver import BuildFolder, GitAndPipSubjects
 from orchestrator.application.ports.subjects import SubjectGoneError, SubjectUnreachableError
 from runners.shell.local import LocalShell
 from tests.integration.test_subjects import BACKEND
@@ -28,7 +28,7 @@ WAY_OUT = "the operator can list the repository, or what its address begins with
 
 def subjects(folder: Path, **rules: Any) -> GitAndPipSubjects:
     """Those of a controller; with `reached`, of one that others can reach."""
-    return GitAndPipSubjects(BuildRoom(LocalShell(), str(folder)), Repositories(**rules))
+    return GitAndPipSubjects(BuildFolder(LocalShell(), str(folder)), Repositories(**rules))
 
 
 SUBJECTS = subjects(Path("/nonexistent"))

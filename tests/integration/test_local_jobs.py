@@ -12,7 +12,7 @@ from orchestrator.bootstrap.controller_wiring import WorkspacePool
 from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs
 from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalEndpoint, Place
 from runners import ProviderContext
-from runners.fake.provider import MemoryBook
+from runners.fake.provider import MemoryHostStore
 from runners.local import LocalProvider
 from tests.accounts import ACCOUNT, beside_account, needs_account
 from tests.platforms import as_platform
@@ -57,7 +57,7 @@ def test_where_no_job_may_begin_what_was_begun_is_still_ended(tmp_path: Path) ->
 
 def test_the_provider_says_no_before_anything_is_launched() -> None:
     settings = LocalJobs(refusal=NOT_HERE).for_providers()
-    provider = LocalProvider(ProviderContext(book=MemoryBook(), settings=settings))
+    provider = LocalProvider(ProviderContext(book=MemoryHostStore(), settings=settings))
     request = LaunchRequest("t", Place("local"), as_platform({}), {})
     for ask in (lambda: provider.places(as_platform({})), lambda: provider.launch(request)):
         with pytest.raises(ConfigError, match="serve --local-jobs-as ACCOUNT") as refused:

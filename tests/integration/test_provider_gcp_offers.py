@@ -20,7 +20,7 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.prices import Prices
 from orchestrator.domain.quota import Quotas
 from runners import ProviderContext, registry
-from runners.fake import MemoryBook
+from runners.fake import MemoryHostStore
 from runners.gcp import TRAITS, GcpProvider
 from tests.integration.gcp_lab import PLATFORM, ZONE, Clock, ask, called, provider_of, settled
 from tests.lab.compute_cloud import ComputeCloud
@@ -60,7 +60,7 @@ def names(provider: GcpProvider, **changed: object) -> list[str]:
 def test_it_is_found_by_name_and_has_every_extra() -> None:
     assert registry.traits("gcp") is TRAITS
     settings = {"gcp_compute_endpoint": "http://127.0.0.1:1", "gcp_project": "lab"}
-    provider = registry.load("gcp", ProviderContext(book=MemoryBook(), settings=settings))
+    provider = registry.load("gcp", ProviderContext(book=MemoryHostStore(), settings=settings))
     for extra in (Offers, Prices, Quotas, ConsoleLog, Credentialed):
         assert isinstance(provider, extra)
     assert TRAITS.rented

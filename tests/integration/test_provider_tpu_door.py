@@ -14,7 +14,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners import ProviderContext
-from runners.fake import MemoryBook
+from runners.fake import MemoryHostStore
 from runners.gcp import GcpProvider
 from runners.tpu import TpuProvider
 from tests.integration.gcp_lab import RULE, called
@@ -53,7 +53,7 @@ def opened(settings: dict[str, str]) -> Iterator[Callable[..., TpuProvider]]:
 
     def make(**more: str) -> TpuProvider:
         given = {k: v for k, v in (settings | more).items() if v}
-        context = ProviderContext(MemoryBook(), given, now=Skewed(), templates=TEMPLATES)
+        context = ProviderContext(MemoryHostStore(), given, now=Skewed(), templates=TEMPLATES)
         made.append(TpuProvider(context))
         return made[-1]
 
@@ -107,7 +107,7 @@ def test_without_a_network_that_may_enter_nothing_is_launched(opened, compute) -
 def test_each_google_provider_sweeps_its_own_rules_only(opened, compute, settings) -> None:
     provider = opened()
     provider.launch(ask("t-1"))
-    context = ProviderContext(MemoryBook(), settings, now=Skewed(), templates=TEMPLATES)
+    context = ProviderContext(MemoryHostStore(), settings, now=Skewed(), templates=TEMPLATES)
     other = GcpProvider(context)
     try:
         assert [m for m in other.inventory() if m.kind == "firewall"] == []
@@ -179,7 +179,7 @@ def test_a_project_that_is_called_like_anothers_tpus_has_rules_of_its_own(
 ) -> None:
     opened().launch(ask("t-1"))
     machines = {**settings, "project": "seatrial-tpu"}
-    context = ProviderContext(MemoryBook(), machines, now=Skewed(), templates=TEMPLATES)
+    context = ProviderContext(MemoryHostStore(), machines, now=Skewed(), templates=TEMPLATES)
     other = GcpProvider(context)
     try:
         other._firewall.ensure(settings["ingress_cidr"])

@@ -17,7 +17,7 @@ from orchestrator.domain.machine import (
     Place,
 )
 from runners import ProviderContext
-from runners.fake import MemoryBook
+from runners.fake import MemoryHostStore
 from runners.tpu import TpuProvider
 from tests.lab.faults import Fault
 from tests.lab.machines import NoMachines
@@ -75,7 +75,7 @@ def open_provider(cloud: TpuCloud, clock: Skewed) -> Iterator[Callable[..., TpuP
             "gcp_tpu_endpoint": cloud.target,
             **settings,
         }
-        context = ProviderContext(MemoryBook(), given, now=clock, templates=TEMPLATES)
+        context = ProviderContext(MemoryHostStore(), given, now=clock, templates=TEMPLATES)
         opened.append(TpuProvider(context))
         return opened[-1]
 

@@ -108,7 +108,7 @@ def on_the_bill(home: Home, run: str, cell, metered) -> None:
 
 def decisions(home: Home, run: str, cell) -> None:
     """A person can read where it went, and why not where it had been."""
-    chosen = [one for one in cell["decisions"] if one["verdict"] == "chosen"]
+    chosen = [one for one in cell["decisions"] if one["result"] == "chosen"]
     assert [one["attempt"] for one in chosen] == [1, 2]
     assert chosen[0]["place"] != chosen[1]["place"], "elsewhere"
     worn = [one for one in cell["decisions"] if one["reason"] == "worn"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -61,12 +62,22 @@ def commands() -> Iterator[str]:
     yield from below(whole(), "")  # type: ignore[arg-type]
 
 
+def definitions() -> Iterator[str]:
+    """Modules and classes of the product."""
+    for folder in ("orchestrator", "reports", "runners"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            yield file.stem
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    yield f"{file.stem}.{node.name}"
+
+
 def labels() -> Iterator[str]:
     for file in sorted((ROOT / "orchestrator" / "dashboard").rglob("*.py")):
         yield from (found["label"] for found in COLUMN.finditer(file.read_text("utf-8")))
 
 
-@pytest.mark.parametrize("names", [tables, answers, commands, labels])
+@pytest.mark.parametrize("names", [tables, answers, commands, labels, definitions])
 def test_no_name_has_a_word_that_is_not_used(names) -> None:
     found = list(names())
     assert len(found) > 50, "nothing was looked at"

@@ -187,7 +187,11 @@ class DependencyResolver:
             if not pending:
                 return
             self._fetch(pending)
-        raise WheelsError(f"the requirements of {', '.join(sorted(self._named))} never settle")
+        names = ", ".join(sorted(self._named))
+        raise WheelsError(
+            f"dependency resolution of {names} did not converge after {_MOST_ROUNDS} rounds:"
+            " pin the versions"
+        )
 
     def _pending(self) -> list[NormalizedName]:
         pending: dict[NormalizedName, None] = {}

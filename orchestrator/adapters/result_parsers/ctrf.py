@@ -25,7 +25,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     shortened,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
-from orchestrator.adapters.result_parsers.timestamps import said_of_epoch
+from orchestrator.adapters.result_parsers.timestamps import parsed_epoch
 from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
@@ -110,7 +110,7 @@ class Ctrf:
                 _check_version(part)
         yield from reader.problems
         start = as_number(summary.get("start"))
-        yield from said_of_epoch(start / 1000 if start else None)
+        yield from parsed_epoch(start / 1000 if start else None)
         if not reader.is_torn:
             yield from _said_of_summary(summary, seen, states)
 

@@ -23,7 +23,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     head_text,
 )
 from orchestrator.adapters.result_parsers.json_stream import JsonReader
-from orchestrator.adapters.result_parsers.timestamps import said_of_time
+from orchestrator.adapters.result_parsers.timestamps import parsed_time
 from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
@@ -111,7 +111,7 @@ class _Document:
         if facts:
             yield ParsedEnvironment(facts)
         for written in self._times:
-            yield from said_of_time(written)
+            yield from parsed_time(written)
         told = [each for key, part in self._parts for each in _said_of_part(key, part)]
         yield ParsedJob(kind=_kind(told))
         yield from told

@@ -21,7 +21,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     skip_reason,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
-from orchestrator.adapters.result_parsers.timestamps import said_of_epoch
+from orchestrator.adapters.result_parsers.timestamps import parsed_epoch
 from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
@@ -79,7 +79,7 @@ class PytestJsonReport:
             elif path == _ENVIRONMENT:
                 yield from _said_of_environment(as_map(part))
             elif path == _CREATED:
-                yield from said_of_epoch(as_number(part))
+                yield from parsed_epoch(as_number(part))
             else:
                 reading.facts[path[0]] = part
         yield from reader.problems

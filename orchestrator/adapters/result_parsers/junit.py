@@ -26,7 +26,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     shortened,
     skip_reason,
 )
-from orchestrator.adapters.result_parsers.timestamps import said_of_time
+from orchestrator.adapters.result_parsers.timestamps import parsed_time
 from orchestrator.adapters.result_parsers.xml_stream import Begin, End, Torn, xml_events
 from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
@@ -143,7 +143,7 @@ class _Reading:
         if not self._open and event.tag not in _SUITES:
             raise UnreadableError(f"it is XML, but not JUnit's: it begins with <{event.tag}>")
         if event.tag in _SUITES:
-            yield from said_of_time(event.attributes.get("timestamp"))
+            yield from parsed_time(event.attributes.get("timestamp"))
             yield from self._begin_suite(event)
         elif event.tag == "testcase":
             suite = next((e for e in reversed(self._open) if e.tag == "testsuite"), None)

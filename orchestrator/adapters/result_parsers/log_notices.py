@@ -67,7 +67,7 @@ _WORDS = (
 )  # fmt: skip
 
 
-def tells(small: str) -> bool:
+def is_notable(small: str) -> bool:
     """Whether a line, in small letters, can hold a fact: every reader needs one of the words."""
     return any(word in small for word in _WORDS) or _OS.match(small) is not None
 
@@ -249,7 +249,7 @@ class LogNotices:
         line = line[:LOOKED_AT]
         small = line.lower()
         speaks = any(word in small for word in _SPEAKING)
-        is_stamped, is_telling = " v" in line, tells(small)
+        is_stamped, is_telling = " v" in line, is_notable(small)
         if not (speaks or is_stamped or is_telling) or _SOURCE.match(line):
             return ()
         said: list[Said] = [*self._spoken(line)] if speaks else []

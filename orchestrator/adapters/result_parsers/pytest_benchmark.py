@@ -19,7 +19,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     head_text,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
-from orchestrator.adapters.result_parsers.timestamps import said_of_time
+from orchestrator.adapters.result_parsers.timestamps import parsed_time
 from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
@@ -68,7 +68,7 @@ class PytestBenchmark:
             elif path == _COMMIT:
                 yield from _said_of_commit(as_map(part))
             elif path == _WRITTEN:
-                yield from said_of_time(part)
+                yield from parsed_time(part)
             else:
                 yield from _said_of_benchmark(as_map(part), names)
         yield from reader.problems

@@ -128,7 +128,7 @@ class _Named:
     """Only its subtests are told; its own report is not among them."""
 
     @property
-    def errors_beside(self) -> int:
+    def errors_with_failures(self) -> int:
         """Its errors that the file counts beside another report of the same test."""
         errors = self.outcomes.count(TestOutcome.ERROR)
         return errors if errors < len(self.outcomes) else max(errors - 1, 0)
@@ -167,7 +167,7 @@ class CountedTests:
 
     def doubts(self, errors: int) -> Iterator[ParsedProblem]:
         """Say that tests may be counted twice, where nothing tells setups from teardowns."""
-        known = sum(test.errors_beside for test in self._named.values())
+        known = sum(test.errors_with_failures for test in self._named.values())
         unsure = errors - known - self._doubled
         if unsure > 0:
             yield ParsedProblem(
@@ -223,7 +223,7 @@ class CountedTests:
             worst = max(test.outcomes)
             self.extra.update(outcome.word for outcome in test.outcomes)
             self.extra[worst.word] -= 1
-            self._doubled += test.errors_beside
+            self._doubled += test.errors_with_failures
             if test.is_by_subtest:
                 self.extra["passed"] += 1
             self._told[worst.word] += 1

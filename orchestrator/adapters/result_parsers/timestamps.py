@@ -16,7 +16,7 @@ _LAST_S: Final = 4102444800.0
 _LONGEST: Final = 64
 
 
-def said_of_time(text: object) -> Iterator[ParsedTime]:
+def parsed_time(text: object) -> Iterator[ParsedTime]:
     """A time or a date as in ISO 8601; nothing where it is none, or cannot be true."""
     if not isinstance(text, str) or not len("2026-01-19") <= len(text.strip()) <= _LONGEST:
         return
@@ -28,7 +28,7 @@ def said_of_time(text: object) -> Iterator[ParsedTime]:
         yield ParsedTime(read)
 
 
-def said_of_epoch(seconds: float | None) -> Iterator[ParsedTime]:
+def parsed_epoch(seconds: float | None) -> Iterator[ParsedTime]:
     """Seconds since 1970."""
     if seconds is None or not math.isfinite(seconds) or not 0 < seconds < _LAST_S:
         return

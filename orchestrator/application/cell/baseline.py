@@ -22,7 +22,7 @@ BENCHMARK = "benchmark"
 
 
 def ship_baseline(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     workspace: Workspace,
     interpreter: Interpreter,
@@ -37,15 +37,15 @@ def ship_baseline(
     if now.spec.matrix.baseline is None or not _benchmarks(now, finished):
         return None
     try:
-        payload, spec = with_baseline(world, now)
-        found = resolved_for(world, spec, now.plan.environment, interpreter)
+        payload, spec = with_baseline(deps, now)
+        found = resolved_for(deps, spec, now.plan.environment, interpreter)
     except (EnvironmentRefusedError, WheelsError) as error:
         return {"refused": str(error)}
     wheels = found.resolution.wheels
     if payload != now.run.payload_digest:
-        workspace.put_archive("payloads", payload, lambda: world.blobs.open(payload))
+        workspace.put_archive("payloads", payload, lambda: deps.blobs.open(payload))
     if wheels is not None:
-        workspace.put_archive("wheels", wheels, partial(world.wheels.open, wheels))
+        workspace.put_archive("wheels", wheels, partial(deps.wheels.open, wheels))
     return _told(now.plan.environment, payload, spec, found)
 
 
@@ -54,7 +54,7 @@ def _benchmarks(now: AttemptState, finished: Collection[str]) -> bool:
     return any(job.kind == BENCHMARK and job.id not in finished for job in wanted)
 
 
-def with_baseline(world: FlowDeps, now: AttemptState) -> tuple[str, RunSpec]:
+def with_baseline(deps: FlowDeps, now: AttemptState) -> tuple[str, RunSpec]:
     """Return the payload's digest, and the run with the baseline as its subject.
 
     Raises EnvironmentRefusedError.
@@ -63,8 +63,8 @@ def with_baseline(world: FlowDeps, now: AttemptState) -> tuple[str, RunSpec]:
     if baseline is None:
         raise EnvironmentRefusedError("the matrix has no baseline")
     if baseline.source == "payload":
-        stored = world.stores.payloads.get(spec.baseline_digest or "")
-        if stored is None or not world.blobs.has(stored.digest):
+        stored = deps.stores.payloads.get(spec.baseline_digest or "")
+        if stored is None or not deps.blobs.has(stored.digest):
             raise EnvironmentRefusedError("the baseline's payload is not kept here any more")
         return stored.digest, replace(spec, manifest=stored.manifest)
     subject = baseline.as_subject(spec.matrix.subject.name)

@@ -8,7 +8,7 @@ from orchestrator.application.cell.flow_context import (
     GO,
     FlowDeps,
     enter,
-    is_out_of_reach,
+    is_unreachable,
     overdue,
     workspace_of,
 )
@@ -53,38 +53,38 @@ def keep_raw_evidence(stores: Stores, blobs: Blobs, attempt: Attempt) -> None:
 logger = logging.getLogger(__name__)
 
 
-def poll_collection(world: FlowDeps, attempt_id: str) -> Value | NotYet:
+def poll_collection(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Fetch evidence until the agent's `end` event, or until the time limit.
 
     Only an attempt that has run has anything to collect, and nothing here keeps its machine from
     going home.
     """
-    now = world.stores.cells.attempt_state(attempt_id)
+    now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.state not in (CellState.RUNNING, CellState.COLLECTING):
         return GO
-    now = enter(world, now, CellState.COLLECTING)
-    late = overdue(world, now.cell, world.timings.collect_s) or is_out_of_reach(now.attempt)
+    now = enter(deps, now, CellState.COLLECTING)
+    late = overdue(deps, now.cell, deps.timings.collect_s) or is_unreachable(now.attempt)
     for keep in (_keep_files, _keep_evidence):
         try:
-            if not keep(world, now, late=late):
+            if not keep(deps, now, late=late):
                 return NOT_YET
         except Exception as error:  # noqa: BLE001 - a machine must not wait for it
             if _may_pass(error, late=late):
                 return NOT_YET
-            _tell(world, now, error)
+            _tell(deps, now, error)
     return GO
 
 
-def _keep_files(world: FlowDeps, now: AttemptState, *, late: bool) -> bool:
-    workspace = workspace_of(world, now.lease)
-    if not _is_over(world, now, workspace, late=late):
+def _keep_files(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
+    workspace = workspace_of(deps, now.lease)
+    if not _is_over(deps, now, workspace, late=late):
         return False
-    collect_artifacts(workspace, world.unpack, world.stores, world.blobs, now.attempt)
+    collect_artifacts(workspace, deps.unpack, deps.stores, deps.blobs, now.attempt)
     return True
 
 
-def _keep_evidence(world: FlowDeps, now: AttemptState, *, late: bool) -> bool:
-    keep_raw_evidence(world.stores, world.blobs, now.attempt)
+def _keep_evidence(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
+    keep_raw_evidence(deps.stores, deps.blobs, now.attempt)
     return True
 
 
@@ -95,24 +95,24 @@ def _may_pass(error: Exception, *, late: bool) -> bool:
     return not late and isinstance(error, ShellError | OSError)
 
 
-def _tell(world: FlowDeps, now: AttemptState, error: Exception) -> None:
+def _tell(deps: FlowDeps, now: AttemptState, error: Exception) -> None:
     logger.error("attempt %s: not everything was collected", now.attempt.id, exc_info=error)
     said = {"cell": now.cell.name, "notice": f"not collected: {error}"}
-    world.stores.run_events.add(now.run.id, "cell", said)
+    deps.stores.run_events.add(now.run.id, "cell", said)
 
 
-def _is_over(world: FlowDeps, now: AttemptState, workspace: Workspace, *, late: bool) -> bool:
+def _is_over(deps: FlowDeps, now: AttemptState, workspace: Workspace, *, late: bool) -> bool:
     attempt_id = now.attempt.id
     if now.position.end is None:
         cause = now.attempt.cause
         workspace.stop(attempt_id, cause.reason if cause else "agent", kill=late)
     pulled, have = pull_evidence(
         workspace,
-        world.stores.evidence,
+        deps.stores.evidence,
         attempt_id,
         now.position,
-        at=world.clock.now(),
-        limit_bytes=world.timings.pull_limit_bytes,
+        at=deps.clock.now(),
+        limit_bytes=deps.timings.pull_limit_bytes,
     )
     if pulled is None:
         return True

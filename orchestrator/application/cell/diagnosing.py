@@ -48,44 +48,44 @@ _TOLD = 5
 logger = logging.getLogger(__name__)
 
 
-def poll_diagnosis(world: FlowDeps, attempt_id: str) -> Value | NotYet:
+def poll_diagnosis(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Run retest sessions until the root causes are known, or the time limit is reached."""
-    now = world.stores.cells.attempt_state(attempt_id)
+    now = deps.stores.cells.attempt_state(attempt_id)
     order = now.spec.retests
     if order is None or now.cell.state not in (CellState.COLLECTING, CellState.DIAGNOSING):
         return GO
     try:
-        return _look(world, now, order)
+        return _look(deps, now, order)
     except StoreError as error:
         hopeless = isinstance(error, DamagedError | LookupError)
-        if not hopeless and world.clock.now() < _deadline(now, order):
+        if not hopeless and deps.clock.now() < _deadline(now, order):
             raise
         logger.exception("attempt %s: its retests cannot be read or kept", attempt_id)
         return GO
     except Exception as error:
         logger.exception("attempt %s: its failures could not be looked into", attempt_id)
-        return _leave(world, now, f"{type(error).__name__}: {error}")
+        return _leave(deps, now, f"{type(error).__name__}: {error}")
 
 
-def _look(world: FlowDeps, now: AttemptState, order: RetestOptions) -> Value | NotYet:
+def _look(deps: FlowDeps, now: AttemptState, order: RetestOptions) -> Value | NotYet:
     if now.cell.state is CellState.COLLECTING:
-        if not _is_worth_it(now) or not keys_in_question(world.stores, now.cell, now.spec, order):
+        if not _is_worth_it(now) or not keys_in_question(deps.stores, now.cell, now.spec, order):
             return GO
-        now = enter(world, now, CellState.DIAGNOSING)
+        now = enter(deps, now, CellState.DIAGNOSING)
     if now.run.cancel_requested_at is not None:
-        return _leave(world, now, "cancelled by a person")
+        return _leave(deps, now, "cancelled by a person")
     until = _deadline(now, order)
-    if world.clock.now() >= until:
-        return _leave(world, now, "the time for it is over")
-    retest_sessions = world.stores.retests.of_attempt(now.attempt.id)
+    if deps.clock.now() >= until:
+        return _leave(deps, now, "the time for it is over")
+    retest_sessions = deps.stores.retests.of_attempt(now.attempt.id)
     under_way = [
         retest_session
         for retest_session in retest_sessions
         if retest_session.state is not RetestSessionState.ENDED
     ]
     if under_way:
-        return _go_on(world, now, under_way[0], until)
-    return _next(world, now, order, retest_sessions)
+        return _go_on(deps, now, under_way[0], until)
+    return _next(deps, now, order, retest_sessions)
 
 
 def _is_worth_it(now: AttemptState) -> bool:
@@ -103,47 +103,47 @@ def _deadline(now: AttemptState, order: RetestOptions) -> datetime:
 
 
 def _next(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     order: RetestOptions,
     retest_sessions: Sequence[RetestSession],
 ) -> Value | NotYet:
     """Request the next retest session, wait for a requested one, or release the machine."""
-    stores, at = world.stores, world.clock.now()
+    stores, at = deps.stores, deps.clock.now()
     own = [
         retest_session
         for retest_session in retest_sessions
         if retest_session.ask.kind is not RetestKind.BISECT
     ]
-    ask = _own_ask(world, now, order, own)
+    ask = _own_ask(deps, now, order, own)
     if ask is not None:
         key = f"{ask.kind}:{len(own) + 1}"
         stores.retests.ask(now.attempt.id, replace(ask, key=key), at=at)
-        _tell(world, now, _title(ask))
+        _tell(deps, now, _title(ask))
         return NOT_YET
     if order.await_minutes and not stores.retests.are_retests_ended(now.attempt.id):
-        if len(own) == len(retest_sessions) and world.lapses.is_news(now.attempt.id, "waits"):
-            _tell(world, now, "its machine waits for retests that somebody asks for")
+        if len(own) == len(retest_sessions) and deps.lapses.is_news(now.attempt.id, "waits"):
+            _tell(deps, now, "its machine waits for retests that somebody asks for")
         return NOT_YET
-    _conclude(world, now, own)
+    _conclude(deps, now, own)
     return GO
 
 
 def _own_ask(
-    world: FlowDeps, now: AttemptState, order: RetestOptions, own: Sequence[RetestSession]
+    deps: FlowDeps, now: AttemptState, order: RetestOptions, own: Sequence[RetestSession]
 ) -> RetestPlan | None:
     if not (order.reruns or order.diagnose or order.tests):
         return None
-    keys = keys_in_question(world.stores, now.cell, now.spec, order)
-    return next_retest(order, keys, own, _options(world, now, order))
+    keys = keys_in_question(deps.stores, now.cell, now.spec, order)
+    return next_retest(order, keys, own, _options(deps, now, order))
 
 
-def _options(world: FlowDeps, now: AttemptState, order: RetestOptions) -> Options:
+def _options(deps: FlowDeps, now: AttemptState, order: RetestOptions) -> Options:
     if not order.diagnose:
         return Options()
     baseline = now.spec.matrix.baseline
     name = now.spec.matrix.subject.name
-    last = last_time(world.stores, now.cell, now.spec)
+    last = last_time(deps.stores, now.cell, now.spec)
     rows = ", ".join(f"{what} {then}" for what, then, _ in last.packages[:5])
     return Options(
         baseline=baseline_name(name, baseline) if baseline else "",
@@ -152,120 +152,118 @@ def _options(world: FlowDeps, now: AttemptState, order: RetestOptions) -> Option
 
 
 def _go_on(
-    world: FlowDeps, now: AttemptState, retest_session: RetestSession, until: datetime
+    deps: FlowDeps, now: AttemptState, retest_session: RetestSession, until: datetime
 ) -> NotYet:
     """Start the retest session, or read its result."""
     try:
         if retest_session.state is RetestSessionState.REQUESTED:
-            _start(world, now, retest_session, until)
+            _start(deps, now, retest_session, until)
         else:
-            _take(world, now, retest_session)
+            _take(deps, now, retest_session)
     except (EnvironmentRefusedError, EvidenceError) as error:
-        _end(world, now, retest_session, trouble=str(error))
+        _end(deps, now, retest_session, trouble=str(error))
     except HostKeyError:
         raise
     except ShellError as error:
-        _stay(world, now, error)
+        _stay(deps, now, error)
     except MachineError as error:
-        _end(world, now, retest_session, trouble=str(error))
+        _end(deps, now, retest_session, trouble=str(error))
     return NOT_YET
 
 
 def _start(
-    world: FlowDeps, now: AttemptState, retest_session: RetestSession, until: datetime
+    deps: FlowDeps, now: AttemptState, retest_session: RetestSession, until: datetime
 ) -> None:
-    at = world.clock.now()
+    at = deps.clock.now()
     left_s = (until - at).total_seconds()
     if left_s < _LEAST_S:
-        _end(world, now, retest_session, trouble="there was no time left for it")
+        _end(deps, now, retest_session, trouble="there was no time left for it")
         return
-    workspace = workspace_of(world, now.lease)
-    start_session(world, now, workspace, retest_session, deadline_s=left_s)
-    world.stores.retests.begin(retest_session.id, at=at)
+    workspace = workspace_of(deps, now.lease)
+    start_session(deps, now, workspace, retest_session, deadline_s=left_s)
+    deps.stores.retests.begin(retest_session.id, at=at)
 
 
-def _take(world: FlowDeps, now: AttemptState, retest_session: RetestSession) -> None:
+def _take(deps: FlowDeps, now: AttemptState, retest_session: RetestSession) -> None:
     """Once the agent has ended, store its results and remove its folder."""
-    workspace = workspace_of(world, now.lease)
+    workspace = workspace_of(deps, now.lease)
     state = workspace.pull(retest_session.id, events_offset=0, log_offset=0, limit_bytes=0)
-    world.lapses.since.pop(now.attempt.id, None)
+    deps.lapses.since.pop(now.attempt.id, None)
     if state is not None and state.alive:
         return
-    limit = world.timings.pull_limit_bytes
+    limit = deps.timings.pull_limit_bytes
     raw = read_session(workspace, retest_session.id, limit_bytes=limit) if state else b""
     order = now.spec.retests or RetestOptions()
-    keys = keys_in_question(world.stores, now.cell, now.spec, order)
+    keys = keys_in_question(deps.stores, now.cell, now.spec, order)
     outcomes, trouble = outcomes_of(raw, retest_session.ask, keys)
-    evidence = world.blobs.put([raw])[0] if raw else ""
-    world.stores.retests.end(
+    evidence = deps.blobs.put([raw])[0] if raw else ""
+    deps.stores.retests.end(
         retest_session.id,
-        at=world.clock.now(),
+        at=deps.clock.now(),
         outcomes=outcomes,
         trouble=trouble,
         evidence=evidence,
     )
     if trouble:
-        _tell(world, now, f"{_title(retest_session.ask)}: {trouble}")
+        _tell(deps, now, f"{_title(retest_session.ask)}: {trouble}")
     workspace.close(retest_session.id)
 
 
-def _end(
-    world: FlowDeps, now: AttemptState, retest_session: RetestSession, *, trouble: str
-) -> None:
-    world.stores.retests.end(retest_session.id, at=world.clock.now(), trouble=trouble)
-    _tell(world, now, f"{_title(retest_session.ask)}: {trouble}")
+def _end(deps: FlowDeps, now: AttemptState, retest_session: RetestSession, *, trouble: str) -> None:
+    deps.stores.retests.end(retest_session.id, at=deps.clock.now(), trouble=trouble)
+    _tell(deps, now, f"{_title(retest_session.ask)}: {trouble}")
 
 
-def _stay(world: FlowDeps, now: AttemptState, error: ShellError) -> None:
+def _stay(deps: FlowDeps, now: AttemptState, error: ShellError) -> None:
     """Wait for an unreachable machine for a while; afterwards raise the error."""
-    at = world.clock.now()
-    since = world.lapses.since.setdefault(now.attempt.id, at)
-    if at - since >= timedelta(seconds=world.timings.contact_timeout_s):
+    at = deps.clock.now()
+    since = deps.lapses.since.setdefault(now.attempt.id, at)
+    if at - since >= timedelta(seconds=deps.timings.contact_timeout_s):
         raise error
 
 
-def _leave(world: FlowDeps, now: AttemptState, why: str) -> Value:
+def _leave(deps: FlowDeps, now: AttemptState, why: str) -> Value:
     """Stop running jobs as far as possible, and release the machine."""
-    for retest_session in world.stores.retests.of_attempt(now.attempt.id):
+    for retest_session in deps.stores.retests.of_attempt(now.attempt.id):
         if retest_session.state is not RetestSessionState.ENDED:
-            _stop(world, now, retest_session)
-            world.stores.retests.end(retest_session.id, at=world.clock.now(), trouble=why)
-    world.lapses.since.pop(now.attempt.id, None)
-    _tell(world, now, f"its failures are not looked into any further: {why}")
+            _stop(deps, now, retest_session)
+            deps.stores.retests.end(retest_session.id, at=deps.clock.now(), trouble=why)
+    deps.lapses.since.pop(now.attempt.id, None)
+    _tell(deps, now, f"its failures are not looked into any further: {why}")
     return GO
 
 
-def _stop(world: FlowDeps, now: AttemptState, retest_session: RetestSession) -> None:
+def _stop(deps: FlowDeps, now: AttemptState, retest_session: RetestSession) -> None:
     try:
-        workspace = workspace_of(world, now.lease)
+        workspace = workspace_of(deps, now.lease)
         workspace.stop(retest_session.id, "cancelled", kill=True)
         workspace.close(retest_session.id)
     except (MachineError, LookupError) as error:
         logger.warning("retest session %s: not stopped: %s", retest_session.id, error)
 
 
-def folders_of(world: FlowDeps, now: AttemptState) -> list[str]:
+def folders_of(deps: FlowDeps, now: AttemptState) -> list[str]:
     """Return every folder that the attempt may have created on its machine."""
     if now.spec.retests is None:
         return [now.attempt.id]
     try:
-        retest_sessions = world.stores.retests.of_attempt(now.attempt.id)
+        retest_sessions = deps.stores.retests.of_attempt(now.attempt.id)
     except DamagedError:
         return [now.attempt.id]
     return [now.attempt.id, *(retest_session.id for retest_session in retest_sessions)]
 
 
-def _conclude(world: FlowDeps, now: AttemptState, retest_sessions: Sequence[RetestSession]) -> None:
+def _conclude(deps: FlowDeps, now: AttemptState, retest_sessions: Sequence[RetestSession]) -> None:
     """Publish the root causes as notices."""
     if not retest_sessions:
         return
-    answers = attribute_cell(world.stores, now.cell)
+    answers = attribute_cell(deps.stores, now.cell)
     for found in answers[:_TOLD]:
         name = key_of(found.job, found.nodeid) if found.nodeid else found.job
-        _tell(world, now, f"{name}: {found.answer}. {found.sentence}")
+        _tell(deps, now, f"{name}: {found.answer}. {found.sentence}")
     if len(answers) > _TOLD:
         left = len(answers) - _TOLD
-        _tell(world, now, f"and {left} more; `seatrial show {now.run.id}` tells of each")
+        _tell(deps, now, f"and {left} more; `seatrial show {now.run.id}` tells of each")
 
 
 def _title(ask: RetestPlan) -> str:
@@ -276,6 +274,6 @@ def _title(ask: RetestPlan) -> str:
     return f"diagnosing: {count} {things}{plural} again, {ask.times} times{changed}"
 
 
-def _tell(world: FlowDeps, now: AttemptState, notice: str) -> None:
+def _tell(deps: FlowDeps, now: AttemptState, notice: str) -> None:
     said = {"cell": now.cell.name, "notice": notice}
-    world.stores.run_events.add(now.run.id, "cell", said)
+    deps.stores.run_events.add(now.run.id, "cell", said)

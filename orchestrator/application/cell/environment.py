@@ -52,18 +52,18 @@ class Installed:
 
 
 def prepare_environment(
-    world: FlowDeps, now: AttemptState, probe: Mapping[str, object]
+    deps: FlowDeps, now: AttemptState, probe: Mapping[str, object]
 ) -> PreparedEnvironment:
     """Choose an interpreter and resolve missing packages; may take minutes.
 
     Raises EnvironmentRefusedError.
     """
     manifest, name = now.spec.manifest, now.plan.environment
-    choice = world.wheels.choose(probe, manifest, name)
+    choice = deps.wheels.choose(probe, manifest, name)
     if choice.interpreter is None:
         raise EnvironmentRefusedError(choice.reason or f"the payload has no environment {name!r}")
     try:
-        found = resolved_for(world, now.spec, name, choice.interpreter)
+        found = resolved_for(deps, now.spec, name, choice.interpreter)
     except WheelsError as error:
         raise EnvironmentRefusedError(str(error)) from error
     resolved = found.resolution
@@ -72,7 +72,7 @@ def prepare_environment(
         requirements=resolved.requirements,
         constraints=resolved.constraints,
         wheels_digest=resolved.wheels,
-        wheels=partial(world.wheels.open, resolved.wheels or ""),
+        wheels=partial(deps.wheels.open, resolved.wheels or ""),
         subject=resolved.subject,
         interpreter=choice.interpreter,
         packages=found.packages,
@@ -80,17 +80,17 @@ def prepare_environment(
     )
 
 
-def resolved_for(world: FlowDeps, spec: RunSpec, name: str, interpreter: Interpreter) -> Installed:
+def resolved_for(deps: FlowDeps, spec: RunSpec, name: str, interpreter: Interpreter) -> Installed:
     """Return what the run's environment adds to an interpreter. Raises WheelsError."""
     asked = spec.manifest.environment(name)
     if asked is None:
         raise WheelsError(f"the payload has no environment {name!r}")
     digest = spec.subject_digest
-    resolved = world.wheels.resolve(
+    resolved = deps.wheels.resolve(
         interpreter,
         asked,
         subject=spec.matrix.subject,
-        wheel=partial(world.blobs.open, digest) if digest else None,
+        wheel=partial(deps.blobs.open, digest) if digest else None,
     )
     packages = {**interpreter.packages, **resolved.packages}
     return Installed(resolved, packages, _installs(asked, resolved))

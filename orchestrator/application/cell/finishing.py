@@ -29,28 +29,26 @@ CHECK = "self-report"
 """Name of the check in the evidence."""
 
 
-def check_self_reports(world: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
+def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
     """Store self-reports in the jobs' output that contradict their exit code."""
-    checks = list(_checks(world, now, facts))
+    checks = list(_checks(deps, now, facts))
     if checks:
-        world.stores.results.put_checks(now.attempt.id, checks)
+        deps.stores.results.put_checks(now.attempt.id, checks)
 
 
-def _checks(
-    world: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]
-) -> Iterator[CheckFact]:
+def _checks(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> Iterator[CheckFact]:
     jobs = now.spec.manifest.job
     asked = [job for job in jobs if job.kind != "suite" and _ended_well(facts.get(job.id))]
-    artifacts = world.stores.results.artifacts(now.cell.id) if asked else ()
+    artifacts = deps.stores.results.artifacts(now.cell.id) if asked else ()
     outputs = {one.name: one.digest for one in artifacts}
     for job in asked:
         digest = outputs.get(f"{job.id}.txt", "")
         if not digest:
             continue
-        if not world.blobs.has(digest):
+        if not deps.blobs.has(digest):
             logger.error("cell %s: the output of %s is lost and not read", now.cell.id, job.id)
             continue
-        line = world.self_report(world.blobs.open(digest))
+        line = deps.self_report(deps.blobs.open(digest))
         if line:
             reason = f"it printed {line!r} and ended with exit code 0"
             yield CheckFact(job.id, CHECK, "failed", reason=reason)
@@ -63,47 +61,47 @@ def _ended_well(fact: JobFact | None) -> bool:
 logger = logging.getLogger(__name__)
 
 
-def poll_close(world: FlowDeps, attempt_id: str) -> Value | NotYet:
+def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Derive the attempt's outcome and decide whether the cell is retried or done."""
-    now = world.stores.cells.attempt_state(attempt_id)
+    now = deps.stores.cells.attempt_state(attempt_id)
     if now.attempt.closed_at is not None:
         return "closed"
-    cells, at = world.stores.cells, world.clock.now()
-    facts = world.stores.results.jobs(now.cell.id)
-    check_self_reports(world, now, facts)
-    read_metrics(world, now, facts)
+    cells, at = deps.stores.cells, deps.clock.now()
+    facts = deps.stores.results.jobs(now.cell.id)
+    check_self_reports(deps, now, facts)
+    read_metrics(deps, now, facts)
     given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
-    world.stores.evidence.settle(now.cell.id, given_up)
-    environment = world.stores.results.environment(now.cell.id) or {}
-    _attest_torch(world, now, environment)
+    deps.stores.evidence.settle(now.cell.id, given_up)
+    environment = deps.stores.results.environment(now.cell.id) or {}
+    _attest_torch(deps, now, environment)
     if may_try_again(now):
         cause = now.attempt.cause or Cause(Outcome.ERRORED, "controller")
         cells.requeue(attempt_id, cause, at=at)
         return "again"
-    judge = cache(partial(_over, world, now.cell, now.spec))
-    keep_reuse_inputs(world, now, judge, environment)
+    judge = cache(partial(_over, deps, now.cell, now.spec))
+    keep_reuse_inputs(deps, now, judge, environment)
     cells.conclude(now.cell.id, _outcome(now.cell, now.attempt.cause, judge), at=at)
     return "done"
 
 
-def _attest_torch(world: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
+def _attest_torch(deps: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
     """Add the torch version of the jobs' environment to the attestation."""
     torch = probed.get("torch")
     if not isinstance(torch, str):
         return
-    mine = {lease.id for lease in world.stores.leases.of_attempt(now.attempt.id)}
-    for lease_id, row in world.stores.leases.attestations(now.run.id).items():
+    mine = {lease.id for lease in deps.stores.leases.of_attempt(now.attempt.id)}
+    for lease_id, row in deps.stores.leases.attestations(now.run.id).items():
         if lease_id in mine:
-            world.stores.leases.attest(lease_id, replace(row, torch=torch))
+            deps.stores.leases.attest(lease_id, replace(row, torch=torch))
 
 
-def judged(world: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
+def cell_outcome(deps: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
     """Return the outcome of a finished cell: by its jobs, and by outside causes."""
-    return _outcome(cell, cause, partial(_over, world, cell, spec))
+    return _outcome(cell, cause, partial(_over, deps, cell, spec))
 
 
-def _over(world: FlowDeps, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    return judge_jobs(world.stores, replace(cell, state=CellState.DONE), spec)
+def _over(deps: FlowDeps, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
+    return judge_jobs(deps.stores, replace(cell, state=CellState.DONE), spec)
 
 
 def _outcome(cell: Cell, cause: Cause | None, judge: Callable[[], Sequence[JobRecord]]) -> Cause:
@@ -137,8 +135,8 @@ def may_try_again(now: AttemptState) -> bool:
     return infra and left and now.run.cancel_requested_at is None
 
 
-def poll_finish(world: FlowDeps, cell_id: str) -> Value | NotYet:
+def poll_finish(deps: FlowDeps, cell_id: str) -> Value | NotYet:
     """End the run after its last cell: publish reports, then set its outcome."""
-    run_id = world.stores.cells.get(cell_id).run_id
-    with world.locks.of(run_id):
-        return "finished" if end_run(world, run_id) else "others run"
+    run_id = deps.stores.cells.get(cell_id).run_id
+    with deps.locks.of(run_id):
+        return "finished" if end_run(deps, run_id) else "others run"

@@ -29,54 +29,54 @@ CellLook = Callable[[FlowDeps, str], Value | NotYet]
 logger = logging.getLogger(__name__)
 
 
-async def run_cell(world: FlowDeps, do: Durable, cell_id: str) -> None:
+async def run_cell(deps: FlowDeps, do: Durable, cell_id: str) -> None:
     """Make attempts until one counts, release every machine, and finish the run."""
     while True:
-        admit = _patient(world, queueing.poll_admission)
+        admit = _patient(deps, queueing.poll_admission)
         attempt = await do.until("admit", admit, cell_id, every_s=0.5)
         if not isinstance(attempt, str):
             break
-        await _work(world, do, attempt)
-        collect = _patient(world, collecting.poll_collection)
+        await _work(deps, do, attempt)
+        collect = _patient(deps, collecting.poll_collection)
         await do.until("collect", collect, attempt, every_s=0.5)
-        diagnose = _patient(world, diagnosing.poll_diagnosis)
+        diagnose = _patient(deps, diagnosing.poll_diagnosis)
         await do.until("diagnose", diagnose, attempt, every_s=0.5)
-        release = _patient(world, releasing.poll_release)
+        release = _patient(deps, releasing.poll_release)
         await do.until("release", release, attempt, every_s=0.5)
-        close = _patient(world, finishing.poll_close)
+        close = _patient(deps, finishing.poll_close)
         await do.until("close", close, attempt, every_s=1.0)
-    await do.until("finish", _patient(world, finishing.poll_finish), cell_id, every_s=1.0)
+    await do.until("finish", _patient(deps, finishing.poll_finish), cell_id, every_s=1.0)
 
 
-async def _work(world: FlowDeps, do: Durable, attempt: str) -> None:
+async def _work(deps: FlowDeps, do: Durable, attempt: str) -> None:
     """Place, boot, prepare and run; stop at the first phase that cannot continue."""
-    place = _blamed(world, placing.poll_placement)
+    place = _blamed(deps, placing.poll_placement)
     if await do.until("place", place, attempt, every_s=1.0) != GO:
         return
-    boot = _blamed(world, launching.poll_boot)
+    boot = _blamed(deps, launching.poll_boot)
     if await do.until("boot", boot, attempt, every_s=1.0) != GO:
         return
-    prepare = _blamed(world, preparing.poll_preparation)
+    prepare = _blamed(deps, preparing.poll_preparation)
     if await do.until("prepare", prepare, attempt, every_s=2.0) != GO:
         return
-    await do.until("watch", _blamed(world, running.poll_run), attempt, every_s=0.5)
+    await do.until("watch", _blamed(deps, running.poll_run), attempt, every_s=0.5)
 
 
-def _blamed(world: FlowDeps, look: CellLook) -> Look:
+def _blamed(deps: FlowDeps, look: CellLook) -> Look:
     """Wrap a poll: any other error ends the attempt, and its machine is released."""
 
-    def blamed(world: FlowDeps, attempt: str) -> Value | NotYet:
+    def blamed(deps: FlowDeps, attempt: str) -> Value | NotYet:
         try:
-            return look(world, attempt)
+            return look(deps, attempt)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the machine goes home
-            return releasing.record_bug(world, attempt, error)
+            return releasing.record_bug(deps, attempt, error)
 
-    return _patient(world, blamed)
+    return _patient(deps, blamed)
 
 
-def _patient(world: FlowDeps, look: CellLook) -> Look:
+def _patient(deps: FlowDeps, look: CellLook) -> Look:
     """Wrap a poll: repeat it while the database is unreachable.
 
     Hardly an error leaves it: the engine would record that, and replay it for ever.
@@ -84,18 +84,18 @@ def _patient(world: FlowDeps, look: CellLook) -> Look:
 
     def looked(key: str) -> Value | NotYet:
         try:
-            answer = look(world, key)
+            answer = look(deps, key)
         except StoreError as error:
             if isinstance(error, LookupError):
                 raise
-            if world.lapses.is_news(key, str(error)):
+            if deps.lapses.is_news(key, str(error)):
                 logger.warning("%s: the store cannot be used now: %s", key, error)
             return NOT_YET
         except Exception as error:
-            if world.lapses.is_news(key, repr(error)):
+            if deps.lapses.is_news(key, repr(error)):
                 logger.exception("%s: this look failed; it is repeated", key)
             return NOT_YET
-        world.lapses.said.pop(key, None)
+        deps.lapses.said.pop(key, None)
         return answer
 
     return looked

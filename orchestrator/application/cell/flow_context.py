@@ -175,32 +175,32 @@ class FlowDeps:
     """So that one run is ended by one thread at a time; the faces' context has the same."""
 
 
-def workspace_of(world: FlowDeps, lease: Lease | None) -> Workspace:
+def workspace_of(deps: FlowDeps, lease: Lease | None) -> Workspace:
     """The workspace on a lease's machine. Raises LookupError before it was reached."""
     if lease is None or lease.endpoint is None:
         raise LookupError("the attempt has no machine that was reached")
-    return world.open_workspace(lease.endpoint)
+    return deps.open_workspace(lease.endpoint)
 
 
 def record_failure(
-    world: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
+    deps: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
 ) -> Value:
     """Store why the attempt cannot go on (the first cause stands) and stop it."""
-    world.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
+    deps.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
     return STOP
 
 
-def stopped_from_outside(world: FlowDeps, now: AttemptState) -> bool:
+def stopped_from_outside(deps: FlowDeps, now: AttemptState) -> bool:
     """Whether the attempt was cancelled or ran out of its time; the cause is stored."""
-    if is_stopped(world, now):
+    if is_stopped(deps, now):
         return True
-    if is_out_of_time(world, now):
-        record_deadline(world, now)
+    if is_out_of_time(deps, now):
+        record_deadline(deps, now)
         return True
     return False
 
 
-def is_stopped(world: FlowDeps, now: AttemptState) -> bool:
+def is_stopped(deps: FlowDeps, now: AttemptState) -> bool:
     """Whether the attempt was cancelled; the cause is stored.
 
     So it was when a cause is stored already, and nobody could record what the look answered.
@@ -209,26 +209,26 @@ def is_stopped(world: FlowDeps, now: AttemptState) -> bool:
         return True
     if now.run.cancel_requested_at is not None:
         record_failure(
-            world, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person"
+            deps, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person"
         )
         return True
     return False
 
 
-def is_out_of_time(world: FlowDeps, now: AttemptState) -> bool:
+def is_out_of_time(deps: FlowDeps, now: AttemptState) -> bool:
     """Whether the attempt's deadline has passed."""
     deadline = attempt_deadline(now)
-    return deadline is not None and world.clock.now() >= deadline
+    return deadline is not None and deps.clock.now() >= deadline
 
 
-def record_deadline(world: FlowDeps, now: AttemptState, detail: str = "") -> Value:
+def record_deadline(deps: FlowDeps, now: AttemptState, detail: str = "") -> Value:
     """Stop the attempt for its time. What has not begun to run has not run too long."""
     minutes = now.spec.matrix.limits.max_minutes
     detail = detail or f"limits.max_minutes ({minutes:g}) is over"
     if now.cell.has_reached(CellState.RUNNING):
-        return record_failure(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+        return record_failure(deps, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
     detail = f"{detail}, and the machine was still {now.cell.state}: no job had begun"
-    return record_failure(world, now.attempt.id, Outcome.ERRORED, "deadline", detail)
+    return record_failure(deps, now.attempt.id, Outcome.ERRORED, "deadline", detail)
 
 
 def attempt_deadline(now: AttemptState) -> datetime | None:
@@ -270,7 +270,7 @@ def note_end(
     return stores.leases.note(lease.id, facts, simulated=machine.simulated)
 
 
-def expires_at(world: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
+def expires_at(deps: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
     """When its machine must end by itself, should nobody be left to end it.
 
     Counted from the first launch call, so that a repeated one asks for the same.
@@ -279,11 +279,11 @@ def expires_at(world: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
     return (begin + timedelta(minutes=billed_minutes(spec))).replace(microsecond=0)
 
 
-def tags_of(world: FlowDeps, now: AttemptState, lease: Lease, ends: datetime) -> dict[str, str]:
+def tags_of(deps: FlowDeps, now: AttemptState, lease: Lease, ends: datetime) -> dict[str, str]:
     """What every machine carries, and everything that hangs on it."""
     return {
-        "seatrial-project": world.identity.project,
-        "seatrial-controller": world.identity.controller,
+        "seatrial-project": deps.identity.project,
+        "seatrial-controller": deps.identity.controller,
         "seatrial-run": now.run.id,
         "seatrial-cell": now.cell.id,
         "seatrial-attempt": now.attempt.id,
@@ -292,22 +292,22 @@ def tags_of(world: FlowDeps, now: AttemptState, lease: Lease, ends: datetime) ->
     }
 
 
-def overdue(world: FlowDeps, cell: Cell, patience_s: float) -> bool:
+def overdue(deps: FlowDeps, cell: Cell, patience_s: float) -> bool:
     """Whether the cell has been in its state for longer."""
     entered = cell.entered_at
-    return entered is not None and world.clock.now() - entered >= timedelta(seconds=patience_s)
+    return entered is not None and deps.clock.now() - entered >= timedelta(seconds=patience_s)
 
 
-def is_out_of_reach(attempt: Attempt) -> bool:
+def is_unreachable(attempt: Attempt) -> bool:
     """Whether its machine is gone or denies access: only one more try is made."""
     hopeless = ("lost", "preempted", "host_key", "auth", "ssh")
     return attempt.cause is not None and attempt.cause.reason in hopeless
 
 
-def enter(world: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> AttemptState:
+def enter(deps: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> AttemptState:
     """Move the cell to a state; does nothing where it is there or past it."""
     if now.cell.has_reached(state):
         return now
-    cells = world.stores.cells
-    cell = cells.enter(now.cell.id, state, at=world.clock.now(), reason=reason)
+    cells = deps.stores.cells
+    cell = cells.enter(now.cell.id, state, at=deps.clock.now(), reason=reason)
     return replace(now, cell=cell)

@@ -25,7 +25,7 @@ from orchestrator.application.cell.flow_context import (
     record_failure,
     tags_of,
 )
-from orchestrator.application.cell.place_selection import Candidate, refusal_facts
+from orchestrator.application.cell.place_selection import RankedPlace, refusal_facts
 from orchestrator.application.cell.running import (
     note_contact,
     note_no_contact,
@@ -86,74 +86,74 @@ _WHOLE = (Extent.PLACE, Extent.PROJECT)
 """An invalid request or credentials end the search, unless they concern only some regions."""
 
 
-def launch(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
+def launch(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
     """Call the provider's launch, or repeat the call with the same token."""
-    leases, at = world.stores.leases, world.clock.now()
-    if not world.backoff.is_due(lease.id, at):
+    leases, at = deps.stores.leases, deps.clock.now()
+    if not deps.backoff.is_due(lease.id, at):
         return NOT_YET
     asked_before = lease.state is LeaseState.LAUNCHING
     lease = leases.launching(lease.id, at=at)
     try:
-        machine = provider.launch(_request(world, now, lease))
+        machine = provider.launch(_request(deps, now, lease))
     except ProviderUnavailableError as error:
-        return _ask_again(world, now, lease, error)
+        return _ask_again(deps, now, lease, error)
     except ProviderError as error:
-        return _refused(world, now, lease, error, asked_before=asked_before)
-    world.backoff.forget(lease.id)
+        return _refused(deps, now, lease, error, asked_before=asked_before)
+    deps.backoff.forget(lease.id)
     is_granted = machine.state is not MachineState.REQUESTED
-    lease = hold(world, lease, machine, is_granted=is_granted)
-    return _chosen(world, now, lease) if is_granted else NOT_YET
+    lease = hold(deps, lease, machine, is_granted=is_granted)
+    return _chosen(deps, now, lease) if is_granted else NOT_YET
 
 
-def hold(world: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = False) -> Lease:
+def hold(deps: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = False) -> Lease:
     """Store the machine's id; the provider may not list it everywhere yet."""
-    at = world.clock.now()
+    at = deps.clock.now()
     facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
     if is_granted:
         facts[LeaseFact.GRANTED_AT] = at.isoformat()
-    return world.stores.leases.held(
+    return deps.stores.leases.held(
         lease.id, machine.id, at=at, facts=facts, simulated=machine.simulated
     )
 
 
-def confirm(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
+def confirm(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
     """Check whether the requested machine is granted; a late refusal leads to the next place."""
-    at = world.clock.now()
-    if not world.backoff.is_due(lease.id, at):
+    at = deps.clock.now()
+    if not deps.backoff.is_due(lease.id, at):
         return NOT_YET
     try:
         machine = provider.inspect(lease.machine_id)
     except ProviderError as error:
-        if overdue(world, now.cell, world.timings.place_s):
-            return record_failure(world, now.attempt.id, Outcome.ERRORED, _word(error), str(error))
-        world.backoff.trouble(lease.id, world.clock.now())
+        if overdue(deps, now.cell, deps.timings.place_s):
+            return record_failure(deps, now.attempt.id, Outcome.ERRORED, _word(error), str(error))
+        deps.backoff.trouble(lease.id, deps.clock.now())
         return NOT_YET
-    world.backoff.forget(lease.id)
+    deps.backoff.forget(lease.id)
     if machine.state is not MachineState.TERMINATED and machine.token and not lease.is_seen:
-        world.stores.leases.note(
+        deps.stores.leases.note(
             lease.id, {LeaseFact.SEEN_AT: at.isoformat()}, simulated=machine.simulated
         )
-    return _confirmed(world, now, lease, machine, at=at)
+    return _confirmed(deps, now, lease, machine, at=at)
 
 
 def _confirmed(
-    world: FlowDeps, now: AttemptState, lease: Lease, machine: Machine, *, at: datetime
+    deps: FlowDeps, now: AttemptState, lease: Lease, machine: Machine, *, at: datetime
 ) -> Value | NotYet:
     if machine.state in (MachineState.TERMINATED, MachineState.STOPPING):
-        if not machine.ended and is_young(world, lease, at=at):
+        if not machine.ended and is_young(deps, lease, at=at):
             return NOT_YET
         said = machine.detail or f"the provider says that it is {machine.state}"
-        return _withdraw(world, now, lease, machine.ended or "boot", said, machine.extent)
+        return _withdraw(deps, now, lease, machine.ended or "boot", said, machine.extent)
     if machine.state is not MachineState.REQUESTED:
-        return _granted(world, now, lease, machine)
-    still_ordered(world, lease, machine, at=at)
-    if at - (lease.launched_at or lease.reserved_at) < timedelta(seconds=world.timings.ordered_s):
+        return _granted(deps, now, lease, machine)
+    still_ordered(deps, lease, machine, at=at)
+    if at - (lease.launched_at or lease.reserved_at) < timedelta(seconds=deps.timings.ordered_s):
         return NOT_YET
-    waited = f"not granted within {world.timings.ordered_s:g} s; {machine.detail}".rstrip("; ")
-    return _withdraw(world, now, lease, _NOT_GRANTED, waited, Extent.PLACE)
+    waited = f"not granted within {deps.timings.ordered_s:g} s; {machine.detail}".rstrip("; ")
+    return _withdraw(deps, now, lease, _NOT_GRANTED, waited, Extent.PLACE)
 
 
-def still_ordered(world: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> Lease:
+def still_ordered(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> Lease:
     """Add a notice at intervals that the machine is not granted yet, and nothing is billed.
 
     What it only supposes to be coming (it shows no token) may be granted already.
@@ -161,43 +161,43 @@ def still_ordered(world: FlowDeps, lease: Lease, machine: Machine, *, at: dateti
     since = lease.billed_from
     if machine.state is not MachineState.REQUESTED or not machine.token:
         return lease
-    if since is None or at - since >= timedelta(seconds=world.timings.note_every_s):
+    if since is None or at - since >= timedelta(seconds=deps.timings.note_every_s):
         facts = {**lease.facts, LeaseFact.ORDERED_AT: at.isoformat()}
-        return world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
+        return deps.stores.leases.note(lease.id, facts, simulated=lease.simulated)
     return lease
 
 
-def send_back(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
+def send_back(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
     """Terminate a machine that was refused after all, before the next place is tried."""
     try:
         provider.terminate(lease.machine_id)
-        at = world.clock.now()
+        at = deps.clock.now()
         machine = provider.inspect(lease.machine_id)
     except ProviderError as error:
         logger.warning("lease %s: not seen off yet: %s", lease.id, error)
         return NOT_YET
-    lease = still_ordered(world, lease, machine, at=at)
-    lease = note_end(world.stores, lease, machine, since=lease.launched_at, at=at)
-    if not is_gone(world, lease, machine, at=at):
+    lease = still_ordered(deps, lease, machine, at=at)
+    lease = note_end(deps.stores, lease, machine, since=lease.launched_at, at=at)
+    if not is_gone(deps, lease, machine, at=at):
         return NOT_YET
-    at = world.clock.now()
+    at = deps.clock.now()
     # what only kept us waiting may have been granted at the last moment
     never_ran = lease.refusal_code in _NEVER_RAN or machine.ended in _NEVER_RAN
     cost = Decimal(0) if never_ran else machine_cost(lease, at)
-    world.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=_refusal(lease))
+    deps.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=_refusal(lease))
     return NOT_YET
 
 
-def reconcile(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
+def reconcile(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
     """After a lost launch call and a refusal, keep the machine if the first call created it."""
-    is_unmade(world, lease, provider, refusal=_refusal(lease))
+    is_unmade(deps, lease, provider, refusal=_refusal(lease))
     return NOT_YET
 
 
-def is_unmade(world: FlowDeps, lease: Lease, provider: Provider, *, refusal: str) -> bool:
+def is_unmade(deps: FlowDeps, lease: Lease, provider: Provider, *, refusal: str) -> bool:
     """Find the machine of an unanswered launch call by its token, or close the lease."""
-    at = world.clock.now()
-    if not world.backoff.is_due(lease.id, at):
+    at = deps.clock.now()
+    if not deps.backoff.is_due(lease.id, at):
         return False
     try:
         found = made_by(provider, lease)
@@ -205,16 +205,16 @@ def is_unmade(world: FlowDeps, lease: Lease, provider: Provider, *, refusal: str
         logger.warning("lease %s: the inventory is not to be had: %s", lease.id, error)
         found = None
     else:
-        is_sure = at - lease.asked_at >= timedelta(seconds=world.timings.never_made_after_s)
+        is_sure = at - lease.asked_at >= timedelta(seconds=deps.timings.never_made_after_s)
         if found is None and is_sure:
-            leases = world.stores.leases
+            leases = deps.stores.leases
             leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=refusal)
             return True
     if found is None:
-        world.backoff.trouble(lease.id, world.clock.now())
+        deps.backoff.trouble(lease.id, deps.clock.now())
     else:
-        world.backoff.forget(lease.id)
-        hold(world, lease, found)
+        deps.backoff.forget(lease.id)
+        hold(deps, lease, found)
     return False
 
 
@@ -229,59 +229,59 @@ def made_by(provider: Provider, lease: Lease) -> Machine | None:
     return next((m for m in found if m.kind in MACHINES and m.token == lease.id), None)
 
 
-def is_young(world: FlowDeps, lease: Lease, *, at: datetime) -> bool:
+def is_young(deps: FlowDeps, lease: Lease, *, at: datetime) -> bool:
     """Whether the provider may not list the machine yet."""
-    return at - lease.asked_at < timedelta(seconds=world.timings.visible_after_s)
+    return at - lease.asked_at < timedelta(seconds=deps.timings.visible_after_s)
 
 
-def is_gone(world: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> bool:
+def is_gone(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> bool:
     """Whether the machine is certainly gone: a provider may not list it yet.
 
     Args:
-        world: The ports.
+        deps: The ports.
         lease: Of the machine.
         machine: As its provider told it.
         at: When the provider was asked; its answer may have taken long.
     """
     is_known = bool(machine.token or machine.ended or lease.is_seen)
     return machine.state is MachineState.TERMINATED and (
-        is_known or not is_young(world, lease, at=at)
+        is_known or not is_young(deps, lease, at=at)
     )
 
 
 def decide(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     place: str,
     result: PlacementResult,
-    why: ProviderError | Candidate | str,
+    why: ProviderError | RankedPlace | str,
 ) -> None:
     """Store a placement decision."""
     match why:
         case ProviderError():
             reason, detail = _word(why), str(why)
-        case Candidate():
+        case RankedPlace():
             reason, detail = why.reason, why.detail
         case _:
             reason, _, detail = why.partition(": ")
-    line = PlacementDecision(world.clock.now(), place, result, reason, detail)
-    world.stores.leases.decide(now.attempt.id, line)
+    line = PlacementDecision(deps.clock.now(), place, result, reason, detail)
+    deps.stores.leases.decide(now.attempt.id, line)
 
 
-def give_up(world: FlowDeps, now: AttemptState, error: ProviderError) -> Value:
+def give_up(deps: FlowDeps, now: AttemptState, error: ProviderError) -> Value:
     """End the attempt, since no other place can help."""
     outcome = Outcome.NOT_AVAILABLE if isinstance(error, NotOfferedError) else Outcome.ERRORED
-    return record_failure(world, now.attempt.id, outcome, _word(error), str(error))
+    return record_failure(deps, now.attempt.id, outcome, _word(error), str(error))
 
 
-def _request(world: FlowDeps, now: AttemptState, lease: Lease) -> LaunchRequest:
+def _request(deps: FlowDeps, now: AttemptState, lease: Lease) -> LaunchRequest:
     """Return the launch request, equal at every call for the lease."""
-    ends = expires_at(world, now.spec, lease)
+    ends = expires_at(deps, now.spec, lease)
     login = None
-    if world.traits(lease.provider).rented:
-        login = world.stores.leases.keep_login(lease.id, world.new_login())
+    if deps.traits(lease.provider).rented:
+        login = deps.stores.leases.keep_login(lease.id, deps.new_login())
     place = lease.offer or Place(lease.place)
-    tags = tags_of(world, now, lease, ends)
+    tags = tags_of(deps, now, lease, ends)
     return LaunchRequest(
         lease.id,
         place,
@@ -294,34 +294,34 @@ def _request(world: FlowDeps, now: AttemptState, lease: Lease) -> LaunchRequest:
 
 
 def _ask_again(
-    world: FlowDeps, now: AttemptState, lease: Lease, error: ProviderError
+    deps: FlowDeps, now: AttemptState, lease: Lease, error: ProviderError
 ) -> Value | NotYet:
-    if overdue(world, now.cell, world.timings.place_s):
-        return record_failure(world, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
-    decide(world, now, lease.place, PlacementResult.AGAIN, error)
-    world.backoff.trouble(lease.id, world.clock.now())
+    if overdue(deps, now.cell, deps.timings.place_s):
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
+    decide(deps, now, lease.place, PlacementResult.AGAIN, error)
+    deps.backoff.trouble(lease.id, deps.clock.now())
     return NOT_YET
 
 
 def _refused(
-    world: FlowDeps, now: AttemptState, lease: Lease, error: ProviderError, *, asked_before: bool
+    deps: FlowDeps, now: AttemptState, lease: Lease, error: ProviderError, *, asked_before: bool
 ) -> Value | NotYet:
-    world.backoff.forget(lease.id)
-    decide(world, now, lease.place, PlacementResult.REFUSED, error)
+    deps.backoff.forget(lease.id)
+    decide(deps, now, lease.place, PlacementResult.REFUSED, error)
     whole = isinstance(error, CredentialsError | ConfigError) and error.extent in _WHOLE
     if asked_before and whole:  # the lease stays open: releasing looks for its machine
-        return give_up(world, now, error)
+        return give_up(deps, now, error)
     facts = refusal_facts(error, _word(error))
-    world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
+    deps.stores.leases.note(lease.id, facts, simulated=lease.simulated)
     if asked_before:
         return NOT_YET
-    at, refusal = world.clock.now(), f"{_word(error)}: {error}"
-    world.stores.leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=refusal)
-    return give_up(world, now, error) if whole else NOT_YET
+    at, refusal = deps.clock.now(), f"{_word(error)}: {error}"
+    deps.stores.leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=refusal)
+    return give_up(deps, now, error) if whole else NOT_YET
 
 
 def _withdraw(
-    world: FlowDeps, now: AttemptState, lease: Lease, ended: str, said: str, extent: Extent
+    deps: FlowDeps, now: AttemptState, lease: Lease, ended: str, said: str, extent: Extent
 ) -> NotYet:
     """Handle a refusal after the machine was granted."""
     reason = ended if ended in _NEVER_RAN else "boot"
@@ -329,24 +329,22 @@ def _withdraw(
         reason = "capacity"
     kind = CapacityError if reason != "quota" else QuotaError
     error = kind(said, code=ended, extent=extent)
-    decide(world, now, lease.place, PlacementResult.REFUSED, f"{reason}: {said}")
-    facts = {**refusal_facts(error, reason), LeaseFact.SEEN_AT: world.clock.now().isoformat()}
-    world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
-    world.stores.leases.releasing(lease.id)
+    decide(deps, now, lease.place, PlacementResult.REFUSED, f"{reason}: {said}")
+    facts = {**refusal_facts(error, reason), LeaseFact.SEEN_AT: deps.clock.now().isoformat()}
+    deps.stores.leases.note(lease.id, facts, simulated=lease.simulated)
+    deps.stores.leases.releasing(lease.id)
     return NOT_YET
 
 
-def _granted(world: FlowDeps, now: AttemptState, lease: Lease, machine: Machine) -> Value:
-    at = world.clock.now()
+def _granted(deps: FlowDeps, now: AttemptState, lease: Lease, machine: Machine) -> Value:
+    at = deps.clock.now()
     facts = {**lease.facts, **machine.facts, LeaseFact.GRANTED_AT: at.isoformat()}
-    return _chosen(
-        world, now, world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
-    )
+    return _chosen(deps, now, deps.stores.leases.note(lease.id, facts, simulated=machine.simulated))
 
 
-def _chosen(world: FlowDeps, now: AttemptState, lease: Lease) -> Value:
-    decide(world, now, lease.place, PlacementResult.CHOSEN, f": {_price(lease)}")
-    enter(world, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
+def _chosen(deps: FlowDeps, now: AttemptState, lease: Lease) -> Value:
+    decide(deps, now, lease.place, PlacementResult.CHOSEN, f": {_price(lease)}")
+    enter(deps, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
     return GO
 
 
@@ -371,71 +369,71 @@ _AS_THEY_ARE = ("capacity", "quota", "preempted")
 """Ends of a machine that are an attempt's reason as well; others are a failed boot."""
 
 
-def poll_boot(world: FlowDeps, attempt_id: str) -> Value | NotYet:
+def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Wait until the machine has an address and is reachable."""
-    now = world.stores.cells.attempt_state(attempt_id)
+    now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.PREPARING):
         return GO
-    if is_stopped(world, now) or now.lease is None:
+    if is_stopped(deps, now) or now.lease is None:
         return STOP
-    late = _is_late(world, now, now.lease)
-    at = world.clock.now()
-    if not world.backoff.is_due(now.lease.id, at):
+    late = _is_late(deps, now, now.lease)
+    at = deps.clock.now()
+    if not deps.backoff.is_due(now.lease.id, at):
         return NOT_YET
     try:
-        machine = world.provider(now.lease.provider).inspect(now.lease.machine_id)
+        machine = deps.provider(now.lease.provider).inspect(now.lease.machine_id)
     except ProviderError as error:
-        world.backoff.trouble(now.lease.id, world.clock.now())
-        note_provider_trouble(world, now, error)
+        deps.backoff.trouble(now.lease.id, deps.clock.now())
+        note_provider_trouble(deps, now, error)
         return (
-            record_failure(world, attempt_id, Outcome.ERRORED, "boot", str(error))
+            record_failure(deps, attempt_id, Outcome.ERRORED, "boot", str(error))
             if late
             else NOT_YET
         )
-    world.backoff.forget(now.lease.id)
+    deps.backoff.forget(now.lease.id)
     if machine.state in (MachineState.TERMINATED, MachineState.STOPPING):
-        return _ended(world, now, now.lease, machine, at=at)
+        return _ended(deps, now, now.lease, machine, at=at)
     if machine.state is MachineState.READY and machine.endpoint is not None:
         # Nothing of a payload has run yet: what the guest published last is its own. Some guests
         # make new host keys after the first were published.
-        way = _pinned(world, now.lease, machine.endpoint)
-        world.stores.leases.reached(now.lease.id, way)
-        _note(world, now.lease, machine)
-        return _knock(world, now, machine.endpoint, way, late=late)
+        way = _pinned(deps, now.lease, machine.endpoint)
+        deps.stores.leases.reached(now.lease.id, way)
+        _note(deps, now.lease, machine)
+        return _knock(deps, now, machine.endpoint, way, late=late)
     if late:
         detail = f"machine {machine.id} is still {machine.state}. {machine.detail}"
-        return _blame_boot(world, attempt_id, now.lease, "boot", detail.strip())
+        return _blame_boot(deps, attempt_id, now.lease, "boot", detail.strip())
     return NOT_YET
 
 
-def _is_late(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
+def _is_late(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     """Whether boot takes too long; its last error is then the cause."""
-    timings = world.timings
-    rented = world.traits(lease.provider).rented
+    timings = deps.timings
+    rented = deps.traits(lease.provider).rented
     patience_s = timings.boot_s if rented else min(timings.own_boot_s, timings.contact_timeout_s)
-    return overdue(world, now.cell, patience_s) or is_out_of_time(world, now)
+    return overdue(deps, now.cell, patience_s) or is_out_of_time(deps, now)
 
 
 def _ended(
-    world: FlowDeps, now: AttemptState, lease: Lease, machine: Machine, *, at: datetime
+    deps: FlowDeps, now: AttemptState, lease: Lease, machine: Machine, *, at: datetime
 ) -> Value | NotYet:
-    not_shown = machine.state is MachineState.TERMINATED and is_young(world, lease, at=at)
+    not_shown = machine.state is MachineState.TERMINATED and is_young(deps, lease, at=at)
     if not machine.ended and not_shown:
         return NOT_YET
-    note_end(world.stores, lease, machine, since=now.cell.entered_at, at=at)
+    note_end(deps.stores, lease, machine, since=now.cell.entered_at, at=at)
     reason = machine.ended if machine.ended in _AS_THEY_ARE else "boot"
     detail = f"machine {machine.id} is {machine.state} before it could be used. {machine.detail}"
-    return _blame_boot(world, now.attempt.id, lease, reason, detail.strip())
+    return _blame_boot(deps, now.attempt.id, lease, reason, detail.strip())
 
 
-def _pinned(world: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoint:
+def _pinned(deps: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoint:
     """Return the endpoint with the pinned host key.
 
     It is the key that the machine published to its provider, or else the one it was given.
     """
     if not isinstance(way, SshAddress):
         return way
-    login = world.stores.leases.login(lease.id)
+    login = deps.stores.leases.login(lease.id)
     if login is None:
         raise LookupError(f"lease {lease.id} has no keys")
     host_key = way.host_key or login.host_public_key
@@ -443,19 +441,19 @@ def _pinned(world: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoi
 
 
 def _may_publish_another(
-    world: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, said: str
+    deps: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, said: str
 ) -> bool:
     """Whether a guest that publishes host keys still has time to publish a new one."""
     is_published = isinstance(shown, SshAddress) and bool(shown.host_key)
-    return is_published and _host_key_settles(world, now, said)
+    return is_published and _host_key_settles(deps, now, said)
 
 
-def _host_key_settles(world: FlowDeps, now: AttemptState, said: str) -> bool:
-    return note_no_contact(world, now, said) < timedelta(seconds=world.timings.host_key_s)
+def _host_key_settles(deps: FlowDeps, now: AttemptState, said: str) -> bool:
+    return note_no_contact(deps, now, said) < timedelta(seconds=deps.timings.host_key_s)
 
 
 def is_host_key_awaited(
-    world: FlowDeps, now: AttemptState, machine: Machine | None, said: str
+    deps: FlowDeps, now: AttemptState, machine: Machine | None, said: str
 ) -> bool:
     """Whether a machine with another host key is asked again before its job begins.
 
@@ -463,59 +461,59 @@ def is_host_key_awaited(
     that the guest publishes then, through its provider, is pinned instead of the first.
 
     Args:
-        world: The ports.
+        deps: The ports.
         now: The attempt.
         machine: As its provider has it now; None where the provider did not answer.
         said: How the machine failed to answer.
     """
     if machine is None:
-        return _host_key_settles(world, now, said)
+        return _host_key_settles(deps, now, said)
     shown = machine.endpoint
-    if now.lease is None or not _may_publish_another(world, now, shown, said):
+    if now.lease is None or not _may_publish_another(deps, now, shown, said):
         return False
     if shown is not None:
-        world.stores.leases.reached(now.lease.id, _pinned(world, now.lease, shown))
+        deps.stores.leases.reached(now.lease.id, _pinned(deps, now.lease, shown))
     return True
 
 
-def _note(world: FlowDeps, lease: Lease, machine: Machine) -> None:
+def _note(deps: FlowDeps, lease: Lease, machine: Machine) -> None:
     facts = {**lease.facts, **machine.facts}
     if facts != dict(lease.facts):
-        world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
+        deps.stores.leases.note(lease.id, facts, simulated=machine.simulated)
 
 
 def _knock(
-    world: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress, way: Endpoint, *, late: bool
+    deps: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress, way: Endpoint, *, late: bool
 ) -> Value | NotYet:
     """Connect to the machine by `way`, derived from what its provider has `shown`."""
     attempt_id, lease = now.attempt.id, now.lease
     if lease is None:
         return STOP
     try:
-        world.open_workspace(way).put_agent()
+        deps.open_workspace(way).put_agent()
     except HostKeyError as error:
-        if not late and _may_publish_another(world, now, shown, str(error)):
+        if not late and _may_publish_another(deps, now, shown, str(error)):
             return NOT_YET
-        return record_failure(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
+        return record_failure(deps, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except AuthenticationError as error:
         # a rented machine lets us in only after it has made its user
-        if world.traits(lease.provider).rented and not late:
-            note_no_contact(world, now, str(error))
+        if deps.traits(lease.provider).rented and not late:
+            note_no_contact(deps, now, str(error))
             return NOT_YET
-        return record_failure(world, attempt_id, Outcome.ERRORED, "auth", str(error))
+        return record_failure(deps, attempt_id, Outcome.ERRORED, "auth", str(error))
     except ShellError as error:
-        note_no_contact(world, now, str(error))
-        return _blame_boot(world, attempt_id, lease, "ssh", str(error)) if late else NOT_YET
+        note_no_contact(deps, now, str(error))
+        return _blame_boot(deps, attempt_id, lease, "ssh", str(error)) if late else NOT_YET
     except MachineError as error:
-        return record_failure(world, attempt_id, Outcome.ERRORED, "agent", str(error))
-    note_contact(world, now)
-    enter(world, now, CellState.PREPARING)
+        return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", str(error))
+    note_contact(deps, now)
+    enter(deps, now, CellState.PREPARING)
     return GO
 
 
-def _blame_boot(world: FlowDeps, attempt_id: str, lease: Lease, reason: str, detail: str) -> Value:
+def _blame_boot(deps: FlowDeps, attempt_id: str, lease: Lease, reason: str, detail: str) -> Value:
     """Store a boot failure, with the machine's console where it is available."""
-    provider = world.provider(lease.provider)
+    provider = deps.provider(lease.provider)
     if isinstance(provider, ConsoleLog):
         try:
             lines = provider.console(lease.machine_id).splitlines()[-CONSOLE_LINES:]
@@ -523,4 +521,4 @@ def _blame_boot(world: FlowDeps, attempt_id: str, lease: Lease, reason: str, det
             lines = [f"(not to be had: {error})"]
         if lines:
             detail = "\n".join([detail, "Its console's last lines:", *lines])
-    return record_failure(world, attempt_id, Outcome.ERRORED, reason, detail)
+    return record_failure(deps, attempt_id, Outcome.ERRORED, reason, detail)

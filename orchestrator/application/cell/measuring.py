@@ -15,17 +15,17 @@ CHECK = "metrics"
 _PROBLEMS = 3
 
 
-def read_metrics(world: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
+def read_metrics(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
     """Keep the figures of every job that came to its own end; the same ones if asked again."""
     named = [one for one in now.spec.manifest.job if one.metrics]
     if not named:
         return
     # Written last: what an earlier attempt finished is not read again.
-    done = {c.job for c in world.stores.results.checks(now.cell.id) if c.name == CHECK}
+    done = {c.job for c in deps.stores.results.checks(now.cell.id) if c.name == CHECK}
     asked = [one for one in named if one.id not in done and _came_to_its_end(facts.get(one.id))]
     if not asked:
         return
-    files = {one.name: one.digest for one in world.stores.results.artifacts(now.cell.id)}
+    files = {one.name: one.digest for one in deps.stores.results.artifacts(now.cell.id)}
     # After every event of the agent: its numbers end here.
     number = now.position.seq
     found: list[MetricFact] = []
@@ -33,15 +33,15 @@ def read_metrics(world: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact
     for job in asked:
         problems: list[str] = []
         for name in job.metrics:
-            metrics, said = _read(world, job, name, files)
+            metrics, said = _read(deps, job, name, files)
             problems += [f"{name}: {one}" for one in said]
             for metric in metrics:
                 number += 1
                 parts = (metric.name, metric.samples, metric.unit, metric.direction, metric.params)
                 found.append(MetricFact(number, job.id, *parts))
         checks.append(_check(job, problems))
-    world.stores.results.put_metrics(now.attempt.id, found)
-    world.stores.results.put_checks(now.attempt.id, checks)
+    deps.stores.results.put_metrics(now.attempt.id, found)
+    deps.stores.results.put_checks(now.attempt.id, checks)
 
 
 def _came_to_its_end(fact: JobFact | None) -> bool:
@@ -49,14 +49,14 @@ def _came_to_its_end(fact: JobFact | None) -> bool:
 
 
 def _read(
-    world: FlowDeps, job: Job, name: str, files: Mapping[str, str]
+    deps: FlowDeps, job: Job, name: str, files: Mapping[str, str]
 ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
     digest = files.get(metrics_artifact(job.id, name), "")
     if not digest:
         return (), ("the job left no such file",)
-    if not world.blobs.has(digest):
+    if not deps.blobs.has(digest):
         return (), ("it is lost",)
-    return world.read_metrics(name, world.blobs.open(digest))
+    return deps.read_metrics(name, deps.blobs.open(digest))
 
 
 def _check(job: Job, problems: list[str]) -> CheckFact:

@@ -13,7 +13,7 @@ REMEMBERED = frozenset({"capacity", "quota"})
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RankedPlace:
     """A place with its ranking."""
 
     place: Place
@@ -39,7 +39,7 @@ def rank_places(
     mine: Sequence[Lease],
     worn: Mapping[str, str],
     lately: Iterable[Lease],
-) -> list[Candidate]:
+) -> list[RankedPlace]:
     """Sort places: those without refusals in their order, then the others.
 
     Args:
@@ -61,21 +61,21 @@ def rank_places(
 
 def _weighed(
     place: Place, mine: Sequence[Lease], *, worn: Mapping[str, str], lately: Sequence[Lease]
-) -> Candidate:
+) -> RankedPlace:
     for lease in mine:
         if _reaches(lease, place):
-            return Candidate(
+            return RankedPlace(
                 place, PlacementResult.SKIPPED, lease.refusal_reason, _because(lease, "asked")
             )
     if place.name in worn:
         detail = f"an earlier attempt broke down there: {worn[place.name]}"
-        return Candidate(place, PlacementResult.LAST, "worn", detail)
+        return RankedPlace(place, PlacementResult.LAST, "worn", detail)
     for lease in lately:
         if lease.place == place.name or _reaches(lease, place):
-            return Candidate(
+            return RankedPlace(
                 place, PlacementResult.LAST, lease.refusal_reason, _because(lease, "lately")
             )
-    return Candidate(place)
+    return RankedPlace(place)
 
 
 def _reaches(lease: Lease, place: Place) -> bool:

@@ -26,7 +26,7 @@ from orchestrator.application.cell.launching import (
     reconcile,
     send_back,
 )
-from orchestrator.application.cell.place_selection import Candidate, rank_places
+from orchestrator.application.cell.place_selection import RankedPlace, rank_places
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import CellState, Lease, LeaseState, PlacementResult
@@ -47,58 +47,62 @@ from orchestrator.store.leases import Reservation
 logger = logging.getLogger(__name__)
 
 
-def poll_placement(world: FlowDeps, attempt_id: str) -> Value | NotYet:
+def poll_placement(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Advance the lease by one step: reserved, requested, granted.
 
     A refusal leads to the next place.
     """
-    now = world.stores.cells.attempt_state(attempt_id)
+    now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.BOOTING):
         return GO
-    if stopped_from_outside(world, now):
+    if stopped_from_outside(deps, now):
         return STOP
-    provider = world.provider(now.plan.platform.provider)
+    provider = deps.provider(now.plan.platform.provider)
     lease = now.lease
     if lease is None:
-        return _reserve(world, now, provider)
+        return _reserve(deps, now, provider)
     match lease.state:
         case LeaseState.HELD:
-            return confirm(world, now, lease, provider)
+            return confirm(deps, now, lease, provider)
         case LeaseState.RELEASING:
-            return send_back(world, now, lease, provider)
+            return send_back(deps, now, lease, provider)
         case LeaseState.LAUNCHING if lease.refusal_reason:
-            return reconcile(world, now, lease, provider)
-    return launch(world, now, lease, provider)
+            return reconcile(deps, now, lease, provider)
+    return launch(deps, now, lease, provider)
 
 
-def _reserve(world: FlowDeps, now: AttemptState, provider: Provider) -> Value | NotYet:
-    if not world.backoff.is_due(now.attempt.id, world.clock.now()):
+def _reserve(deps: FlowDeps, now: AttemptState, provider: Provider) -> Value | NotYet:
+    if not deps.backoff.is_due(now.attempt.id, deps.clock.now()):
         return NOT_YET
     try:
         allowed = now.spec.matrix.limits.allow_unknown_price
         places = places_of(provider, now.plan.platform)
-        places = without_old_prices(places, world.clock.now(), allowed=allowed)
-        world.backoff.forget(now.attempt.id)
+        places = without_old_prices(places, deps.clock.now(), allowed=allowed)
+        deps.backoff.forget(now.attempt.id)
     except ProviderUnavailableError as error:
-        return _cannot_be_asked(world, now, error)
+        return _cannot_be_asked(deps, now, error)
     except ProviderError as error:
-        decide(world, now, now.plan.platform.provider, PlacementResult.REFUSED, error)
-        return give_up(world, now, error)
-    mine = world.stores.leases.of_attempt(now.attempt.id)
-    candidates = rank_places(places, mine=mine, worn=_worn(world, now), lately=_lately(world, now))
+        decide(deps, now, now.plan.platform.provider, PlacementResult.REFUSED, error)
+        return give_up(deps, now, error)
+    mine = deps.stores.leases.of_attempt(now.attempt.id)
+    candidates = rank_places(places, mine=mine, worn=_worn(deps, now), lately=_lately(deps, now))
     left = []
     for one in candidates:
         if one.result is not None:
-            decide(world, now, one.place.name, one.result, one)
+            decide(deps, now, one.place.name, one.result, one)
         if one.result is not PlacementResult.SKIPPED:
             left.append(one)
     if not left:
-        return _refused_everywhere(world, now, mine)
-    return _set_aside(world, now, provider, left, mine)
+        return _refused_everywhere(deps, now, mine)
+    return _set_aside(deps, now, provider, left, mine)
 
 
 def _set_aside(
-    world: FlowDeps, now: AttemptState, provider: Provider, left: list[Candidate], mine: list[Lease]
+    deps: FlowDeps,
+    now: AttemptState,
+    provider: Provider,
+    left: list[RankedPlace],
+    mine: list[Lease],
 ) -> Value | NotYet:
     """Reserve the first place that is free and within budget, and request a machine there.
 
@@ -107,42 +111,42 @@ def _set_aside(
     limits, unpriced = now.spec.matrix.limits, []
     over: dict[Reservation, BudgetUse] = {}
     for one in left:
-        lease = _lease(world, now, one.place, len(mine) + 1)
+        lease = _lease(deps, now, one.place, len(mine) + 1)
         if one.place.price_usd_per_hour is None and not limits.allow_unknown_price:
             why = why_unpriced(one.place)
             unpriced.append(f"{one.place.name} is {why}")
             skipped = f"price: its price is {why}"
-            decide(world, now, one.place.name, PlacementResult.SKIPPED, skipped)
+            decide(deps, now, one.place.name, PlacementResult.SKIPPED, skipped)
             continue
-        told = world.stores.leases.reserve(
+        told = deps.stores.leases.reserve(
             lease,
             run_id=now.run.id,
             exclusive=one.place.exclusive,
-            budgets=_budgets(world, limits),
+            budgets=_budgets(deps, limits),
         )
         if told.answer is Reservation.RESERVED:
-            _tell_of_budgets(world, lease.reserved_at)
-            return launch(world, now, lease, provider)
+            _tell_of_budgets(deps, lease.reserved_at)
+            return launch(deps, now, lease, provider)
         if told.short is not None:
             over[told.answer] = told.short
             said = _refused_budget(lease, told.short, told.answer)
-            decide(world, now, one.place.name, PlacementResult.SKIPPED, f"budget: {said}")
+            decide(deps, now, one.place.name, PlacementResult.SKIPPED, f"budget: {said}")
     if Reservation.OVER_BUDGET in over and Reservation.BUDGET_RESERVED not in over:
         detail = f"another machine could exceed {over[Reservation.OVER_BUDGET]}"
-        return record_failure(world, now.attempt.id, Outcome.ERRORED, "budget", detail)
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "budget", detail)
     if len(unpriced) == len(left):
         said = f"the price at {', at '.join(unpriced)}, and limits.allow_unknown_price is "
         if any(lease.refusal_reason for lease in mine):  # the others were asked, and refused
-            return _refused_everywhere(world, now, mine, f"{said}false")
-        return record_failure(world, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")
+            return _refused_everywhere(deps, now, mine, f"{said}false")
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")
     return NOT_YET
 
 
-def _budgets(world: FlowDeps, limits: Limits) -> Iterator[Budget]:
+def _budgets(deps: FlowDeps, limits: Limits) -> Iterator[Budget]:
     """All that a machine of the run must fit into."""
     if limits.max_usd is not None:
         yield Budget(Period.RUN, limits.max_usd)
-    yield from world.budgets
+    yield from deps.budgets
 
 
 def _refused_budget(lease: Lease, short: BudgetUse, answer: Reservation) -> str:
@@ -153,38 +157,38 @@ def _refused_budget(lease: Lease, short: BudgetUse, answer: Reservation) -> str:
     return f"{worst} waits until other machines of the {period} have settled ({short})"
 
 
-def _tell_of_budgets(world: FlowDeps, at: datetime) -> None:
+def _tell_of_budgets(deps: FlowDeps, at: datetime) -> None:
     """Write into the log when a budget reaches a further share of its limit."""
-    for use in world.stores.leases.budget_uses(world.budgets, at) if world.budgets else ():
+    for use in deps.stores.leases.budget_uses(deps.budgets, at) if deps.budgets else ():
         key = f"{use.budget.period} {use.budget.since(at):%Y-%m-%d}"
         percent = use.warn_percent
-        if percent > int(world.lapses.said.get(key, "0")):
-            world.lapses.said[key] = str(percent)
+        if percent > int(deps.lapses.said.get(key, "0")):
+            deps.lapses.said[key] = str(percent)
             logger.warning("%s: %d %% or more is used", use, percent)
 
 
-def _worn(world: FlowDeps, now: AttemptState) -> dict[str, str]:
+def _worn(deps: FlowDeps, now: AttemptState) -> dict[str, str]:
     """Return places where earlier attempts of the cell failed, and why; they are tried last."""
     if now.attempt.number == 1:
         return {}
-    earlier = world.stores.cells.attempts(now.cell.id)[:-1]
+    earlier = deps.stores.cells.attempts(now.cell.id)[:-1]
     return {
         lease.place: attempt.cause.reason if attempt.cause else "it stopped"
         for attempt in earlier
-        for lease in world.stores.leases.of_attempt(attempt.id)
+        for lease in deps.stores.leases.of_attempt(attempt.id)
         if not lease.refusal_reason
     }
 
 
-def _lately(world: FlowDeps, now: AttemptState) -> list[Lease]:
+def _lately(deps: FlowDeps, now: AttemptState) -> list[Lease]:
     """Return recent refusals of the provider to any run."""
-    since = world.clock.now() - timedelta(seconds=world.timings.exhausted_s)
+    since = deps.clock.now() - timedelta(seconds=deps.timings.exhausted_s)
     provider = now.plan.platform.provider
-    found = world.stores.leases.refused_since(provider, since)
+    found = deps.stores.leases.refused_since(provider, since)
     return [lease for lease in found if lease.attempt_id != now.attempt.id]
 
 
-def _lease(world: FlowDeps, now: AttemptState, place: Place, number: int) -> Lease:
+def _lease(deps: FlowDeps, now: AttemptState, place: Place, number: int) -> Lease:
     return Lease(
         id=f"{now.attempt.id}-{number}",
         attempt_id=now.attempt.id,
@@ -193,29 +197,29 @@ def _lease(world: FlowDeps, now: AttemptState, place: Place, number: int) -> Lea
         state=LeaseState.RESERVED,
         reserved_usd=worst_usd(place, billed_minutes(now.spec)) or Decimal(0),
         price_usd_per_hour=place.price_usd_per_hour,
-        reserved_at=world.clock.now(),
+        reserved_at=deps.clock.now(),
         offer=place,
     )
 
 
-def _cannot_be_asked(world: FlowDeps, now: AttemptState, error: ProviderError) -> Value | NotYet:
-    if not overdue(world, now.cell, world.timings.place_s):
-        world.backoff.trouble(now.attempt.id, world.clock.now())
+def _cannot_be_asked(deps: FlowDeps, now: AttemptState, error: ProviderError) -> Value | NotYet:
+    if not overdue(deps, now.cell, deps.timings.place_s):
+        deps.backoff.trouble(now.attempt.id, deps.clock.now())
         return NOT_YET
-    return record_failure(world, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
+    return record_failure(deps, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
 
 
 def _refused_everywhere(
-    world: FlowDeps, now: AttemptState, mine: list[Lease], also: str = ""
+    deps: FlowDeps, now: AttemptState, mine: list[Lease], also: str = ""
 ) -> Value:
     reasons = {lease.refusal_reason for lease in mine if lease.refusal_reason}
     detail = "; ".join([*(lease.refusal for lease in mine if lease.refusal), *filter(None, [also])])
-    enter(world, now, CellState.PLACING)
+    enter(deps, now, CellState.PLACING)
     if reasons == {"not_offered"}:
-        return record_failure(world, now.attempt.id, Outcome.NOT_AVAILABLE, "not_offered", detail)
+        return record_failure(deps, now.attempt.id, Outcome.NOT_AVAILABLE, "not_offered", detail)
     ranked = [reason for reason in REASONS.values() if reason in reasons]
     reason = next(iter([*ranked, *sorted(reasons)]), "capacity")
-    return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, detail)
+    return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 
 def places_of(provider: Provider, platform: Platform) -> tuple[Place, ...]:

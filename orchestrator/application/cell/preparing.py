@@ -164,54 +164,54 @@ def _job(job: Job, finals: Sequence[str], idle: IdleTimeout) -> dict[str, object
     }
 
 
-def poll_preparation(world: FlowDeps, attempt_id: str) -> Value | NotYet:
+def poll_preparation(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Prepare the machine until the agent runs; broken connections are retried."""
-    now = world.stores.cells.attempt_state(attempt_id)
+    now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.RUNNING):
         return GO
-    if is_stopped(world, now):
+    if is_stopped(deps, now):
         return STOP
-    late = is_out_of_time(world, now)
+    late = is_out_of_time(deps, now)
     try:
-        workspace = workspace_of(world, now.lease)
+        workspace = workspace_of(deps, now.lease)
         # Late, it is only asked whether it can be reached at all.
-        answer = _late(world, now, workspace) if late else _prepare(world, now, workspace)
+        answer = _late(deps, now, workspace) if late else _prepare(deps, now, workspace)
     except (NotReadyError, WrongHardwareError, EnvironmentRefusedError, MachineError) as error:
-        return _trouble(world, now, error, late=late)
-    note_contact(world, now)
+        return _trouble(deps, now, error, late=late)
+    note_contact(deps, now)
     if answer == GO:
-        enter(world, now, CellState.RUNNING)
+        enter(deps, now, CellState.RUNNING)
     return answer
 
 
-def _late(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value:
+def _late(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value:
     workspace.put_agent()
-    return record_deadline(world, now)
+    return record_deadline(deps, now)
 
 
-def _trouble(world: FlowDeps, now: AttemptState, error: Exception, *, late: bool) -> Value | NotYet:
+def _trouble(deps: FlowDeps, now: AttemptState, error: Exception, *, late: bool) -> Value | NotYet:
     """Handle an unreachable machine: check whether it is gone, else wait."""
     reason, said = _reason(error), str(error)
     if reason in ("ssh", "host_key"):
-        every_s = world.timings.host_key_look_s if reason == "host_key" else None
-        machine = inspected(world, now, every_s=every_s)
-        ended = record_machine_end(world, now, machine, said)
+        every_s = deps.timings.host_key_look_s if reason == "host_key" else None
+        machine = inspected(deps, now, every_s=every_s)
+        ended = record_machine_end(deps, now, machine, said)
         if ended is not None:
             return ended
         awaited = reason == "host_key" and not late
-        if awaited and is_host_key_awaited(world, now, machine, said):
+        if awaited and is_host_key_awaited(deps, now, machine, said):
             return NOT_YET
-    if reason == "ssh" and not (_is_given_up(world, now, said) or late):
+    if reason == "ssh" and not (_is_given_up(deps, now, said) or late):
         return NOT_YET
-    return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, said)
+    return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, said)
 
 
-def _is_given_up(world: FlowDeps, now: AttemptState, said: str) -> bool:
+def _is_given_up(deps: FlowDeps, now: AttemptState, said: str) -> bool:
     """Whether it has been unreachable for too long; a rented machine may reboot once."""
-    silent_s = note_no_contact(world, now, said).total_seconds()
-    rented = now.lease is not None and world.traits(now.lease.provider).rented
-    lost = not rented and silent_s >= world.timings.contact_timeout_s
-    return lost or overdue(world, now.cell, world.timings.prepare_s)
+    silent_s = note_no_contact(deps, now, said).total_seconds()
+    rented = now.lease is not None and deps.traits(now.lease.provider).rented
+    lost = not rented and silent_s >= deps.timings.contact_timeout_s
+    return lost or overdue(deps, now.cell, deps.timings.prepare_s)
 
 
 def _reason(error: Exception) -> str:
@@ -231,54 +231,54 @@ def _reason(error: Exception) -> str:
     return "agent"
 
 
-def _prepare(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value | NotYet:
+def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value | NotYet:
     """Prepare everything up to the agent's start; NOT_YET while the machine is not ready.
 
     STOP where nothing is left to run: earlier evidence stands for every job.
     """
-    if not await_machine(world, now, workspace):
+    if not await_machine(deps, now, workspace):
         return NOT_YET
     digest = now.run.payload_digest
-    workspace.put_archive("payloads", digest, lambda: world.blobs.open(digest))
-    probe = workspace.probe(candidates_of(world, now))
-    attest(world, now, probe)
-    environment = prepare_environment(world, now, probe)
-    if reuse_on_machine(world, now, note_prepared(world, now, probe, environment)):
+    workspace.put_archive("payloads", digest, lambda: deps.blobs.open(digest))
+    probe = workspace.probe(interpreters_to_probe(deps, now))
+    attest(deps, now, probe)
+    environment = prepare_environment(deps, now, probe)
+    if reuse_on_machine(deps, now, note_prepared(deps, now, probe, environment)):
         return STOP
     if environment.wheels_digest is not None:
         workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
     is_first = now.attempt.number == 1  # of its cell: nothing has run before
-    finished = reused_jobs(world, now) | (set() if is_first else _finished_jobs(world, now))
+    finished = reused_jobs(deps, now) | (set() if is_first else _finished_jobs(deps, now))
     plan = agent_plan(
         now,
         environment,
-        finals={} if is_first else world.stores.results.final_tests(now.cell.id),
+        finals={} if is_first else deps.stores.results.final_tests(now.cell.id),
         finished=finished,
-        idle=idle_timeouts(world.stores, now),
-        notice=world.traits(now.plan.platform.provider).notice,
-        baseline=ship_baseline(world, now, workspace, environment.interpreter, finished=finished),
+        idle=idle_timeouts(deps.stores, now),
+        notice=deps.traits(now.plan.platform.provider).notice,
+        baseline=ship_baseline(deps, now, workspace, environment.interpreter, finished=finished),
     )
-    workspace.start(now.attempt.id, plan, secrets_of(world, now))
+    workspace.start(now.attempt.id, plan, secrets_of(deps, now))
     return GO
 
 
-def candidates_of(world: FlowDeps, now: AttemptState) -> list[str]:
+def interpreters_to_probe(deps: FlowDeps, now: AttemptState) -> list[str]:
     """Return interpreters to probe; on the controller's computer, its own is the last resort."""
     here = now.lease is not None and isinstance(now.lease.endpoint, LocalEndpoint)
-    return [*now.spec.manifest.python.candidates, *([world.own_python] if here else [])]
+    return [*now.spec.manifest.python.candidates, *([deps.own_python] if here else [])]
 
 
-def _finished_jobs(world: FlowDeps, now: AttemptState) -> set[str]:
-    facts = world.stores.results.jobs(now.cell.id)
+def _finished_jobs(deps: FlowDeps, now: AttemptState) -> set[str]:
+    facts = deps.stores.results.jobs(now.cell.id)
     cut_short = ("stopped", "disk_full")
     return {j for j, f in facts.items() if f.finished_ts is not None and f.cause not in cut_short}
 
 
-def secrets_of(world: FlowDeps, now: AttemptState) -> Mapping[str, str]:
+def secrets_of(deps: FlowDeps, now: AttemptState) -> Mapping[str, str]:
     """Return the jobs' secrets by name. Raises EnvironmentRefusedError."""
     jobs = [job for job in now.spec.manifest.job if job.id in now.plan.jobs]
     names = {name for job in jobs for name in job.secrets}
-    found = {name: world.secret(name) for name in names}
+    found = {name: deps.secret(name) for name in names}
     missing = sorted(name for name, value in found.items() if value is None)
     if missing:
         raise EnvironmentRefusedError(
@@ -304,14 +304,14 @@ class WrongHardwareError(Exception):
     """The device differs from the requested one."""
 
 
-def await_machine(world: FlowDeps, now: AttemptState, workspace: Workspace) -> bool:
+def await_machine(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> bool:
     """Whether the machine is ready; each check has its own time limit.
 
     Raises NotReadyError.
     """
     if now.lease is None or not isinstance(now.lease.endpoint, SshEndpoint):
         return True
-    counted = _counted(world, now, now.lease)
+    counted = _counted(deps, now, now.lease)
     if not counted:
         return True
     waiting: list[str] = []
@@ -321,34 +321,34 @@ def await_machine(world: FlowDeps, now: AttemptState, workspace: Workspace) -> b
         if state == "failed":
             raise NotReadyError(_REASONS[check], f"{check}: {detail}")
         if state == "waiting":
-            patience = world.timings.ready_s[check]
-            if overdue(world, now.cell, patience):
+            patience = deps.timings.ready_s[check]
+            if overdue(deps, now.cell, patience):
                 message = f"{check} is not done after {patience:g} s: {detail}"
                 raise NotReadyError(_REASONS[check], message)
             waiting.append(f"{check} ({detail})" if detail else check)
-    _tell_awaited(world, now, now.lease, ", ".join(waiting))
+    _tell_awaited(deps, now, now.lease, ", ".join(waiting))
     return not waiting
 
 
-def _tell_awaited(world: FlowDeps, now: AttemptState, lease: Lease, awaited: str) -> None:
+def _tell_awaited(deps: FlowDeps, now: AttemptState, lease: Lease, awaited: str) -> None:
     """Add a notice for each readiness check that is awaited, once."""
     if lease.awaited == awaited:
         return
     facts: dict[str, str] = {LeaseFact.AWAITED: awaited}
-    world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
+    deps.stores.leases.note(lease.id, facts, simulated=lease.simulated)
     if awaited:
         said = {"cell": now.cell.name, "notice": f"waiting for {awaited}", "shown": "detail"}
-        world.stores.run_events.add(now.run.id, "cell", said)
+        deps.stores.run_events.add(now.run.id, "cell", said)
 
 
-def _counted(world: FlowDeps, now: AttemptState, lease: Lease) -> set[str]:
+def _counted(deps: FlowDeps, now: AttemptState, lease: Lease) -> set[str]:
     """Return the readiness checks that apply.
 
     First boot where there was one, driver where a device is required.
 
     What a simulated machine says of its devices is not waited for.
     """
-    first_boot = {"cloud_init", "apt"} if world.traits(lease.provider).rented else set()
+    first_boot = {"cloud_init", "apt"} if deps.traits(lease.provider).rented else set()
     promised = device_kind(now.plan.platform) is not None and not lease.simulated
     return first_boot | ({"driver"} if promised else set())
 
@@ -362,7 +362,7 @@ def _checks(said: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
             yield str(one["check"]), str(one.get("state")), str(one.get("detail", ""))
 
 
-def attest(world: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
+def attest(deps: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
     """Store the machine's attestation. Raises WrongHardwareError where it is not as requested."""
     lease = now.lease
     if lease is None:
@@ -388,6 +388,6 @@ def attest(world: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> 
     )
     facts = {k: v for k, v in lease.facts.items() if k not in ours}
     row = Attestation(facts, devices, "", lease.simulated, wrong)
-    world.stores.leases.attest(lease.id, row)
+    deps.stores.leases.attest(lease.id, row)
     if wrong:
         raise WrongHardwareError(f"{wrong}, on {lease.machine_id} at {lease.place}")

@@ -9,7 +9,7 @@ from orchestrator.application.cell.baseline import with_baseline
 from orchestrator.application.cell.environment import EnvironmentRefusedError, prepare_environment
 from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.idle_timeouts import idle_timeouts
-from orchestrator.application.cell.preparing import agent_plan, candidates_of, secrets_of
+from orchestrator.application.cell.preparing import agent_plan, interpreters_to_probe, secrets_of
 from orchestrator.application.diagnosis_inputs import last_time
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import RunSpec
@@ -35,7 +35,7 @@ LARGEST_SESSION = 64 * 1024 * 1024
 
 
 def start_session(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     workspace: Workspace,
     retest_session: RetestSession,
@@ -46,13 +46,13 @@ def start_session(
 
     Raises EnvironmentRefusedError where it cannot be had, and MachineError.
     """
-    changed = _changed(world, now, retest_session.ask)
+    changed = _changed(deps, now, retest_session.ask)
     _check_jobs(changed.spec, retest_session.ask)
     payload = changed.run.payload_digest
     workspace.put_agent()
-    workspace.put_archive("payloads", payload, lambda: world.blobs.open(payload))
+    workspace.put_archive("payloads", payload, lambda: deps.blobs.open(payload))
     environment = prepare_environment(
-        world, changed, workspace.probe(candidates_of(world, changed))
+        deps, changed, workspace.probe(interpreters_to_probe(deps, changed))
     )
     if environment.wheels_digest is not None:
         workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
@@ -61,13 +61,13 @@ def start_session(
         environment,
         finals={},
         finished=(),
-        idle=idle_timeouts(world.stores, changed),
-        notice=world.traits(now.plan.platform.provider).notice,
+        idle=idle_timeouts(deps.stores, changed),
+        notice=deps.traits(now.plan.platform.provider).notice,
     )
     workspace.start(
         retest_session.id,
         _narrowed(plan, retest_session.ask, deadline_s=deadline_s),
-        secrets_of(world, changed),
+        secrets_of(deps, changed),
     )
 
 
@@ -78,20 +78,20 @@ def _check_jobs(spec: RunSpec, ask: RetestPlan) -> None:
         raise EnvironmentRefusedError(f"the payload {spec.manifest.name} has no job {jobs}")
 
 
-def _changed(world: FlowDeps, now: AttemptState, ask: RetestPlan) -> AttemptState:
+def _changed(deps: FlowDeps, now: AttemptState, ask: RetestPlan) -> AttemptState:
     """Return the attempt with one thing changed."""
     match ask.kind:
         case RetestKind.BASELINE:
-            return _with_baseline(world, now)
+            return _with_baseline(deps, now)
         case RetestKind.LAST_GREEN:
-            return _with_packages(now, last_time(world.stores, now.cell, now.spec).pins)
+            return _with_packages(now, last_time(deps.stores, now.cell, now.spec).pins)
         case RetestKind.BISECT:
             return _with_revision(now, ask)
     return now
 
 
-def _with_baseline(world: FlowDeps, now: AttemptState) -> AttemptState:
-    payload, spec = with_baseline(world, now)
+def _with_baseline(deps: FlowDeps, now: AttemptState) -> AttemptState:
+    payload, spec = with_baseline(deps, now)
     return replace(now, run=replace(now.run, payload_digest=payload), spec=spec)
 
 

@@ -41,7 +41,7 @@ from orchestrator.domain.run_record import JobRecord
 from orchestrator.domain.versions import canonical_name
 from orchestrator.store.cells import AttemptState, CellStatus
 from orchestrator.store.errors import DamagedError, StoreError
-from orchestrator.store.reuse import Proof
+from orchestrator.store.reuse import ReusableResult
 
 
 def asked_for(run: Run, spec: RunSpec, plan: CellPlan) -> ReuseInputs:
@@ -63,7 +63,7 @@ def asked_for(run: Run, spec: RunSpec, plan: CellPlan) -> ReuseInputs:
 
 
 def note_prepared(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     probe: Mapping[str, object],
     environment: PreparedEnvironment,
@@ -71,7 +71,7 @@ def note_prepared(
     """Store what the attempt is prepared with; None without a machine."""
     if now.lease is None:
         return None
-    devices, rented = devices_of(probe), world.traits(now.lease.provider).rented
+    devices, rented = devices_of(probe), deps.traits(now.lease.provider).rented
     made = replace(
         asked_for(now.run, now.spec, now.plan),
         instance_type=_instance_type(now.lease),
@@ -84,12 +84,12 @@ def note_prepared(
         simulated=now.lease.simulated,
     )
     prepared = Prepared(made, environment.interpreter, now.lease.place)
-    world.stores.reusable_results.prepare(now.attempt.id, prepared)
+    deps.stores.reusable_results.prepare(now.attempt.id, prepared)
     return prepared
 
 
 def keep_reuse_inputs(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     judge: Callable[[], Sequence[JobRecord]],
     probed: Mapping[str, object],
@@ -99,15 +99,15 @@ def keep_reuse_inputs(
     Nothing here keeps a cell from being closed: without a proof a job is only run again.
 
     Args:
-        world: The ports.
+        deps: The ports.
         now: The cell's last attempt.
         judge: Judges the jobs of the cell, as it is over.
         probed: What the jobs' environment was found to be.
     """
     try:
-        proven = _proven_inputs(world, now, judge, probed)
+        proven = _proven_inputs(deps, now, judge, probed)
         if proven:
-            world.stores.reusable_results.prove(now.cell.id, proven)
+            deps.stores.reusable_results.prove(now.cell.id, proven)
     except StoreError as error:
         if not isinstance(error, DamagedError):
             raise
@@ -117,16 +117,16 @@ def keep_reuse_inputs(
 
 
 def _proven_inputs(
-    world: FlowDeps,
+    deps: FlowDeps,
     now: AttemptState,
     judge: Callable[[], Sequence[JobRecord]],
     probed: Mapping[str, object],
 ) -> dict[str, datetime]:
     """Return jobs that passed, with the time of their evidence."""
-    made = [one.ingredients for one in world.stores.reusable_results.preparations(now.cell.id)]
+    made = [one.ingredients for one in deps.stores.reusable_results.preparations(now.cell.id)]
     if len({one.key for one in made}) != 1 or _differs(probed, made[0]):
         return {}
-    at = world.clock.now()
+    at = deps.clock.now()
     return {
         job.id: min(job.at, at)
         for job in judge()
@@ -184,7 +184,7 @@ logger = logging.getLogger(__name__)
 
 LOOKED_AT = 5
 """Maximum earlier results of a job to check, newest first."""
-Expect = Callable[[Proof], ReuseInputs]
+Expect = Callable[[ReusableResult], ReuseInputs]
 """Returns what a machine like the earlier one would be prepared with. Raises UnknownError."""
 
 
@@ -207,48 +207,48 @@ class _Order:
         return asked_for(self.run, self.spec, self.plan)
 
 
-def reuse_before_renting(world: FlowDeps, now: CellStatus) -> bool:
+def reuse_before_renting(deps: FlowDeps, now: CellStatus) -> bool:
     """Decide about each job of a cell on rented hardware; True where none must run."""
     max_age_s, name = now.spec.reuse_max_age_s, now.plan.platform.provider
-    if max_age_s is None or not world.traits(name).rented:
+    if max_age_s is None or not deps.traits(name).rented:
         return False
     order = _Order(now.run, now.spec, now.cell, now.plan, max_age_s)
-    provider = world.provider(name)
-    return _decide(world, order, partial(_expected, world, order, provider))
+    provider = deps.provider(name)
+    return _decide(deps, order, partial(_expected, deps, order, provider))
 
 
-def reuse_on_machine(world: FlowDeps, now: AttemptState, prepared: Prepared | None) -> bool:
+def reuse_on_machine(deps: FlowDeps, now: AttemptState, prepared: Prepared | None) -> bool:
     """Decide on a machine that costs nothing, once it is known."""
-    rented = world.traits(now.plan.platform.provider).rented
+    rented = deps.traits(now.plan.platform.provider).rented
     if now.spec.reuse_max_age_s is None or prepared is None or rented:
         return False
     order = _Order(now.run, now.spec, now.cell, now.plan, now.spec.reuse_max_age_s)
-    return _decide(world, order, lambda proof: prepared.ingredients)
+    return _decide(deps, order, lambda proof: prepared.ingredients)
 
 
-def reused_jobs(world: FlowDeps, now: AttemptState) -> set[str]:
+def reused_jobs(deps: FlowDeps, now: AttemptState) -> set[str]:
     """Return jobs of the cell with reused evidence."""
     if now.spec.reuse_max_age_s is None:
         return set()
-    decided = world.stores.reusable_results.decided(now.cell.id)
+    decided = deps.stores.reusable_results.decided(now.cell.id)
     return {job for job, one in decided.items() if one.is_reused}
 
 
-def _decide(world: FlowDeps, order: _Order, expect: Expect) -> bool:
+def _decide(deps: FlowDeps, order: _Order, expect: Expect) -> bool:
     """Store the decision, unless there is one; return whether nothing must run."""
-    proofs, cell = world.stores.reusable_results, order.cell.id
+    proofs, cell = deps.stores.reusable_results, order.cell.id
     if not proofs.decided(cell):
         jobs = [job for job in order.spec.manifest.job if job.id in order.plan.jobs]
         once = _Remembered(expect)
-        reuses = [_reuse(world, order, job, once) for job in jobs]
-        proofs.decide(cell, reuses, at=world.clock.now())
+        reuses = [_reuse(deps, order, job, once) for job in jobs]
+        proofs.decide(cell, reuses, at=deps.clock.now())
     decided = proofs.decided(cell)
     return bool(decided) and all(one.is_reused for one in decided.values())
 
 
-def _reuse(world: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
+def _reuse(deps: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
     try:
-        return _weighed(world, order, job, expect)
+        return _weighed(deps, order, job, expect)
     except StoreError:
         raise
     except Exception as error:
@@ -256,29 +256,29 @@ def _reuse(world: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
         return Reuse(job=job.id, why=f"it cannot be told whether it is proven: {error}")
 
 
-def _weighed(world: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
+def _weighed(deps: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
     why = refusal_of(job, paired=order.spec.matrix.baseline is not None)
     if why:
         return Reuse(job=job.id, why=why)
-    found = world.stores.reusable_results.find(order.asked.asked, job.id, limit=LOOKED_AT)
+    found = deps.stores.reusable_results.find(order.asked.asked, job.id, limit=LOOKED_AT)
     reasons = []
     for proof in found:
-        why = _why_not(world, order, proof, expect)
+        why = _why_not(deps, order, proof, expect)
         if not why:
-            return _proven(world, proof)
+            return _proven(deps, proof)
         reasons.append(why)
-    return Reuse(job=job.id, why=reasons[0] if reasons else _no_proof(world, order, job))
+    return Reuse(job=job.id, why=reasons[0] if reasons else _no_proof(deps, order, job))
 
 
-def _proven(world: FlowDeps, proof: Proof) -> Reuse:
-    ago = age(world.clock.now() - proof.at)
+def _proven(deps: FlowDeps, proof: ReusableResult) -> Reuse:
+    ago = age(deps.clock.now() - proof.at)
     why = f"proven by run {proof.run} {ago} ago: nothing it depends on has changed"
     return Reuse(job=proof.job, why=why, run=proof.run, cell=proof.cell, at=proof.at)
 
 
-def _why_not(world: FlowDeps, order: _Order, proof: Proof, expect: Expect) -> str:
+def _why_not(deps: FlowDeps, order: _Order, proof: ReusableResult, expect: Expect) -> str:
     """Return why an earlier result cannot be reused; empty where it can."""
-    old = too_old(proof.at, now=world.clock.now(), max_age_s=order.max_age_s)
+    old = too_old(proof.at, now=deps.clock.now(), max_age_s=order.max_age_s)
     if old:
         return old
     before = proof.prepared.ingredients
@@ -293,11 +293,11 @@ def _why_not(world: FlowDeps, order: _Order, proof: Proof, expect: Expect) -> st
     return in_words(changes(before, after)) or ("" if before.key == after.key else "it changed")
 
 
-def _no_proof(world: FlowDeps, order: _Order, job: Job) -> str:
+def _no_proof(deps: FlowDeps, order: _Order, job: Job) -> str:
     """Return why there is no reusable result: the changes since the newest one."""
     asked = order.asked
     where = (asked.platform["id"], asked.environment)
-    newest = world.stores.reusable_results.newest(asked.product, *where, job.id)
+    newest = deps.stores.reusable_results.newest(asked.product, *where, job.id)
     if newest is None:
         return "it has not passed here before"
     before = newest.prepared.ingredients
@@ -312,7 +312,7 @@ class _Remembered:
         self._expect = expect
         self._known: dict[str, ReuseInputs | UnknownError] = {}
 
-    def __call__(self, proof: Proof) -> ReuseInputs:
+    def __call__(self, proof: ReusableResult) -> ReuseInputs:
         """Return what the source cell would be prepared with now. Raises UnknownError."""
         if proof.cell not in self._known:
             try:
@@ -325,13 +325,15 @@ class _Remembered:
         return known
 
 
-def _expected(world: FlowDeps, order: _Order, provider: Provider, proof: Proof) -> ReuseInputs:
+def _expected(
+    deps: FlowDeps, order: _Order, provider: Provider, proof: ReusableResult
+) -> ReuseInputs:
     """Return the inputs that a machine like the earlier one would have. Raises UnknownError."""
     before = proof.prepared.ingredients
     place, image = _image_like(order, provider, proof)
     if image.id != before.image:
         return replace(before, image=image.id)
-    wheels, packages = _packages(world, order, proof)
+    wheels, packages = _packages(deps, order, proof)
     return replace(
         order.asked,
         instance_type=place.instance_type or NOTHING,
@@ -345,7 +347,9 @@ def _expected(world: FlowDeps, order: _Order, provider: Provider, proof: Proof) 
     )
 
 
-def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place, BootImage]:
+def _image_like(
+    order: _Order, provider: Provider, proof: ReusableResult
+) -> tuple[Place, BootImage]:
     """Return the image that the same machine would boot; else a comparison of places."""
     if not isinstance(provider, Images):
         name = order.plan.platform.provider
@@ -355,7 +359,7 @@ def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place,
         places = _alike(places_of(provider, platform), proof)
         if not places:
             kind = proof.prepared.ingredients.instance_type
-            raise UnknownError(f"no {kind} is offered now as at {proof.prepared.place}")
+            raise UnknownError(f"{proof.prepared.place} no longer offers {kind}")
         asked = [(place, provider.image(platform, place)) for place in places]
     except ProviderError as error:
         raise UnknownError(f"image unknown: {error}") from error
@@ -363,7 +367,7 @@ def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place,
     return next(same, asked[0])
 
 
-def _alike(places: tuple[Place, ...], proof: Proof) -> list[Place]:
+def _alike(places: tuple[Place, ...], proof: ReusableResult) -> list[Place]:
     """Return places of the same instance type, one per region, the original place first."""
     kind, name = proof.prepared.ingredients.instance_type, proof.prepared.place
     fitting = [place for place in places if (place.instance_type or NOTHING) == kind]
@@ -373,9 +377,11 @@ def _alike(places: tuple[Place, ...], proof: Proof) -> list[Place]:
     return list(by_region.values())
 
 
-def _packages(world: FlowDeps, order: _Order, proof: Proof) -> tuple[str, Mapping[str, str]]:
+def _packages(
+    deps: FlowDeps, order: _Order, proof: ReusableResult
+) -> tuple[str, Mapping[str, str]]:
     try:
-        found = resolved_for(world, order.spec, order.plan.environment, proof.prepared.interpreter)
+        found = resolved_for(deps, order.spec, order.plan.environment, proof.prepared.interpreter)
     except WheelsError as error:
         raise UnknownError(f"packages unknown: {error}") from error
     return found.installs, found.packages

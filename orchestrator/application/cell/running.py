@@ -35,12 +35,12 @@ from orchestrator.store.evidence import Position
 
 
 def record_machine_end(
-    world: FlowDeps, now: AttemptState, machine: Machine | None, said: str
+    deps: FlowDeps, now: AttemptState, machine: Machine | None, said: str
 ) -> Value | None:
     """Stop the attempt if the provider reports that its machine is ending; None if not.
 
     Args:
-        world: The ports.
+        deps: The ports.
         now: The attempt.
         machine: As `inspected` has it.
         said: How the machine failed to answer.
@@ -48,146 +48,144 @@ def record_machine_end(
     if machine is None or machine.state not in (MachineState.TERMINATED, MachineState.STOPPING):
         return None
     if now.lease is not None:
-        at = world.clock.now()
-        note_end(world.stores, now.lease, machine, since=now.cell.entered_at, at=at)
+        at = deps.clock.now()
+        note_end(deps.stores, now.lease, machine, since=now.cell.entered_at, at=at)
     words = machine.detail or machine.state
     if machine.ended == "deadline":
         detail = f"the machine ended by its own timer ({words})"
-        return record_deadline(world, now, detail)
+        return record_deadline(deps, now, detail)
     reason = "preempted" if machine.ended == "preempted" else "lost"
     detail = f"the provider says that the machine is {machine.state} ({words}); {said}"
-    return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, detail)
+    return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 
-def note_no_contact(world: FlowDeps, now: AttemptState, said: str) -> timedelta:
+def note_no_contact(deps: FlowDeps, now: AttemptState, said: str) -> timedelta:
     """Add a notice that the machine does not answer, with the reason and duration."""
-    at = world.clock.now()
-    since = world.lapses.since.setdefault(now.attempt.id, at)
-    _note(world, now, said, notice=f"no answer: {said}")
+    at = deps.clock.now()
+    since = deps.lapses.since.setdefault(now.attempt.id, at)
+    _note(deps, now, said, notice=f"no answer: {said}")
     return at - since
 
 
-def note_provider_trouble(world: FlowDeps, now: AttemptState, error: ProviderError) -> None:
+def note_provider_trouble(deps: FlowDeps, now: AttemptState, error: ProviderError) -> None:
     """Add a notice that the provider's state of the machine is unavailable."""
     said = f"{now.lease.provider if now.lease else 'its provider'}: {error}"
-    _note(world, now, said, notice=said)
+    _note(deps, now, said, notice=said)
 
 
-def note_contact(world: FlowDeps, now: AttemptState) -> None:
+def note_contact(deps: FlowDeps, now: AttemptState) -> None:
     """Record that the machine answers again."""
-    world.lapses.since.pop(now.attempt.id, None)
-    _note(world, now, "", notice="the machine answers now")
+    deps.lapses.since.pop(now.attempt.id, None)
+    _note(deps, now, "", notice="the machine answers now")
 
 
-def _note(world: FlowDeps, now: AttemptState, said: str, *, notice: str) -> None:
+def _note(deps: FlowDeps, now: AttemptState, said: str, *, notice: str) -> None:
     lease = now.lease
     if lease is None or lease.unheard == said:
         return
-    world.stores.leases.note(lease.id, {LeaseFact.UNHEARD: said}, simulated=lease.simulated)
-    world.stores.run_events.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
+    deps.stores.leases.note(lease.id, {LeaseFact.UNHEARD: said}, simulated=lease.simulated)
+    deps.stores.run_events.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
 
 
-def inspected(
-    world: FlowDeps, now: AttemptState, *, every_s: float | None = None
-) -> Machine | None:
+def inspected(deps: FlowDeps, now: AttemptState, *, every_s: float | None = None) -> Machine | None:
     """Return the provider's state of the machine; cached for a short time.
 
     Args:
-        world: The ports.
+        deps: The ports.
         now: The attempt.
         every_s: So often at most; every `inspect_every_s` by default, 0 to ask now.
 
     Returns: None where the provider was not asked, or did not answer.
     """
-    at, last = world.clock.now(), world.lapses.inspected.get(now.attempt.id)
-    pause = timedelta(seconds=world.timings.inspect_every_s if every_s is None else every_s)
+    at, last = deps.clock.now(), deps.lapses.inspected.get(now.attempt.id)
+    pause = timedelta(seconds=deps.timings.inspect_every_s if every_s is None else every_s)
     if now.lease is None or (last and at - last < pause):
         return None
-    world.lapses.inspected[now.attempt.id] = at
+    deps.lapses.inspected[now.attempt.id] = at
     try:
-        return world.provider(now.lease.provider).inspect(now.lease.machine_id)
+        return deps.provider(now.lease.provider).inspect(now.lease.machine_id)
     except ProviderError:
         return None
 
 
-def poll_run(world: FlowDeps, attempt_id: str) -> Value | NotYet:
+def poll_run(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Fetch new evidence, until the agent's `end` event or a reason to stop.
 
     Every way out leads to COLLECTING, so that finished tests are kept.
     """
-    now = world.stores.cells.attempt_state(attempt_id)
+    now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.COLLECTING):
         return GO
-    answer = STOP if is_stopped(world, now) else _watch(world, now)
+    answer = STOP if is_stopped(deps, now) else _watch(deps, now)
     if isinstance(answer, NotYet):
         return NOT_YET
-    enter(world, now, CellState.COLLECTING)
+    enter(deps, now, CellState.COLLECTING)
     return answer
 
 
-def _watch(world: FlowDeps, now: AttemptState) -> Value | NotYet:
+def _watch(deps: FlowDeps, now: AttemptState) -> Value | NotYet:
     attempt_id = now.attempt.id
     try:
         pulled, have = pull_evidence(
-            workspace_of(world, now.lease),
-            world.stores.evidence,
+            workspace_of(deps, now.lease),
+            deps.stores.evidence,
             attempt_id,
             now.position,
-            at=world.clock.now(),
-            limit_bytes=world.timings.pull_limit_bytes,
+            at=deps.clock.now(),
+            limit_bytes=deps.timings.pull_limit_bytes,
         )
     except HostKeyError as error:
         # the address of a machine that was taken away is given to a stranger
-        machine = inspected(world, now, every_s=0)
-        ended = record_machine_end(world, now, machine, str(error))
-        return ended or record_failure(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
+        machine = inspected(deps, now, every_s=0)
+        ended = record_machine_end(deps, now, machine, str(error))
+        return ended or record_failure(deps, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except MachineError as error:
-        return _unheard(world, now, str(error))
+        return _unheard(deps, now, str(error))
     except EvidenceError as error:
         detail = f"the machine sent something that is not evidence: {error}"
-        return record_failure(world, attempt_id, Outcome.ERRORED, "agent", detail)
-    note_contact(world, now)
+        return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", detail)
+    note_contact(deps, now)
     if pulled is None:
         detail = "the machine knows nothing of this attempt any more"
-        return record_failure(world, attempt_id, Outcome.ERRORED, "agent", detail)
+        return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", detail)
     if have.end is not None:
-        return _ended(world, now, have.end)
+        return _ended(deps, now, have.end)
     if not pulled.alive and drained(pulled, have):
         detail = "the agent ended without a last word"
-        return record_failure(world, attempt_id, Outcome.ERRORED, "agent", detail)
+        return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", detail)
     # Only a machine that is heard can tell whose time is up.
-    if is_out_of_time(world, now):
-        return record_deadline(world, now)
-    return _first_event(world, now, have)
+    if is_out_of_time(deps, now):
+        return record_deadline(deps, now)
+    return _first_event(deps, now, have)
 
 
-def _ended(world: FlowDeps, now: AttemptState, end: AgentEnd) -> Value:
+def _ended(deps: FlowDeps, now: AttemptState, end: AgentEnd) -> Value:
     """Handle the agent's `end` event."""
     if end.outcome == "errored":
         reason = end.reason or "agent"
-        return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, end.detail)
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, end.detail)
     if end.outcome == "stopped" and end.reason == "preempted":
-        return record_failure(world, now.attempt.id, Outcome.ERRORED, "preempted", end.detail)
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "preempted", end.detail)
     if end.outcome == "stopped":
         detail = end.detail or "the agent stopped at the attempt's deadline"
-        return record_failure(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+        return record_failure(deps, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
     return GO
 
 
-def _first_event(world: FlowDeps, now: AttemptState, have: Position) -> Value | NotYet:
-    if have.seq == 0 and overdue(world, now.cell, world.timings.first_event_s):
-        detail = f"no event within {world.timings.first_event_s:g} s of its start"
-        return record_failure(world, now.attempt.id, Outcome.ERRORED, "agent", detail)
+def _first_event(deps: FlowDeps, now: AttemptState, have: Position) -> Value | NotYet:
+    if have.seq == 0 and overdue(deps, now.cell, deps.timings.first_event_s):
+        detail = f"no event within {deps.timings.first_event_s:g} s of its start"
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "agent", detail)
     return NOT_YET
 
 
-def _unheard(world: FlowDeps, now: AttemptState, said: str) -> Value | NotYet:
+def _unheard(deps: FlowDeps, now: AttemptState, said: str) -> Value | NotYet:
     """Handle an unreachable machine: gone, or only disconnected."""
-    silent_s = note_no_contact(world, now, said).total_seconds()
-    ended = record_machine_end(world, now, inspected(world, now), said)
+    silent_s = note_no_contact(deps, now, said).total_seconds()
+    ended = record_machine_end(deps, now, inspected(deps, now), said)
     if ended is not None:
         return ended
-    if silent_s >= world.timings.contact_timeout_s:
+    if silent_s >= deps.timings.contact_timeout_s:
         detail = f"no contact for {silent_s:.0f} s: {said}"
-        return record_failure(world, now.attempt.id, Outcome.ERRORED, "lost", detail)
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "lost", detail)
     return NOT_YET

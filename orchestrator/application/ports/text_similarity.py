@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Likeness(Protocol):
+class TextSimilarity(Protocol):
     """Similarity of names and messages."""
 
     def names(self, one: str, other: str) -> float:

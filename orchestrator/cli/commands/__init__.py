@@ -1,1 +1,1 @@
-"""The commands, a module per group; each is a thin face over the modules beside this folder."""
+"""The commands, one module per group."""

@@ -1,4 +1,4 @@
-"""serve, controller, token, db, schema: keeping a controller."""
+"""serve, controller, token, db, schema: administration of a controller."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def serve_command(
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
 ) -> None:
-    """Be the controller, in the foreground: REST on a port and on the home's socket."""
+    """Run the controller in the foreground: REST on a port and on the home's socket."""
     session = session_of(context)
     wiring = session.wiring
     home = session.settings.home
@@ -95,7 +95,7 @@ def controller_command(
         bool, typer.Option("--until-idle", help="Wait for the home; end when nothing is live.")
     ] = False,
 ) -> None:
-    """Be the controller that other commands start in the background."""
+    """Run the controller that other commands start in the background."""
     wiring = session_of(context).wiring
     code = _refusing(
         lambda: wiring.control(
@@ -122,7 +122,7 @@ def token_create(
     ] = 90,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a token. It is printed once, and kept nowhere."""
+    """Create a token. It is printed once, and not stored."""
     session = session_of(context)
     body = {"name": name, "scope": scope, "days": days}
     answer = session.client().post("/tokens", body)
@@ -152,7 +152,7 @@ def _token_row(one: Token) -> dict[str, Text]:
 def token_revoke(
     context: typer.Context, token: Annotated[str, typer.Argument(help="A token's id.")]
 ) -> None:
-    """Make a token worthless."""
+    """Revoke a token."""
     session = session_of(context)
     session.client().delete(f"/tokens/{quote(token, safe='')}")
     session.say(f"Token {token} is revoked.")
@@ -168,7 +168,7 @@ def db_upgrade(context: typer.Context) -> None:
 
 @db_app.command("check")
 def db_check(context: typer.Context) -> None:
-    """Say which revision the database has. Exit code 1 where it needs an upgrade."""
+    """Show the database's revision. Exit code 1 where it needs an upgrade."""
     session = session_of(context)
     state = _refusing(lambda: session.wiring.database(upgrade=False))
     session.print(_state_line(state))

@@ -1,4 +1,4 @@
-"""note: what people write for the reports of a run."""
+"""annotate: annotations of a run, for its reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def annotate_command(
     cell: CellOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write something for the reports of a run: narrative, fixes, recommendations.
+    """Add annotations to the reports of a run: narrative, fixes, recommendations.
 
     What the results contradict is kept, and said beside it wherever it is printed.
     """

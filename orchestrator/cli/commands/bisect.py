@@ -1,4 +1,4 @@
-"""gate bisect: which revision broke the tests, on one machine of the failing platform."""
+"""gate bisect: finds the revision that broke tests, on one machine of the failing platform."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ BadOption = Annotated[
 
 
 class _MachineLeftError(Exception):
-    """The machine takes no more retests; the text says why, and what to do."""
+    """The machine accepts no more retests; the text says why, and what to do."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """The search on one machine."""
+    """A bisection on one machine."""
 
     session: Session
     client: Client
@@ -62,12 +62,12 @@ class _Search:
     range: tuple[Revision, ...]
     times: int
     path: str = ""
-    """Of the cell whose machine waits."""
+    """Path of the cell whose machine waits."""
     answers: dict[int, list[RevisionResult]] = field(default_factory=dict)
     steps: list[Json] = field(default_factory=list)
 
     def walk(self) -> FoundRevisions | InconclusiveSearch:
-        """Try one revision after the other until it is clear."""
+        """Retest revisions until the result is clear."""
         while True:
             step = next_step(len(self.range), self.answers)
             if not isinstance(step, TryRevision):
@@ -200,7 +200,7 @@ def _prepared(
 
 
 def _searched(search: _Search, run_id: str, cell: str) -> FoundRevisions | InconclusiveSearch:
-    """Wait for the machine, walk, and let the machine go whatever happens."""
+    """Wait for the machine, search, and release the machine in any case."""
     session, client = search.session, search.client
     search.path = f"/runs/{run_id}/cells/{cell}"
     session.say(f"run {run_id}: the failing jobs at the last revision")
@@ -218,7 +218,7 @@ def _searched(search: _Search, run_id: str, cell: str) -> FoundRevisions | Incon
 
 
 def _waits(session: Session, client: Client, path: str) -> bool:
-    """Whether the cell's machine came to wait for retests; False if the cell ended without."""
+    """Whether the cell's machine began to wait for retests; False if the cell ended."""
     while True:
         state = _state(client, path)
         if state == "diagnosing":
@@ -229,7 +229,7 @@ def _waits(session: Session, client: Client, path: str) -> bool:
 
 
 def _state(client: Client, path: str) -> str:
-    """Where the cell of this path is now."""
+    """Return the state of the cell at this path."""
     run, _, name = path.partition("/cells/")
     cells = _items(client.get(run), "cells")
     return next((str(c["state"]) for c in cells if quote(str(c["id"]), safe="") == name), "gone")

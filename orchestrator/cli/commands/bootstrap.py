@@ -1,4 +1,4 @@
-"""bootstrap, and doctor for a cloud: the user's account there."""
+"""bootstrap, and doctor for a cloud: set-up and checks of the user's account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""notify: where people are told, and whether it gets through."""
+"""channel: notification channels and their deliveries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.cli.view.tables import Layout
 from orchestrator.domain.channel import ChannelResponse, DeliveryResponse
 
 channel_app = typer.Typer(
-    help="Channels: where people are told that a gate's state has changed.", no_args_is_help=True
+    help="Channels: notifications when a gate's state changes.", no_args_is_help=True
 )
 _CHANNELS = Layout(
     titles=("name", "kind", "target", "told of", "state", "waiting", "id"),
@@ -76,7 +76,7 @@ def notify_add(
     api_base: _Base = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a channel. What its messages are signed with is printed once."""
+    """Add a channel. Its signing secret is printed once."""
     session = session_of(context)
     body: Json = {"name": name, "target": target, "kind": kind, "lineages": lineage or []}
     body |= {"allow_private": allow_private, "token_from": token_from}
@@ -95,7 +95,7 @@ def notify_add(
 
 @channel_app.command("list")
 def notify_list(context: typer.Context, as_json: JsonOption = False) -> None:
-    """List the channels, and whether what is sent gets through."""
+    """List the channels with their health."""
     session = session_of(context)
     answer = session.reader().get("/channels")
     nothing = "No channel yet: `seatrial channel add` makes one."
@@ -114,7 +114,7 @@ def notify_test(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Send a test message now. Exit code 1 where it does not get through."""
+    """Send a test message now. Exit code 1 where it is not delivered."""
     session = session_of(context)
     path = f"/channels/{quote(channel, safe='')}/test"
     answer = session.client().post(path, {"git_sha": commit})
@@ -133,7 +133,7 @@ def notify_log(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200)] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was sent to a channel, the newest first, and what it answered."""
+    """Show the deliveries to a channel with its responses, newest first."""
     session = session_of(context)
     path = f"/channels/{quote(channel, safe='')}/deliveries"
     answer = session.reader().get(path, limit=limit)
@@ -159,7 +159,7 @@ def notify_rotate(
     ] = 24,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a new signing secret. It is printed once."""
+    """Create a new signing secret. It is printed once."""
     session = session_of(context)
     path = f"/channels/{quote(channel, safe='')}/rotate"
     answer = session.client().post(path, {"overlap_hours": overlap_hours})
@@ -172,7 +172,7 @@ def notify_rotate(
 
 @channel_app.command("remove")
 def notify_remove(context: typer.Context, channel: ChannelArgument) -> None:
-    """Forget a channel; what waits for it is not sent."""
+    """Delete a channel; waiting deliveries are not sent."""
     session = session_of(context)
     session.client().delete(f"/channels/{quote(channel, safe='')}")
     session.say(f"Channel {one_line(channel)} is forgotten.")

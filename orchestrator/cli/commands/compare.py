@@ -1,4 +1,4 @@
-"""compare: what changed from one run to another."""
+"""compare: differences of two runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def compare_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what changed between two runs: new failures, fixed tests, figures and costs."""
+    """Show what changed between two runs: new failures, fixed tests, figures and costs."""
     session = session_of(context)
     client = session.reader()
     form = "json" if as_json else form

@@ -26,7 +26,7 @@ _BILLED = Layout(
 )
 LOOKS = 20
 CLEAN_LOOKS = 2
-"""In a row, before nothing more is expected: a launch under way shows up after the first."""
+"""Consecutive inventories without findings: a launch in progress may appear after the first."""
 _PAUSE_S = 10.0
 
 
@@ -78,7 +78,7 @@ def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
 
 
 def _order_controller(session: Session) -> StopReport | None:
-    """What the controller ended with its own credentials; None where none answered."""
+    """Ask the controller to end every machine; return what it ended, None without an answer."""
     try:
         answer = session.urgent_client().post("/machines/terminate-all")
     except UnreachableError:
@@ -97,7 +97,7 @@ def _order_controller(session: Session) -> StopReport | None:
 def _end_until_none_is_left(
     session: Session, stop: EmergencyStop, ended: dict[tuple[str, str], StoppedMachine]
 ) -> StopReport:
-    """End what each look finds, until looks find nothing; the last look."""
+    """End every found machine until inventories are empty; return the last one."""
     clean = 0
     for _ in range(LOOKS):
         look = stop.end_all()

@@ -1,4 +1,4 @@
-"""export: results in the formats that other programs read."""
+"""export: results in formats of other programs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _chunks(client: Client, path: str) -> Iterator[bytes]:
 
 
 def _write(output: Path, chunks: Iterator[bytes]) -> None:
-    """The file is there when all of it is: a reader never finds half a document."""
+    """Write the file atomically."""
     part = output.with_name(f"{output.name}.part")
     try:
         with part.open("wb") as file:

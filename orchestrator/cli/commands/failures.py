@@ -1,4 +1,4 @@
-"""failures: what failed in a run, and where its log is."""
+"""failures: the failures of a run, and the commands that show their logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gate: the release decision: check, explain, dry-run, history, list, verify, keys."""
+"""gate: check, explain, dry-run, history, list, verify, keys."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _KEYS = Layout(
 
 @keys_app.command("list")
 def keys_list(context: typer.Context, as_json: JsonOption = False) -> None:
-    """List the public keys, those that are over too."""
+    """List the public keys, retired ones included."""
     session = session_of(context)
     answer = session.reader().get("/keys")
     nothing = "No key yet: the first verdict makes one."
@@ -166,7 +166,7 @@ def gate_check(
     lineage: _Lineage = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Decide, sign and keep the verdict. Exit code: 0 pass, 1 fail, 5 inconclusive."""
+    """Evaluate the gate, sign and store the verdict. Exit code: 0 pass, 1 fail, 5 inconclusive."""
     session = session_of(context)
     client = session.client()
     stored = store_policy(session, client, policy)
@@ -193,7 +193,7 @@ def gate_dry_run(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Say what would be decided. Nothing is stored, and nothing is signed."""
+    """Evaluate a gate without storing or signing."""
     session = session_of(context)
     client = session.client()
     text = policy_text(policy)
@@ -217,7 +217,7 @@ def gate_explain(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say why: every rule of a verdict with its sentence."""
+    """Explain a verdict: every rule with its sentence."""
     session = session_of(context)
     client = session.reader()
     shown = _find(client, verdict)
@@ -308,7 +308,7 @@ def _show(
 
 
 def _find(client: Client, name: str) -> Json:
-    """A verdict by its id, or the newest one of a gate."""
+    """Return a verdict by its id, or the newest of a gate."""
     if name.startswith("V-"):
         return client.get(f"/verdicts/{quote(name, safe='')}")
     newest = newest_verdict(client, name)
@@ -322,7 +322,7 @@ def _name(session: Session, text: str, file: str) -> str:
 
 
 def _time(said: str) -> str:
-    """A time with its zone; UTC where it has none. Raises CliError."""
+    """Parse a time; UTC without a zone. Raises CliError."""
     try:
         at = datetime.fromisoformat(said)
     except ValueError:

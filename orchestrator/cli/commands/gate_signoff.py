@@ -1,4 +1,4 @@
-"""gate waive, waivers, approve, review: what people add to a gate."""
+"""gate waive, waivers, approve, review: sign-offs at a gate."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def review_command(
     note: Annotated[str, text_option("--note", "TEXT", "What was read.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Say that you read a payload: gates that ask for its level count it from now on."""
+    """Review a payload: gates that require its level count the review from now on."""
     session = session_of(context)
     body: Json = {"payload": payload.removeprefix("sha256:"), "level": level, "days": days}
     answer = session.client().post("/payload-reviews", {**body, "note": note})
@@ -60,7 +60,7 @@ def reviews_command(
     payload: Annotated[str | None, text_option("--payload", "DIGEST", "Only of this one.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List who read which payload, those that are over too."""
+    """List the reviews of payloads, expired ones included."""
     session = session_of(context)
     answer = session.reader().get("/payload-reviews", payload=payload)
     nothing = "Nobody has said that they read a payload."
@@ -104,7 +104,7 @@ def waive_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask to waive one rule for some days: it counts once somebody else approves it."""
+    """Request a waiver of one rule for some days: it counts once another person approves it."""
     session = session_of(context)
     client = session.client()
     read = meant_verdict(session, client, gate, verdict)
@@ -130,7 +130,7 @@ def waivers_command(
     gate: Annotated[str | None, text_option("--gate", "NAME", "Only of this gate.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the waivers, those that are over too."""
+    """List the waivers, expired ones included."""
     session = session_of(context)
     answer = session.reader().get("/waivers", gate=gate)
     print_list(
@@ -150,7 +150,7 @@ def approve_command(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Say yes to the evidence of a verdict, or to a waiver, as the owner of your token."""
+    """Approve the evidence of a verdict, or a waiver, as the owner of your token."""
     session = session_of(context)
     client = session.client()
     if waiver:

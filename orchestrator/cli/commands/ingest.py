@@ -1,4 +1,4 @@
-"""ingest: hand in results of other programs, as a finished run."""
+"""ingest: uploads of other programs' results, as a finished run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.cli.wiring import RefusedError
 from orchestrator.domain.units import plural, size
 
 BODY_LIMIT_BYTES = 2 * 1024**3
-"""What a controller takes."""
+"""The controller's limit of an upload."""
 _SHOWN_REMARKS = 5
 _SHOWN_KEPT = 20
 
@@ -48,7 +48,7 @@ def ingest_command(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Make a finished run of one cell from files of other programs, and print its id.
+    """Create a finished run of one cell from files of other programs, and print its id.
 
     What ingest.yaml in the folder says need not be said here.
     """
@@ -75,7 +75,7 @@ def _check_sources(sources: list[Path], platform: str) -> None:
 def _handed_in(
     session: Session, client: Client, sources: list[Path], asked: Mapping[str, str | None]
 ) -> Iterator[Json]:
-    """Each source as a cell: the first one's run, where it made one, gets the others."""
+    """Upload each source as a cell; a new run of the first gets the others."""
     run = asked["run"]
     for source in sources:
         said = {name: value or None for name, value in asked.items()} | {"run": run}
@@ -103,7 +103,7 @@ def _hand_in(
 
 
 def _tell(session: Session, answer: Json) -> None:
-    """What became of each file."""
+    """Print the result of each file."""
     ingested = cast("Json", answer["ingested"])
     sources = cast("list[Json]", ingested["sources"])
     kept = [source for source in sources if source["state"] == "kept"]

@@ -1,4 +1,4 @@
-"""init, doctor: the first minutes."""
+"""init, doctor: first steps."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _PYTHON = (3, 11)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the check-up."""
+    """A check of `doctor`."""
 
     level: Level
     name: str
     text: str
-    """What was found, and what to do where it is not OK."""
+    """The finding, and what to do where it is not OK."""
 
 
 def check_up(session: Session) -> Iterator[Finding]:
-    """Look at everything; nothing is changed."""
+    """Run all checks; nothing is changed."""
     yield _python()
     for distribution in ("torch", "pytest"):
         yield _distribution(distribution)
@@ -80,7 +80,7 @@ def _program(name: str, without: str) -> Finding:
 
 
 def _said(path: str) -> str:
-    """What a program says its version is, or where it is."""
+    """Return a program's version output, or its path."""
     for option in ("--version", "-V"):
         try:
             done = subprocess.run([path, option], capture_output=True, timeout=5, check=False)
@@ -113,7 +113,7 @@ def _home(home: Path) -> Iterator[Finding]:
 
 
 def _open_to_others(home: Path) -> Iterator[Finding]:
-    """Tokens, keys and evidence stand in it."""
+    """Return whether other users can read the home, which holds tokens, keys and evidence."""
     found = home.stat() if home.exists() else None
     if found is None or not found.st_mode & 0o077:
         return
@@ -161,7 +161,7 @@ def _remote(session: Session) -> Finding:
 
 
 def _guarded(name: str, look: Callable[[], Finding]) -> Finding:
-    """A check-up goes on where one look fails."""
+    """Run a check; an error becomes its finding."""
     try:
         return look()
     except (CliError, RefusedError) as error:

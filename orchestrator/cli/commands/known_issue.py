@@ -1,4 +1,4 @@
-"""known-issue, alias: what people know of failures and of tests."""
+"""known-issue, alias: known issues of failures, and aliases of tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ known_issue_app = typer.Typer(
     help="Known issues: owned, dated exceptions for failures. They change no count.",
     no_args_is_help=True,
 )
-alias_app = typer.Typer(help="Tests that stand under other names now.", no_args_is_help=True)
+alias_app = typer.Typer(help="Aliases: tests with other names now.", no_args_is_help=True)
 
 _ISSUES = Layout(
     titles=("id", "title", "matches", "owner", "expires", "state"),
@@ -102,7 +102,7 @@ def _match(signature: str, exception: str, frame: str, contains: str) -> dict[st
 def known_issue_list(
     context: typer.Context, product: ProductOption = None, as_json: JsonOption = False
 ) -> None:
-    """List the known issues, those that are over too."""
+    """List the known issues, expired ones included."""
     session = session_of(context)
     answer = session.reader().get("/known-issues", product=product)
     nothing = "No known issue yet: `seatrial known-issue add` writes one down."
@@ -166,19 +166,19 @@ def alias_list(
 
 @alias_app.command("confirm")
 def alias_confirm(context: typer.Context, alias: AliasArgument) -> None:
-    """Say that two names are one test: its history and its counts follow."""
+    """Confirm that two names are one test: its history and its counts follow."""
     _decide(session_of(context), alias, "confirm")
 
 
 @alias_app.command("reject")
 def alias_reject(context: typer.Context, alias: AliasArgument) -> None:
-    """Say that two names are two tests: it is not suggested again."""
+    """Reject an alias: it is not suggested again."""
     _decide(session_of(context), alias, "reject")
 
 
 @alias_app.command("undo")
 def alias_undo(context: typer.Context, alias: AliasArgument) -> None:
-    """Take back what was said; it is a suggestion again."""
+    """Withdraw a decision; the alias is a suggestion again."""
     _decide(session_of(context), alias, "undo")
 
 

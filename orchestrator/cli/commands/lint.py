@@ -1,4 +1,4 @@
-"""lint: what is wrong in reports that others wrote."""
+"""lint: checks of Markdown reports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def lint_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what is wrong in Markdown reports, whoever wrote them."""
+    """Check Markdown reports of any origin for errors."""
     session = session_of(context)
     if len(files) > _MOST_FILES:
         raise CliError(f"{len(files)} files are too many: at most {_MOST_FILES} go together")
@@ -72,7 +72,7 @@ def _document(file: Path) -> dict[str, object]:
 
 
 def _print(session: Session, found: Sequence[DocumentFinding]) -> None:
-    """By document and level; the advice of a rule follows its last finding in the document."""
+    """Print findings by document and level, with each rule's advice after its last finding."""
     for document in dict.fromkeys(finding.document for finding in found):
         inside = [finding for finding in found if finding.document == document]
         session.print(one_line(document))

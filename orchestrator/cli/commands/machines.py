@@ -1,4 +1,4 @@
-"""machines, cost: what is rented, and what it comes to."""
+"""machines, cost: rented machines and their costs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ _GONE = 404
 def machines_command(
     context: typer.Context,
     orphans: Annotated[
-        bool, typer.Option("--orphans", help="Only what nobody owns: orphan, expired, idle.")
+        bool,
+        typer.Option("--orphans", help="Only resources without an owner: orphan, expired, idle."),
     ] = False,
     terminate: Annotated[
-        bool, typer.Option("--terminate", help="End all that nobody owns, now, after asking.")
+        bool,
+        typer.Option("--terminate", help="Terminate all resources without an owner, after asking."),
     ] = False,
     everything: Annotated[
         bool,
@@ -55,7 +57,7 @@ def machines_command(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="End it without asking.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List what the clouds have of this project, and whose it is; end what nobody owns."""
+    """List the project's cloud resources with their owners; terminate those without one."""
     session = session_of(context)
     if everything and not terminate:
         raise CliError("--all goes with --terminate; without both, every machine is listed anyway.")
@@ -89,12 +91,10 @@ def cost_command(
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Read the prices anew from the providers first.")
     ] = False,
-    prices: Annotated[
-        bool, typer.Option("--prices", help="List the prices that are reckoned with.")
-    ] = False,
+    prices: Annotated[bool, typer.Option("--prices", help="List the prices in use.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What a run cost; without one, what the runs of the last 30 days came to."""
+    """Show the cost of a run; without one, of the runs of the last 30 days."""
     session = session_of(context)
     client = session.client() if refresh else session.reader()
     alone = not prices and run is None
@@ -119,7 +119,7 @@ def cost_command(
 
 
 def _refresh(session: Session, client: Client, *, as_json: bool) -> None:
-    """Read the prices anew. Raises CliError where no provider told one."""
+    """Refresh the prices. Raises CliError where no provider returned any."""
     told = client.post("/costs/refresh")
     if as_json:
         session.print_json(told)
@@ -140,9 +140,9 @@ def _prices(session: Session, client: Client, *, as_json: bool) -> None:
 def _terminate(
     session: Session, client: Client, survey: InventoryResponse, *, yes: bool
 ) -> list[str]:
-    """End everything that was found; answer what was ended. Raises CliError."""
+    """Terminate every found resource; return what was terminated. Raises CliError."""
     if not survey.items:
-        session.say("Nothing that nobody owns is there, as far as the clouds were asked.")
+        session.say("No resource without an owner, as far as the clouds answered.")
         return []
     session.err.print(fitting(session.err, _MACHINES, [_row(sight) for sight in survey.items]))
     what = plural(len(survey.items), "of these things", "of these things")
@@ -175,12 +175,12 @@ def _list(session: Session, survey: InventoryResponse, *, orphans: bool) -> None
     if survey.items:
         session.out.print(fitting(session.out, _MACHINES, [_row(sight) for sight in survey.items]))
         return
-    what = "that nobody owns" if orphans else "of this project"
+    what = "without an owner" if orphans else "of this project"
     session.say(f"Nothing {what} is there, as far as the clouds were asked.")
 
 
 def _complain(session: Session, survey: InventoryResponse) -> None:
-    """Nothing is known of a provider that could not be asked: then this is not the whole list."""
+    """Print providers that could not be read: the list is incomplete."""
     lines = [f"{one_line(n)} could not be asked: {one_line(w)}" for n, w in survey.unread.items()]
     if lines:
         raise CliError(*lines, code=NO_VERDICT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,18 +15,27 @@ from orchestrator.cli.session import session_of
 from orchestrator.domain.run_response import RunSummary
 
 _LISTED = 100
+_NAME_AND_ANSWER_S = 3.0
 
 
 def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Ids of the newest runs that begin so, each with what a shell may show beside it.
+    """Return ids of the newest runs with this prefix, with a description for the shell.
 
     None where they cannot be read at once.
     """
-    try:
-        answer = session_of(context).completer().get("/runs", limit=_LISTED)
-        runs = read_items(RunSummary, answer)
-    except CliError:
-        return []  # a shell has no place for a sentence
+    runs: list[RunSummary] = []
+
+    def look() -> None:
+        with contextlib.suppress(CliError):  # a shell has no place for a sentence
+            answer = session_of(context).completer().get("/runs", limit=_LISTED)
+            runs.extend(read_items(RunSummary, answer))
+
+    # No timeout of a connection covers the look-up of a host's name: the thread is left behind.
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(None if session_of(context).settings.url is None else _NAME_AND_ANSWER_S)
+    if not runs:
+        return []
     beside = {run.id: f"{run.matrix}, {run.outcome or run.state}" for run in runs}
     beside["latest"] = "the newest run"
     return [(run, text) for run, text in beside.items() if run.startswith(incomplete)]

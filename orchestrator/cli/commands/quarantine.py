@@ -1,4 +1,4 @@
-"""quarantine: flaky tests whose failures a gate may tolerate until a day."""
+"""quarantine: quarantines of flaky tests."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def quarantine_add(
 def quarantine_list(
     context: typer.Context, product: ProductOption = None, as_json: JsonOption = False
 ) -> None:
-    """List the quarantines, those that are over too."""
+    """List the quarantines, expired ones included."""
     session = session_of(context)
     answer = session.reader().get("/quarantines", product=product)
     nothing = "No test is in quarantine: `seatrial quarantine add` puts one there."

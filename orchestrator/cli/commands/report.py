@@ -1,4 +1,4 @@
-"""report: print a report, or write a run's whole tree of them with its raw files."""
+"""report: prints a report, or writes a run's report folder with its artifacts."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _print(session: Session, documents: list[str], form: Format) -> None:
 
 
 class _Tree:
-    """``SUMMARY.md``, then a folder for each cell with its report and its raw files."""
+    """``SUMMARY.md``, and a folder for each cell with its report and artifacts."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class _Tree:
         self._form = form
 
     def write(self, kind: str | None, cells: list[CellRecord], *, named: str | None) -> Path:
-        """Write and return the file to open first."""
+        """Write the files; return the one to open first."""
         first = None
         if named is None and kind not in PER_CELL:
             first = self._document(self._folder, kind or RUN_WIDE, None)
@@ -137,12 +137,15 @@ class _Tree:
         return path
 
     def _plots(self, folder: Path, kind: str, cell: CellRecord | None) -> None:
-        """The figures that the Markdown links; the names are the controller's."""
+        """Write the plots that the Markdown links, under the controller's names."""
         path = f"/runs/{self._run.id}/reports/{quote(kind, safe='')}/plots"
         drawn = self._client.get(path, cell=cell.id if cell else None)
         for plot in cast("list[dict[str, str]]", drawn["items"]):
             if not PLOT_PATH.fullmatch(plot["path"]):
-                raise CliError(f"the controller sent a plot {plot['path']!r}: not written")
+                raise CliError(
+                    f"the controller sent a plot with the unsafe path {plot['path']!r}: nothing was"
+                    " written of it; are the controller and this command of the same version?"
+                )
             target = folder / plot["path"]
             target.parent.mkdir(exist_ok=True)
             target.write_text(plot["svg"], encoding="utf-8")
@@ -151,7 +154,9 @@ class _Tree:
         # A machine chose the name: it stays in its folder and replaces no report.
         name = artifact.name
         if Path(name).name != name or name in ("", ".", "..") or name.startswith("SUMMARY."):
-            raise CliError(f"cell {cell.id} has a raw file named {name!r}, which is not written")
+            raise CliError(
+                f"cell {cell.id} has an artifact with the unsafe name {name!r}, which is skipped"
+            )
         path = f"{cell_path(self._run, cell)}/artifacts/{quote(name, safe='')}"
         with self._client.stream(path) as answer, (folder / name).open("wb") as file:
             for chunk in answer.iter_bytes():

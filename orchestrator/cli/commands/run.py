@@ -1,4 +1,4 @@
-"""plan, run, rerun, watch: what leads to an outcome."""
+"""plan, run, rerun, watch: commands that wait for an outcome."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from orchestrator.domain.run_response import RunResponse
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How long, and how, a command waits for an outcome."""
+    """Options of waiting for an outcome."""
 
     timeout_minutes: float | None
     on_interrupt: OnInterrupt | None
@@ -57,7 +57,7 @@ def plan_command(
     hold: HoldOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what `run` would do: cells, places, and the most it can cost. Launches nothing."""
+    """Show what `run` would do: cells, places, and the maximum cost. Launches nothing."""
     session = session_of(context)
     client = session.client()
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
@@ -94,7 +94,7 @@ def run_command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Launch a matrix and watch it to its end. The exit code tells the outcome."""
+    """Launch a matrix and watch it to its end. The exit code is the outcome."""
     session = session_of(context)
     client = session.client()
     waiting = Waiting(timeout, on_interrupt, as_json, detach)
@@ -159,7 +159,7 @@ def watch_command(
     on_interrupt: InterruptOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Watch a run to its end. The exit code tells the outcome."""
+    """Watch a run to its end. The exit code is the outcome."""
     session = session_of(context)
     client = session.client()
     shown, _ = find_run(client, run)

@@ -1,4 +1,4 @@
-"""schedule: what is launched by itself, when, and what became of it."""
+"""schedule: schedules and their firings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from orchestrator.domain.schedule import (
 )
 
 schedule_app = typer.Typer(
-    help="Schedules: a matrix is launched by the clock, judged, and people are told.",
+    help="Schedules: a matrix is launched at fixed times and judged, with notifications.",
     no_args_is_help=True,
 )
 _SCHEDULES = Layout(
@@ -166,7 +166,7 @@ def schedule_show(context: typer.Context, name: NameArgument, as_json: JsonOptio
 
 @schedule_app.command("pause")
 def schedule_pause(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Let it fire no more; what it began goes on."""
+    """Pause a schedule; running firings continue."""
     _change(context, name, "pause", "It does not fire until `schedule resume`.", as_json)
 
 
@@ -174,7 +174,7 @@ def schedule_pause(context: typer.Context, name: NameArgument, as_json: JsonOpti
 def schedule_resume(
     context: typer.Context, name: NameArgument, as_json: JsonOption = False
 ) -> None:
-    """Let it fire again; what was due meanwhile stays undone."""
+    """Resume a schedule; firings missed meanwhile are not caught up."""
     _change(context, name, "resume", "It fires again.", as_json)
 
 
@@ -182,7 +182,7 @@ def schedule_resume(
 def schedule_trigger(
     context: typer.Context, name: NameArgument, as_json: JsonOption = False
 ) -> None:
-    """Let it fire now, paused or not, besides its times."""
+    """Fire a schedule now, paused or not."""
     session = session_of(context)
     answer = session.client().post(f"{_path(name)}/trigger")
     if as_json:
@@ -192,7 +192,7 @@ def schedule_trigger(
 
 @schedule_app.command("remove")
 def schedule_remove(context: typer.Context, name: NameArgument) -> None:
-    """Forget it and its firings; runs that it launched go on, and verdicts stay."""
+    """Delete a schedule and its firings; its runs and verdicts stay."""
     session = session_of(context)
     session.client().delete(_path(name))
     session.say(f"Schedule {name} is removed.")
@@ -211,7 +211,7 @@ def _uploaded(session: Session, client: Client, matrix: Path, selector: SubjectS
 
 
 def _login() -> str:
-    """Whoever runs this command, by the system's own list of users."""
+    """Return the login name of the current user, by the system's user list."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -255,7 +255,7 @@ def _tell_times(session: Session, shown: ScheduleResponse) -> None:
 
 
 def _tell_who_fires(session: Session) -> None:
-    """A controller in the background leaves when it is idle, and fires nothing then."""
+    """Print that a background controller leaves when idle, and then fires no schedule."""
     if session.settings.url is not None:
         session.say(f"It fires while the controller at {session.settings.url} runs.")
     elif session.wiring.is_served():

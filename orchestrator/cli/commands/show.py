@@ -1,9 +1,10 @@
-"""runs, show, logs, cancel: looking at runs, and stopping them."""
+"""runs, show, logs, cancel: reading and cancelling runs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
@@ -78,7 +79,11 @@ def runs_command(
             return
         session.say("No run yet: `seatrial init` in a project, then `seatrial run seatrial.yaml`.")
         return
-    session.out.print(fitting(session.out, _RUNS, [_row(read(RunSummary, run)) for run in shown]))
+    found = [read(RunSummary, run) for run in shown]
+    layout = _RUNS
+    if not any(one.commit for one in found):
+        layout = replace(_RUNS, titles=tuple(title for title in _RUNS.titles if title != "commit"))
+    session.out.print(fitting(session.out, layout, [_row(one) for one in found]))
 
 
 def show_command(
@@ -100,7 +105,7 @@ def show_command(
 
 
 def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
-    """Ask for a run to be cancelled; finished tests are kept, and machines are given back."""
+    """Cancel a run; finished tests are kept, and machines are released."""
     session = session_of(context)
     client = session.client()
     shown = client.post(f"{run_path(run)}/cancel", key=session.wiring.new_id())
@@ -174,7 +179,7 @@ def _print_whole(
 
 
 class _Printer:
-    """Whole lines as they are for a pipe; as harmless text for a terminal."""
+    """Prints whole lines: unchanged into a pipe, harmless on a terminal."""
 
     def __init__(self, session: Session) -> None:
         self._is_terminal = session.out.is_terminal

@@ -32,7 +32,7 @@ _PORTS = 65536
 
 
 def read_access(answer: Json) -> SshAccess:
-    """Read what the API answers. Raises CliError, which never has the key in it."""
+    """Parse the SSH access. Raises CliError, whose text never contains the key."""
     refusal = CliError("the controller's answer does not say how to sign in there")
     try:
         access = read(SshAccess, answer)
@@ -44,7 +44,7 @@ def read_access(answer: Json) -> SshAccess:
 
 
 def _is_plain(access: SshAccess) -> bool:
-    """Whether nothing of it is more than it says: it becomes arguments of a program."""
+    """Whether a value is safe as an argument of a program."""
     return bool(
         _ADDRESS.fullmatch(access.address)
         and _USER.fullmatch(access.user)
@@ -55,7 +55,7 @@ def _is_plain(access: SshAccess) -> bool:
 
 
 def find_ssh() -> str:
-    """OpenSSH's client. Raises CliError."""
+    """Return OpenSSH's client. Raises CliError."""
     program = shutil.which("ssh")
     if program is None:
         raise CliError(
@@ -66,7 +66,7 @@ def find_ssh() -> str:
 
 
 def find_key_file(access: SshAccess, home: Path | None) -> Path | None:
-    """The key below ``HOME/keys``, where the machine is one's own. Raises CliError."""
+    """Return the key file of an own host below ``HOME/keys``. Raises CliError."""
     if not access.key_file:
         return None
     if home is None:
@@ -81,7 +81,7 @@ def find_key_file(access: SshAccess, home: Path | None) -> Path | None:
 
 
 def enter(program: str, access: SshAccess, key_file: Path | None, command: Sequence[str]) -> int:
-    """Run ssh to its end; answer its exit code. The folder with the key is gone afterwards."""
+    """Run ssh; return its exit code. The folder with the key is removed afterwards."""
     with _signals_end_it(), _private_folder() as folder:
         key = key_file or folder / "key"
         if key_file is None:
@@ -94,7 +94,7 @@ def enter(program: str, access: SshAccess, key_file: Path | None, command: Seque
 def arguments(
     program: str, access: SshAccess, key: Path, known: Path, command: Sequence[str]
 ) -> list[str]:
-    """Accept the one host key that was pinned, and offer the one key."""
+    """Return ssh's arguments, with the pinned host key and the one identity."""
     options = (
         "StrictHostKeyChecking=yes",
         f'UserKnownHostsFile="{known}"',
@@ -135,7 +135,7 @@ def _private_folder() -> Iterator[Path]:
 
 @contextmanager
 def _signals_end_it() -> Iterator[None]:
-    """A signal unwinds the stack once, so that the folder is removed; later ones wait."""
+    """Convert a signal to an exception once, so that the folder is removed; later ones wait."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         for one in _SIGNALS:
@@ -162,7 +162,7 @@ def _run(command: Sequence[str]) -> int:
 
 
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-"""What follows the cell is the machine's."""
+"""Arguments after the cell belong to the remote command."""
 
 
 def ssh_command(
@@ -178,7 +178,7 @@ def ssh_command(
         ),
     ] = None,
 ) -> None:
-    """Sign in on the machine that a cell holds. The exit code is ssh's own.
+    """Open an SSH session on the machine that a cell holds. The exit code is ssh's own.
 
     Only the pinned host key is accepted. The key is in a private folder while ssh runs.
     """

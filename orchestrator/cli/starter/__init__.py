@@ -1,1 +1,1 @@
-"""What `seatrial init` finds out about a project, and the two files that it writes."""
+"""`seatrial init`: inspects a project and writes its two files."""

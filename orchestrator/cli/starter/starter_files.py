@@ -1,4 +1,4 @@
-"""The texts of ``payload.toml`` and ``seatrial.yaml`` for a project, from its metadata."""
+"""Texts of ``payload.toml`` and ``seatrial.yaml`` for a project, from its metadata."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import re
 import tomllib
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from email.message import Message
 from email.parser import HeaderParser
 from importlib import metadata
@@ -34,40 +34,40 @@ Table = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Everything that the two files are made of."""
+    """Inputs of the two files."""
 
     name: str
     version: str
     needs: Needs
     tests: Tests
     notes: tuple[str, ...]
-    """What a person should know of how this was found."""
+    """Notes for a person on how this was determined."""
     python_path: str = ""
-    """What jobs need on ``PYTHONPATH``, relative to the project; empty for nothing."""
+    """Path for ``PYTHONPATH``, relative to the project; empty for none."""
     wheel: str = ""
-    """Pattern of the wheel that is the subject; empty where the payload itself is."""
+    """Pattern of the subject's wheel; empty where the payload is the subject."""
     exclude: tuple[str, ...] = ()
-    """The source of that wheel's modules, which would be imported instead of them."""
+    """Source files of the wheel's modules, which would be imported instead of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The files that a project describes itself in, read; empty where there are none."""
+    """Parsed metadata files of a project; empty where they are missing."""
 
     folder: Path
     pyproject: Table
     setup_cfg: configparser.ConfigParser
     pkg_info: Message
-    """Metadata of a source distribution that was unpacked here."""
+    """Metadata of an unpacked source distribution."""
 
     @property
     def project(self) -> Table:
-        """``[project]``, or what Poetry had before it."""
+        """Return ``[project]``, or Poetry's older table."""
         return table(self.pyproject, "project") or table(self.pyproject, "tool", "poetry")
 
 
 def survey(folder: Path) -> Project:
-    """Look at a project. Raises CliError where a file of it cannot be read."""
+    """Inspect a project. Raises CliError where a file cannot be read."""
     sources = read_sources(folder)
     name, name_notes = _name(sources)
     version, version_notes = _version(sources, name)
@@ -79,11 +79,12 @@ def survey(folder: Path) -> Project:
     if wheel is None:
         return Project(name, version, needs, tests, notes, python_path=_python_path(folder))
     source = tuple(root for root in wheel.roots if (folder / root).exists())
+    tests = replace(tests, arguments=wheel.tests)
     return Project(name, wheel.version, needs, tests, notes, wheel=_WHEELS, exclude=source)
 
 
 def read_sources(folder: Path) -> Sources:
-    """Read what there is. Raises CliError."""
+    """Parse the files that exist. Raises CliError."""
     path = folder / "pyproject.toml"
     pyproject: dict[str, object] = {}
     pkg_info = Message()
@@ -103,7 +104,7 @@ def read_sources(folder: Path) -> Sources:
 
 
 def table(value: Table, *path: str) -> Table:
-    """The table at a path; an empty one where there is none."""
+    """Return the table at a path; empty where there is none."""
     found: object = value
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -150,7 +151,7 @@ def _dynamic_version(folder: Path, name: str) -> tuple[str, list[str]]:
 
 
 def _python_path(folder: Path) -> str:
-    """``src`` where the packages are in it, else the project itself."""
+    """Return ``src`` where it has the packages, else the project itself."""
     source = folder / "src"
     inside = any(any(source.glob(pattern)) for pattern in ("*.py", "*/*.py"))
     return "src" if inside else "."
@@ -161,15 +162,17 @@ _WHEELS = "dist/*.whl"
 
 @dataclass(frozen=True, slots=True)
 class BuiltWheel:
-    """A wheel of the project."""
+    """A built wheel of the project."""
 
     version: str
     roots: tuple[str, ...]
-    """Packages and modules that it installs."""
+    """Top-level packages and modules."""
+    tests: tuple[str, ...]
+    """Arguments for pytest that are not its source."""
 
 
 def _wheel(folder: Path, name: str, tests: Tests) -> tuple[BuiltWheel | None, list[str]]:
-    """The one in ``dist``; None where it cannot be the subject, with why."""
+    """Return the wheel in ``dist``, or None with the reason why it cannot be the subject."""
     found = sorted(folder.glob(_WHEELS))
     if not found:
         return None, []
@@ -185,10 +188,25 @@ def _wheel(folder: Path, name: str, tests: Tests) -> tuple[BuiltWheel | None, li
     if distribution != canonicalize_name(name):
         return None, [f"{found[0]} is not of {name}: the payload itself is the subject"]
     modules = tuple(sorted(r for r in roots if not r.endswith((".dist-info", ".data"))))
-    if any(argument.partition("/")[0] in modules for argument in tests.arguments):
+    apart = tuple(one for one in tests.arguments if not _has_source(folder, one, modules))
+    within = any(argument.partition("/")[0] in modules for argument in tests.arguments)
+    if within or not apart:
         said = f"the tests are within the source of {found[0]}, which a wheel would not leave in"
         return None, [f"{said} the payload: the payload itself is the subject"]
-    return BuiltWheel(str(version), modules), [f"the subject is {found[0]}"]
+    notes = [f"the subject is {found[0]}"]
+    left_out = [one for one in tests.arguments if one not in apart]
+    if left_out:
+        notes.append(f"{', '.join(left_out)} is not run: it is the source, and the wheel is tested")
+    return BuiltWheel(str(version), modules, apart), notes
+
+
+def _has_source(folder: Path, argument: str, modules: Sequence[str]) -> bool:
+    """Whether pytest would import the wheel's modules from a folder such as ``src``."""
+    place = folder / argument
+    inside = any((place / module).exists() for module in modules)
+    return (inside and place.resolve() != folder.resolve()) or bool(
+        set(Path(argument).parts) & set(modules)
+    )
 
 
 PAYLOAD = "payload.toml"
@@ -197,14 +215,14 @@ MATRIX = "seatrial.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file and its text."""
+    """A file to write."""
 
     path: Path
     text: str
 
 
 def files_for(project: Project, folder: Path) -> tuple[Written, Written]:
-    """What is to be written; nothing is."""
+    """Return the files to write; nothing is written."""
     return (
         Written(folder / PAYLOAD, payload_text(project)),
         Written(folder / MATRIX, matrix_text(project)),
@@ -212,7 +230,7 @@ def files_for(project: Project, folder: Path) -> tuple[Written, Written]:
 
 
 def payload_text(project: Project) -> str:
-    """``payload.toml``: one suite with the project's tests."""
+    """Return ``payload.toml`` with one suite of the project's tests."""
     wanted = project.needs.requirements
     requirements = [*wanted, *plugins_for(project.tests.options, wanted)]
     lines = [
@@ -240,7 +258,7 @@ _OTHER_SUBJECT = """\
 
 
 def matrix_text(project: Project) -> str:
-    """``seatrial.yaml``: all jobs, on this computer."""
+    """Return ``seatrial.yaml`` with all jobs on this computer."""
     name, version = _toml(project.name), _toml(project.version)
     wheel = f", wheel: {project.wheel}" if project.wheel else ""
     other = "" if wheel else _OTHER_SUBJECT
@@ -261,7 +279,7 @@ jobs:
 
 
 def write_all(files: tuple[Written, ...], *, force: bool) -> None:
-    """Write all of them or none. Raises CliError where one is there already."""
+    """Write all files or none. Raises CliError where one exists."""
     there = [file.path for file in files if file.path.exists()]
     if there and not force:
         names = " and ".join(str(path) for path in there)
@@ -274,5 +292,5 @@ def write_all(files: tuple[Written, ...], *, force: bool) -> None:
 
 
 def _toml(value: str | list[str]) -> str:
-    """A TOML (and YAML) string or list; JSON's escapes are both languages', too."""
+    """Format a TOML (and YAML) string or list, by JSON's escapes."""
     return json.dumps(value, ensure_ascii=True)

@@ -1,4 +1,4 @@
-"""What a project's tests need installed, and which folders they are in."""
+"""Test requirements and test folders of a project."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _FILE_LIMIT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Tests:
-    """What to give to pytest."""
+    """Arguments of pytest."""
 
     arguments: tuple[str, ...]
     """Files and folders, relative to the project."""
     options: str = ""
-    """``addopts`` and all other settings, as text: they tell which plug-ins are used."""
+    """``addopts`` and other settings, which show the plug-ins in use."""
     notes: tuple[str, ...] = ()
 
 
 def find_tests(
     folder: Path, pyproject: Mapping[str, object], setup_cfg: configparser.ConfigParser
 ) -> Tests:
-    """Look at the configuration first, then at the files."""
+    """Read the configuration first, then look for files."""
     settings = _settings(folder, pyproject, setup_cfg)
     options = " ".join(f"{key}={value}" for key, value in settings.items())
     said = _words(settings.get("testpaths"))
@@ -51,7 +51,7 @@ def find_tests(
 def _settings(
     folder: Path, pyproject: Mapping[str, object], setup_cfg: configparser.ConfigParser
 ) -> dict[str, object]:
-    """The first configuration in pytest's own order."""
+    """Return the first configuration in pytest's own order."""
     for name in ("pytest.ini", ".pytest.ini"):
         if (folder / name).is_file():
             return _section(_parsed(folder / name), "pytest")
@@ -83,7 +83,7 @@ def _words(value: object) -> tuple[str, ...]:
 
 
 def _test_places(folder: Path) -> tuple[str, ...]:
-    """The usual folder, else the top folders (or files) that hold test files."""
+    """Return the usual test folder, else top folders (or files) with tests."""
     for name in _FOLDERS:
         if (folder / name).is_dir() and next(_test_files(folder / name), None):
             return (name,)
@@ -111,7 +111,7 @@ def _test_files(folder: Path) -> Iterator[Path]:
 
 PYTEST = "pytest>=8"
 _EXTRAS = ("test", "tests", "testing", "dev")
-"""Extras and dependency groups that hold what tests need: the first that is there."""
+"""Names of extras and dependency groups for tests; the first that exists is used."""
 _FILES = (
     *("requirements-test.txt", "requirements-tests.txt", "test-requirements.txt"),
     *("requirements/test.txt", "requirements/tests.txt", "requirements/testing.txt"),
@@ -119,10 +119,10 @@ _FILES = (
     *("requirements/test.in", "requirements/tests.in", "requirements/testing.in"),
     *("requirements-dev.txt", "requirements/dev.txt", "requirements/dev.in"),
 )
-"""Files that hold what tests need: the first that is there."""
+"""Names of requirements files for tests; the first that exists is used."""
 _OF_FILE = re.compile(r"(?:-r|--requirement)[\s=]*(\S+)")
 _OF_ENVIRONMENT = re.compile(r"[\w.,{}!-]+:\s")
-"""Before a dependency of tox: that it is of some environments alone."""
+"""Prefix of tox dependencies of some environments only."""
 _PLUGINS = (
     (r"--cov\b", "pytest-cov"),
     (r"(?:^|[\s=])-n[\s=\d]|--numprocesses|--dist\b", "pytest-xdist"),
@@ -131,7 +131,7 @@ _PLUGINS = (
     (r"--benchmark", "pytest-benchmark"),
     (r"--reruns\b", "pytest-rerunfailures"),
 )
-"""Settings of pytest that fail where their plug-in is missing."""
+"""Settings of pytest that fail without their plug-in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def needs_of(
     setup_cfg: configparser.ConfigParser,
     name: str,
 ) -> Needs:
-    """Collect pytest, what the project needs, and what its test extra adds."""
+    """Return pytest, the project's requirements, and those of its test extra."""
     declared = _Declared(pyproject, setup_cfg)
     notes: list[str] = []
     main = declared.main() or _from_first_file(folder, ("requirements.txt",), notes)
@@ -162,7 +162,7 @@ def needs_of(
 
 
 def plugins_for(options: str, requirements: Iterable[str]) -> tuple[str, ...]:
-    """The plug-ins that a pytest configuration names without the project asking for them."""
+    """Return plug-ins that pytest's configuration needs and the project does not require."""
     there = {canonicalize_name(Requirement(text).name) for text in requirements}
     return tuple(
         name for pattern, name in _PLUGINS if name not in there and re.search(pattern, options)
@@ -170,7 +170,7 @@ def plugins_for(options: str, requirements: Iterable[str]) -> tuple[str, ...]:
 
 
 class _Declared:
-    """The requirements in pyproject.toml, or in setup.cfg."""
+    """Requirements in pyproject.toml, or in setup.cfg."""
 
     def __init__(
         self, pyproject: Mapping[str, object], setup_cfg: configparser.ConfigParser
@@ -189,11 +189,11 @@ class _Declared:
             self._extras = {extra: _lines(section[extra]) for extra in section}
 
     def main(self) -> list[str]:
-        """What the project always needs."""
+        """Return the project's own requirements."""
         return self._main
 
     def for_tests(self, name: str) -> list[str]:
-        """What the first extra or group for tests adds; its references to others followed."""
+        """Return requirements of the first extra or group for tests, with references resolved."""
         for wanted in _EXTRAS:
             if wanted in self._extras:
                 return self._extra(wanted, canonicalize_name(name), set())
@@ -229,7 +229,7 @@ class _Declared:
 
 
 def _self_extras(text: str, name: str) -> set[str]:
-    """The extras in ``project[extra]`` where the project is this one."""
+    """Return the extras in ``project[extra]`` where the project is this one."""
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
@@ -238,7 +238,7 @@ def _self_extras(text: str, name: str) -> set[str]:
 
 
 def _keep(text: str, project: str, kept: dict[str, str]) -> str:
-    """Add a requirement, or say why not."""
+    """Add a requirement, or note why not."""
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
@@ -256,7 +256,7 @@ def _keep(text: str, project: str, kept: dict[str, str]) -> str:
 
 
 def _outside_metadata(folder: Path, notes: list[str]) -> list[str]:
-    """What tests need where no extra says it: by tox, else by a file of a usual name."""
+    """Return test requirements outside of extras: of tox, else of a usual file."""
     listed = _lines(_parsed(folder / "tox.ini").get("testenv", "deps", fallback="") or "")
     lines = (line.replace("{toxinidir}/", "") for line in listed if not _OF_ENVIRONMENT.match(line))
     found = list(_requirements(folder, "tox.ini", lines, notes))
@@ -269,7 +269,7 @@ def _from_first_file(folder: Path, names: Iterable[str], notes: list[str]) -> li
 
 
 def _from_file(folder: Path, name: str, notes: list[str], within: frozenset[str]) -> Iterator[str]:
-    """The requirements of a file of pip, and of those that it names; `within` are being read."""
+    """Return requirements of a pip file and the files that it includes; `within` are being read."""
     if name in within or not (folder / name).is_file():
         notes.append(f"{name}: cannot be read")
         return

@@ -1,1 +1,1 @@
-"""What a run looks like on a terminal: pure functions from what the controller shows."""
+"""Rendering on a terminal: pure functions of records."""

@@ -51,7 +51,7 @@ _ALL = "all"
 
 
 def run_cost(console: Console, costs: RunCost) -> Iterator[RenderableType]:
-    """The bill of one run."""
+    """Return the bill of one run."""
     yield Text(_headline(costs), style="bold")
     if costs.simulated:
         yield Text(f"{SIMULATED}, and nobody was charged for these machines", style="bold red")
@@ -67,7 +67,7 @@ def run_cost(console: Console, costs: RunCost) -> Iterator[RenderableType]:
 
 
 def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
-    """What the runs of some days came to."""
+    """Return the costs of several days."""
     runs = plural(len(costs.runs), "run")
     yield Text(f"{runs} since {costs.since:%Y-%m-%d}: {usd(costs.bill.total_usd)}", style="bold")
     if costs.simulated_usd:
@@ -84,12 +84,12 @@ def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
 
 
 def prices_table(console: Console, answer: Json) -> Table:
-    """Every price that is reckoned with."""
+    """Return a table of every price in use."""
     return fitting(console, _PRICES, [_price(one) for one in read_items(Price, answer)])
 
 
 def refreshed(answer: Json) -> list[str]:
-    """What came of reading the prices anew, in sentences."""
+    """Describe the result of refreshing prices."""
     found = read(Refreshed, answer)
     lines = [f"{plural(len(found.kept), 'price')} read"]
     for uncertain in found.uncertain:

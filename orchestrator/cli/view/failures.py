@@ -1,4 +1,4 @@
-"""Failures, one line a signature: the known issues that match, and the commits to blame."""
+"""Failures of a run, one line per signature, with known issues and root causes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.domain.units import plural
 
 
 def blamed(run: RunResponse) -> Group | None:
-    """The answer for each failing test that ran again; None where none did."""
+    """Return the root causes of retested tests; None without any."""
     if not run.diagnosed:
         return None
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -51,11 +51,11 @@ def _test(one: DiagnosedTest, *, many: bool) -> Text:
 
 
 SHOWN = 20
-"""Signatures that a window has room for."""
+"""Maximum signatures that are shown."""
 
 
 def failures(run: RunResponse) -> Group | None:
-    """The failure groups of a run, and known issues that need a person; None without either."""
+    """Return failure groups, and known issues that need attention; None without either."""
     notes = [text for use in run.known_issues if (text := _note(use)) is not None]
     notes += [_confined(one) for one in run.quarantined]
     if not run.failure_groups and not notes:
@@ -96,7 +96,7 @@ def _beside(group: FailureGroup, *, many: bool) -> Iterator[Text]:
 
 
 def _confined(one: Quarantined) -> Text:
-    """That a failing test is in quarantine: it is a failure all the same."""
+    """Describe a failing test in quarantine."""
     quarantine, until = one.quarantine, f"{one.quarantine.expires:%Y-%m-%d}"
     said = f"is in quarantine {quarantine.id} until {until}"
     if one.state is QuarantineState.EXPIRED:
@@ -106,10 +106,10 @@ def _confined(one: Quarantined) -> Text:
 
 
 def _note(use: IssueUse) -> Text | None:
-    """What a person should do about a known issue; None where it does what it is for."""
+    """Describe what to do about a known issue; None where nothing is."""
     who = f"{use.issue.id} ({use.issue.title})"
     if use.state is IssueState.STALE:
-        said = "is stale: what it is about ran, and nothing failed so; it may be mended"
+        said = "is stale: its tests ran and nothing matched; it may be fixed"
     elif use.state is IssueState.EXPIRED and use.count:
         since = f" {plural(use.expired_days, 'day')} ago" if use.expired_days else ""
         said = f"expired{since}: it explains {plural(use.count, 'failure')} no more"

@@ -1,4 +1,4 @@
-"""A verdict for a person: the decision first, then what stands in its way, then the rest."""
+"""A verdict on a terminal: the decision, then blocking rules, then the rest."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from orchestrator.domain.test_set import Hook
 from orchestrator.domain.units import plural
 
 BLAMED = 20
-"""Tests that a window has room for."""
+"""Maximum tests that are shown."""
 _DIGEST = re.compile(r"sha256:([0-9a-f]{12})[0-9a-f]{52}")
-"""As sentences name it; the whole one is in the JSON, and in commands to copy."""
+"""Length of digests in sentences; JSON and commands have them in full."""
 _WORST_FIRST = tuple(reversed(RuleOutcome))
 
 
 def print_verdict(
     session: Session, verdict: Verdict, *, name: str = "", every: bool = False
 ) -> None:
-    """Write it down.
+    """Print a verdict.
 
     Args:
         session: Where to write.
@@ -64,7 +64,7 @@ def print_verdict(
 
 
 def _judged(verdict: Verdict) -> str:
-    """``judged: run 01jq, ended 2026-01-20 11:00 UTC``, with every run of the evidence."""
+    """Return ``judged: run 01jq, ended 2026-01-20 11:00 UTC``, with every run of the evidence."""
     inputs = {rule.id: rule.inputs for rule in verdict.rules}
     ended: dict[str, str] = {}
     for rule in verdict.rules:
@@ -144,12 +144,12 @@ def _print_blame(session: Session, rules: Sequence[RuleResult]) -> None:
 
 
 def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
-    """Per failing test ``nodeid, answer, evidence``, as the rule has it among its inputs."""
+    """Return ``nodeid, answer, evidence`` of failing tests from the rule's inputs."""
     return read(list[Mapping[str, str]], rule.inputs.get("blame", []))
 
 
 def _print_visible(session: Session, verdict: Verdict, *, every: bool) -> None:
-    """A line for each thing that can change what a PASS means and that is judged ok."""
+    """Print hooks, skips and deselections that can change what a PASS means."""
     ok = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.OK and not every]
     lines = [rule.sentence for rule in ok if rule.kind == "own_environment"]
     lines += [

@@ -1,4 +1,4 @@
-"""The terms of the vocabulary on a terminal: their glyphs with ANSI styles."""
+"""Glyphs of the vocabulary with ANSI styles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sign:
 
 
 _STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "busy": "cyan", "quiet": "dim"}
-"""By tone."""
+"""Styles by tone."""
 _OWN_STYLES = {
     "errored": "bold magenta",
     "error": "bold magenta",
@@ -30,31 +30,31 @@ _OWN_STYLES = {
     "not_run": "magenta",
     "queued": "dim",
 }
-"""Of what says nothing about the subject: the infrastructure failed, or evidence is absent."""
+"""Styles of outcomes that say nothing about the subject: infrastructure, or no evidence."""
 _UNKNOWN = Term("?", "unknown", "warn")
 
 
 def style_of(code: str) -> str:
-    """Return the ANSI style of an outcome, a state or a decision; one that is not known is loud."""
+    """Return the ANSI style of an outcome, state or decision; an unknown one is conspicuous."""
     if code in _OWN_STYLES:
         return _OWN_STYLES[code]
     return _STYLES[TERMS[code].tone] if code in TERMS else "bold magenta"
 
 
 def sign_of(outcome: str | None, *, active: bool = False) -> Sign:
-    """Return the sign of an outcome, or of something that has none yet."""
+    """Return the glyph of an outcome, or of an unfinished state."""
     if outcome is None:
         return Sign(term("running").glyph, _STYLES["busy"]) if active else sign_of("queued")
     return Sign(TERMS.get(outcome, _UNKNOWN).glyph, style_of(outcome))
 
 
 def word(code: str) -> str:
-    """Return an outcome or a state as people write it: ``timed out``."""
+    """Return an outcome or state in words: ``timed out``."""
     return TERMS[code].word if code in TERMS else one_line(phrase(code))
 
 
 def tally(counts: Counts, *, over: bool = True) -> Text:
-    """Return the counts that are not 0: ``48 ✓  2 ✗``; and that no test passed, where none did.
+    """Return the non-zero counts: ``48 ✓ 2 ✗``; and whether no test passed.
 
     What was collected and not reported is `missing` only when its job is over; before, it is
     still to come.

@@ -1,4 +1,4 @@
-"""A list that the controller answered, as a table for a person or as JSON for a program."""
+"""Lists as tables for a person or as JSON for a program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def row_of(layout: Layout, *words: str) -> dict[str, Text]:
-    """A row of plain words, one for each column of the layout, in its order."""
+    """Return a row of texts in the layout's order."""
     return {title: Text(one_line(word)) for title, word in zip(layout.titles, words, strict=True)}
 
 
@@ -31,7 +31,7 @@ def print_list(
     nothing: str,
     as_json: bool,
 ) -> None:
-    """Print the items of an answer. Raises CliError where they are no such records.
+    """Print the items of an answer. Raises CliError where they cannot be parsed.
 
     Args:
         session: Where to print.

@@ -1,4 +1,4 @@
-"""The whole picture of a run that is going on, and the lines that stay when it is over."""
+"""Live display of a run: the full picture, and the summary that remains."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Lines = list[Text]
 
 
 def cell_lines(run: RunResponse, frame: Frame, height: int) -> Lines:
-    """Return at most `height` lines: the fullest telling that fits, cut only as a last resort."""
+    """Return at most `height` lines with the most detail that fits."""
     lines: Lines = []
     for telling in _TELLINGS:
         lines = telling(run, frame)
@@ -44,7 +44,7 @@ def cell_lines(run: RunResponse, frame: Frame, height: int) -> Lines:
 
 
 def _spaced(run: RunResponse, frame: Frame) -> Lines:
-    """Every cell with all its jobs, and air between them."""
+    """Return every cell with all jobs, separated by blank lines."""
     lines: Lines = []
     for cell in run.cells:
         lines += (
@@ -54,12 +54,12 @@ def _spaced(run: RunResponse, frame: Frame) -> Lines:
 
 
 def whole(run: RunResponse, frame: Frame) -> Lines:
-    """Every cell with all its jobs."""
+    """Return every cell with all jobs."""
     return [line for cell in run.cells for line in _cell(cell, frame, cell.jobs)]
 
 
 def _open_jobs(run: RunResponse, frame: Frame) -> Lines:
-    """Cells that passed tell nothing of their jobs."""
+    """Return cells, without jobs of passed ones."""
     return [
         line
         for cell in run.cells
@@ -68,18 +68,18 @@ def _open_jobs(run: RunResponse, frame: Frame) -> Lines:
 
 
 def _current_jobs(run: RunResponse, frame: Frame) -> Lines:
-    """Of a running cell the running job, of a finished one the jobs that went wrong."""
+    """Return cells with the running job, or the failed jobs of finished ones."""
     return [line for cell in run.cells for line in _cell(cell, frame, _telling_jobs(cell))]
 
 
 def _grouped(run: RunResponse, frame: Frame) -> Lines:
-    """What passed and what waits becomes one line each; the rest as before."""
+    """Return passed and waiting cells as one line each; others with jobs."""
     active, groups = _groups(run, frame)
     return [line for c in active for line in _cell(c, frame, _telling_jobs(c))] + groups
 
 
 def _one_line_each(run: RunResponse, frame: Frame) -> Lines:
-    """A line for each cell that is under way, then for each that went wrong."""
+    """Return a line per running cell, then per failed cell."""
     active, groups = _groups(run, frame)
     ordered = sorted(active, key=lambda cell: cell.is_done)
     return groups + [cell_row(cell, frame) for cell in ordered]
@@ -117,7 +117,7 @@ def _is_settled(cell: CellRecord) -> bool:
 
 
 def _groups(run: RunResponse, frame: Frame) -> tuple[list[CellRecord], Lines]:
-    """The cells worth a line of their own, and a line for the others of each kind."""
+    """Return lines for the most important cells, and one for the others of each kind."""
     settled = [cell for cell in run.cells if _is_settled(cell)]
     queued = [cell for cell in run.cells if cell.state == "queued" and not cell.attempt]
     apart = {cell.id for cell in (*settled, *queued)}
@@ -139,16 +139,16 @@ LOG_LINES = 6
 _LOG_MIN = 3
 _FOOTER = 1
 _SMALL = 16
-"""Rows below which the log is left out."""
+"""Minimum rows for showing the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """The last lines of one cell's log."""
+    """The last lines of a cell's log."""
 
     cell: str = ""
     lines: Sequence[str] = ()
-    """Made safe; the last one is the newest."""
+    """Safe lines, newest last."""
 
 
 def picture(
@@ -161,7 +161,7 @@ def picture(
     note: str = "",
     heard: Mapping[str, str] | None = None,
 ) -> Text:
-    """Draw a run into exactly `height` lines of at most `width` cells.
+    """Render a run into exactly `height` lines of at most `width` cells.
 
     Args:
         run: As the controller shows it.
@@ -184,7 +184,7 @@ def picture(
 
 
 def summary(run: RunResponse, *, now: datetime, width: int) -> Text:
-    """What stays on the terminal, and what `show` prints: every cell and every job."""
+    """Return the summary of every cell and job, as in `show`."""
     frame = Frame.of(run.cells, now, width, run_id=run.id)
     return _joined([*header(run, frame), Text(), *whole(run, frame)])
 

@@ -1,4 +1,4 @@
-"""A launch that has not happened, on a terminal: cells, places, money and quotas."""
+"""A launch plan on a terminal: cells, places, costs and quotas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _QUOTA_STYLES = {"ok": "green", "short": "bold red", "unknown": "yellow"}
 
 
 def plan_table(console: Console, plan: Plan) -> Table:
-    """The cells, where they would run, and what that can cost."""
+    """Return the table of cells, places and costs."""
     return fitting(console, _PLAN, [_row(cell) for cell in plan.cells])
 
 
@@ -42,7 +42,7 @@ def _row(cell: PlannedCell) -> dict[str, Text]:
 
 
 def headroom_table(plan: Plan) -> Table:
-    """Every quota that the matrix takes of."""
+    """Return the table of used quotas."""
     table = _empty("quota", "where", "needs", "free", "status")
     for found in plan.headroom:
         table.add_row(
@@ -56,7 +56,7 @@ def headroom_table(plan: Plan) -> Table:
 
 
 def shortages(plan: Plan) -> list[Text]:
-    """What a person should know before it starts: quotas, a low limit, and the plan's warnings."""
+    """Return warnings: quotas, a low limit, and the plan's own."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
     others = [Text(f"note: {one_line(text)}", style="yellow") for text in plan.warnings]
     return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else []), *others]
@@ -71,7 +71,7 @@ def _quotas(plan: Plan) -> list[Text]:
 
 
 def totals(plan: Plan) -> str:
-    """One line: how much there is to do, and the most it can cost."""
+    """Return one line: the number of cells and jobs, and the maximum cost."""
     jobs = sum(len(cell.cell.jobs) for cell in plan.cells)
     return plan_text.totals(len(plan.cells), jobs, plan.worst_usd, plan.max_usd)
 
@@ -90,7 +90,7 @@ def _expecting(cell: PlannedCell) -> Text:
 
 
 def _places(cell: PlannedCell) -> Text:
-    """The first one, how many there are, and what the dearest takes."""
+    """Describe the first place, the number of places, and the highest price."""
     if not cell.places:
         return Text("–")
     first = cell.places[0]

@@ -1,4 +1,4 @@
-"""Where each machine of a run is, what it is and cost, or who uploaded its results."""
+"""Provenance of a run's results: machines with costs, or uploads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INCONSISTENT = "bold red"
 
 
 def ingested_block(told: Ingested) -> Iterator[RenderableType]:
-    """Two lines about the whole, then a row a file with its first remarks."""
+    """Return two lines on the upload, and a row per file with its first remarks."""
     when = f"of {told.dated_at:%Y-%m-%d}" if told.is_dated else "not dated"
     head = f"  ingested, {one_line(told.provenance)}, {when}; nothing is attested"
     yield Text(head, style="dim")
@@ -61,13 +61,13 @@ _LOUD = "bold red"
 
 
 def provenance(run: RunResponse) -> Group | None:
-    """A block for each cell that has or wanted a rented machine; None where none has."""
+    """Return a block per cell with a rented machine; None without any."""
     blocks = [_block(cell) for cell in run.cells if is_worth_telling(cell)]
     return Group(*(part for block in blocks for part in block)) if blocks else None
 
 
 def is_worth_telling(cell: CellRecord) -> bool:
-    """Whether its machine was rented, emulated or refused, or no agent produced its evidence."""
+    """Whether its machine was rented, emulated or refused, or its evidence was ingested."""
     if cell.ingested is not None:
         return True
     rented = any(lease.price_usd_per_hour or lease.market for lease in cell.leases)
@@ -97,7 +97,7 @@ def _block(cell: CellRecord) -> Iterator[RenderableType]:
 
 
 def _produced(cell: CellRecord) -> Iterator[tuple[str, Text]]:
-    """What its results were made on, as the provider and the machine say."""
+    """Return the attested machine of its results."""
     held = [lease for lease in cell.leases if lease.machine_id]
     if held:
         yield "instance", _text(_instance(held[-1]))

@@ -1,4 +1,4 @@
-"""Single lines of the view: a cell, a job with its bar, the test that runs now."""
+"""Rows of the live display: cells, jobs with progress bars, running tests."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _LEAST_LEFT_S = 1.0
 
 
 def since(start: datetime | None, now: datetime) -> float:
-    """Seconds since a moment; 0 where it is unknown, or where the clocks disagree."""
+    """Return seconds since a time; 0 where it is unknown or in the future."""
     return max((now - start).total_seconds(), 0.0) if start else 0.0
 
 
 def job_seconds(job: JobRecord, now: datetime) -> float | None:
-    """How long a job has run, or None if it never started."""
+    """Return how long a job has run, or None if it never started."""
     if job.duration_s is not None:
         return job.duration_s
     return since(job.started_at, now) if job.is_running else None
 
 
 def reported(counts: Counts) -> int:
-    """Tests that have an outcome."""
+    """Return the number of tests with an outcome."""
     return counts.collected - counts.missing
 
 
 def job_left_s(job: JobRecord, now: datetime) -> float | None:
-    """What a running suite may still take if its tests go on at their pace; None if unknown.
+    """Estimate a running suite's remaining seconds by its pace; None if unknown.
 
     Once every test has reported, or would have by now, nobody knows when the job itself ends; nor
     while nothing is heard of it.
@@ -55,7 +55,7 @@ def job_left_s(job: JobRecord, now: datetime) -> float | None:
 
 
 def run_left_s(run: RunResponse, now: datetime) -> float | None:
-    """What the run may still take; None unless all that is left is suites under way."""
+    """Estimate the run's remaining seconds; None unless only running suites are left."""
     left = [_cell_left_s(cell, now) for cell in run.cells if not cell.is_done]
     known = [seconds for seconds in left if seconds is not None]
     return max(known) if known and len(known) == len(left) else None
@@ -76,21 +76,21 @@ _NOTICES = 2
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What every line of one picture shares."""
+    """Shared layout of a picture's lines."""
 
     now: datetime
     width: int
     name_width: int
-    """Of cells' and jobs' ids."""
+    """Width of cell and job ids."""
     run_id: str = "RUN"
     heard: Mapping[str, str] = field(default_factory=dict)
-    """What the controller told last of each cell."""
+    """The controller's last notice of each cell."""
 
     @classmethod
     def of(
         cls, cells: tuple[CellRecord, ...], now: datetime, width: int, *, run_id: str = "RUN"
     ) -> Frame:
-        """Make room for the longest id, within reason."""
+        """Return a layout for the longest id, within limits."""
         # A job stands two cells further right than its cell.
         names = [len(c.id) for c in cells] + [len(j.id) + 2 for c in cells for j in c.jobs]
         widest = max(names, default=_NAME_MIN)
@@ -112,26 +112,26 @@ def cell_row(cell: CellRecord, frame: Frame) -> Text:
 
 
 def reason_row(cell: CellRecord, frame: Frame) -> Text | None:
-    """Why a cell went the way it did, in one line."""
+    """Return the cell's reason in one line."""
     said = ": ".join(one_line(part) for part in (word(cell.reason), cell.detail) if part)
     return Text(fit(f"  {said}", frame.width), style="dim") if said else None
 
 
 def simulated_row(cell: CellRecord, frame: Frame) -> Text | None:
-    """That nothing here was produced on what it looks like."""
+    """Return the line about simulated machines."""
     said = "  SIMULATED: no gate accepts this"
     return Text(fit(said, frame.width), style="bold red") if cell.simulated else None
 
 
 def notice_rows(cell: CellRecord, frame: Frame) -> list[Text]:
-    """The latest that its agent warned of, about the cell as a whole."""
+    """Return the agent's latest warnings about the whole cell."""
     loud = [one for one in cell.notices if one.level in ("warning", "error") and not one.job]
     said = (f"  {one.level}: {one_line(one.message)}" for one in loud[-_NOTICES:])
     return [Text(fit(line, frame.width), style="yellow") for line in said]
 
 
 def heard_row(cell: CellRecord, frame: Frame) -> Text | None:
-    """What the controller told last of a cell that is under way."""
+    """Return the controller's last notice of a running cell."""
     said = frame.heard.get(cell.id)
     if not said or cell.is_done or cell.detail:
         return None
@@ -139,7 +139,7 @@ def heard_row(cell: CellRecord, frame: Frame) -> Text | None:
 
 
 def kept_rows(cell: CellRecord, frame: Frame) -> list[Text]:
-    """That its machine waits for a person, and the two commands for it."""
+    """Return the line about a held machine, and its two commands."""
     if cell.kept_until is None:
         return []
     run, name = one_line(frame.run_id), one_line(cell.id)
@@ -165,7 +165,7 @@ def job_row(job: JobRecord, frame: Frame) -> Text:
 
 
 def reuse_row(job: JobRecord, frame: Frame) -> Text | None:
-    """Why it did not have to be run, or had to be although earlier evidence was looked for."""
+    """Return why a job was reused, or why it was not."""
     if not job.reuse:
         return None
     told = job.reuse if job.reused_from else f"not reused: {job.reuse}"
@@ -173,7 +173,7 @@ def reuse_row(job: JobRecord, frame: Frame) -> Text | None:
 
 
 def current_row(job: JobRecord, frame: Frame) -> Text | None:
-    """The running test's name, and for how long nothing was heard of it."""
+    """Return the running test, and the time since its last event."""
     silence = job.silence(frame.now)
     if not (job.is_running and (job.current or silence)):
         return None
@@ -184,7 +184,7 @@ def current_row(job: JobRecord, frame: Frame) -> Text | None:
 
 
 def ends(left: Text, right: Text, width: int) -> Text:
-    """Put one text at each end of a line; the left one gives way."""
+    """Align two texts at both ends of a line; the left one is cut."""
     room = width - right.cell_len - 1 if right.plain else width
     line = left.copy()
     line.truncate(max(room, 0), overflow="ellipsis")
@@ -197,7 +197,7 @@ def ends(left: Text, right: Text, width: int) -> Text:
 
 
 def bar(counts: Counts, width: int) -> Text:
-    """A bar of the outcomes so far; what is still to come is thin."""
+    """Return a progress bar by outcome; the remaining part is thin."""
     figures = counts.as_dict()
     told = [
         (figures[name], sign_of(name))
@@ -254,7 +254,7 @@ def _job_result(job: JobRecord) -> Text:
 
 
 def _said(job: JobRecord) -> Text:
-    """What a job that is no suite said: checks by outcome, and how many metrics."""
+    """Return checks by outcome and the number of metrics of a job that is no suite."""
     line = Text()
     for outcome in ("passed", "failed", "skipped"):
         count = sum(check.outcome == outcome for check in job.checks)
@@ -282,7 +282,7 @@ def _job_time(job: JobRecord, now: datetime) -> Text:
 
 
 def _cell_time(cell: CellRecord, now: datetime) -> str:
-    """How long the jobs of a finished cell took; of another, how long it is in its state."""
+    """Return the duration of a finished cell's jobs; else the time in its state."""
     if not cell.is_done:
         return elapsed(since(cell.entered_at, now)) if cell.entered_at else ""
     ran = [job for job in cell.jobs if not job.reused_from]

@@ -1,4 +1,4 @@
-"""Tables with as many columns as a window has room for."""
+"""Tables with as many columns as fit the window."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Layout:
 
     titles: tuple[str, ...]
     first_to_go: tuple[str, ...] = ()
-    """Columns that are left out where the window is narrow, in that order."""
+    """Columns that are left out first in narrow windows, in order."""
     together: Collection[str] = ()
-    """Columns that go together: parts of a sum of which some are left out mislead."""
+    """Columns that are left out together, since parts of a sum mislead."""
     whole: Collection[str] = ()
     """Columns that are never wrapped."""
     right: Collection[str] = ()
-    """Columns of figures."""
+    """Columns of numbers."""
 
 
 def fitting(console: Console, layout: Layout, rows: Sequence[Mapping[str, Text]]) -> Table:
-    """Rows by column title, in the columns that fit."""
+    """Return rows by column title, with the columns that fit."""
     unlimited = console.options.update(width=_ANY_WIDTH)
     titles = list(layout.titles)
     table = _table(layout, titles, rows)
@@ -58,5 +58,5 @@ def _table(layout: Layout, titles: Sequence[str], rows: Sequence[Mapping[str, Te
 
 
 def _width(title: str, rows: Sequence[Mapping[str, Text]]) -> int:
-    """Of the widest cell: left to itself, a table counts on breaking it at its spaces."""
+    """Return the width of the widest cell."""
     return min(max([len(title), *(row[title].cell_len for row in rows)]), _WIDEST)

@@ -1,1 +1,1 @@
-"""Following a run until it is over, somebody interrupts, or the time is up."""
+"""Watching a run until it is finished, interrupted or timed out."""

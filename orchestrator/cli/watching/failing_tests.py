@@ -1,4 +1,4 @@
-"""The names of the tests that fail, asked for as soon as the figures rise."""
+"""Failing tests of a watched run, read as soon as their counts rise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BadTest:
 
 
 class FailingTests:
-    """Finds the failing tests that were not told yet."""
+    """Finds failing tests that were not reported yet."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -42,7 +42,7 @@ class FailingTests:
         self._told: set[tuple[str, str, str]] = set()
 
     def fresh(self, run: RunResponse) -> list[BadTest]:
-        """Those that are new, at most `TOLD_PER_JOB` of each job and outcome.
+        """Return new ones, at most `TOLD_PER_JOB` per job and outcome.
 
         What cannot be fetched now is found at a later look.
         """

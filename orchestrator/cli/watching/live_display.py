@@ -1,4 +1,4 @@
-"""Writes progress: redrawn in place on a terminal, otherwise line by line."""
+"""Progress output: redrawn in place on a terminal, otherwise line by line."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from orchestrator.domain.units import duration, elapsed
 from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
 PULSE_S = 60.0
-"""So often a line is written even where nothing changed, as proof of life."""
+"""Interval of lines without changes, as a sign of life."""
 
 
 @dataclass(slots=True)
 class PlainTeller:
-    """Remembers what was told."""
+    """Tracks which changes were reported."""
 
     _cells: dict[str, CellRecord] = field(default_factory=dict)
     _state: str = ""
@@ -40,7 +40,7 @@ class PlainTeller:
     _cancelling: bool = False
 
     def tell(self, run: RunResponse, now: datetime) -> list[str]:
-        """Lines for what is new since the last call, each with the time since the launch.
+        """Return lines for changes since the last call, each with the time since the launch.
 
         Of a run that was over before the first call, each line has the time of its event.
         """
@@ -57,7 +57,7 @@ class PlainTeller:
         return [f"{elapsed(since(run.created_at, at)):>8}  {line}" for at, line in news]
 
     def _news(self, run: RunResponse, now: datetime) -> Iterator[tuple[datetime, str]]:
-        """What is new, with the time of each event."""
+        """Yield changes with the time of their event."""
         if run.cancel_requested_at is not None and not self._cancelling:
             self._cancelling = True
             yield run.cancel_requested_at, "run: cancel requested"
@@ -74,7 +74,7 @@ class PlainTeller:
 
 
 def counts_in_words(counts: Counts) -> str:
-    """``48 passed, 2 failed``; empty when nothing was collected."""
+    """Return ``48 passed, 2 failed``; empty without collected tests."""
     figures = counts.as_dict()
     return ", ".join(f"{figures[name]} {word(name)}" for name in TEST_OUTCOMES if figures[name])
 
@@ -85,7 +85,7 @@ def _figures(counts: Counts | None) -> str:
 
 
 def _kept(cell: CellRecord, before: CellRecord | None, run: RunResponse) -> Iterator[str]:
-    """That a machine waits for a person."""
+    """Return the line about a held machine."""
     if cell.kept_until is None or (before is not None and before.kept_until is not None):
         return
     name, run_id = one_line(cell.id), one_line(run.id)
@@ -143,7 +143,7 @@ def _ended(job: JobRecord, now: datetime) -> str:
 
 
 def _pulse(cell: CellRecord, now: datetime) -> Iterator[str]:
-    """Where a cell is that is under way."""
+    """Return the state of a running cell."""
     if cell.is_done or cell.state == "queued":
         return
     running = [job for job in cell.jobs if job.is_running]
@@ -165,22 +165,22 @@ TOLD_AT_END = 20
 
 
 class Display(AbstractContextManager["Display"], Protocol):
-    """Shows a run while it goes on."""
+    """Displays a run's progress."""
 
     tick_s: float
-    """How often `show` is to be called at least."""
+    """Maximum interval of `show` calls."""
 
     def show(self, watched: WatchedRun, now: datetime, note: str) -> None:
-        """Show what is known."""
+        """Display the present state."""
         ...
 
     def finish(self, watched: WatchedRun, now: datetime) -> None:
-        """Leave behind what a person wants to keep; after the context was left."""
+        """Print what remains after the display was closed."""
         ...
 
 
 class LiveDisplay:
-    """A full screen of its own, so that neither a resize nor a scroll can tear it."""
+    """A full-screen display, robust against resizing and scrolling."""
 
     tick_s = 0.125
 
@@ -228,7 +228,7 @@ class LiveDisplay:
         self._live.update(image, refresh=True)
 
     def finish(self, watched: WatchedRun, now: datetime) -> None:
-        """The whole run as it stands, and the tests that failed."""
+        """Print the whole run and its failed tests."""
         self._console.print(summary(watched.run, now=now, width=self._console.width))
         for line in bad_lines(watched.bad):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True, style="red")
@@ -238,7 +238,7 @@ class LiveDisplay:
 
 
 class PlainDisplay:
-    """A line for everything that happens."""
+    """A display with one line per change."""
 
     tick_s = 0.5
 
@@ -258,10 +258,10 @@ class PlainDisplay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is to be undone."""
+        """Do nothing."""
 
     def show(self, watched: WatchedRun, now: datetime, note: str) -> None:
-        """Write what is new."""
+        """Print changes."""
         for test in watched.bad[self._told :]:
             self._say(f"{'':>8}  {test}")
         self._told = len(watched.bad)
@@ -275,11 +275,11 @@ class PlainDisplay:
             self._say(f"{'':>8}  {watched.trouble or 'connected again'}")
 
     def finish(self, watched: WatchedRun, now: datetime) -> None:
-        """Everything was told already."""
+        """Do nothing: everything was printed already."""
 
 
 def bad_lines(bad: tuple[BadTest, ...]) -> list[str]:
-    """The tests that failed, at most so many."""
+    """Return lines of failed tests, up to a limit."""
     lines = [f"  {test}" for test in bad[:TOLD_AT_END]]
     if len(bad) > TOLD_AT_END:
         lines.append(f"  … and {len(bad) - TOLD_AT_END} more; the report names them all")

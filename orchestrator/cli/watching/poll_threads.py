@@ -1,4 +1,4 @@
-"""Two threads keep the picture of a run fresh from events and logs, and reconnect after a cut."""
+"""Two threads that read a run's events and logs, and reconnect."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from orchestrator.cli.watching.failing_tests import BadTest, FailingTests
 from orchestrator.domain.run_response import RunResponse
 
 _LOOKS_AT_ONCE = 8
-"""Parts fetched in one go: a long log is caught up with little by little."""
+"""Parts per poll of a log, so that a long one is read in steps."""
 _LINE_LIMIT = 4096
 
 
 class Tails:
-    """Follows the log of one cell at a time: the one that runs, as long as it runs."""
+    """Reads the log of one running cell at a time."""
 
     def __init__(self, client: Client, run_id: str) -> None:
         self._client = client
@@ -34,7 +34,7 @@ class Tails:
         self._torn = ""
 
     def look(self, run: RunResponse) -> LogTail:
-        """Fetch what is new and return the tail. Raises UnreachableError."""
+        """Read what is new; return the tail. Raises UnreachableError."""
         cell = _chosen(run, self._cell)
         if cell != self._cell:
             self._cell, self._offset, self._torn = cell, 0, ""
@@ -67,7 +67,10 @@ class Tails:
 
 
 def _chosen(run: RunResponse, present: str) -> str:
-    """The cell whose log is shown: the present one as long as it runs, else the first that does."""
+    """Return the cell whose log is shown.
+
+    The present one while it runs, else the first running one.
+    """
     running = [cell.id for cell in run.cells if cell.state in ("running", "preparing")]
     if present in running or not running:
         return present
@@ -75,18 +78,18 @@ def _chosen(run: RunResponse, present: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedEvent:
-    """One event; its data point at what changed, which is asked for elsewhere."""
+class StreamedEvent:
+    """A run event; its data points to what changed."""
 
     id: str
-    """The last number that was given, which a resumed stream continues after."""
+    """The last number, from which a resumed stream continues."""
     kind: str
     data: str
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the controller tells people of a run, once."""
+    """A notice of the controller about a run."""
 
     about: str
     """A cell, or a word for the run."""
@@ -96,8 +99,8 @@ class Notice:
         return f"{one_line(self.about)}: {one_line(self.text)}"
 
 
-def notice_of(event: FeedEvent) -> Notice | None:
-    """The words in an event; None where it has none, or where the run shows the same."""
+def notice_of(event: StreamedEvent) -> Notice | None:
+    """Return an event's notice; None without one, or where the run shows the same."""
     try:
         data = json.loads(event.data)
     except ValueError:
@@ -109,13 +112,13 @@ def notice_of(event: FeedEvent) -> Notice | None:
     return Notice(str(about), text) if isinstance(text, str) and text else None
 
 
-def read_events(lines: Iterable[str]) -> Iterator[FeedEvent]:
-    """Parse lines as the HTML standard says: comments and unknown fields are passed over."""
+def read_events(lines: Iterable[str]) -> Iterator[StreamedEvent]:
+    """Parse server-sent events by the HTML standard: comments and unknown fields are ignored."""
     last_id, kind, data = "", "", list[str]()
     for line in lines:
         if not line:
             if data or kind:
-                yield FeedEvent(last_id, kind or "message", "\n".join(data))
+                yield StreamedEvent(last_id, kind or "message", "\n".join(data))
             kind, data = "", []
             continue
         name, _, value = line.partition(":")
@@ -129,10 +132,10 @@ def read_events(lines: Iterable[str]) -> Iterator[FeedEvent]:
 
 
 LOOK_AT_LEAST_EVERY_S = 5.0
-"""At a run whose feed is silent."""
+"""Maximum seconds between polls without events."""
 LOOK_AT_MOST_EVERY_S = 0.25
 TAIL_EVERY_S = 1.0
-"""A log grows without the feed saying so."""
+"""Seconds between polls of a log, which grows without events."""
 GIVE_UP_AFTER_S = 300.0
 _PAUSE_S = 1.0
 _JOIN_S = 0.3
@@ -141,22 +144,22 @@ _LAST_WORDS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WatchedRun:
-    """What is known of a run now."""
+    """The present state of a watched run."""
 
     shown: Json
-    """As the controller said it."""
+    """The run's JSON."""
     run: RunResponse
     tail: LogTail = LogTail()
     bad: tuple[BadTest, ...] = ()
-    """Every failing test that was found so far."""
+    """Every failing test found so far."""
     notices: tuple[Notice, ...] = ()
-    """What the controller told of it, in order."""
+    """Notices in order."""
     trouble: str = ""
-    """Why it is not fresher than it is; empty when it is fresh."""
+    """Why it is not up to date; empty where it is."""
 
 
 class Follower:
-    """Looks at a run whenever its feed says that something changed.
+    """Polls a run whenever its events report a change.
 
     `wake` is set at every change of `watched` or `fault`.
     """
@@ -166,7 +169,7 @@ class Follower:
         run = read(RunResponse, first)
         self.watched = WatchedRun(first, run)
         self.fault: CliError | None = None
-        """What no further look can mend."""
+        """A permanent error."""
         self._path = f"/runs/{run.id}"
         self._feed = feed
         self._looks = looks
@@ -182,24 +185,24 @@ class Follower:
         ]
 
     def start(self) -> None:
-        """Begin; the threads end with the process, with `stop`, or with the run."""
+        """Start the threads; they end with the process, with `stop`, or with the run."""
         for thread in self._threads:
             thread.start()
 
     def tell(self, trouble: str) -> None:
-        """Show why there is nothing fresh."""
+        """Store why the state is not up to date."""
         self.watched = replace(self.watched, trouble=trouble)
         self._wake.set()
 
     def stop(self) -> None:
-        """Tell the threads to end; one that waits for the controller is left behind."""
+        """Ask the threads to end; one that waits for the controller is abandoned."""
         self._stop()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(_JOIN_S)
 
     def look(self) -> WatchedRun:
-        """What is known now. Of a run that is over, its feed's last words are waited for."""
+        """Return the present state; of a finished run, after its last events."""
         watched = self.watched
         if not watched.run.is_finished:
             return watched
@@ -208,7 +211,7 @@ class Follower:
             feed.join(_LAST_WORDS_S)
         return replace(watched, notices=self._notices)
 
-    def _hear(self, event: FeedEvent) -> None:
+    def _hear(self, event: StreamedEvent) -> None:
         notice = notice_of(event)
         if notice is not None:
             self._notices = (*self._notices, notice)
@@ -218,7 +221,7 @@ class Follower:
         self._changed.set()
 
     def _follow(self) -> None:
-        """Read the feed, and again from where it broke."""
+        """Read the events, reconnecting from the last one."""
         last, is_over = "", False
         while not (is_over or self._stopped.is_set()):
             headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
@@ -251,7 +254,7 @@ class Follower:
         self._looks.close()
 
     def _look(self) -> None:
-        """Look at the whole run if it changed or was not looked at for long, else at its log."""
+        """Poll the run if it changed or was not polled for long, else its log."""
         changed = self._changed.wait(TAIL_EVERY_S if self._looked_at else 0.0)
         self._changed.clear()
         watched = self.watched

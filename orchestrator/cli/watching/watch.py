@@ -21,7 +21,7 @@ _PATIENCE = 3
 
 
 class Interrupts:
-    """While it is entered, an interrupt is a number that rises.
+    """Counts interrupts while it is entered.
 
     It sets no event: an event's lock may be held by the very thread that is interrupted. The third
     one raises KeyboardInterrupt: whoever waits elsewhere must not be waited for.
@@ -56,11 +56,11 @@ OnInterrupt = Literal["cancel", "detach"]
 
 
 _PAUSES_S = (0.2,)
-"""Between two tries of a look: the next look is not far, and a person wants to know."""
+"""Seconds between tries of a poll."""
 
 
 class End(StrEnum):
-    """Why the watching ended."""
+    """Why watching ended."""
 
     FINISHED = "finished"
     WAITED = "waited"
@@ -69,7 +69,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What was seen last."""
+    """The last seen state."""
 
     end: End
     watched: WatchedRun
@@ -83,7 +83,7 @@ def watch(
     timeout_minutes: float | None = None,
     on_interrupt: OnInterrupt = "detach",
 ) -> Watched:
-    """Show the run until it is over. Raises CliError when it can be followed no more."""
+    """Display the run until it is finished. Raises CliError when it can no longer be read."""
     watcher = _Watcher(session, first, interrupts, on_interrupt)
     display: Display = LiveDisplay(session.err) if session.is_live else PlainDisplay(session.say)
     watched = watcher.run(display, timeout_minutes)

@@ -177,7 +177,7 @@ def _row(asked: Asked, kind: ListedFailureGroup, names: Mapping[int, KnownTest])
         Names(kind.versions, shown=1),
         Moment(kind.first_seen, asked.now),
         Moment(kind.last_seen, asked.now),
-        Names(kind.answering.owners) if kind.answering.owners else Text("nobody"),
+        Names(kind.answering.owners) if kind.answering.owners else Text("no owner"),
         _alike(asked, kind),
     ]
     if _is_data(asked):

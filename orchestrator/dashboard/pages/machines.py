@@ -128,7 +128,7 @@ def orphans_table(asked: Asked, orphans: Sequence[OrphanRow]) -> Table:
         caption="Orphans",
         columns=columns,
         rows=rows,
-        empty="Nothing is there that nobody owns.",
+        empty="No resource without an owner.",
     )
 
 

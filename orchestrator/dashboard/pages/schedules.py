@@ -163,7 +163,7 @@ def run_cell(firing: Firing) -> Text:
     return Text(firing.run, urls.run_url(firing.run), note=note, is_code=True)
 
 
-def told_at(firing: Firing) -> str:
+def notified_at_text(firing: Firing) -> str:
     """The address of its verdict, else of its run."""
     if firing.verdict:
         return urls.verdict_url(firing.verdict)
@@ -471,7 +471,7 @@ def _row(asked: Asked, shown: ScheduleResponse) -> Row:
         Text(when_words(schedule), note=schedule.cron),
         Moment(shown.upcoming[0] if shown.upcoming else None),
         Moment(last.due_at if last else None, asked.now),
-        Badge(outcome_of(last), told_at(last) or href) if last else Badge(""),
+        Badge(outcome_of(last), notified_at_text(last) or href) if last else Badge(""),
         deadline_badge(last, asked.now),
         Text(_counted(shown.firings)),
         Text(schedule.gate, urls.gate_url(schedule.gate)) if schedule.gate else Text("–"),

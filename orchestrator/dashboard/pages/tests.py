@@ -55,7 +55,7 @@ _RUN_SHOWN = 10
 _NOTHING = Text("–")
 
 
-def told_of(asked: Asked, story: TestDetail) -> dict[str, str]:
+def result_facts(asked: Asked, story: TestDetail) -> dict[str, str]:
     """The summary of a test: its state, since when, and its reliability."""
     judged = [one for one in story.cells if one.now is not None]
     failing = [one for one in judged if one.now is not None and one.now.outcome in BAD]
@@ -223,7 +223,7 @@ def _result(story: TestDetail, go: CellResult, nodeids: dict[int, str]) -> Itera
     yield Text(go.run, urls.run_url(go.run), short=f"{go.run[:_RUN_SHOWN]}…")
 
 
-def beside_table(story: TestDetail) -> Table:
+def retests_table(story: TestDetail) -> Table:
     """Known issues and quarantines of its failures."""
     issues = [
         Row(
@@ -341,7 +341,7 @@ def show_test(asked: AskedDep, test_id: int, cell: str = "", before: str = "") -
     tables = (
         platforms_table(asked, story),
         history_table(story, shown, more=more),
-        beside_table(story),
+        retests_table(story),
         names_table(story),
     )
     return asked.answer(
@@ -349,7 +349,12 @@ def show_test(asked: AskedDep, test_id: int, cell: str = "", before: str = "") -
             template="test.html.j2",
             title=short_name(story.test.nodeid),
             tables=tables,
-            facts={"story": story, "told": told_of(asked, story), "cell": cell, "before": before},
+            facts={
+                "story": story,
+                "told": result_facts(asked, story),
+                "cell": cell,
+                "before": before,
+            },
             data=_data(story),
             section=urls.GRID,
         )

@@ -40,7 +40,7 @@ from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import (
     hardware,
     platforms,
-    platforms_with_judged_counts,
+    platforms_with_first_rules_counts,
 )
 from orchestrator.domain.gate.rules.skips import skips, skips_whatever_is_absent, skips_where_asked
 from orchestrator.domain.gate.rules.subject import subject, subject_as_required, subject_loaded
@@ -52,7 +52,7 @@ Rule = Callable[[RuleContext], Iterator[RuleResult]]
 _FIRST: tuple[Rule, ...] = (
     evidence,
     subject_as_required,
-    platforms_with_judged_counts,
+    platforms_with_first_rules_counts,
     freshness,
     attestation,
     jobs_by_name,
@@ -69,7 +69,7 @@ _SECOND: tuple[Rule, ...] = (
     evidence,
     subject,
     payload_level,
-    platforms_with_judged_counts,
+    platforms_with_first_rules_counts,
     freshness,
     attestation,
     hardware,
@@ -92,7 +92,7 @@ _SECOND: tuple[Rule, ...] = (
 _LATER: Mapping[Rule, Rule] = {
     evidence: evidence_of_product,
     attestation: attestation_of_refusals_too,
-    platforms_with_judged_counts: platforms,
+    platforms_with_first_rules_counts: platforms,
     jobs_by_name: jobs,
     changed_tests: changed_tests_with_remedy,
     skips_whatever_is_absent: skips,

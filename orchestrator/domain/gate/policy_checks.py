@@ -27,7 +27,7 @@ from orchestrator.domain.gate.policy_values import (
     percent,
     some,
 )
-from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext, is_bad, rule_fault
+from orchestrator.domain.gate.rule_context import RuleContext, RuledJob, is_bad, rule_fault
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.known_issue import (
@@ -91,14 +91,14 @@ def _expired(use: IssueUse) -> str:
     )
 
 
-def _ran(jobs: list[JudgedJob]) -> Iterator[Ran]:
+def _ran(jobs: list[RuledJob]) -> Iterator[Ran]:
     for cell in {id(one.cell): one.cell for one in jobs}.values():
         names = tuple(one.job.id for one in jobs if one.cell is cell and _has_run(one))
         version = cell.subject.get("version", "")
         yield Ran(cell.id, cell.platform, version, names, cell.packages)
 
 
-def _has_run(judged: JudgedJob) -> bool:
+def _has_run(judged: RuledJob) -> bool:
     counts = judged.job.counts
     ended = judged.job.outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
     only = counts.collected == counts.skipped + counts.missing + counts.not_run

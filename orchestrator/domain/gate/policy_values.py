@@ -89,7 +89,7 @@ def all_counts(counts: Counts) -> str:
     return f"{counts.passed} of {counted(counts.collected, 'test')} passed{''.join(others)}"
 
 
-def judged_counts(counts: Counts) -> str:
+def first_rules_counts(counts: Counts) -> str:
     """Format counts as in the first rules: ``3 of 3 tests passed and 2 failed as expected``."""
     judged = counts.passed + counts.failed + counts.error
     return f"{counts.passed} of {counted(judged, 'test')} passed{expected_failures(counts)}"

@@ -137,7 +137,7 @@ def _examples(platforms: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedJob:
+class RuledJob:
     """A job of a cell with the rule that applies to it."""
 
     cell: CellEvidence
@@ -173,15 +173,15 @@ class PlatformEvidence:
         return tuple(cell for cell in self.cells if not is_unavailable(cell))
 
     @property
-    def jobs(self) -> Iterator[JudgedJob]:
+    def jobs(self) -> Iterator[RuledJob]:
         """Every job of the cells that ran, by id."""
         for cell in self.ran:
             for job in sorted(cell.jobs, key=lambda job: job.id):
                 rule = next(rule for rule in self.rules if like(rule.id, job.id))
-                yield JudgedJob(cell, job, rule, self.blocking(cell) and rule.level == "blocking")
+                yield RuledJob(cell, job, rule, self.blocking(cell) and rule.level == "blocking")
 
     @property
-    def counting(self) -> list[JudgedJob]:
+    def counting(self) -> list[RuledJob]:
         """Jobs that count: on a blocking platform, those that are not advisory."""
         advisory = self.rule.level == "advisory"
         return [judged for judged in self.jobs if judged.blocking or advisory]
@@ -204,7 +204,7 @@ class RuleContext:
     """Conditions under which exceptions and approvals count."""
 
     @property
-    def jobs(self) -> Iterator[JudgedJob]:
+    def jobs(self) -> Iterator[RuledJob]:
         """Yield every job of every platform of the policy."""
         for stand in self.stands:
             yield from stand.jobs
@@ -256,6 +256,6 @@ def platform_evidence(
     return PlatformEvidence(rule, tuple(newest[name] for name in sorted(newest)), (*asked, rest))
 
 
-def _failing(judged: JudgedJob) -> Iterator[FailingResult]:
+def _failing(judged: RuledJob) -> Iterator[FailingResult]:
     yield from failing_results(judged.cell, judged.job, blocking=judged.blocking)
     yield from failures_over(judged.cell, judged.job, blocking=judged.blocking)

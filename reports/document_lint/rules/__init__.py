@@ -1,1 +1,1 @@
-"""Rules about foreign reports; each is a function from a document to what is wrong with it."""
+"""Rules on foreign reports: functions from a document to findings."""

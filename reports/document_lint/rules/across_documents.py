@@ -1,4 +1,4 @@
-"""Figures of one document against those of another."""
+"""Rules that compare figures of several documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reports.document_lint.rules.hardware import boards_in
 
 
 def demos(document: Document) -> dict[str, tuple[int, str]]:
-    """The demos that a document has a row for."""
+    """Return demos that have a row in the document."""
     for table in document.tables:
         if table.header and re.search(r"(?i)^demo", table.header[0]):
             return {row.label: (row.line, " ".join(row.cells[1:])) for row in table.body}
@@ -21,7 +21,7 @@ def demos(document: Document) -> dict[str, tuple[int, str]]:
 
 
 def check_sets(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark]]:
-    """A demo that one platform's report has, and another's does not speak of."""
+    """Find demos of one platform's report that another one's omits."""
     known = [(document, demos(document)) for document in documents if demos(document)]
     for document, own in known:
         for other, theirs in known:
@@ -33,7 +33,7 @@ def check_sets(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark]]
 
 
 def counts(document: Document) -> Iterator[tuple[str, str, int, Fraction]]:
-    """(board, what, line, share) of everything that a document counts for a board."""
+    """Yield (board, what, line, share) of everything that a document counts for a board."""
     board = [b.name for b in boards_in(document.title)]
     for table in document.tables:
         for row in table.totals:
@@ -58,7 +58,7 @@ def _share(cells: Sequence[str]) -> Fraction | None:
 
 
 def check_counts(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark]]:
-    """One board's count in two documents of one version."""
+    """Find different counts of a board in two documents of one version."""
     first: dict[tuple[str, str, str], tuple[Document, int, Fraction]] = {}
     for document in documents:
         version = _version(document)
@@ -76,7 +76,7 @@ def check_counts(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark
 
 
 def _of(times: Counter[tuple[str, str, Fraction]], board: str, what: str) -> list[Fraction]:
-    """What one document counts for a board: several, where it has several machines with it."""
+    """Return the counts of a document for a board, one per machine."""
     return [share for b, w, share in times if (b, w) == (board, what)]
 
 

@@ -1,4 +1,4 @@
-"""Figures of benchmarks against each other."""
+"""Rules that compare benchmark figures with each other."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from reports.document_lint.quantities import Printed, fractions, only, quantitie
 from reports.document_lint.rule import DocumentRule, Mark
 
 _OUTLIER = 50
-"""Times the middle of its siblings: no noise, but something else that was measured."""
+"""Factor over the median of its siblings that marks an outlier."""
 _TOLERANCE = 0.01
 _BATCH, _SEQUENCE = r"^batch", r"^seq"
 _TIME, _RATE = r"time|latency|^ms", r"throughput|tok/s|tokens|samples"
 
 
 def check_throughput(document: Document) -> Iterator[Mark]:
-    """Throughput is batch times sequence over time, or batch over latency."""
+    """Check throughput: batch times sequence over time, or batch over latency."""
     for table in document.tables:
         columns = [table.column(p) for p in (_BATCH, _SEQUENCE, _TIME, _RATE)]
         batch, sequence, time, rate = columns
@@ -58,7 +58,7 @@ def _scale(header: str) -> float | None:
 
 
 def _groups(document: Document) -> dict[tuple[int, str, str], list[Measurement]]:
-    """Measurements of one group and one unit."""
+    """Group measurements by title and unit."""
     found: dict[tuple[int, str, str], list[Measurement]] = {}
     for made in measurements(document):
         found.setdefault((made.block, made.group, made.value.unit), []).append(made)
@@ -66,7 +66,7 @@ def _groups(document: Document) -> dict[tuple[int, str, str], list[Measurement]]
 
 
 def check_cold(document: Document) -> Iterator[Mark]:
-    """One measurement far outside its siblings: the first one paid for starting up."""
+    """Find an outlier among measurements: the first one included warm-up."""
     for group in _groups(document).values():
         made = max(group, key=lambda measured: measured.value.value)
         others = [o.value.value for o in group if o is not made and o.value.value > 0]
@@ -80,7 +80,7 @@ def check_cold(document: Document) -> Iterator[Mark]:
 
 
 def check_derived(document: Document) -> Iterator[Mark]:
-    """Rates that are only the time again: their product is the same in every line."""
+    """Find rates that only restate the time: their product is constant."""
     for group in _groups(document).values():
         pairs = [(made, *pair) for made in group if (pair := _time_and_rate(made)) is not None]
         products = [time * rate for _, time, rate in pairs]
@@ -99,7 +99,7 @@ def _time_and_rate(made: Measurement) -> tuple[float, float] | None:
 
 
 def check_units(document: Document) -> Iterator[Mark]:
-    """A count of benchmarks that the printed benchmarks do not come to."""
+    """Check the number of benchmarks against the printed ones."""
     printed: dict[tuple[str, ...], int] = {}
     for made in measurements(document):
         if made.value.seconds is not None or made.value.is_rate:
@@ -127,7 +127,7 @@ _DIFFERENCE = re.compile(
 
 
 def check_tolerance(document: Document) -> Iterator[Mark]:
-    """A difference that passed, and nothing to hold it against."""
+    """Find accepted differences without a stated tolerance."""
     if re.search(r"toleran|\batol\b|\brtol\b|threshold|allowed", document.words):
         return
     found = [

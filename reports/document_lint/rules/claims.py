@@ -1,4 +1,4 @@
-"""Words that claim much, against the figures that the document has for them."""
+"""Rules on strong claims, against the document's own figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OWN_WORDS = re.compile(
 
 
 def check_claims(document: Document) -> Iterator[Mark]:
-    """Absolute words against the document's own figures."""
+    """Check absolute words against the document's figures."""
     falls_short = [why for _, why in worse(document)]
     for text in document.texts:
         said = _ABSOLUTE.search(text.text) and _SUCCESS.search(text.text)
@@ -51,7 +51,7 @@ def _claim(document: Document, text: Line, falls_short: Sequence[str]) -> Iterat
 
 
 def _against(claim: str, falls_short: Sequence[str]) -> str:
-    """What falls short, if the claim is about everything or about that very thing."""
+    """Return the figures that contradict the claim."""
     if re.search(r"(?i)all (?:major )?(?:platforms|backends)|across all", claim):
         worse = [why for why in falls_short if re.search(r"(?i)not available|N/A", why)]
         return next(iter(worse), next(iter(falls_short), ""))
@@ -61,7 +61,7 @@ def _against(claim: str, falls_short: Sequence[str]) -> str:
 
 
 def _is_backed(document: Document, text: Line) -> bool:
-    """Whether a full count in a table is of what the sentence speaks of."""
+    """Whether a full count in a table backs the sentence."""
     if "across all" in text.text.lower():
         return False
     counts = [int(n.replace(",", "")) for n, _ in _COUNTED.findall(text.text)]
@@ -100,7 +100,7 @@ def _all_shares(header: Sequence[str], row: Row) -> list[Fraction]:
 
 
 def check_ready(document: Document) -> Iterator[Mark]:
-    """Readiness is a decision under a policy, which nobody made here."""
+    """Find claims of readiness, which only a gate decides."""
     if re.search(r"(?i)\bgate\b|\bpolicy\b", document.words):
         return
     for line in document.everything:
@@ -111,7 +111,7 @@ def check_ready(document: Document) -> Iterator[Mark]:
 
 
 def check_expected(document: Document) -> Iterator[Mark]:
-    """Expectations that are met have to be stated somewhere."""
+    """Find met expectations that are stated nowhere."""
     for text in document.texts:
         found = _EXPECTED.search(text.text)
         if found and not re.search(r"(?i)expected (?:of|to be|value|≥|>=|[\d$])", text.text):
@@ -120,7 +120,7 @@ def check_expected(document: Document) -> Iterator[Mark]:
 
 
 def check_dismissed(document: Document) -> Iterator[Mark]:
-    """A failure that is called harmless, without its message."""
+    """Find failures that are called harmless without their message."""
     for text in document.texts:
         found = _DISMISSED.search(text.text)
         quoted = re.search(r"Error\b|Exception\b|assert", text.text)
@@ -134,7 +134,7 @@ _WHERE = re.compile(r"\b(GPU|TPU|CPU|AMD|NVIDIA|A10G|L4|MI300X|H100)\b")
 
 
 def check_scope(document: Document) -> Iterator[Mark]:
-    """A feature claimed on a platform of which the document tells nothing about that feature."""
+    """Find features claimed on a platform without any result for them."""
     if platform_table(document) is None:
         return
     for text in document.texts:

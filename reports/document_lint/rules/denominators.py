@@ -1,4 +1,4 @@
-"""What a total is of: platforms outside it, processors inside it, tests counted again."""
+"""Rules on totals: what they include, leave out, or count twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OUTSIDE = re.compile(r"(?i)outside|not in the|leaves? out|without|excluding|acc
 
 
 def platform_table(document: Document) -> Table | None:
-    """The table with a row for each platform and the tests that passed there."""
+    """Return the table of platforms with their passed tests."""
     for table in document.tables:
         if not re.search(r"(?i)platform|target", table.header[0] if table.header else ""):
             continue
@@ -27,13 +27,13 @@ def platform_table(document: Document) -> Table | None:
 
 
 def shares(table: Table) -> list[tuple[Row, Fraction | None]]:
-    """Each platform's tests."""
+    """Return each platform's test counts."""
     column = table.column(r"tests|passed") or 0
     return [(row, fraction(row.cells[column])) for row in table.body]
 
 
 def _stated(document: Document, table: Table) -> Iterator[tuple[int, Fraction, str]]:
-    """Totals over all platforms: rows of the table, and lines below it."""
+    """Return stated totals over platforms, in the table and below it."""
     for row in table.totals:
         if (share := fraction(" ".join(row.cells[1:]))) is not None:
             yield row.line, share, row.label
@@ -44,7 +44,7 @@ def _stated(document: Document, table: Table) -> Iterator[tuple[int, Fraction, s
 
 
 def check(document: Document) -> Iterator[Mark]:
-    """Say what each total over platforms is of."""
+    """Check which platforms each total includes."""
     table = platform_table(document)
     if table is None:
         return
@@ -104,7 +104,7 @@ def _unsaid(
 
 
 def check_stand_in(document: Document) -> Iterator[Mark]:
-    """A result from elsewhere that stands in the section of what was not available."""
+    """Find results of another platform in the section of an unavailable one."""
     absent = [line for line in document.texts if re.search(r"(?i)not available", line.text)]
     for away in absent:
         for line in document.texts:
@@ -117,8 +117,8 @@ def check_stand_in(document: Document) -> Iterator[Mark]:
                 yield Mark("warning", line.number, message)
 
 
-def check_skips_said(document: Document) -> Iterator[Mark]:
-    """Where every test passed, a reader must learn whether any was skipped."""
+def check_skips_stated(document: Document) -> Iterator[Mark]:
+    """Check that a report with full passes states its skips."""
     if "skip" in document.words:
         return
     full = [
@@ -144,7 +144,7 @@ def _passed(table: Table, row: Row) -> list[Fraction]:
 
 
 def check_same_set(document: Document) -> Iterator[Mark]:
-    """The same thing on several platforms, out of different numbers."""
+    """Find different totals for the same tests on several platforms."""
     found: dict[str, list[tuple[Line, Fraction]]] = {}
     for item in document.items:
         key, _, value = item.text.partition(":")
@@ -169,7 +169,7 @@ RULES = (
     DocumentRule("stand-in", "a result from elsewhere in place of one that is not there",
          "Report it as what it is; the platform stays not available.", check_stand_in),
     DocumentRule("skips-unsaid", "full counts in a document that never speaks of skipped tests",
-         "Print the skipped tests beside the passed ones, a zero too.", check_skips_said),
+         "Print the skipped tests beside the passed ones, a zero too.", check_skips_stated),
     DocumentRule("same-set", "one measure over different sets on different platforms",
          "Say on each platform what was not run, and why.", check_same_set),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from reports.document_lint.rule import DocumentRule, Mark
 
 
 def check(document: Document) -> Iterator[Mark]:
-    """One finding for the whole document."""
+    """Return one finding for the whole document."""
     if document.replaced:
         lost = "1 byte is" if document.replaced == 1 else f"{document.replaced} bytes are"
         yield Mark("warning", 1, f"{lost} no UTF-8, and lost")

@@ -1,4 +1,4 @@
-"""What a document says against the results of a run."""
+"""Rules that compare a document with the results of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALL_WELL = re.compile(r"(?i)\ball\b|\bfully\b|functional|working|✅|\bPASS\b|\
 
 
 def cells_about(document: Document, evidence: Evidence) -> tuple[CellRecord, ...]:
-    """The cells that a document speaks of: all of the run where its title names no board."""
+    """Return the cells of a document: all of the run where its title names no board."""
     cells = evidence.record.cells
     named = {board.name for board in boards_in(document.title)}
     return tuple(cell for cell in cells if not named or _board(cell) in ("", *named))
@@ -35,13 +35,13 @@ def _board(cell: CellRecord) -> str:
 
 
 def key(title: str) -> frozenset[str]:
-    """What a title is about."""
+    """Return the key of a title."""
     return words(title) - _STOP
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A row of a document and the job that it is about."""
+class DocumentRow:
+    """A row of a document with its job."""
 
     row: Row
     table: Table
@@ -49,8 +49,8 @@ class Told:
     job: JobRecord
 
 
-def rows(document: Document, evidence: Evidence, *kinds: str) -> Iterator[Told]:
-    """The rows of tables that a job of one of these kinds is found for."""
+def rows(document: Document, evidence: Evidence, *kinds: str) -> Iterator[DocumentRow]:
+    """Return table rows for which a job of these kinds is found."""
     cells = cells_about(document, evidence)
     if len(cells) != 1:
         return
@@ -62,11 +62,11 @@ def rows(document: Document, evidence: Evidence, *kinds: str) -> Iterator[Told]:
             for job in cells[0].jobs:
                 fits = (job.kind == "demo") is about_demos
                 if job.kind in kinds and fits and key(job.title or job.id) == key(row.label):
-                    yield Told(row, table, cells[0], job)
+                    yield DocumentRow(row, table, cells[0], job)
 
 
 def check_counts(document: Document, evidence: Evidence) -> Iterator[Mark]:
-    """Per suite, what the document counts as passed and in all."""
+    """Check passed and total counts per suite."""
     for told in rows(document, evidence, "suite"):
         said = stated(told.table, told.row)
         if said is not None:
@@ -90,7 +90,7 @@ def _speaks_of_skips(table: Table, row: Row) -> bool:
 
 
 def stated(table: Table, row: Row) -> Fraction | None:
-    """Passed tests of all, as a row says it."""
+    """Return (passed, total) as a row states them."""
     cells = {name.lower(): cell for name, cell in zip(table.header, row.cells, strict=False)}
     passed = only(cells.get("passed", ""))
     total = only(cells.get("total", cells.get("collected", "")))
@@ -113,7 +113,7 @@ def _count(line: int, label: str, said: Fraction, counts: Counts, *, told: bool)
 
 
 def check_tests(document: Document, evidence: Evidence) -> Iterator[Mark]:
-    """Each listed test against its result."""
+    """Check each listed test against its result."""
     tests = listed(document)
     facts = [f for cell in cells_about(document, evidence) for f in evidence.tests.get(cell.id, ())]
     if not tests or not facts:
@@ -140,7 +140,7 @@ def _short(fact: TestFact) -> tuple[str, str]:
 
 
 def check_demos(document: Document, evidence: Evidence) -> Iterator[Mark]:
-    """Per demo, how many of its checks passed."""
+    """Check the passed checks per demo."""
     for told in rows(document, evidence, "demo", "use-case", "benchmark"):
         said = fraction(" ".join(told.row.cells[1:]))
         passed = len([c for c in told.job.checks if c.outcome == "passed"])
@@ -151,7 +151,7 @@ def check_demos(document: Document, evidence: Evidence) -> Iterator[Mark]:
 
 
 def check_degraded(document: Document, evidence: Evidence) -> Iterator[Mark]:
-    """Jobs that fell back, told as if they had not."""
+    """Find degraded jobs that are reported as normal."""
     for cell in cells_about(document, evidence):
         for job in cell.jobs:
             if job.degraded is not None:
@@ -176,7 +176,7 @@ _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 def check_metrics(document: Document, evidence: Evidence) -> Iterator[Mark]:
-    """Times and rates of tables against the medians of the same parameters."""
+    """Check times and rates against the medians of equal parameters."""
     cells = cells_about(document, evidence)
     if len(cells) != 1:
         return
@@ -209,7 +209,7 @@ def _figures(table: Table, row: Row, hidden: str, facts: Sequence[MetricFact]) -
 
 
 def _with_unit(heading: str, cell: str) -> Printed | None:
-    """The first figure of a cell, with the unit of the column where it has none."""
+    """Return the first figure of a cell, with its column's unit by default."""
     printed = next(quantities(cell), None)
     unit = re.search(r"\(([^\s,)]+)", heading)
     if printed is None or printed.unit or unit is None:
@@ -226,7 +226,7 @@ def _value(fact: MetricFact) -> float:
 
 
 def check_slow(document: Document, evidence: Evidence) -> Iterator[Mark]:
-    """Speed-ups below one in the results of what the document praises."""
+    """Find praised features whose measured speed-up is below one."""
     for cell in cells_about(document, evidence):
         for job in cell.jobs:
             worst = _slowest(job)
@@ -258,7 +258,7 @@ def _praised(document: Document, job: JobRecord) -> int | None:
 
 
 def check_stamps(document: Document, evidence: Evidence) -> Iterator[Mark]:
-    """Versions that the artifacts print of themselves, against the document's."""
+    """Check printed versions against the document's."""
     version = re.search(r"v(\d+\.\d+\.\d+)", document.title)
     if version is None:
         return
@@ -274,7 +274,7 @@ def check_stamps(document: Document, evidence: Evidence) -> Iterator[Mark]:
 
 
 def check_sources(document: Document, evidence: Evidence) -> Iterator[Mark]:
-    """Artifacts that contradict themselves, or that the document lists and the run has not."""
+    """Find inconsistent artifacts, and listed ones that the run lacks."""
     for cell in cells_about(document, evidence):
         if cell.ingested is None:
             continue
@@ -291,7 +291,7 @@ def _mention(document: Document, name: str) -> int:
 
 
 def check_environment(document: Document, evidence: Evidence) -> Iterator[Mark]:
-    """PyTorch, CUDA and compute capability against what was probed."""
+    """Check PyTorch, CUDA and compute capability against the probe."""
     cells = cells_about(document, evidence)
     if len(cells) != 1:
         return

@@ -1,4 +1,4 @@
-"""Rules about accelerators: a document against makers' specifications and against itself."""
+"""Rules on accelerators: a document against vendor specifications and against itself."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Board:
     name: str
     capability: str
     memory_gb: int
-    """As it is sold."""
+    """Marketed memory."""
     instances: tuple[str, ...]
-    """Beginnings of the instance types that have it."""
+    """Prefixes of its instance types."""
 
     @property
     def architecture(self) -> str:
-        """Of its compute capability."""
+        """Return the architecture of its compute capability."""
         return architecture(self.capability)
 
 
@@ -41,7 +41,7 @@ BOARDS = (
 )
 ARCHITECTURES = ("Volta", "Turing", "Ampere", "Ada Lovelace", "Ada", "Hopper", "Blackwell")
 FP8_SINCE = 8.9
-"""Compute capability from which tensor cores know FP8."""
+"""Minimum compute capability with FP8 tensor cores."""
 
 _NAMES = re.compile(rf"(?<![\w-])({'|'.join(b.name for b in BOARDS)})(?![\w-])")
 _INSTANCE = re.compile(
@@ -51,12 +51,12 @@ _BY_NAME = {board.name: board for board in BOARDS}
 
 
 def boards_in(text: str) -> tuple[Board, ...]:
-    """The accelerators that a text names, each once."""
+    """Return the distinct accelerators named in a text."""
     return tuple(dict.fromkeys(_BY_NAME[name] for name in _NAMES.findall(text)))
 
 
 def instances_in(text: str) -> Iterator[tuple[str, Board]]:
-    """The instance types of a text whose accelerator is known."""
+    """Return the instance types in a text with a known accelerator."""
     for name in _INSTANCE.findall(text):
         for board in BOARDS:
             if name.startswith(board.instances):
@@ -64,7 +64,7 @@ def instances_in(text: str) -> Iterator[tuple[str, Board]]:
 
 
 def same_architecture(a: str, b: str) -> bool:
-    """``Ada`` and ``Ada Lovelace`` are one."""
+    """Whether names mean one architecture, such as ``Ada`` and ``Ada Lovelace``."""
     return a.lower().split()[0] == b.lower().split()[0]
 
 
@@ -79,7 +79,7 @@ _BYTES = {"GB": 1e9, "GiB": 2.0**30, "MiB": 2.0**20, "MB": 1e6}
 
 
 def boards_of(document: Document, line: Line | None = None) -> tuple[Board, ...]:
-    """The boards that a line is about: those of its own words, its headings, the document."""
+    """Return the boards of a line: by its words, its headings, or the document."""
     for text in (line.text, *reversed(line.path)) if line is not None else ():
         found = boards_in(text)
         if found:
@@ -95,7 +95,7 @@ def _tables(document: Document) -> Iterator[tuple[int, str]]:
 
 
 def check_architecture(document: Document) -> Iterator[Mark]:
-    """Names of architectures beside boards and compute capabilities."""
+    """Check architecture names against boards and compute capabilities."""
     for line in document.everything:
         yield from _named(document, line)
         for found in _CAPABILITY.finditer(line.text):
@@ -137,7 +137,7 @@ def _lines_with(document: Document, pattern: str) -> Iterator[tuple[int, str]]:
 
 
 def check_fp8(document: Document) -> Iterator[Mark]:
-    """FP8 denied to a board whose tensor cores have it."""
+    """Find boards with FP8 tensor cores that are said to have none."""
     able = [b for b in _every_board(document) if float(b.capability) >= FP8_SINCE]
     able = [board for board in able if board.architecture != "Hopper"]
     if not able:
@@ -161,7 +161,7 @@ def _every_board(document: Document) -> tuple[Board, ...]:
 
 
 def check_attention(document: Document) -> Iterator[Mark]:
-    """FlashAttention-3 is made for Hopper."""
+    """Check FlashAttention-3, which requires Hopper."""
     boards = [board for board in _every_board(document) if board.name != "H100"]
     if not boards or any(b.architecture == "Hopper" for b in boards):
         return
@@ -174,7 +174,7 @@ def check_attention(document: Document) -> Iterator[Mark]:
 
 
 def check_instance(document: Document) -> Iterator[Mark]:
-    """An instance type in one row with a board that it does not have."""
+    """Find rows with an instance type and a board that it does not have."""
     for number, text in _tables(document):
         boards = boards_in(text)
         for name, board in instances_in(text):
@@ -194,7 +194,7 @@ Memory = tuple[Document, int, Printed]
 
 
 def memories(document: Document) -> dict[str, list[Memory]]:
-    """What a document says of a board's memory, by the board."""
+    """Return the stated memory by board."""
     found: dict[str, list[Memory]] = {}
     for line, text in _memory_lines(document):
         about = boards_of(document, line)
@@ -222,7 +222,7 @@ def _memory_lines(document: Document) -> Iterator[tuple[Line, str]]:
 
 
 def check_memory(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark]]:
-    """One board, one memory."""
+    """Check that a board has one memory size."""
     found: dict[str, list[Memory]] = {}
     for document in documents:
         for board, said in memories(document).items():
@@ -238,7 +238,7 @@ def check_memory(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark
 
 
 def _conflicts(said: Printed, others: Iterable[Memory]) -> bool:
-    """Whether no true size is printed in both ways: 23,028 MiB is 24.15 GB, and 24 GB rounded."""
+    """Whether two printed sizes contradict: 23,028 MiB is 24.15 GB, and 24 GB rounded."""
     low, high = (value * _BYTES[said.unit] for value in (said.low, said.high))
     return any(
         other.low * _BYTES[other.unit] >= high or other.high * _BYTES[other.unit] <= low
@@ -248,7 +248,7 @@ def _conflicts(said: Printed, others: Iterable[Memory]) -> bool:
 
 
 def check_sold(document: Document) -> Iterator[Mark]:
-    """A memory that is neither what the board is sold with, nor that in another unit."""
+    """Check stated memory against the marketed size in either unit."""
     for name, said in memories(document).items():
         board = next(board for board in BOARDS if board.name == name)
         for _, line, size in said[:1]:

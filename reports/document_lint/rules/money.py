@@ -1,4 +1,4 @@
-"""Costs against durations and prices, wherever a document or its neighbours state them."""
+"""Rules on costs, against durations and prices of all documents."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _DATED = re.compile(r"(?i)\b20\d\d-\d\d|\bas of\b|price list|fetched|on[- ]deman
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """A row with a duration and what it cost."""
+    """A row with a duration and a cost."""
 
     row: Row
     took: Printed
     cost: Printed
     price: Printed | None
-    """By the hour, where the row says it."""
+    """Price per hour, where the row states it."""
     column: str
-    """The heading that the cost stands under, in lower case."""
+    """Heading of the cost's column, in lower case."""
 
     @property
     def hours(self) -> float:
-        """How long it took."""
+        """Return the duration in hours."""
         return self.took.value * (self.took.seconds or 0.0) / 3600
 
     @property
     def implied(self) -> float:
-        """The price by the hour that the cost comes to."""
+        """Return the price per hour that the cost implies."""
         return self.cost.value / self.hours
 
 
 def cost_rows(document: Document) -> Iterator[CostRow]:
-    """Rows of tables with a duration and a cost."""
+    """Return table rows with a duration and a cost."""
     for table in document.tables:
         took = table.column(r"billed")
         took = table.column(r"duration") if took is None else took
@@ -55,7 +55,7 @@ def cost_rows(document: Document) -> Iterator[CostRow]:
 
 
 def _machine_column(table: Table) -> int | None:
-    """The column with the machine's part of each cost, which may follow one with its name."""
+    """Return the column with the machine's part of each cost."""
     named = [at for at, name in enumerate(table.header) if name.lower() == "machine"]
     paid = (at for at in named if any("$" in row.cells[at] for row in table.rows))
     return next(paid, None)
@@ -74,7 +74,7 @@ def _row(table: Table, row: Row, columns: tuple[int, int, int | None]) -> CostRo
 
 
 def check_cost(document: Document) -> Iterator[Mark]:
-    """Duration times the row's own price."""
+    """Check duration times the row's own price."""
     rows = list(cost_rows(document))
     beside = "disk" in document.words
     for made in rows:
@@ -103,21 +103,21 @@ def _product(made: CostRow, price: Printed, source: str) -> Iterator[Mark]:
 
 
 def _is_above(made: CostRow, price: Printed) -> bool:
-    """Whether the cost is more than the machine's part, as it is with disks and addresses."""
+    """Whether the cost exceeds the machine's part, as with disks and addresses."""
     return made.cost.value > made.hours * price.value and "machine" not in made.column
 
 
 def _hourly(made: CostRow, price: Printed) -> float:
-    """What half a step of the duration costs; one that is only about right has no such excuse."""
+    """Return the cost of half a step of the duration; 0 for approximate ones."""
     return 0.0 if made.took.is_about else (made.took.seconds or 0.0) / 3600 * price.value
 
 
 _BEGUN_S = 1.0
-"""Machines are billed by the second that was begun."""
+"""Billing granularity of machines, in seconds."""
 
 
 def _equal(rows: Sequence[CostRow]) -> Iterator[Mark]:
-    """Different machines at the same price: one of them was not looked up."""
+    """Find different machines with the same price."""
     if len(rows) > 1 and all(made.price is None for made in rows):
         implied = {f"{made.implied:.2f}" for made in rows}
         labels = {made.row.label for made in rows}
@@ -130,7 +130,7 @@ def _equal(rows: Sequence[CostRow]) -> Iterator[Mark]:
 
 
 def check_prices(document: Document) -> Iterator[Mark]:
-    """A price by the hour is of a day, a region and a market."""
+    """Find hourly prices without day, region and market."""
     for line in document.texts:
         found = [match[0] for match in _PRICE.finditer(line.text)]
         if found and not (_DATED.search(line.text) or "prices:" in document.words):
@@ -140,7 +140,7 @@ def check_prices(document: Document) -> Iterator[Mark]:
 
 
 def check_across(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark]]:
-    """A cost against a price that another of the documents states for the same board."""
+    """Check a cost against a price that another document states for the board."""
     prices = {
         board: (price, other)
         for other in documents
@@ -157,7 +157,7 @@ def check_across(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark
 
 
 def _prices(document: Document) -> Iterator[tuple[str, Printed]]:
-    """Prices that a sentence states for a board: with two of them, the first is the subject's."""
+    """Return prices stated for a board; of two, the first is the subject's."""
     for line in document.texts:
         stated = [q for m in _PRICE.finditer(line.text) for q in quantities(m[0]) if q.is_money]
         boards = boards_in(line.text)

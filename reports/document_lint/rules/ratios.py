@@ -1,4 +1,4 @@
-"""Ratios, speed-ups and words like faster: recomputed, from unrounded figures where there are."""
+"""Rules on ratios and speed-ups, recomputed from the most exact figures."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _SPREAD = re.compile(
     r"\(\d[\d.,]* – \d|\bstd\b|confidence|% CI\b"
 )
 _SIMILAR_BELOW = 5.0
-"""Percent that a reader may take for noise, where a document does not say."""
+"""Percent that counts as noise, where a document does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A row that sets two figures against each other."""
+    """A row that compares two figures."""
 
     row: Row
     names: tuple[str, str]
     printed: tuple[Printed, Printed]
     exact: tuple[Printed, Printed] | None
-    """The same figures as they stand elsewhere in the document, less rounded."""
+    """The same figures elsewhere in the document, less rounded."""
     verdict: str
 
 
 def comparisons(document: Document) -> Iterator[Compared]:
-    """Rows whose last cell judges the two figures before it."""
+    """Return rows whose last cell compares the two before it."""
     found = measurements(document)
     for table in document.tables:
         if len(table.header) != 4 or not re.search(r"(?i)diff|faster|compar", table.header[3]):
@@ -63,7 +63,7 @@ def _compared(table: Table, row: Row, found: Sequence[Measurement]) -> Compared 
 def _elsewhere(
     found: Sequence[Measurement], label: str, column: str, printed: Printed
 ) -> Printed | None:
-    """The figure of this label under a heading that names the column, if it rounds to this one."""
+    """Return the label's figure under a heading that names the column, if it rounds to this one."""
     for measured in found:
         under = measured.path[-1] if measured.path else ""
         same = words(measured.label) == words(label) or words(label) - words(measured.label) == {
@@ -75,13 +75,13 @@ def _elsewhere(
 
 
 def _difference(pair: tuple[Printed, Printed]) -> float:
-    """By how many percent the smaller one is below the larger one."""
+    """Return by how many percent the smaller is below the larger."""
     low, high = sorted(p.value for p in pair)
     return 100 * (1 - low / high)
 
 
 def check_differences(document: Document) -> Iterator[Mark]:
-    """Recompute each percentage of a comparison, from unrounded figures where there are."""
+    """Recompute each percentage of a comparison."""
     for made in comparisons(document):
         said = _FASTER.search(made.verdict)
         if said is None:
@@ -107,7 +107,7 @@ def _winner(made: Compared) -> Iterator[Mark]:
 
 
 def check_similar(document: Document) -> Iterator[Mark]:
-    """One rule for what counts as similar."""
+    """Check that one threshold decides what counts as similar."""
     every = list(comparisons(document))
     similar = [made for made in every if _SIMILAR.search(made.verdict)]
     if not similar or re.search(r"similar[^.|]{0,40}[<≤]|within \d", document.words):
@@ -164,7 +164,7 @@ def _may_be(stated: Printed, top: Printed, bottom: Printed) -> bool:
 
 
 def _against_first(table: Table, row: Row) -> Iterator[Mark]:
-    """A column that sets each row against the one with 1.0x."""
+    """Check a column that compares each row with the one at 1.0x."""
     column = _reference_column(table)
     if column is None or column >= len(row.cells):
         return
@@ -192,7 +192,7 @@ def _one(cell: str) -> bool:
 
 
 def check_spread(document: Document) -> Iterator[Mark]:
-    """A speed-up that does not say of how many samples it is, and how far they spread."""
+    """Find speed-ups without the number and spread of samples."""
     counted = any(name.lower() in ("n", "samples") for t in document.tables for name in t.header)
     if counted or _SPREAD.search("\n".join(line.text for line in document.everything)):
         return
@@ -210,12 +210,12 @@ def check_spread(document: Document) -> Iterator[Mark]:
 
 _BASE = re.compile(r"(?i)^(?:baseline|standard|reference|before|fp32|std)\b\s*(?P<what>.*)$")
 _TELLS = re.compile(r"(?i)(?:lower|higher) is better")
-"""A table that says which way is better claims nothing of its rows."""
+"""Marks of tables that state which direction is better."""
 _LOWER = re.compile(r"(?i)time|latency|loss|memory|size|duration")
 
 
 def check_slower(document: Document) -> Iterator[Mark]:
-    """What is meant to be better than the baseline, and is not."""
+    """Find features that should be better than the baseline, and are not."""
     for table in document.tables:
         for base in table.body:
             found = _BASE.match(base.label)

@@ -1,4 +1,4 @@
-"""Which software was compared with which, and what it is called."""
+"""Rules on software: which versions were compared, and their names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARKED = re.compile(r"†|(?i:different stacks?|same stack|same software|confou
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a document says that ran on a board."""
+    """A version that a document states for a board."""
 
     document: Document
     line: int
@@ -32,7 +32,7 @@ _WHAT = {
 
 
 def stacks(document: Document) -> Iterator[Stated]:
-    """Versions by board."""
+    """Return versions by board."""
     for table in document.tables:
         for row in table.body:
             boards = boards_in(" ".join(row.cells))
@@ -51,7 +51,7 @@ def stacks(document: Document) -> Iterator[Stated]:
 
 
 def compared_tables(document: Document) -> Iterator[tuple[Table, tuple[str, ...]]]:
-    """Tables that set measured figures of several boards against each other."""
+    """Return tables that compare measurements of several boards."""
     for table in document.tables:
         columns = boards_in(" | ".join(table.header))
         rows = boards_in(" | ".join(row.label for row in table.body))
@@ -75,7 +75,7 @@ def _cells(table: Table) -> Iterator[tuple[str, ...]]:
 
 
 def check(document: Document) -> Iterator[Mark]:
-    """Compared boards that ran different software, or software that nobody states."""
+    """Find compared boards with different or unstated software."""
     known = list(stacks(document))
     for table, boards in compared_tables(document):
         if any(_MARKED.search(" ".join(cells)) for cells in (table.header, *_cells(table))):
@@ -93,7 +93,7 @@ def check(document: Document) -> Iterator[Mark]:
 
 
 def check_across(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark]]:
-    """Comparisons whose stacks only the other documents state."""
+    """Find comparisons whose software only other documents state."""
     known = [stated for document in documents for stated in stacks(document)]
     for document in documents:
         own = {stated.board for stated in stacks(document)}
@@ -120,7 +120,7 @@ def _tells_both(document: Document, names: Sequence[str]) -> bool:
 
 
 def check_names(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark]]:
-    """One product under several names."""
+    """Find a product under several names."""
     for names in PRODUCTS:
         used = {
             name: document
@@ -134,7 +134,7 @@ def check_names(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark]
 
 
 def check_versions(document: Document) -> Iterator[Mark]:
-    """Versions of one product that differ within the document."""
+    """Find different versions of one product within the document."""
     found: dict[str, dict[str, int]] = {}
     for line in document.everything:
         for name, version in _STAMP.findall(line.text):
@@ -147,7 +147,7 @@ def check_versions(document: Document) -> Iterator[Mark]:
 
 
 def check_regions(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark]]:
-    """One instance type in different regions: prices and software differ by them."""
+    """Find one instance type in different regions."""
     found: dict[str, dict[str, tuple[Document, int]]] = {}
     for document in documents:
         for line in document.everything:

@@ -1,4 +1,4 @@
-"""A status is no better than what it stands over."""
+"""Rules on statuses: none is better than its parts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PASS = re.compile(r"\bPASS(?:ED)?\b|✅")
 _BAD = re.compile(r"(?i)\bpartial\b|\blimited\b|\bnot available\b|\bfail(?:s|ed|ing|ure)?\b|⚠|❌")
 _MISSING = frozenset({"--", "-", "—", "–", "n/a", "tbd", "?"})
 _PLATFORM = re.compile(r"(?i)\b(?:aws|gcp|azure|local|cpu|gpu|tpu|A10G|L4|T4|[AHV]\d00|MI\d+X)\b")
-"""Columns that hold one platform's figures each."""
+"""Headings of columns with one platform each."""
 _NO_COUNT = re.compile(r"(?i)[a-z]/[a-z]|XFailed|Missing|\d{4}/\d|kB|/s\b|/h\b")
 
 
 def overall(document: Document) -> tuple[Pair, ...]:
-    """The document's own verdicts that everything went well."""
+    """Return the document's own verdicts of full success."""
     found = []
     for pair in document.pairs:
         good = pair.key.lower() in ("status", "outcome", "result") and len(pair.path) <= 1
@@ -31,7 +31,7 @@ def overall(document: Document) -> tuple[Pair, ...]:
 
 
 def _full(document: Document) -> tuple[int, str] | None:
-    """Where the document says of itself that all is well, and how."""
+    """Return where the document claims full success, and how."""
     for pair in overall(document):
         return pair.line, f"{pair.key}: {pair.value}"
     for text in document.prose:
@@ -41,7 +41,7 @@ def _full(document: Document) -> tuple[int, str] | None:
 
 
 def check(document: Document) -> Iterator[Mark]:
-    """Anything below the document's verdict that is not as good."""
+    """Find anything below the document's verdict that is worse."""
     verdict = _full(document)
     if verdict is None:
         return
@@ -51,7 +51,7 @@ def check(document: Document) -> Iterator[Mark]:
 
 
 def worse(document: Document) -> Iterator[tuple[int, str]]:
-    """(line, what it says) of everything that is not a full success."""
+    """Yield (line, text) of everything that is not a full success."""
     for table in document.tables:
         for row in table.body if "Outcome" not in table.header else ():
             text = " | ".join(row.cells)
@@ -67,14 +67,14 @@ def worse(document: Document) -> Iterator[tuple[int, str]]:
 
 
 def _short(text: str) -> Fraction | None:
-    """A share that is not whole."""
+    """Return a share that is not whole."""
     if _NO_COUNT.search(FRACTION.sub("", text)):
         return None
     return next((f for f in fractions(text) if f.part < f.whole), None)
 
 
 def check_rows(document: Document) -> Iterator[Mark]:
-    """A row that says PASS over a count that is not full."""
+    """Find rows with PASS and a count that is not full."""
     for table in document.tables:
         for row in table.body:
             if not _PASS.search(" ".join(row.cells)):
@@ -95,7 +95,7 @@ def _columns(header: Sequence[str], row: Row) -> Fraction | None:
 
 
 def check_missing(document: Document) -> Iterator[Mark]:
-    """Cells with nothing in them under a full verdict, and without a reason."""
+    """Find empty cells without a reason under a full verdict."""
     verdicts = overall(document)
     for table in document.tables:
         empty = [

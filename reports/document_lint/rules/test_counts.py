@@ -1,4 +1,4 @@
-"""Counts against the tests that a document lists one by one."""
+"""Rules on counts, against the listed tests."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ListedTest:
     outcome: str
     reason: str
     group: str
-    """The heading that it stands under."""
+    """The enclosing heading."""
 
 
 def listed(document: Document) -> tuple[ListedTest, ...]:
-    """Every test that a document lists with an outcome."""
+    """Return every listed test with an outcome."""
     return tuple(test for item in document.items if (test := _test(item)) is not None)
 
 
@@ -45,7 +45,7 @@ def _test(item: Line) -> ListedTest | None:
 
 
 def class_table(document: Document, path: Path | None = None) -> Table | None:
-    """The table of test classes with how many tests each has; the one of a section."""
+    """Return a section's table of test classes and counts."""
     for table in document.tables:
         if path is not None and table.path != path:
             continue
@@ -56,7 +56,7 @@ def class_table(document: Document, path: Path | None = None) -> Table | None:
 
 
 def check_counts(document: Document) -> Iterator[Mark]:
-    """Stated numbers of tests and classes against the table and the list."""
+    """Check stated numbers of tests and classes against the table and the list."""
     tests = listed(document)
     by_group = Counter(test.group for test in tests)
     for heading in document.headings:
@@ -110,7 +110,7 @@ def _total(line: int, stated: int, found: int | None, words: str) -> Iterator[Ma
 
 
 def check_skips(document: Document) -> Iterator[Mark]:
-    """A test that was skipped did not pass, wherever it is counted."""
+    """Find skipped tests that are counted as passed."""
     tests = listed(document)
     not_passed = [test for test in tests if test.outcome != "PASSED"]
     if not not_passed:
@@ -139,7 +139,7 @@ def _classes_with(document: Document, not_passed: list[ListedTest]) -> Iterator[
 
 
 def check_one_list(document: Document) -> Iterator[Mark]:
-    """Two platforms with one list of outcomes: the second has no evidence of its own."""
+    """Find two platforms with identical outcome lists."""
     tests, table = listed(document), class_table(document)
     if not tests or table is None:
         return

@@ -1,4 +1,4 @@
-"""Totals are the sums of their rows."""
+"""Rules on totals: the sums of their rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ON_THE_CPU = re.compile(r"†|\bCPU\b")
 
 
 def check(document: Document) -> Iterator[Mark]:
-    """Add up every table that has a total."""
+    """Check the sums of every table with a total."""
     for table in document.tables:
         for total in table.totals:
             for column in range(1, len(total.cells)):
@@ -29,7 +29,7 @@ def check(document: Document) -> Iterator[Mark]:
 
 
 def _rows(table: Table, total: Row) -> list[Row]:
-    """The rows that a total is of; one of accelerators leaves processors out."""
+    """Return the rows of a total; of accelerators without processors."""
     rows = [row for row in table.body if row.line < total.line] or list(table.body)
     if "accelerator" in total.label.lower():
         rows = [row for row in rows if not _ON_THE_CPU.search(" ".join(row.cells))]
@@ -81,7 +81,7 @@ def _of_numbers(
 
 
 def check_percents(document: Document) -> Iterator[Mark]:
-    """Recompute every percentage that stands beside its fraction."""
+    """Recompute every percentage beside its fraction."""
     for table in document.tables:
         for row in table.rows:
             yield from _row_percents(table, row)
@@ -103,7 +103,7 @@ def _row_percents(table: Table, row: Row) -> Iterator[Mark]:
 
 
 def _shares(table: Table, row: Row) -> list[Fraction]:
-    """The one share of a row: ``x/y``, or its columns Passed with Failed and Error, or Total."""
+    """Return the share of a row: ``x/y``, or its Passed with Failed and Error, or Total columns."""
     columns = {name.lower(): cell for name, cell in zip(table.header, row.cells, strict=False)}
     passed = only(columns.get("passed", ""))
     if passed is not None:
@@ -133,7 +133,7 @@ def _compare(line: int, share: Fraction, stated: Printed) -> Iterator[Mark]:
 
 
 def check_fractions(document: Document) -> Iterable[Mark]:
-    """No part is larger than its whole, where both count the same thing."""
+    """Find parts larger than their whole."""
     lines = [(text.number, text.text) for text in document.texts]
     for table in document.tables:
         for row in table.rows:
@@ -148,7 +148,7 @@ def check_fractions(document: Document) -> Iterable[Mark]:
 
 
 def check_rows(document: Document) -> Iterator[Mark]:
-    """A row's outcomes come to what was collected."""
+    """Check that a row's outcomes add up to the collected tests."""
     names = ("passed", "failed", "error", "skipped")
     for table in document.tables:
         header = [name.lower() for name in table.header]

@@ -159,7 +159,7 @@ def test_what_is_not_there_is_not_found(pages: PageDesk) -> None:
     for query, said in (
         ("a=nope", "there is no run 'nope'"),
         ("a=latest&b=latest&cell_a=moon", "has no cell 'moon'"),
-        ("a=latest&b=latest&what=everything", "take it away"),
+        ("a=latest&b=latest&what=everything", "unknown filter"),
     ):
         assert said in pages.page(f"/compare?{query}", status=404).text
 

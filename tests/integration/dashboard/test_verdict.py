@@ -63,7 +63,7 @@ def test_rules_are_the_worst_first_and_can_be_narrowed(seen: PageDesk) -> None:
     only = seen.page("/verdicts/V-0002?only=violated").rows("rules")
     assert [row["Rule"] for row in only] == ["job/unit@here"]
     nothing = seen.page("/verdicts/V-0002?only=nonsense&start=9")
-    assert "No rule came to anything" in nothing.one(id="rules").text
+    assert "No rule has a result" in nothing.one(id="rules").text
     seen.page("/verdicts/V-0002?start=-1", status=422)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.domain.machine import LaunchRequest, Place, ProviderTraits
 from runners import ProviderContext
-from runners.fake import FakeCloud, FakeProvider, MemoryBook
+from runners.fake import FakeCloud, FakeProvider, MemoryHostStore
 from tests.platforms import as_platform
 
 OURS = {"seatrial-project": "seatrial"}
@@ -27,7 +27,7 @@ def stop_of(*clouds: FakeCloud) -> EmergencyStop:
     """The emergency stop of project ``seatrial`` over providers ``fake``, ``fake1`` ..."""
     names = [f"fake{number or ''}" for number in range(len(clouds))]
     providers = {
-        name: SignedInProvider(ProviderContext(MemoryBook()), cloud)
+        name: SignedInProvider(ProviderContext(MemoryHostStore()), cloud)
         for name, cloud in zip(names, clouds, strict=True)
     }
     traits = {name: ProviderTraits(name, frozenset()) for name in names}

@@ -236,6 +236,18 @@ def test_a_wheel_that_is_built_is_the_subject_and_nothing_shadows_it(
     assert manifest.job[0].env == {}
 
 
+def test_doctests_of_the_source_are_not_run_where_a_wheel_is_the_subject(tmp_path: Path) -> None:
+    settings = '[tool.pytest.ini_options]\ntestpaths = ["src", "tests"]\n'
+    files = {"src/shipshape/__init__.py": "", "tests/test_a.py": ""}
+    folder = project(tmp_path, {"pyproject.toml": PLAIN + settings, **files})
+    (folder / "dist").mkdir()
+    wheel = wheel_bytes("shipshape", "1.10")
+    (folder / "dist/shipshape-1.10-py3-none-any.whl").write_bytes(wheel)
+    manifest, matrix = written(folder)
+    assert matrix.subject.wheel == "dist/*.whl"
+    assert manifest.job[0].pytest == ("tests",)
+
+
 def written_matrix(folder: Path) -> str:
     written(folder)
     return (folder / "seatrial.yaml").read_text()

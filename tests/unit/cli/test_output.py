@@ -6,12 +6,14 @@ import io
 import os
 import re
 import socket
+import threading
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from orchestrator.cli import connect, session
+from orchestrator.cli.commands import options
 from orchestrator.cli.safe_text import NATURAL
 from tests.unit.cli import in_process, runs
 from tests.unit.cli.fake_controller import Answer, FakeController
@@ -86,6 +88,22 @@ def completed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]
     monkeypatch.setenv("COMP_WORDS", "seatrial show 01jq")
     monkeypatch.setenv("COMP_CWORD", "2")
     return cli(), cli.out.strip(), cli.err
+
+
+def test_completing_does_not_wait_for_the_look_up_of_a_name(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def never(*_: object, **__: object) -> list[object]:
+        over.wait()
+        raise OSError("it was given up")
+
+    monkeypatch.setattr(socket, "getaddrinfo", never)
+    monkeypatch.setattr(options, "_NAME_AND_ANSWER_S", 0.1)
+    cli.wiring.settings.url = "http://controller.example"
+    assert completed(cli, monkeypatch) == (0, "", "")
+    over.set()
 
 
 @pytest.mark.parametrize("is_embedded", [True, False], ids=["file", "server"])

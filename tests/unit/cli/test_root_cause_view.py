@@ -12,7 +12,7 @@ from orchestrator.cli.responses import read
 from orchestrator.cli.view.failures import SHOWN, blamed
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.watching.live_display import LiveDisplay, PlainDisplay
-from orchestrator.cli.watching.poll_threads import FeedEvent, Notice, WatchedRun, notice_of
+from orchestrator.cli.watching.poll_threads import Notice, StreamedEvent, WatchedRun, notice_of
 from orchestrator.domain.run_response import RunResponse
 from tests.unit.cli import runs
 
@@ -90,11 +90,11 @@ def test_what_a_machine_said_stays_text() -> None:
     ],
 )
 def test_a_notice_is_what_an_event_says_in_words(kind: str, data: Any, found: Notice) -> None:
-    assert notice_of(FeedEvent("1", kind, json.dumps(data))) == found
+    assert notice_of(StreamedEvent("1", kind, json.dumps(data))) == found
 
 
 def test_what_is_no_json_is_no_notice() -> None:
-    assert notice_of(FeedEvent("1", "cell", "{")) is None
+    assert notice_of(StreamedEvent("1", "cell", "{")) is None
 
 
 def watched(*notices: Notice, state: str = "diagnosing") -> WatchedRun:

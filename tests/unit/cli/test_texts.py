@@ -13,7 +13,7 @@ from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.cli.errors import CliError, located
 from orchestrator.cli.launch_request import with_overrides
 from orchestrator.cli.safe_text import fit, fit_end, log_line, one_line, pad
-from orchestrator.cli.watching.poll_threads import FeedEvent, read_events
+from orchestrator.cli.watching.poll_threads import StreamedEvent, read_events
 from orchestrator.domain import units
 from orchestrator.domain.document_problems import Problem
 
@@ -131,9 +131,9 @@ def test_the_feed_is_read_as_the_standard_says() -> None:
     lines = [": heartbeat", "", "id: 7", "event: cell", 'data: {"a": 1}', "data:more", ""]
     lines += ["data: x", "", "event: end", "data", "", "data: torn"]
     assert list(read_events(lines)) == [
-        FeedEvent("7", "cell", '{"a": 1}\nmore'),
-        FeedEvent("7", "message", "x"),
-        FeedEvent("7", "end", ""),
+        StreamedEvent("7", "cell", '{"a": 1}\nmore'),
+        StreamedEvent("7", "message", "x"),
+        StreamedEvent("7", "end", ""),
     ]
 
 

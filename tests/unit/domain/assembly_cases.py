@@ -83,7 +83,7 @@ def cell_of(*artifacts: ForeignArtifact, notes: IngestNotes | None = None, **mor
     return cell
 
 
-def told_of(module: str, outcomes: Sequence[Result]) -> list[ParsedTest]:
+def result_facts(module: str, outcomes: Sequence[Result]) -> list[ParsedTest]:
     return [
         ParsedTest(f"{module}::TestIt::test_{n}", outcome, 0.5)
         for n, outcome in enumerate(outcomes)
@@ -97,4 +97,4 @@ def suite(module: str, outcomes: Sequence[Result]) -> list[Said]:
         counts[outcome.word] = counts.get(outcome.word, 0) + 1
     total = len(outcomes)
     tally = ParsedTally("footer", total, counts, 7.5)
-    return [ParsedTally("collected", total), *told_of(module, outcomes), tally]
+    return [ParsedTally("collected", total), *result_facts(module, outcomes), tally]

@@ -28,7 +28,7 @@ from orchestrator.domain.parsed_results import (
     ParsedVersion,
     Provenance,
 )
-from tests.unit.domain.assembly_cases import cell_of, suite, text, told_of
+from tests.unit.domain.assembly_cases import cell_of, result_facts, suite, text
 
 PASSED, FAILED, ERROR, SKIPPED = Result.PASSED, Result.FAILED, Result.ERROR, Result.SKIPPED
 
@@ -46,7 +46,7 @@ def test_a_suite_is_named_after_its_module_and_passes():
 
 
 def test_two_modules_of_one_log_are_two_suites_and_one_ones_failure_is_not_the_others():
-    said = [*told_of("tests/test_a.py", [PASSED]), *told_of("tests/test_b.py", [FAILED])]
+    said = [*result_facts("tests/test_a.py", [PASSED]), *result_facts("tests/test_b.py", [FAILED])]
     end = [ParsedTally("footer", 2, {"passed": 1, "failed": 1}, 3.0), ParsedEnd(exit_code=1)]
     cell = cell_of(text("log.txt", *said, *end))
     assert cell.verdict("a") is Outcome.PASSED
@@ -61,7 +61,7 @@ def test_an_exit_code_that_no_test_explains_fails_the_suite():
 
 @pytest.mark.parametrize(("modules", "jobs"), [(12, 12), (13, 1)])
 def test_more_than_twelve_modules_are_one_suite_an_artifact(modules, jobs):
-    said = [test for n in range(modules) for test in told_of(f"tests/test_m{n}.py", [PASSED])]
+    said = [test for n in range(modules) for test in result_facts(f"tests/test_m{n}.py", [PASSED])]
     cell = cell_of(text("all_tests.txt", *said, ParsedEnd(0)))
     assert len(cell.jobs) == jobs
     if jobs == 1:
@@ -70,7 +70,11 @@ def test_more_than_twelve_modules_are_one_suite_an_artifact(modules, jobs):
 
 
 def test_modules_of_the_same_name_in_two_folders_stay_apart():
-    said = [*told_of("a/test_x.py", [PASSED]), *told_of("b/test_x.py", [FAILED]), ParsedEnd(1)]
+    said = [
+        *result_facts("a/test_x.py", [PASSED]),
+        *result_facts("b/test_x.py", [FAILED]),
+        ParsedEnd(1),
+    ]
     cell = cell_of(text("log.txt", *said))
     assert sorted(cell.jobs) == ["b-x", "x"]
     assert cell.counts("x") == Counts(passed=1)
@@ -82,8 +86,8 @@ def test_notes_say_which_tests_are_which_suite_and_what_jobs_are_called():
         jobs={"the-demo": NotedJob(title="The Demo", kind="use-case", file="d.txt")},
     )
     said = [
-        *told_of("tests/test_a.py", [PASSED]),
-        *told_of("tests/test_b.py", [PASSED]),
+        *result_facts("tests/test_a.py", [PASSED]),
+        *result_facts("tests/test_b.py", [PASSED]),
         ParsedEnd(0),
     ]
     demo = text("sub/d.txt", ParsedJob(kind="demo"), ParsedCheck("x", "passed"), ParsedEnd(0))
@@ -137,7 +141,7 @@ def test_what_is_collected_and_not_named_is_missing_and_keeps_the_suite_from_pas
 
 
 def test_a_whole_artifact_beside_a_torn_one_leaves_nothing_missing():
-    torn = [ParsedTally("collected", 3), *told_of("tests/test_a.py", [PASSED])]
+    torn = [ParsedTally("collected", 3), *result_facts("tests/test_a.py", [PASSED])]
     whole = suite("tests/test_a.py", [PASSED] * 3)
     cell = cell_of(text("torn.txt", *torn), text("whole.xml", *whole))
     assert cell.counts("a") == Counts(passed=3)
@@ -146,7 +150,7 @@ def test_a_whole_artifact_beside_a_torn_one_leaves_nothing_missing():
 
 
 def test_a_sum_that_tells_of_failures_nobody_has_fails_the_suite():
-    said = [*told_of("tests/test_a.py", [PASSED] * 2), ParsedTally("footer", 2, {"failed": 2})]
+    said = [*result_facts("tests/test_a.py", [PASSED] * 2), ParsedTally("footer", 2, {"failed": 2})]
     cell = cell_of(text("log.txt", *said))
     assert cell.verdict("a") is Outcome.FAILED
     assert cell.source("log.txt").state is SourceState.INCONSISTENT
@@ -180,7 +184,7 @@ def test_tests_of_one_name_count_once_and_that_is_told():
 
 def test_a_torn_suite_or_demo_does_not_pass():
     cell = cell_of(
-        text("log.txt", ParsedTally("collected", 2), *told_of("test_a.py", [PASSED])),
+        text("log.txt", ParsedTally("collected", 2), *result_facts("test_a.py", [PASSED])),
         text("demo.txt", ParsedJob(kind="demo"), ParsedCheck("x", "passed")),
     )
     assert cell.verdict("a") is Outcome.ERRORED
@@ -216,7 +220,10 @@ def test_details_find_their_tests_before_or_after_by_title_or_node_id():
 
 
 def test_a_collection_error_that_only_a_section_tells_of_is_an_error():
-    said = [*told_of("test_a.py", [PASSED]), ParsedDetail("test_b.py", "", "trace", "collection")]
+    said = [
+        *result_facts("test_a.py", [PASSED]),
+        ParsedDetail("test_b.py", "", "trace", "collection"),
+    ]
     cell = cell_of(text("log.txt", *said, ParsedTally("footer", 2, {"passed": 1, "error": 1})))
     assert cell.counts("b") == Counts(error=1)
     assert cell.source("log.txt").state is SourceState.READ
@@ -293,7 +300,9 @@ def test_stamps_of_another_version_are_told():
 def test_what_nobody_can_read_is_kept_and_what_breaks_off_is_not_relied_on():
     cell = cell_of(
         ForeignArtifact("blob.bin", "d" * 64, 3),
-        text("a.xml", *told_of("test_a.py", [PASSED]), ParsedProblem("error", "it is cut off")),
+        text(
+            "a.xml", *result_facts("test_a.py", [PASSED]), ParsedProblem("error", "it is cut off")
+        ),
         text("b.xml", ParsedProblem("error", "it is no XML")),
     )
     states = {source.name: source.state for source in cell.assembly.sources}
@@ -328,8 +337,8 @@ def test_the_earliest_time_counts_and_one_without_a_zone_is_said():
     early = ParsedTime(datetime.fromisoformat("2001-01-02T03:04"))
     late = ParsedTime(datetime(2001, 1, 3, tzinfo=UTC))
     cell = cell_of(
-        text("a.xml", late, *told_of("test_a.py", [PASSED])),
-        text("b.xml", early, *told_of("test_b.py", [PASSED])),
+        text("a.xml", late, *result_facts("test_a.py", [PASSED])),
+        text("b.xml", early, *result_facts("test_b.py", [PASSED])),
     )
     assert cell.assembly.happened == datetime(2001, 1, 2, 3, 4, tzinfo=UTC)
     first, second = cell.assembly.sources
@@ -341,7 +350,7 @@ def test_the_earliest_time_counts_and_one_without_a_zone_is_said():
 
 def test_a_clock_that_was_ahead_says_nothing():
     ahead = ParsedTime(datetime(2101, 1, 1, tzinfo=UTC))
-    cell = cell_of(text("a.xml", ahead, *told_of("test_a.py", [PASSED])))
+    cell = cell_of(text("a.xml", ahead, *result_facts("test_a.py", [PASSED])))
     assert cell.assembly.happened is None
 
 

@@ -13,7 +13,7 @@ from orchestrator.domain.parsed_results import (
     ParsedUnnamedTests,
     Provenance,
 )
-from tests.unit.domain.assembly_cases import cell_of, text, told_of
+from tests.unit.domain.assembly_cases import cell_of, result_facts, text
 
 PASSED, FAILED, ERROR, SKIPPED = Result.PASSED, Result.FAILED, Result.ERROR, Result.SKIPPED
 XPASSED = Result.XPASSED
@@ -22,7 +22,7 @@ STRUCTURED = Provenance.STRUCTURED
 
 def whole(name, outcomes, *, module="tests/test_a.py", took_s=2.0):
     """A document that names every test."""
-    said = [*told_of(module, outcomes), ParsedEnd(exit_code=0, duration_s=took_s)]
+    said = [*result_facts(module, outcomes), ParsedEnd(exit_code=0, duration_s=took_s)]
     return text(name, *said, provenance=STRUCTURED)
 
 
@@ -77,7 +77,7 @@ def test_other_counts_or_a_longer_run_are_another_run():
 
 def test_a_log_that_names_what_failed_is_of_the_same_tests_whatever_else_they_did():
     outcomes = [FAILED, PASSED, SKIPPED]
-    [bad, *_] = told_of("tests/test_a.py", outcomes)
+    [bad, *_] = result_facts("tests/test_a.py", outcomes)
     again = whole("log.jsonl", [FAILED, PASSED, PASSED], took_s=60.0)
     cell = cell_of(quiet("log.txt", outcomes, bad), again)
     assert total(cell) == Counts(failed=1, passed=2)
@@ -86,7 +86,7 @@ def test_a_log_that_names_what_failed_is_of_the_same_tests_whatever_else_they_di
 
 def test_failures_that_nobody_names_are_kept():
     outcomes = [FAILED, FAILED, PASSED]
-    [bad, *_] = told_of("tests/test_a.py", outcomes)
+    [bad, *_] = result_facts("tests/test_a.py", outcomes)
     cell = cell_of(quiet("log.txt", outcomes, bad), whole("log.jsonl", [FAILED, PASSED, PASSED]))
     assert told(cell, "log.txt") == []
     assert total(cell).failed == 2
@@ -94,7 +94,7 @@ def test_failures_that_nobody_names_are_kept():
 
 def test_more_than_the_other_names_is_left_over():
     outcomes = [FAILED, PASSED, SKIPPED, SKIPPED]
-    [bad, *_] = told_of("tests/test_a.py", outcomes)
+    [bad, *_] = result_facts("tests/test_a.py", outcomes)
     cell = cell_of(quiet("log.txt", outcomes, bad), whole("log.jsonl", [FAILED, PASSED, SKIPPED]))
     assert total(cell) == Counts(failed=1, passed=1, skipped=2)
 

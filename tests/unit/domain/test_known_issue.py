@@ -107,8 +107,8 @@ def test_nothing_failed_so_where_it_ran_is_stale_and_elsewhere_it_is_left_out():
 def test_by_signature_through_a_new_version_of_the_algorithm():
     named = replace(ISSUE, match=IssueMatch(signature="s0-old"))
     assert state(named) == [(IssueState.STALE, 0)]
-    heirs = {"s0-old": {TEN[0].signature.id}}
-    (told,) = uses([named], TEN, RAN, on=TODAY, heirs=heirs)
+    successors_of = {"s0-old": {TEN[0].signature.id}}
+    (told,) = uses([named], TEN, RAN, on=TODAY, successors_of=successors_of)
     assert told.count == 10
 
 

@@ -55,3 +55,14 @@ def of_commit(evidence):
 def test_other_forms(form, templates, golden, update_golden):
     text = render("platform", story("l4-degraded"), format=form, templates=templates)
     compare(golden / f"platform-l4-degraded.{form}", text, update_golden)
+
+
+def test_a_run_that_was_promised_no_accelerator_speaks_of_none(templates):
+    alone = story("local")
+    [cell] = alone.record.cells
+    assert "ccelerator" not in render("summary", alone, format="md", templates=templates)
+    promised = replace(cell, platform=replace(cell.platform, accelerator_type="v5litepod-1"))
+    record = replace(alone.record, cells=(promised,))
+    text = render("summary", replace(alone, record=record), format="md", templates=templates)
+    assert "| Accelerator |" in text
+    assert "accelerators only" in text

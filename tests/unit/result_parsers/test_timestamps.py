@@ -11,7 +11,7 @@ from orchestrator.adapters.result_parsers.device_results import DeviceResults
 from orchestrator.adapters.result_parsers.json_report import PytestJsonReport
 from orchestrator.adapters.result_parsers.junit import JUnitXml
 from orchestrator.adapters.result_parsers.pytest_benchmark import PytestBenchmark
-from orchestrator.adapters.result_parsers.timestamps import said_of_epoch, said_of_time
+from orchestrator.adapters.result_parsers.timestamps import parsed_epoch, parsed_time
 from orchestrator.domain.parsed_results import ParsedTime
 from tests.unit.result_parsers.foreign import foreign
 
@@ -29,7 +29,7 @@ from tests.unit.result_parsers.foreign import foreign
     ],
 )
 def test_a_time_is_kept_as_it_is_written(text: str, at: datetime):
-    [said] = said_of_time(text)
+    [said] = parsed_time(text)
     assert said.at == at
     assert said.at.tzinfo == at.tzinfo
 
@@ -42,12 +42,12 @@ def test_a_time_is_kept_as_it_is_written(text: str, at: datetime):
     ],
 )  # fmt: skip
 def test_what_is_no_time_says_nothing(text: object):
-    assert list(said_of_time(text)) == []
+    assert list(parsed_time(text)) == []
 
 
 @pytest.mark.parametrize("number", [None, 0.0, -5.0, 1e300, float("nan"), float("inf"), 12.0])
 def test_what_is_no_number_of_seconds_says_nothing(number: float | None):
-    assert list(said_of_epoch(number)) == []
+    assert list(parsed_epoch(number)) == []
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def show_comparison(
 ) -> Response:
     """What changed from one to the other; or what to choose, while one of them is not chosen."""
     if what and what not in (*Difference, PERFORMANCE):
-        raise PageMissingError(f"{what!r} is nothing that a comparison has; take it away")
+        valid = ", ".join((*Difference, PERFORMANCE))
+        raise PageMissingError(f"unknown filter {what!r}: use one of {valid}")
     runs = {name: run_of(asked, name) for name in dict.fromkeys((a, b)) if name}
     chosen = Chosen(asked, runs.get(a), runs.get(b), cell_a, cell_b)
     if chosen.before is None or chosen.after is None:

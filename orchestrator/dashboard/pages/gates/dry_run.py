@@ -111,7 +111,7 @@ def _change_table(found: Sequence[Change]) -> Table:
         caption="Rules with another outcome",
         columns=_CHANGES,
         rows=[_change(one) for one in found[:SHOWN]],
-        empty="Every blocking rule comes to the same.",
+        empty="Every blocking rule has the same outcome.",
         total=len(found),
     )
 

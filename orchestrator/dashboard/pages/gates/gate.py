@@ -129,7 +129,7 @@ def _row(one: StoredPolicy, before: StoredPolicy | None, is_present: bool) -> Ro
         (
             Text(one.digest[:12], is_code=True, note="present" if is_present else ""),
             Moment(one.since),
-            Text(one.by or "nobody said"),
+            Text(one.by or "unknown"),
             Several(ways),
         )
     )

@@ -66,7 +66,7 @@ def rule_table(
     *,
     caption: str,
     id: str = "rules",  # noqa: A002
-    empty: str = "No rule came to anything.",
+    empty: str = "No rule has a result.",
 ) -> Table:
     """Those rules, in that order."""
     return Table(
@@ -363,7 +363,7 @@ def exception_table(asked: Asked, stored: StoredVerdict) -> Iterator[Table]:
         return
     known = _known(asked, stored)
     rows = [_exception_row(name, rules, known) for name, rules in sorted(changed.items())]
-    caption = "Exceptions that changed what a rule came to"
+    caption = "Exceptions that changed a rule's outcome"
     yield Table(
         id="exceptions", caption=caption, columns=_COLUMNS, rows=rows[:SHOWN], total=len(rows)
     )
@@ -377,7 +377,10 @@ def _exception_row(name: str, rules: list[str], known: Mapping[str, Words]) -> R
 
 
 def _known(asked: Asked, stored: StoredVerdict) -> dict[str, Words]:
-    """What is known of each: by the verdict itself, its policy, and the gate's waivers."""
+    """What is known of each.
+
+    By the verdict itself, its policy, and the gate's waivers.
+    """
     gates = asked.context.stores.gates
     found = {"flaky": ("flaky allowance", "It passed when it was run again.", "", "")}
     found |= dict(_told(rule) for rule in stored.verdict.rules if _tells(rule))
@@ -387,7 +390,8 @@ def _known(asked: Asked, stored: StoredVerdict) -> dict[str, Words]:
         found[one.id] = ("exception", one.reason, who, one.expires.isoformat())
     for given in gates.waivers(gate=stored.gate):
         waiver = given.waiver
-        who = f"{waiver.author}, approved by {waiver.approver or 'nobody'}"
+        approval = f"approved by {waiver.approver}" if waiver.approver else "not approved"
+        who = f"{waiver.author}, {approval}"
         found[waiver.id] = ("waiver", waiver.reason, who, f"{waiver.expires:%Y-%m-%d %H:%M} UTC")
     return found
 

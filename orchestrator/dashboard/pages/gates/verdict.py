@@ -168,7 +168,7 @@ def _proof(asked: Asked, stored: StoredVerdict) -> Mapping[str, object]:
 def _key_state(key: PublicKey | None, stored: StoredVerdict) -> str:
     """The state of the signing key in a sentence."""
     if key is None:
-        return "This controller does not know the key: nobody can check the signature here."
+        return "This controller does not know the key, so the signature cannot be verified here."
     if key.ends_at is None or stored.created_at < key.ends_at:
         return ""
     return f"The key had ended on {key.ends_at:%Y-%m-%d} when this was signed: it does not verify."

@@ -11,7 +11,7 @@ from typing import Annotated, get_args
 
 from fastapi import APIRouter, Form, Response
 
-from orchestrator.application.describe_run import told_run
+from orchestrator.application.describe_run import record_of_run
 from orchestrator.application.end_run import cancel_run
 from orchestrator.application.launch_run import (
     IdempotencyKey,
@@ -251,7 +251,7 @@ def run_page(asked: Asked, run: Run, seen: int, *, refused: str = "", chosen: st
     """
     stores = asked.context.stores
     cells, spec = stores.cells.of_run(run.id), stores.runs.spec(run.id)
-    record = told_run(stores, run, cells, spec, at=asked.now, depth=Depth.SHOWN)
+    record = record_of_run(stores, run, cells, spec, at=asked.now, depth=Depth.SHOWN)
     money = Money(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))
     tables = _tables(record, asked.now, whole=asked.wanted is not Format.HTML)
     facts = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from orchestrator.domain.gate.policy import ManifestRule
 from orchestrator.domain.gate.policy_values import counted, like, some
-from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
+from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -41,7 +41,7 @@ _REMEDY = (
 )
 
 
-def _is_compared(case: RuleContext, judged: JudgedJob, changes: TestChanges) -> bool:
+def _is_compared(case: RuleContext, judged: RuledJob, changes: TestChanges) -> bool:
     """Whether tests can be compared: ingested evidence may count tests without naming them."""
     allowed = case.policy.spec.evidence.attestation == "optional"
     if changes.unknown:
@@ -49,7 +49,7 @@ def _is_compared(case: RuleContext, judged: JudgedJob, changes: TestChanges) -> 
     return not changes.runs or bool(changes.removed or changes.renamed or changes.added)
 
 
-def _result(judged: JudgedJob, changes: TestChanges, rule: ManifestRule) -> RuleResult:
+def _result(judged: RuledJob, changes: TestChanges, rule: ManifestRule) -> RuleResult:
     lost = _refused(changes.removed, rule)
     outcome = RuleOutcome.VIOLATED if lost else RuleOutcome.OK
     if changes.unknown:
@@ -74,7 +74,7 @@ def _result(judged: JudgedJob, changes: TestChanges, rule: ManifestRule) -> Rule
     )
 
 
-def _said(judged: JudgedJob, changes: TestChanges, lost: Sequence[str]) -> Iterator[str]:
+def _said(judged: RuledJob, changes: TestChanges, lost: Sequence[str]) -> Iterator[str]:
     number = counted(judged.job.counts.collected, "test")
     if not changes.runs:
         yield f"there is no green run to compare its {number} with, so none can be missed"

@@ -11,9 +11,9 @@ from dataclasses import replace
 from orchestrator.domain.gate.evidence_trust import age_doubts, doubts, identity_doubts
 from orchestrator.domain.gate.policy_values import counted
 from orchestrator.domain.gate.rule_context import (
-    JudgedJob,
     PlatformEvidence,
     RuleContext,
+    RuledJob,
     is_unavailable,
 )
 from orchestrator.domain.gate.snapshot import CellEvidence
@@ -43,7 +43,7 @@ def nothing_passed(case: RuleContext) -> Iterator[RuleResult]:
         )
 
 
-def _told(judged: JudgedJob) -> tuple[int, dict[tuple[str, str], int]]:
+def _told(judged: RuledJob) -> tuple[int, dict[tuple[str, str], int]]:
     """Describe how many tests passed, and which outcomes the others had."""
     counts, checks = judged.job.counts, judged.job.checks
     passed_over = {
@@ -164,7 +164,7 @@ def _passing(case: RuleContext, stand: PlatformEvidence) -> Iterator[CellEvidenc
             yield judged.cell
 
 
-def _passed(judged: JudgedJob) -> bool:
+def _passed(judged: RuledJob) -> bool:
     """Whether it passed, apart from failures that the rules of jobs report."""
     return judged.job.outcome is Outcome.PASSED or judged.job.counts.passed > 0
 

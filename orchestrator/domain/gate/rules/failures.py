@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from orchestrator.domain.gate.policy_values import counted, like, some
 from orchestrator.domain.gate.rule_context import (
-    JudgedJob,
     PlatformEvidence,
     RuleContext,
+    RuledJob,
     is_unavailable,
 )
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest
@@ -123,7 +123,7 @@ def failed_first_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
                 yield from _left_out(stand, cell, is_blocking=is_blocking)
 
 
-def _failed_first(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
+def _failed_first(judged: RuledJob, found: Sequence[ToleratedResult]) -> RuleResult:
     after = judged.job.passed_after
     left = [one for one in found if one.left]
     by = {name for one in found for name in one.by}
@@ -236,17 +236,17 @@ def known_issues(case: RuleContext) -> Iterator[RuleResult]:
             )
 
 
-def _is_on_blocking(case: RuleContext, judged: JudgedJob) -> bool:
+def _is_on_blocking(case: RuleContext, judged: RuledJob) -> bool:
     levels = {stand.rule.id: stand.rule.level for stand in case.stands}
     return levels[judged.cell.platform] == "blocking"
 
 
-def _of(case: RuleContext, judged: JudgedJob) -> tuple[ToleratedResult, ...]:
+def _of(case: RuleContext, judged: RuledJob) -> tuple[ToleratedResult, ...]:
     return tuple(case.tolerance.by_job.get((judged.cell.id, judged.job.id), ()))
 
 
 def _incomparable(
-    case: RuleContext, here: list[JudgedJob], results: list[ToleratedResult]
+    case: RuleContext, here: list[RuledJob], results: list[ToleratedResult]
 ) -> list[str]:
     """Return why new failures cannot be determined."""
     why = []
@@ -263,6 +263,6 @@ def _incomparable(
     return why
 
 
-def _never_ended(judged: JudgedJob) -> bool:
+def _never_ended(judged: RuledJob) -> bool:
     outcome = judged.job.outcome
     return outcome is not None and outcome.value in ("errored", "cancelled", "not_run")

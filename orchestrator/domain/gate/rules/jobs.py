@@ -20,9 +20,9 @@ from orchestrator.domain.gate.policy_values import (
     some,
 )
 from orchestrator.domain.gate.rule_context import (
-    JudgedJob,
     PlatformEvidence,
     RuleContext,
+    RuledJob,
     is_bad,
     is_over,
     policy_outcome,
@@ -71,7 +71,7 @@ def jobs_by_name(case: RuleContext) -> Iterator[RuleResult]:
     return _jobs(case, _sentence_by_name)
 
 
-_Sentence = Callable[[JudgedJob, Sequence[ToleratedResult], RuleResult], str]
+_Sentence = Callable[[RuledJob, Sequence[ToleratedResult], RuleResult], str]
 
 
 def _jobs(case: RuleContext, sentence: _Sentence) -> Iterator[RuleResult]:
@@ -100,7 +100,7 @@ def degraded(case: RuleContext) -> Iterator[RuleResult]:
             )
 
 
-def _job(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
+def _job(judged: RuledJob, found: Sequence[ToleratedResult]) -> RuleResult:
     job, left = judged.job, sum(result.left for result in found)
     by = sorted({name for result in found for name in result.by})
     open_ = job.counts.missing + job.counts.not_run
@@ -122,7 +122,7 @@ def _job(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
     )
 
 
-def _sentence(judged: JudgedJob, found: Sequence[ToleratedResult], result: RuleResult) -> str:
+def _sentence(judged: RuledJob, found: Sequence[ToleratedResult], result: RuleResult) -> str:
     """Describe how each untolerated failure failed, and where to look."""
     said = [f"{judged.job.id} on {judged.cell.id} {_went(judged, _passed)}"]
     if not is_bad(result):
@@ -179,13 +179,13 @@ def _came_to_its_end(job: JobEvidence) -> bool:
 
 
 def _sentence_by_name(
-    judged: JudgedJob, found: Sequence[ToleratedResult], _result: RuleResult
+    judged: RuledJob, found: Sequence[ToleratedResult], _result: RuleResult
 ) -> str:
     said = [f"{judged.job.id} on {judged.cell.id} {_went(judged, _passed_judged)}"]
     return "; ".join([*said, *_failures(found), *_rest(judged)]) + "."
 
 
-def _rest(judged: JudgedJob, *, is_end_told: bool = False) -> Iterator[str]:
+def _rest(judged: RuledJob, *, is_end_told: bool = False) -> Iterator[str]:
     job = judged.job
     open_ = job.counts.missing + job.counts.not_run
     if job.ending is not None and job.ending.reason != job.reason and not is_end_told:
@@ -240,7 +240,7 @@ def _passed_judged(counts: Counts) -> str:
     return went + expected_failures(counts)
 
 
-def _went(judged: JudgedJob, passed: Callable[[Counts], str]) -> str:
+def _went(judged: RuledJob, passed: Callable[[Counts], str]) -> str:
     job = judged.job
     if job.outcome is None:
         return "is not over"
@@ -259,7 +259,7 @@ def _tolerated(found: Sequence[ToleratedResult]) -> Mapping[str, int]:
     return dict(sorted(total.items()))
 
 
-def _inputs(judged: JudgedJob, found: Sequence[ToleratedResult], left: int) -> dict[str, object]:
+def _inputs(judged: RuledJob, found: Sequence[ToleratedResult], left: int) -> dict[str, object]:
     job = judged.job
     rows = [_row(result) for result in found]
     blame: list[object] = [dict(sorted(row.items())) for row in _blame(judged)[:TOLD]]
@@ -289,7 +289,7 @@ def _row(result: ToleratedResult) -> dict[str, object]:
     }
 
 
-def _blame(judged: JudgedJob) -> list[Mapping[str, str]]:
+def _blame(judged: RuledJob) -> list[Mapping[str, str]]:
     """Return the root causes of the job's failing tests, or of the command itself."""
     tests, job = {test.nodeid for test in judged.job.failed}, judged.job.id
     rows = [

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, Comparison, decide
 from orchestrator.domain.gate.policy import Budget, PerformanceRule
 from orchestrator.domain.gate.policy_values import as_percent, figure, like, percent
-from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
+from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import CellEvidence, Pairs
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.paired_samples import launches_of
@@ -157,7 +157,7 @@ def _without(
                 yield _open(rule, one.name, is_blocking=is_blocking)
 
 
-def _pairs(one: JudgedJob) -> Iterator[Pairs]:
+def _pairs(one: RuledJob) -> Iterator[Pairs]:
     return (pairs for pairs in one.cell.pairs if pairs.job == one.job.id)
 
 

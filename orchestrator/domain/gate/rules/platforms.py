@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from orchestrator.domain.catalogue import promised
 from orchestrator.domain.gate.evidence_trust import doubts
 from orchestrator.domain.gate.policy import PlatformRule, Substitute
-from orchestrator.domain.gate.policy_values import all_counts, counted, judged_counts, some
+from orchestrator.domain.gate.policy_values import all_counts, counted, first_rules_counts, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
@@ -124,7 +124,7 @@ def platforms(case: RuleContext) -> Iterator[RuleResult]:
     return _platforms(case, _ran)
 
 
-def platforms_with_judged_counts(case: RuleContext) -> Iterator[RuleResult]:
+def platforms_with_first_rules_counts(case: RuleContext) -> Iterator[RuleResult]:
     """As in the first two rules: green runs in a row are also those that reuse one's evidence.
 
     Of the tests it tells those that passed, failed or were expected to fail.
@@ -204,7 +204,7 @@ def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
 
 
 def _ran_as_before(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
-    said = _said_of(cell, judged_counts)
+    said = _said_of(cell, first_rules_counts)
     return _in_a_row(stand.rule.consecutive_green, cell.green_streak + 1, said)
 
 

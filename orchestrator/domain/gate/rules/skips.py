@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from orchestrator.domain.gate.policy import SkipRule
 from orchestrator.domain.gate.policy_values import counted, like, some
-from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext, worst
+from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob, worst
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _TOLD = 20
@@ -45,7 +45,7 @@ def skips_whatever_is_absent(case: RuleContext) -> Iterator[RuleResult]:
     return _by_platform(case, _never)
 
 
-_Judge = Callable[[JudgedJob, str], bool]
+_Judge = Callable[[RuledJob, str], bool]
 
 
 def _by_platform(case: RuleContext, is_absent: _Judge) -> Iterator[RuleResult]:
@@ -66,14 +66,14 @@ _NOT_IMPORTED = re.compile(r"could not import '([\w.]+)'")
 """The message of `pytest.importorskip`."""
 
 
-def _for_want_of_the_subject(judged: JudgedJob, reason: str) -> bool:
+def _for_want_of_the_subject(judged: RuledJob, reason: str) -> bool:
     """Whether a missing module bears a name of the subject."""
     found = _NOT_IMPORTED.match(reason)
     names = judged.job.test_set.subject_names
     return found is not None and any(f"{found[1]}.".startswith(f"{name}.") for name in names)
 
 
-def _never(_judged: JudgedJob, _reason: str) -> bool:
+def _never(_judged: RuledJob, _reason: str) -> bool:
     return False
 
 
@@ -122,7 +122,7 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
     )
 
 
-def _tally(rule: SkipRule, judged: list[JudgedJob], is_absent: _Judge) -> _Tally:
+def _tally(rule: SkipRule, judged: list[RuledJob], is_absent: _Judge) -> _Tally:
     reasons: Counter[str] = Counter()
     absent: Counter[str] = Counter()
     for one in judged:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.policy import SkipRule
 from orchestrator.domain.gate.policy_values import counted, like, some
-from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext
+from orchestrator.domain.gate.rule_context import RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import JobEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
@@ -21,7 +21,7 @@ def selection(case: RuleContext) -> Iterator[RuleResult]:
             yield _selection(judged, case.policy.spec.skips)
 
 
-def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
+def _selection(judged: RuledJob, skips: SkipRule | None) -> RuleResult:
     job = judged.job
     told = job.test_set
     lost = [place for place in _lost(job) if not _is_accepted(place, job, skips)]
@@ -95,7 +95,7 @@ _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 def test_sets(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per job that lacks tests of other platforms, or whose tests are unknown."""
-    groups: dict[str, list[JudgedJob]] = {}
+    groups: dict[str, list[RuledJob]] = {}
     for judged in case.jobs:
         if _is_compared(case, judged):
             groups.setdefault(judged.job.id, []).append(judged)
@@ -104,7 +104,7 @@ def test_sets(case: RuleContext) -> Iterator[RuleResult]:
             yield from _compared(group)
 
 
-def _is_compared(case: RuleContext, judged: JudgedJob) -> bool:
+def _is_compared(case: RuleContext, judged: RuledJob) -> bool:
     """Whether tests can be compared: ingested evidence may count tests without naming them."""
     job = judged.job
     asked = judged.blocking and judged.rule.test_set == "same"
@@ -113,7 +113,7 @@ def _is_compared(case: RuleContext, judged: JudgedJob) -> bool:
     return asked and told and job.outcome in _FINAL and bool(job.counts.collected)
 
 
-def _compared(group: Sequence[JudgedJob]) -> Iterator[RuleResult]:
+def _compared(group: Sequence[RuledJob]) -> Iterator[RuleResult]:
     known = [one for one in group if one.job.tests_digest]
     nowhere = set.intersection(*(set(one.job.tests_lacking) for one in known)) if known else set()
     for one in group:
@@ -122,7 +122,7 @@ def _compared(group: Sequence[JudgedJob]) -> Iterator[RuleResult]:
             yield _result(one, lacking, others=[o.cell.id for o in group if o is not one])
 
 
-def _result(judged: JudgedJob, lacking: list[str], *, others: list[str]) -> RuleResult:
+def _result(judged: RuledJob, lacking: list[str], *, others: list[str]) -> RuleResult:
     job, where = judged.job, f"{judged.job.id} on {judged.cell.id}"
     outcome = RuleOutcome.VIOLATED
     sentence = (
