@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 120.0
+TEMPORARY = {"TMPDIR": tempfile.gettempdir()}
+"""For every command: what one that is killed leaves behind goes with the test run's folder."""
 
 
 class Home:
@@ -33,6 +36,7 @@ class Home:
             "LANG": "C.UTF-8",
             "SEATRIAL_HOME": str(path),
             "PYTHONPATH": str(ROOT),
+            **TEMPORARY,
             **environment,
         }
 

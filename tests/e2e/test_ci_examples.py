@@ -17,7 +17,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.accounts import ACCOUNT, beside_account, needs_account
-from tests.e2e.home import ROOT, eventually
+from tests.e2e.home import ROOT, TEMPORARY, eventually
 from tests.e2e.test_two_controllers import free_port
 from tests.integration.webhook_receiver import receiver
 
@@ -85,6 +85,7 @@ class Ci:
             "CI": "true",
             "SEATRIAL_URL": self.url,
             "SEATRIAL_TOKEN": TOKEN,
+            **TEMPORARY,
             **environment,
         }
         done = subprocess.run(
