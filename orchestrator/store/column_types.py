@@ -8,8 +8,7 @@ import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
-from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import JSON, DateTime, Dialect, Numeric, Text, TypeDecorator
@@ -138,12 +137,6 @@ class Money(TypeDecorator[Decimal]):
         return None if value is None else Decimal(value)
 
 
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    """Made for the first row of a kind: those of all kinds were a sixth of a controller's start."""
-    return TypeAdapter(kind)
-
-
 class Document(TypeDecorator[T]):
     """A domain dataclass as JSON text, parsed strictly; keys keep their order."""
 
@@ -153,24 +146,22 @@ class Document(TypeDecorator[T]):
     def __init__(self, kind: type[T]) -> None:
         super().__init__()
         self.kind = kind
+        self._adapter: TypeAdapter[T] = TypeAdapter(kind)
 
     def process_bind_param(self, value: T | None, dialect: Dialect) -> str | None:
         """Return JSON text."""
         if value is None:
             return None
         # Not `dump_json`, which fails where a machine named itself by half a character.
-        made = _adapter(self.kind)  # type: ignore[arg-type]  # a class has a hash
-        fields = made.dump_python(value, mode="json", exclude_computed_fields=True)
+        fields = self._adapter.dump_python(value, mode="json", exclude_computed_fields=True)
         return storable_json(fields)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> T | None:
         """Return the dataclass. Raises DamagedError, which quotes no text: it may be secret."""
         if value is None:
             return None
-        made = _adapter(self.kind)  # type: ignore[arg-type]  # a class has a hash
         try:
-            found: T = made.validate_json(value, strict=True)
-            return found
+            return self._adapter.validate_json(value, strict=True)
         except ValidationError as error:
             where = "; ".join(_place(one["loc"], one["type"]) for one in error.errors()[:3])
         kind = getattr(self.kind, "__name__", str(self.kind))
