@@ -150,8 +150,8 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class TestsOfSide:
-    """How one test went, in one run."""
+class SideOutcome:
+    """Outcome of one test in one of the compared runs."""
 
     outcome: str
     message: str = ""
@@ -159,7 +159,7 @@ class TestsOfSide:
     """It is a module or a folder that could not be collected."""
 
 
-Results = Mapping[Key, TestsOfSide]
+Results = Mapping[Key, SideOutcome]
 
 
 def category(before: str | None, after: str | None, *, is_hidden: bool = False) -> str:
@@ -205,7 +205,7 @@ def _alike(job: JobRecord, other: JobRecord) -> bool:
 def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
     """Tests by job and name; `names` says what a job is called in the base."""
     return {
-        (names.get(t.job, t.job), t.nodeid): TestsOfSide(
+        (names.get(t.job, t.job), t.nodeid): SideOutcome(
             settled(t).word, t.message or t.reason, hides=t.reason == "collection"
         )
         for t in tests
@@ -215,7 +215,7 @@ def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
 def checks_of(cell: CellRecord, names: Mapping[str, str]) -> Results:
     """Checks by job and name."""
     return {
-        (names.get(job.id, job.id), check.name): TestsOfSide(check.outcome, check.reason)
+        (names.get(job.id, job.id), check.name): SideOutcome(check.outcome, check.reason)
         for job in cell.jobs
         for check in job.checks
     }
@@ -262,17 +262,17 @@ def changes_of(base: Results, head: Results, *, confirmed: int = 0) -> Changes:
     )
 
 
-def _word(told: TestsOfSide | None) -> str | None:
+def _word(told: SideOutcome | None) -> str | None:
     return told.outcome if told is not None else None
 
 
-def _change(key: Key, before: TestsOfSide | None, after: TestsOfSide | None) -> Change:
+def _change(key: Key, before: SideOutcome | None, after: SideOutcome | None) -> Change:
     return Change(
         job=key[0],
         name=key[1],
         before=before.outcome if before else _NOT_IN_BASE,
         after=after.outcome if after else _NOT_IN_HEAD,
-        message=(after or before or TestsOfSide("")).message,
+        message=(after or before or SideOutcome("")).message,
     )
 
 

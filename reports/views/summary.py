@@ -44,7 +44,7 @@ TEMPLATE = "summary 2"
 
 
 def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
-    """Tell a whole run."""
+    """Return the report of a whole run."""
     record = evidence.record
     run, counts = record.run, record.counts
     authored = authored_of(evidence)
@@ -61,11 +61,7 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         subject=run.subject_name,
         version=run.subject_version,
         unfinished=unfinished_run(record),
-        conclusion=tuple(
-            claim
-            for claim in _conclusion(record, rows, (everything, accelerators), passed)
-            if claim.rule != "accelerators" or concerns_accelerators(record.cells, rows)
-        ),
+        conclusion=_conclusion(record, rows, (everything, accelerators), passed),
         footer=footer_of(record, run_digest(record), TEMPLATE),
         matrix=run.matrix_name,
         date=run_date(record),
@@ -194,11 +190,12 @@ def unfinished_run(record: RunRecord) -> str | None:
 def _conclusion(
     record: RunRecord, rows: Sequence[CellRow], totals: tuple[Total, Total], passed: Rate
 ) -> tuple[Claim, ...]:
+    """Return the claims; none about accelerators where the run concerns none."""
     everything, accelerators = totals
+    claims = [counted_tests_claim("total", everything.tally, over=" on the platforms together")]
+    if concerns_accelerators(record.cells, rows):
+        claims.append(
+            counted_tests_claim("accelerators", accelerators.tally, over=" on accelerators")
+        )
     degraded = [pair for row in rows for pair in row.degraded]
-    return (
-        counted_tests_claim("total", everything.tally, over=" on the platforms together"),
-        counted_tests_claim("accelerators", accelerators.tally, over=" on accelerators"),
-        *degraded_claim(degraded),
-        run_claim(run_status(record), passed),
-    )
+    return (*claims, *degraded_claim(degraded), run_claim(run_status(record), passed))

@@ -12,7 +12,7 @@ from orchestrator.domain.outcome import TestOutcome
 from reports.linter import errors, lint, lint_evidence
 from reports.model.comparison import CATEGORIES
 from reports.registry import UnknownReportError, model_of, render
-from reports.views.compare import Told, category, changes_of, compare_view
+from reports.views.compare import SideOutcome, category, changes_of, compare_view
 from tests.unit.reports.builders import Jobs, T, cell_of, evidence_of, passing, results_of
 from tests.unit.reports.model_leaves import changed
 from tests.unit.reports.pairs import head, itself, swapped, unnamed
@@ -37,10 +37,10 @@ def the_pair(evidence=None):
 
 
 def test_what_a_collection_error_hides_is_unknown_and_not_gone():
-    base = {("unit", name): Told("passed") for name in ("t.py::a", "t.py::b", "o.py::c")}
+    base = {("unit", name): SideOutcome("passed") for name in ("t.py::a", "t.py::b", "o.py::c")}
     head = {
-        ("unit", "t.py"): Told("error", hides=True),
-        ("demo", "o.py"): Told("error", hides=True),
+        ("unit", "t.py"): SideOutcome("error", hides=True),
+        ("demo", "o.py"): SideOutcome("error", hides=True),
     }
     found = changes_of(base, head)
     counts = {group.category: group.count for group in found.groups if group.count}
@@ -138,8 +138,8 @@ OUTCOMES = st.one_of(st.none(), st.sampled_from([o.word for o in TestOutcome]))
 
 @given(st.lists(st.tuples(OUTCOMES, OUTCOMES).filter(any), max_size=30))
 def test_every_name_is_counted_once(pairs):
-    base_side = {("j", str(i)): Told(a) for i, (a, _) in enumerate(pairs) if a}
-    head_side = {("j", str(i)): Told(b) for i, (_, b) in enumerate(pairs) if b}
+    base_side = {("j", str(i)): SideOutcome(a) for i, (a, _) in enumerate(pairs) if a}
+    head_side = {("j", str(i)): SideOutcome(b) for i, (_, b) in enumerate(pairs) if b}
     found = changes_of(base_side, head_side)
     counted = sum(group.count for group in found.groups) + found.unchanged
     assert counted == len(pairs)
