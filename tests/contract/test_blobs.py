@@ -89,7 +89,7 @@ def test_too_many_bytes_store_nothing_and_are_not_all_read(blobs):
             taken.append(1)
             yield b"x" * 1000
 
-    with pytest.raises(BlobTooLargeError, match="5000 bytes"):
+    with pytest.raises(BlobTooLargeError, match="5,000-byte limit"):
         blobs.put(endless(), limit_bytes=5000)
     assert len(taken) == 6
     assert blobs.put([b"x" * 5000], limit_bytes=5000)[1] == 5000

@@ -210,5 +210,5 @@ def test_only_the_cells_that_were_judged_end_a_run(stores, judged):
 
 def test_faces_and_cells_of_a_controller_wait_for_each_other(tmp_path):
     parts = build(Settings(home=tmp_path), runs_cells=False)
-    assert parts.context.locks is parts.world.locks
+    assert parts.context.locks is parts.deps.locks
     parts.database.close()

@@ -434,6 +434,18 @@ class MemoryOrphans:
         return dict(seen)
 
 
+class NoDurations:
+    """Nothing ran before."""
+
+    def longest_silences(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
+        return {}
+
+    def long_tests(
+        self, product: str, jobs: Sequence[str], *, over_s: float
+    ) -> dict[str, dict[str, float]]:
+        return {}
+
+
 ABSENT = (
     *("payloads", "tokens", "browser_sessions", "controllers", "static_hosts", "prices", "ingests"),
     *("annotations", "failures", "tests", "aliases", "known_issues", "gates", "schedules"),
@@ -456,5 +468,6 @@ def memory_stores() -> Stores:
         orphans=MemoryOrphans(tables),
         reusable_results=NoReusableResults(),
         quarantines=NoQuarantines(),
+        durations=NoDurations(),
         **dict.fromkeys(ABSENT, SimpleNamespace()),
     )

@@ -116,7 +116,12 @@ def test_a_policy_says_how_long_exceptions_may_last(api: Desk) -> None:
     put(api, forever + "  exception_max_age: 122d\n")
     check(api, "before", runs=[ran(api, tests=FAILS)])
     assert waive(api, days=122)["id"] == "W-0001"
-    issue = {"product": "proof", "title": "t", "owner": "me", "match": {"contains": "x"}}
+    issue = {
+        "product": "proof",
+        "title": "t",
+        "owner": "me",
+        "match": {"contains": "shapes differ"},
+    }
     for product, expires, status in (
         ("proof", "2026-07-01", 201),
         ("proof", "2999-01-01", 422),

@@ -117,7 +117,7 @@ def test_rules_stay_while_a_lease_is_open_though_no_machine_is_seen_yet(
     answer = end(here, "rule")
     assert answer.status_code == 409
     assert answer.json()["type"] == "urn:seatrial:problem:machine-stays"
-    assert "lease lease-1 of fake is open" in answer.json()["detail"]
+    assert "lease lease-1 of fake still uses it" in answer.json()["detail"]
     assert here.cloud.terminates == 0
     here.settle("lease-1")
     assert end(here, "rule").status_code == 202

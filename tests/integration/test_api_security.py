@@ -23,6 +23,7 @@ ROUTES = {
     ("GET", f"{API}/compare?base=nope&head=nope"): "read",
     ("GET", f"{API}/runs/nope/export/junit"): "read",
     ("GET", f"{API}/runs/nope/annotations"): "read",
+    ("GET", f"{API}/runs/nope/slowest-tests"): "read",
     ("POST", f"{API}/runs/nope/annotations"): "run",
     ("GET", f"{API}/payloads/{NONE}"): "read",
     ("HEAD", f"{API}/payloads/{NONE}"): "read",
@@ -104,6 +105,7 @@ ROUTES = {
     ("GET", f"{API}/costs/prices"): "read",
     ("POST", f"{API}/costs/refresh"): "admin",
     ("GET", f"{API}/machines"): "read",
+    ("POST", f"{API}/machines/terminate-all"): "admin",
     ("POST", f"{API}/machines/nope/a/b/terminate"): "admin",
     ("GET", f"{API}/runs/nope/cells/c/access"): "admin",
 }

@@ -32,7 +32,7 @@ def finish(world: FakeWorld, run_id: str = "run") -> None:
 
 def lines(world: FakeWorld, run_id: str = "run") -> list[tuple[str, str, str]]:
     decisions = world.database.stores.leases.decisions(run_id)
-    return [(d.place, d.verdict.value, d.reason) for found in decisions.values() for d in found]
+    return [(d.place, d.result.value, d.reason) for found in decisions.values() for d in found]
 
 
 def asked(world: FakeWorld) -> list[str]:
@@ -227,5 +227,5 @@ def test_every_lease_has_keys_of_its_own_that_go_with_it(here):
 def test_the_log_says_what_the_machine_costs_where_it_was_chosen(here):
     finish(here)
     (chosen,) = here.database.stores.leases.decisions("run")["run-0"]
-    assert chosen.verdict is PlacementResult.CHOSEN
+    assert chosen.result is PlacementResult.CHOSEN
     assert chosen.detail.startswith("0.5000 USD per hour")

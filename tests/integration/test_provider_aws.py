@@ -122,8 +122,8 @@ def test_what_is_ready_says_where_and_what_it_is(aws: AwsProvider, cloud: AwsClo
         "spot",
     )
     assert facts["image_id"].startswith("ami-")
-    assert "PyTorch 2.13" in facts["image_name"]
-    assert facts["image_created"].startswith("2026-10-28")
+    assert "PyTorch 2.12" in facts["image_name"]
+    assert facts["image_created"].startswith("2026-10-09")
     assert facts["instance_id"] in machine.id
 
 

@@ -248,7 +248,7 @@ class FaultWorld:
     def log(self) -> list[str]:
         """The decision log, as `zone market verdict reason`."""
         return [
-            " ".join((*_short(line.place), line.verdict.value, line.reason)).strip()
+            " ".join((*_short(line.place), line.result.value, line.reason)).strip()
             for line in self.cell().decisions
         ]
 

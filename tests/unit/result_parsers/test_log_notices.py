@@ -12,7 +12,7 @@ from orchestrator.adapters.result_parsers.log_notices import (
     KEPT,
     EnvironmentLines,
     LogNotices,
-    tells,
+    is_notable,
 )
 from orchestrator.domain.parsed_results import (
     ParsedEnvironment,
@@ -232,7 +232,7 @@ FACTS = (
 @pytest.mark.parametrize("line", FACTS)
 def test_no_line_with_a_fact_is_passed_over_unread(line: str) -> None:
     assert EnvironmentLines().see(line)
-    assert tells(line.lower())
+    assert is_notable(line.lower())
     [said] = LogNotices().see(line)
     assert isinstance(said, ParsedEnvironment)
 
@@ -241,4 +241,4 @@ def test_no_line_of_a_real_log_is_passed_over_unread() -> None:
     lines = {line for log in GOLDEN.iterdir() for line in log.read_text().splitlines()}
     facts = [line for line in lines if EnvironmentLines().see(line)]
     assert len(facts) > 5
-    assert [line for line in facts if not tells(line.lower())] == []
+    assert [line for line in facts if not is_notable(line.lower())] == []
