@@ -50,5 +50,5 @@ def let_silence_pass(url: str) -> None:
     """
     database = open_database(url)
     with database.sessions.write() as session:
-        session.execute(update(ControllerRow).values(seen_s=0.0))
+        session.execute(update(ControllerRow).values(last_seen_s=0.0))
     database.close()

@@ -57,7 +57,7 @@ def test_lines_are_listed_by_path_page_by_page(account: Account) -> None:
         for each in page["Parameters"]
     ]
     assert PARAMETER in found
-    assert len(found) == len(set(found)) == 6
+    assert len(found) == len(set(found)) > 2 * 2  # of several pages
     shallow = account.client("ssm").get_parameters_by_path(Path=path, Recursive=False)
     assert shallow["Parameters"] == []
 
