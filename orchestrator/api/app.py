@@ -44,6 +44,7 @@ _MODULES = {
     "runs/reports": "reports",
     "runs/export": "exports",
     "runs/annotations": "run_annotations",
+    "runs/slowest-tests": "history",
     "compare": "runs",
     "failure-groups": "history",
     "tests": "history",

@@ -48,8 +48,7 @@ RIG = Rig(
 )
 A, B, C = "us-central1-a spot", "us-central1-b spot", "europe-west4-a spot"
 AD, BD, CD = "us-central1-a on-demand", "us-central1-b on-demand", "europe-west4-a on-demand"
-ON_DEMAND = (AD, BD, CD)
-NO_PRICE = f"{C} skipped price"
+SPOT, ON_DEMAND = (A, B, C), (AD, BD, CD)
 PREEMPTED_LOG = (f"{A} chosen", f"{A} last worn", f"{B} chosen")
 AGAIN_LOG = (f"{A} again unavailable", f"{A} chosen")
 DROPPED, LOST = Fault(drop=True), Fault(drop=True, after=True)
@@ -125,21 +124,17 @@ ROWS = (
     Row(
         "capacity: spot only",
         dry(*((zone.split()[0], "spot") for zone in (A, B, C))),
-        ("ok",) * 3,
-        (f"{A} refused capacity", f"{B} refused capacity", NO_PRICE, f"{AD} chosen"),
+        ("ok",) * 4,
+        (*(f"{x} refused capacity" for x in SPOT), f"{AD} chosen"),
     ),
     Row(
         "capacity in all zones",
         dry("us-central1-a", "us-central1-b", "europe-west4-a"),
-        ("ok",) * 10,
+        ("ok",) * 12,
         (
-            f"{A} refused capacity",
-            f"{B} refused capacity",
-            NO_PRICE,
-            *(f"{x} refused capacity" for x in ON_DEMAND),
-            *(f"{x} last capacity" for x in (A, B, *ON_DEMAND)),
-            NO_PRICE,
-            *(f"{x} refused capacity" for x in (A, B, *ON_DEMAND)),
+            *(f"{x} refused capacity" for x in (*SPOT, *ON_DEMAND)),
+            *(f"{x} last capacity" for x in (*SPOT, *ON_DEMAND)),
+            *(f"{x} refused capacity" for x in (*SPOT, *ON_DEMAND)),
         ),
         **stopped("capacity", attempts=2),
     ),
@@ -147,20 +142,13 @@ ROWS = (
         "GPU quota of spot in one region",
         lambda here: here.cloud.quotas.use("PREEMPTIBLE_NVIDIA_L4_GPUS", 1, region="us-central1"),
         ("ok",) * 2,
-        (f"{A} refused quota", f"{B} skipped quota", NO_PRICE, f"{AD} chosen"),
+        (f"{A} refused quota", f"{B} skipped quota", f"{C} chosen"),
     ),
     Row(
         "GPU quota at the call",
         always("quotaExceeded", "us-central1"),
-        ("quotaExceeded",) * 2 + ("ok",),
-        (
-            f"{A} refused quota",
-            f"{B} skipped quota",
-            NO_PRICE,
-            f"{AD} refused quota",
-            f"{BD} skipped quota",
-            f"{CD} chosen",
-        ),
+        ("quotaExceeded", "ok"),
+        (f"{A} refused quota", f"{B} skipped quota", f"{C} chosen"),
     ),
     Row(
         "quota of the whole project",
@@ -217,8 +205,7 @@ ROWS = (
             f"{A} again unavailable",
             f"{A} refused quota",
             f"{B} skipped quota",
-            NO_PRICE,
-            f"{AD} chosen",
+            f"{C} chosen",
         ),
     ),
     Row(
