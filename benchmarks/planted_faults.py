@@ -152,7 +152,7 @@ def run(home: Home, *words: str) -> dict:
 
 def blamed(home: Home, run_id: str, cell: str) -> Iterator[tuple[str, str]]:
     """The planted kind and the answer of every failing test."""
-    for found in home.get(f"/runs/{run_id}/cells/{cell}/retests")["blame"]:
+    for found in home.get(f"/runs/{run_id}/cells/{cell}/retests")["attributions"]:
         kind = found["nodeid"].rpartition("::test_")[2].rpartition("_")[0]
         yield kind, found["answer"]
 
