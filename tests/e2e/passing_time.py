@@ -6,6 +6,7 @@ That a schedule is due at its time, and that a lease lasts as long as it should,
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 
 from sqlalchemy import update
@@ -20,12 +21,10 @@ def let_leases_end(url: str) -> None:
     Args:
         url: Of the database.
     """
-    database = open_database(url)
-    with database.sessions.write() as session:
+    with closing(open_database(url)) as database, database.sessions.write() as session:
         session.execute(update(FiringRow).values(claim_expires_s=0.0))
         held = DeliveryRow.claimed_until_s.is_not(None)
         session.execute(update(DeliveryRow).where(held).values(claimed_until_s=0.0))
-    database.close()
 
 
 def let_be_due(url: str, schedule: str) -> None:
@@ -35,11 +34,9 @@ def let_be_due(url: str, schedule: str) -> None:
         url: Of the database.
         schedule: Its name.
     """
-    database = open_database(url)
-    with database.sessions.write() as session:
+    with closing(open_database(url)) as database, database.sessions.write() as session:
         mine = update(ScheduleRow).where(ScheduleRow.name == schedule)
         session.execute(mine.values(next_due_at=datetime.now(UTC)))
-    database.close()
 
 
 def let_silence_pass(url: str) -> None:
@@ -48,7 +45,5 @@ def let_silence_pass(url: str) -> None:
     Args:
         url: Of the database.
     """
-    database = open_database(url)
-    with database.sessions.write() as session:
+    with closing(open_database(url)) as database, database.sessions.write() as session:
         session.execute(update(ControllerRow).values(last_seen_s=0.0))
-    database.close()
