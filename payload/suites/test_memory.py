@@ -9,6 +9,7 @@ import torch
 
 from suites.numerics import needs_cuda
 from torchbridge import memory
+from torchbridge.bench.peak import give_back
 from torchbridge.memory import TensorPool
 
 MIB = 2**20
@@ -25,6 +26,11 @@ def of_bytes(size: int) -> torch.Tensor:
 
 
 class TestStats:
+    @pytest.fixture(autouse=True)
+    def nothing_kept(self):
+        """What earlier tests freed is resident still: a new tensor would not be seen there."""
+        give_back()
+
     def test_what_is_allocated_is_counted(self, device):
         before = memory.stats(device)
         kept = torch.ones(96 * MIB // 4, device=device)

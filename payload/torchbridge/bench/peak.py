@@ -54,7 +54,7 @@ def _by_process(arm: Arm, proc: Path) -> Peak:
     Small next to it, an arm's memory does not show, as it fits into what is resident already.
     """
     gc.collect()
-    _give_back()
+    give_back()
     try:
         (proc / "clear_refs").write_text(_RESET_PEAK)
         before = _kilobytes(proc, "VmHWM")
@@ -64,7 +64,8 @@ def _by_process(arm: Arm, proc: Path) -> Peak:
         return Peak(None, f"the kernel does not tell: {error}")
 
 
-def _give_back() -> None:
+def give_back() -> None:
+    """Return to the kernel what the C library keeps of freed memory; nothing where it cannot."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)
