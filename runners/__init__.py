@@ -18,7 +18,7 @@ class ProviderContext:
     """What every provider is built from; its only argument."""
 
     book: StaticHostStore
-    """Where a provider without a cloud of its own remembers its machines."""
+    """Stores the machines of a provider that has no cloud to list them."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """``project, ingress_cidr, gcp_project`` and the endpoints that the settings override."""
     prices: PriceBook | None = None

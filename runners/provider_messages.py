@@ -1,4 +1,4 @@
-"""What a cloud, or something in front of it, said in place of an answer, fit to be read."""
+"""Converts a cloud's or a proxy's non-API response to readable text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which providers there are, without importing any of them.
+"""The registry of providers, which imports none of them.
 
 Other distributions add providers through entry points of the group ``seatrial.providers``:
-``name = "package.module:Class"``, with a `ProviderTraits` called ``TRAITS`` beside the class.
+``name = "package.module:Class"``, with a `ProviderTraits` named ``TRAITS`` in the same module.
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ def _sweep(path: str) -> None:
 
 
 def _receive(incoming: str, digest: str) -> None:
-    """Unpack standard input, and say no unless every byte of it was the right one."""
+    """Unpack standard input; refuse it unless its bytes have the expected digest."""
     source = Source()
     fault = None
     try:

@@ -41,7 +41,7 @@ class DiskFull(AttemptEnd):
 
 
 class Stopped(AttemptEnd):
-    """Somebody asked for it, or the deadline has come."""
+    """A stop was requested, or the deadline has passed."""
 
     outcome = "stopped"
 

@@ -22,7 +22,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_full(error: OSError) -> bool:
-    """Say whether an error means that the disk (or the quota) is full."""
+    """Return whether an error means that the disk (or the quota) is full."""
     return error.errno in _FULL
 
 
@@ -68,10 +68,10 @@ class EventWriter:
     def emit(self, kind: str, job: Optional[str], data: Data) -> None:
         """Append one event; strings in it are masked, cleaned and capped.
 
-        Once even the reserve is used up, only what says how things ended is still written.
+        Once the reserve is used up as well, only the events about ends are written.
 
         Raises:
-            OSError: not even that can be written.
+            OSError: an event about an end cannot be written.
         """
         if self._exhausted and kind not in _LAST_KINDS:
             self.lost += 1
@@ -96,7 +96,7 @@ class EventWriter:
         self.emit("log", job, {"level": level, "message": message})
 
     def full(self) -> None:
-        """Act on a full disk: stop what fills it, give up the reserve, say so. Once."""
+        """Handle a full disk once: stop the job's output, free the reserve, and emit an event."""
         if self.disk_full:
             return
         self.disk_full = True

@@ -45,10 +45,10 @@ class Files:
 
     name: str
     reason: str
-    """Of the outcome where it is another one: ``wrong_subject`` or ``wrong_pytest``."""
+    """Reason of the outcome if the files differ: ``wrong_subject`` or ``wrong_pytest``."""
     home: Path
     digests: Mapping[str, str]
-    """By path below `home`: as RECORD writes them, or the agent took them where it has none."""
+    """By path below `home`: digests from RECORD, or the agent's own for files without one."""
     marks: Mapping[str, Mark]
     byte_code: Mapping[Path, Mark]
     """Compiled files beside the sources."""
@@ -56,7 +56,7 @@ class Files:
     """Why it was not what was asked for, or not whole, from the start; mostly empty."""
 
     def refusal(self) -> Optional[Refusal]:
-        """Say why nothing counts that is run with these files."""
+        """Return why results of these files do not count, or None."""
         if self.problem:
             return Refusal(self.reason, f"{self.problem}. Fix: install {self.name} anew")
         for path, mark in self.marks.items():
@@ -91,10 +91,10 @@ class EnvironmentCopy:
         self._marks = self._now()
 
     def restore(self) -> List[str]:
-        """Remove what earlier jobs have added; say what, by path below the folder.
+        """Remove the files that earlier jobs added; return their paths below the folder.
 
         Raises:
-            OSError: it cannot be removed, or something was changed or removed.
+            OSError: a file cannot be removed, or an installed file was changed or removed.
         """
         now = self._now()
         changed = sorted(path for path in self._marks if now.get(path) != self._marks[path])
@@ -121,15 +121,15 @@ class EnvironmentCopy:
 def take(
     attempt: Attempt, subject: Optional[Subject], tick: Callable[[], None]
 ) -> Tuple[Files, ...]:
-    """List what was installed: the subject, pytest, and what pytest stands on.
+    """List the installed files of the subject, of pytest, and of pytest's dependencies.
 
     Args:
-        attempt: Whose environment it is; nothing of the payload has run in it.
-        subject: What is to be validated, where something is.
+        attempt: The attempt of the environment, in which no code of the payload has run yet.
+        subject: The subject under validation, if any.
         tick: Called while this waits.
 
     Raises:
-        EnvironmentFailed: the environment does not say what it holds.
+        EnvironmentFailed: the environment cannot be listed.
     """
     script = interpreters.origins_program() + _LIST
     asked = [*_TOOLS, *([subject.distribution] if subject else [])]
@@ -189,7 +189,7 @@ def _differs(
 
 
 def mark_of(file: Path, *, is_link: bool = False) -> Mark:
-    """Say what changes with a file, or with the link itself; None where there is none."""
+    """Return a value that changes with a file, or with the link itself; None without a file."""
     try:
         found = file.lstat() if is_link else file.stat()
     except OSError:
@@ -198,7 +198,7 @@ def mark_of(file: Path, *, is_link: bool = False) -> Mark:
 
 
 def _digest(file: Path, like: str) -> str:
-    """Return a file's digest of the kind of another one; nothing where it cannot be read."""
+    """Return a file's digest, by the algorithm of another one; empty if it is unreadable."""
     kind = like.partition("=")[0]
     try:
         raw = hashlib.new(kind, file.read_bytes()).digest()

@@ -19,13 +19,13 @@ _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def common(attempt: Attempt, *, name: str, environment: Environment, user: User) -> Dict[str, str]:
-    """Return what every process of the attempt gets.
+    """Return the environment variables of every process of the attempt.
 
     Args:
-        attempt: Its folders.
+        attempt: The attempt's folders.
         name: The attempt's id.
-        environment: Its variables win over inherited ones.
-        user: Who the process runs as.
+        environment: The environment, whose variables override inherited ones.
+        user: The user of the process.
     """
     inherited = {key: value for key, value in os.environ.items() if _INHERITED.fullmatch(key)}
     path = f"{attempt.venv / 'bin'}:{inherited.get('PATH') or _USUAL_PATH}"

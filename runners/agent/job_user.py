@@ -1,4 +1,4 @@
-"""Running jobs as a user of their own, so that they cannot touch the evidence."""
+"""Runs jobs as a separate user, so that they cannot change the evidence."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .layout import Attempt
 
 USER = "seatrial-payload"
 LAST_RESORT = "nobody"
-"""Who takes the jobs where no user can be made, as on a system that is mounted read-only."""
+"""User of the jobs if no user can be created, as on a read-only system."""
 
 NOT_ROOT = "SEATRIAL_NOT_ROOT"
-"""Variable in which the controller says why it did not make the agent root."""
+"""Variable in which the controller gives the reason why the agent is not root."""
 
 _TIMEOUT_S = 60.0
 _PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
@@ -56,7 +56,7 @@ for node in nodes:
 
 @dataclass(frozen=True)
 class User:
-    """Who the jobs run as."""
+    """The user that jobs run as."""
 
     name: str
     home: str
@@ -193,7 +193,7 @@ def _problem(
 
 
 def _sudo_problem(name: str, tick: Callable[[], None]) -> Optional[str]:
-    """Tell whether the user could become root; asked as root, so that nothing is reported."""
+    """Return whether the user could become root; queried as root, so that sudo reports nothing."""
     sudo = shutil.which("sudo", path=_PLACES)
     if sudo is None:
         return None

@@ -58,7 +58,7 @@ class JobRun:
             done: Tests that an earlier agent of this attempt has already settled.
 
         Returns:
-            How it ended; the same stands in its ``finished`` event.
+            How it ended, as in its ``finished`` event.
         """
         verdict = self._refusal() or self._settled(self._work(done))
         self._finished(verdict)
@@ -85,7 +85,7 @@ class JobRun:
         return None
 
     def _restore(self, runner: JobRunner) -> str:
-        """Undo what earlier jobs did to the payload and the environment; say why it cannot be."""
+        """Undo the changes of earlier jobs to payload and environment; return why that failed."""
         try:
             self._told("changed", runner.payload.restore(), "as shipped again")
             self._told("added to the environment", runner.environment.restore(), "removed again")
@@ -249,4 +249,4 @@ class JobRun:
 
 
 def _unannounced(_: int) -> None:
-    """The job has begun with the subject's arm; the baseline's is nobody's news."""
+    """Emit nothing: the job's start was reported with the subject's arm."""

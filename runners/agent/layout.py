@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 _HERE = Path(__file__).resolve().parent
 _TMP = "/tmp"
-"""Not what TMPDIR says: every verb must find the same names, whoever calls it."""
+"""Independent of TMPDIR: every verb must use the same names, whoever calls it."""
 
 
 class RefusedError(Exception):
-    """A verb of the agent was refused; the message says why."""
+    """A verb of the agent was refused; the message gives the reason."""
 
 
 class Attempt(NamedTuple):
@@ -23,7 +23,7 @@ class Attempt(NamedTuple):
 
     @property
     def own(self) -> Path:
-        """The folder of what every arm has for itself."""
+        """Folder of the files that each arm has separately."""
         return self.folder / self.arm if self.arm else self.folder
 
     @property
@@ -53,7 +53,7 @@ class Attempt(NamedTuple):
 
     @property
     def reserve(self) -> Path:
-        """Disk space kept so that a full disk can still be said."""
+        """Reserved disk space, so that events can be written on a full disk."""
         return self.folder / "reserve"
 
     @property
@@ -83,7 +83,7 @@ class Attempt(NamedTuple):
 
     @property
     def home(self) -> Path:
-        """HOME of the jobs when they run as a user of their own."""
+        """HOME of jobs that run as a separate user."""
         return self.folder / "home"
 
     @property
@@ -149,17 +149,17 @@ class JobFolder(NamedTuple):
 
     @property
     def tmp(self) -> Path:
-        """``$TMPDIR``, or what it points to."""
+        """``$TMPDIR``, or the target of a short link in it."""
         return self.folder / "tmp"
 
     @property
     def caches(self) -> Path:
-        """Where compilers keep what they made for one arm of a pairing."""
+        """Compiler caches of one arm of a pairing."""
         return self.folder / "caches"
 
     @property
     def turns(self) -> Path:
-        """``$SEATRIAL_TURNS``: through it a resident arm hears that its turn has come."""
+        """``$SEATRIAL_TURNS``: the pipe through which a resident arm is told its turns."""
         return self.given / "turns"
 
     @property

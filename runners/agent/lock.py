@@ -29,7 +29,7 @@ def take(path: Path) -> Optional[int]:
 
 
 def held(path: Path) -> bool:
-    """Say whether an agent holds the lock."""
+    """Return whether an agent holds the lock."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -53,7 +53,7 @@ class Packer:
         }
 
     def facts(self, environment: JsonValue, *, details: bool = True) -> None:
-        """Keep the ``environment`` event and, where there is one, nvidia-smi's full answer."""
+        """Store the ``environment`` event and, if available, the output of ``nvidia-smi -q``."""
         text = json.dumps(self._context.masker.data(environment), indent=2, sort_keys=True)
         self._put("environment.json", text.encode("utf-8", "replace"))
         from . import devices  # noqa: PLC0415 - the verb `bundle` looks for none

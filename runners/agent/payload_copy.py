@@ -35,15 +35,15 @@ class PayloadCopy:
         self._packages = frozenset(path.parent for path in sources)
 
     def restore(self) -> List[str]:
-        """Undo what jobs did to shipped files, and to settings of pytest; say to which, by path.
+        """Undo jobs' changes of shipped files and of pytest's settings; return their paths.
 
-        What was changed or removed is written again. Settings that were added are removed, modules
-        that Python would take in place of shipped ones, and byte code, also where it was shipped:
-        it may say something else than its source. Other new files stay: jobs may leave them to
-        later ones. Links that a job left are not followed.
+        Changed and removed files are written again. Added settings, modules that Python would
+        import in place of shipped ones, and byte code are removed; shipped byte code too, since it
+        may differ from its source. Other new files are kept for later jobs. Links that a job
+        created are not followed.
 
         Raises:
-            OSError: it cannot be undone.
+            OSError: a change cannot be undone.
         """
         changed = [path for path in sorted(self._marks) if self._is_changed(path)]
         now = _files(self._copy)
@@ -68,7 +68,7 @@ class PayloadCopy:
         return module in self._modules and (path.suffix in _BINARY or path == module)
 
     def _is_changed(self, path: PurePath) -> bool:
-        """A file that was touched is compared: what says the same is the same."""
+        """Return whether a file's content changed; only touched files are compared."""
         mark = mark_of(self._copy / path, is_link=True)
         if mark == self._marks[path]:
             return False
@@ -94,7 +94,7 @@ def _is_same(shipped: Path, now: Path) -> bool:
 
 
 def _write(source: Path, copy: Path, path: PurePath) -> None:
-    """Put a shipped file where it belongs, in place of whatever stands there."""
+    """Copy a shipped file to its place, replacing any file or folder."""
     owner = copy.stat()
     with _folder(copy, path.parent) as folder:
         _clear(path.name, folder)

@@ -22,17 +22,17 @@ Ask = Callable[[], Optional[str]]
 
 
 class Notices:
-    """Asks every five seconds, in a thread of its own, until there is a notice.
+    """Polls for a notice every five seconds in a separate thread.
 
-    The thread only remembers: the agent's main thread, which alone writes events, looks here.
+    The thread only stores the notice: only the agent's main thread writes events.
     """
 
     def __init__(self, cloud: Optional[str], url: str) -> None:
-        """Prepare to ask.
+        """Prepare to poll.
 
         Args:
-            cloud: aws or gcp (a TPU machine is one, too); None asks nobody.
-            url: Where the metadata is, without a path.
+            cloud: aws or gcp (also for a TPU machine); None polls nothing.
+            url: URL of the metadata service, without a path.
         """
         sources: Mapping[str, Callable[[str], Ask]] = {"aws": _Aws, "gcp": _gcp}
         self._ask = sources[cloud](url.rstrip("/")) if cloud is not None else None
@@ -51,7 +51,7 @@ class Notices:
         return self._notice
 
     def trouble(self) -> Optional[str]:
-        """Why a notice might go unheard; said once."""
+        """Return once why a notice might be missed; else None."""
         if self._trouble is None or self._told:
             return None
         self._told = True
@@ -118,7 +118,7 @@ def _gcp(url: str) -> Ask:
 def _fetch(url: str, headers: Dict[str, str], *, method: str = "GET") -> str:
     from urllib.request import ProxyHandler, Request, build_opener
 
-    # Never through a proxy: it would tell about another machine, if about any.
+    # Never through a proxy: it would answer for another machine.
     opener = build_opener(ProxyHandler({}))
     with opener.open(Request(url, headers=headers, method=method), timeout=_TIMEOUT_S) as answer:
         raw: bytes = answer.read(_ANSWER_BYTES)

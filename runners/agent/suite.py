@@ -26,7 +26,7 @@ def digests_at_start() -> Dict[str, str]:
 
 
 def changed() -> Optional[str]:
-    """Name a file that is not what it was when the attempt began."""
+    """Return a recorder file that changed since the attempt began, or None."""
     now = _digests()
     return next((name for name, was in digests_at_start().items() if now.get(name) != was), None)
 
@@ -75,7 +75,7 @@ Process = Callable[[Sequence[str], Mapping[str, str]], Ended]
 
 @dataclass(frozen=True)
 class JobExit(Ended):
-    """How a job ended: facts only, nobody's judgement."""
+    """How a job ended: facts without evaluation."""
 
     restarts: int
 
@@ -135,8 +135,8 @@ class Suite:
                 return verdict
             left = self._records.left(self._skipped)
             if not left:
-                # The last test's result says how this process ended: the suite ended as one with
-                # a failing test does.
+                # The result of the last test explains this end of the process: the suite ended
+                # like one with a failing test.
                 return replace(verdict, exit_code=_TESTS_FAILED, signal=None, cause=None)
             if restarts >= self._context.plan.limits.restarts:
                 detail = f"{verdict.detail}; given up after {restarts} restarts"
@@ -183,7 +183,10 @@ class Suite:
         return self._crashed(verdict, test)
 
     def _left_early(self, ended: Ended) -> Optional[Refusal]:
-        """Say so where pytest ended well without the end of its session, as os._exit(0) does."""
+        """Return a refusal if pytest ended successfully without the end of its session.
+
+        `os._exit(0)` in a test does that.
+        """
         well = ended.exit_code in _WELL and self._records.manifest is not None
         if not well or self._records.session_finished or self._records.running() is not None:
             return None
@@ -233,7 +236,7 @@ class Suite:
 
 
 def _changed() -> Optional[Refusal]:
-    """Say so where the recorder itself was written over; a user of their own could not."""
+    """Return a refusal if a recorder file was overwritten, which a separate user could not do."""
     name = changed()
     if name is None:
         return None

@@ -22,7 +22,7 @@ Line = Tuple[int, Optional[Mapping[str, object]], str]
 
 
 class Tail:
-    """Reads whole lines from where it stopped; a line not yet complete waits."""
+    """Reads complete lines from where it stopped; an incomplete line is read later."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,7 +52,7 @@ class Tail:
 
     @property
     def lost(self) -> str:
-        """Why some lines may never have been read; empty where nothing says so."""
+        """Return why lines may be missing; empty without a sign of it."""
         if self._fd is None:
             return ""
         held = os.fstat(self._fd)
@@ -109,14 +109,14 @@ class Tail:
 
 
 class PipeTail(Tail):
-    """Reads from a named pipe that it makes: what went in cannot be changed by who wrote it."""
+    """Reads from a named pipe that it creates: its writer cannot change what was written."""
 
     def __init__(self, path: Path, *, mode: int) -> None:
-        """Make the pipe anew, and hold its reading end.
+        """Create the pipe and open its reading end.
 
         Args:
-            path: In a folder that the writers cannot write to.
-            mode: Who may write.
+            path: Path in a folder that the writers cannot write to.
+            mode: File mode, which determines the writers.
         """
         super().__init__(path)
         path.unlink(missing_ok=True)

@@ -17,8 +17,10 @@ from typing import Any, Callable, Dict, List
 ANSWER = "SEATRIAL-ANSWER:"
 SIZE = 512
 TOLERANCES = {"xla": 2e-2}
-"""Largest error of a float32 product, relative to its largest element: a TPU multiplies in
-bfloat16 unless it is told otherwise."""
+"""Largest error of a float32 product, relative to its largest element.
+
+A TPU multiplies in bfloat16 by default.
+"""
 
 TOLERANCE = 1e-4
 MEMORY_SHARE = 10

@@ -58,7 +58,7 @@ class Catalogue:
             try:
                 known = self.instance_type(name, region)
             except ProviderError:
-                # Not there, or no answer: whether it is offered is asked, and said, next.
+                # Unknown, or no answer: the next step asks whether it is offered, and reports that.
                 continue
             if not _may_have(known, device):
                 has = f"{known.count} {known.vendor} {known.gpu}" if known.gpu else "no GPU"

@@ -1,7 +1,7 @@
-"""What EC2's error codes mean: which error each becomes, and how far it reaches.
+"""Maps EC2's error codes to provider errors with their extent.
 
-The message of an error is for people and changes: it is read only where `_BY_WORDS` says that the
-code means two things.
+The message of an error is for people and may change: it is read only for codes in `_BY_WORDS`,
+which have two meanings.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ ENDED: Mapping[str, str] = {
 
 
 def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST, words: str = "") -> ErrorRule:
-    """What a code means with its words; for an unknown code, what its parts and status suggest."""
+    """Return the rule of a code and message; parts and status classify an unknown code."""
     for spoken, pattern, rule in _BY_WORDS:
         if code == spoken and pattern.search(words):
             return rule
@@ -201,5 +201,5 @@ def error_of(refusal: Refusal, *, asked: str) -> ProviderError:
 
 
 def ended_by(reason_code: str) -> str:
-    """Why an instance ended by itself; empty where we ended it, or where nothing is said."""
+    """Return why an instance ended by itself; empty if Seatrial ended it, or without a reason."""
     return ENDED.get(reason_code, "failed") if reason_code else ""

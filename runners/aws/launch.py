@@ -91,7 +91,7 @@ class Launcher:
         return self._machine(answer["Instances"][0], place.region)
 
     def _made_before(self, request: LaunchRequest) -> Machine | None:
-        """What a tag says sooner than a token: EC2 forgets tokens, and images change."""
+        """Return the machine of an earlier launch by its tag; EC2 forgets tokens sooner."""
         filters = [
             *tagging.filters(self.project),
             {"Name": f"tag:{tagging.TOKEN}", "Values": [request.token]},
@@ -100,11 +100,11 @@ class Launcher:
         return self._machine(found[0], request.place.region) if found else None
 
     def _spent(self, request: LaunchRequest, error: ProviderError) -> Machine:
-        """What the token made before.
+        """Return the machine of an earlier launch with the same client token.
 
-        An image or a security group may have been renewed between two tries, and EC2 remembers the
-        tokens of calls that failed: then there is none, and the place is given up. The caller looks
-        for an instance that is only not visible yet.
+        If an image or a security group changed between two tries, or the earlier call failed, there
+        is no machine, and the place is given up. The caller looks for an instance that is not
+        visible yet.
         """
         region = request.place.region
         filters = [{"Name": "client-token", "Values": [client_token(request)]}]

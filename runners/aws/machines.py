@@ -1,4 +1,4 @@
-"""What EC2 says of a resource, as a `Machine`."""
+"""Converts EC2's descriptions of resources to `Machine`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATES: Mapping[str, MachineState] = {
     "pending": MachineState.REQUESTED,
     "running": MachineState.READY,
     "shutting-down": MachineState.STOPPING,
-    # Ours are never only stopped: whoever did it, the machine is to be terminated.
+    # Machines are never stopped on purpose: a stopped machine is terminated, whoever stopped it.
     "stopping": MachineState.STOPPING,
     "stopped": MachineState.STOPPING,
     "terminated": MachineState.TERMINATED,
@@ -42,7 +42,7 @@ def gone(machine_id: str, *, simulated: bool = False) -> Machine:
 
 
 def instance(found: Answer, region: str, *, simulated: bool) -> Machine:
-    """An instance as DescribeInstances and RunInstances tell it."""
+    """Return an instance from DescribeInstances or RunInstances."""
     tags = tagging.read(found.get("Tags"))
     state = STATES.get(str(found["State"]["Name"]), MachineState.BOOTING)
     address = _address(found, tags)
@@ -64,10 +64,10 @@ def instance(found: Answer, region: str, *, simulated: bool) -> Machine:
 
 
 def _ended_at(found: Answer, reason: str, tags: Mapping[str, str]) -> datetime | None:
-    """When it began to shut down: EC2 bills nothing from then on.
+    """Return when it began to shut down: EC2 bills nothing from then on.
 
-    ``User initiated (2026-08-18 11:00:20 GMT)``; a spot interruption tells no time here. Nor does a
-    guest that shut down by itself: its timer did that at the latest when the machine expired.
+    The text is ``User initiated (2026-08-18 11:00:20 GMT)``; it has no time for a spot interruption
+    and for a shutdown by the guest. The guest's timer ends it at its expiry at the latest.
     """
     said = _ENDED_AT.search(str(found.get("StateTransitionReason", "")))
     if said:

@@ -46,11 +46,11 @@ class Network:
         self._groups: TtlCache[str] = TtlCache(now, serve_stale=True)
 
     def subnets(self, config: PlatformConfig, region: str) -> dict[str, Subnet]:
-        """By zone: the platform's own subnets in the region, or the zones' default ones.
+        """Return subnets by zone: the platform's in the region, or the zones' default ones.
 
         Raises:
             ConfigError: The region has no default subnet at all.
-            ProviderError: EC2 does not say.
+            ProviderError: EC2 did not answer.
         """
         if config.subnets:
             asked = {"Name": "subnet-id", "Values": list(config.subnets)}
@@ -66,7 +66,7 @@ class Network:
         return {subnet.zone: subnet for subnet in found}
 
     def subnet(self, config: PlatformConfig, place: Place) -> Subnet:
-        """The one in the place's zone. Raises ConfigError if there is none, and as `subnets`."""
+        """Return the subnet of the place's zone. Raises ConfigError, also as `subnets` does."""
         found = self.subnets(config, place.region).get(place.zone)
         if found is None:
             raise ConfigError(
@@ -77,7 +77,7 @@ class Network:
         return found
 
     def require_ingress(self, config: PlatformConfig) -> None:
-        """Raises ConfigError where a public address would have nobody to let in."""
+        """Raise ConfigError for a public address without an ingress network."""
         if config.public and not self._cidr:
             raise ConfigError(
                 "SEATRIAL_INGRESS_CIDR is not set: name the addresses that may reach port 22 of "
@@ -86,10 +86,10 @@ class Network:
             )
 
     def group(self, subnet: Subnet, region: str) -> str:
-        """The id of the project's security group, made where there is none yet.
+        """Return the id of the project's security group, which is created if it is missing.
 
         Raises:
-            ConfigError: One of that name is not ours, or lets in others as well.
+            ConfigError: A group of that name belongs to others, or allows other networks as well.
             ProviderError: EC2 refuses.
         """
         return self._groups.get((region, subnet.vpc), lambda: self._ensure(subnet.vpc, region))

@@ -35,7 +35,7 @@ class InstanceType:
     architecture: str
     """``x86_64`` or ``arm64``."""
     vendor: str = ""
-    """Of its GPUs, in lower case; empty where it has none."""
+    """Vendor of its GPUs, in lower case; empty without GPUs."""
     gpu: str = ""
     count: int = 0
 
@@ -87,7 +87,7 @@ _GROUP = re.compile(r"sg-[0-9a-f]{8}([0-9a-f]{9})?")
 _TAG = re.compile(r"(?P<key>[\w .:/+@-]{1,128})=(?P<value>[\w .:/+@-]{0,256})")
 _AMI = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
 _LOCATION = re.compile(r"(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)(?P<letter>[a-z]?)")
-# What vendors put before the name of a device, and says nothing about which one it is.
+# Words that vendors put before a device's name and that do not identify it.
 _NOT_A_NAME = frozenset({"nvidia", "amd", "intel", "tesla", "instinct", "geforce", "gpu"})
 
 

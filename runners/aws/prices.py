@@ -28,7 +28,7 @@ _PRODUCT: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """The newest price of each thing: a refreshed one where it is newer than the shipped one."""
+    """The newest price of each item: a refreshed one if it is newer than the shipped one."""
 
     newest: Mapping[tuple[str, str, str], Price]
 

@@ -85,7 +85,7 @@ class AwsProvider:
         return self._inventory.read()
 
     def console(self, machine_id: str) -> str:
-        """The last part of what the instance wrote; empty until EC2 has it."""
+        """Return the end of the instance's console output; empty until EC2 has it."""
         region, instance_id = machines.split_id(machine_id)
         if instance_id.partition("-")[0] != INSTANCE:
             return ""
@@ -95,7 +95,7 @@ class AwsProvider:
         except ProviderError as error:
             if error.code != "UnsupportedOperation":
                 raise
-            # Older types keep only what they wrote when they last started or stopped.
+            # Older types keep only the output of their last start or stop.
             answer = self._account.read("ec2", region, "get_console_output", **asked)
         return str(answer.get("Output", ""))[-CONSOLE_LIMIT:]
 

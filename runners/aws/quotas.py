@@ -42,7 +42,7 @@ def class_of(instance_type: str) -> str:
 
 
 def quota_of(instance_type: str, region: str, market: str) -> Quota:
-    """The limit; without a code where it is not known which one it is."""
+    """Return the quota of an instance type; its code is empty if it is unknown."""
     name, code = CODES.get((class_of(instance_type), market), ("", ""))
     family = instance_type.partition(".")[0]
     return Quota("aws", region, code, name or f"{family} {market}", "vCPU")
@@ -84,7 +84,7 @@ class QuotaReader:
         except ProviderError as error:
             if error.code != "NoSuchResourceException":
                 raise
-            # An account whose limit was never changed has none of its own.
+            # The service lists no quota for an account whose limit was never changed.
             answer = self.account.read(
                 "service-quotas",
                 quota.scope,

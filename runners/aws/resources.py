@@ -1,4 +1,4 @@
-"""One resource, of whatever kind its id says: how it is, and how it is given back."""
+"""Inspects and deletes one resource of any kind, which its id determines."""
 
 from __future__ import annotations
 

@@ -81,14 +81,14 @@ class Account:
     def read(
         self, service: str, region: str, operation: str, /, *, what: str = "", **parameters: object
     ) -> Answer:
-        """Ask something that may be asked twice; the SDK repeats it once.
+        """Call an idempotent operation; the SDK repeats it once.
 
         Args:
             service: ``ec2``.
             region: ``us-east-1``.
-            operation: boto3's name of it, ``describe_instances``.
-            what: What it is about, for the error's message.
-            parameters: By the API's own names.
+            operation: boto3's name of the operation, ``describe_instances``.
+            what: The resource, for the error's message.
+            parameters: Parameters, by the API's names.
         """
         asked = _asked(operation, what, region)
         return self._ask(
@@ -127,7 +127,7 @@ class Account:
         self._ask(until, _asked(waiter, "", region))
 
     def region(self) -> str:
-        """The region of the environment or the profile; empty where none is named."""
+        """Return the region of the environment or the profile; empty if none is set."""
         with self._lock:
             self._session = self._session or _session()
             return str(self._session.region_name or "")
@@ -146,7 +146,7 @@ class Account:
         try:
             profile = core.get_scoped_config()
         except sdk_errors.ProfileNotFound:
-            return True  # somebody named it: the first call says what is wrong
+            return True  # a profile was named: the first call reports the problem
         finder = core.get_component("credential_provider")
         files = (finder.get_provider(kind) for kind in ("env", "shared-credentials-file"))
         return bool(_SIGNS.intersection(profile)) or any(each.load() for each in files)

@@ -11,7 +11,7 @@ TOKEN = "seatrial-token"  # noqa: S105 (a tag's name)
 EXPIRES = "seatrial-expires-at"
 SHARED = "seatrial-shared"
 USER = "seatrial-login"
-"""Whom the machine lets in; kept with it because a provider remembers nothing."""
+"""Login user of the machine, stored in a tag because a provider keeps no state."""
 CONNECT = "seatrial-connect"
 IMAGE_NAME = "seatrial-image-name"
 IMAGE_CREATED = "seatrial-image-created"

@@ -70,7 +70,7 @@ class FakeCloud:
     """A cloud that several providers, as after a restart, may share. Any thread may use it."""
 
     boot_looks: int = 0
-    """So many inspects say BOOTING before a machine is READY."""
+    """Number of inspects that return BOOTING before a machine is READY."""
     is_ordered_first: bool = False
     """A new machine is ORDERED at its launch and granted at the first look."""
     hidden_looks: int = 0
@@ -78,7 +78,7 @@ class FakeCloud:
     extents: dict[Fault, Extent] = field(default_factory=dict)
     """How far a fault's error reaches, where that is not its place."""
     stop_looks: int = 0
-    """So many inspects say STOPPING before a machine is GONE."""
+    """Number of inspects that return STOPPING before a machine is GONE."""
     prices: dict[str, Decimal | None] = field(default_factory=dict)
     """Dollars per hour by place, where they are not `PRICE_USD_PER_HOUR`."""
     images: dict[str, str] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class FakeCloud:
         return tuple(one.machine for one in self._rented.values() if one.machine.state is not gone)
 
     def computer(self, machine_id: str) -> FakeComputer:
-        """What stands behind a machine's `FakeEndpoint`. Raises KeyError for an unknown one."""
+        """Return the computer of a machine's `FakeEndpoint`. Raises KeyError for an unknown one."""
         return self._rented[machine_id].computer
 
     def image(self, place: str) -> str:

@@ -35,7 +35,7 @@ def ended(outcome: str, reason: str | None = None) -> Event:
 
 @dataclass(slots=True)
 class FakeAttempt:
-    """What one attempt has left on the machine, and what its agent would still write."""
+    """The files of one attempt on the machine, and the remaining events of its agent."""
 
     plan: Plan
     script: Iterator[Event]
@@ -114,7 +114,7 @@ class FakeComputer:
     disk_is_full: bool = False
     probe: dict[str, object] = field(default_factory=lambda: dict(PROBE))
     ready: list[Mapping[str, str]] = field(default_factory=lambda: list(READY))
-    """What it says of itself when it is asked whether it is ready."""
+    """The results of its readiness checks, one per request."""
     shelves: dict[tuple[str, str], bytes] = field(default_factory=dict)
     attempts: dict[str, FakeAttempt] = field(default_factory=dict)
     looks: int = 0
@@ -122,7 +122,7 @@ class FakeComputer:
     dead: bool = False
 
     def cut(self) -> None:
-        """Nobody reaches the machine; what runs on it goes on."""
+        """Make the machine unreachable; its processes go on."""
         self.reachable = False
 
     def heal(self) -> None:

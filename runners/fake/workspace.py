@@ -136,7 +136,7 @@ class FakeWorkspace:
         self.computer.attempts.pop(attempt, None)
 
     def disconnect(self) -> None:
-        """There is no connection to drop."""
+        """Do nothing: the fake has no connection."""
 
     def _touch(self) -> None:
         if not self.computer.reachable:

@@ -25,12 +25,12 @@ from runners.google.responses import READ_TIMEOUT_S, listed
 
 
 def demands(config: PlatformConfig, place: Place, *, project: str) -> tuple[Demand, ...]:
-    """What one machine there takes.
+    """Return the quotas that one machine at the place uses.
 
     Args:
         config: The platform's configuration.
-        place: Where, in which market.
-        project: The cloud's project, which is the scope of what holds everywhere.
+        place: Zone, instance type and market.
+        project: The cloud project, which is the scope of global quotas.
     """
     shape = KNOWN.get(place.instance_type)
     spot = "PREEMPTIBLE_" if place.market == "spot" else ""

@@ -102,7 +102,7 @@ Prices = Mapping[tuple[str, str, str], Price]
 
 
 class Offers:
-    """Answers `places`; remembers what it asked for a while."""
+    """Finds places; caches the answers of the cloud for a while."""
 
     def __init__(
         self, clients: ComputeClients, prices: KnownPrices, now: Callable[[], datetime]

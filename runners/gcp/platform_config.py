@@ -90,7 +90,7 @@ class PlatformConfig:
     types: tuple[str, ...]
     """Empty where only an accelerator is named, and no known type has it."""
     accelerator: str
-    """Vendor and name; empty where none is named."""
+    """Vendor and name of the accelerator; empty without one."""
     count: int
     locations: tuple[str, ...]
     """Empty for `cheapest`."""
@@ -114,7 +114,7 @@ class PlatformConfig:
 
     @property
     def user(self) -> str:
-        """Who logs in."""
+        """Return the login user."""
         return "".join(texts(self.image.get("user"))) or DEFAULT_USER
 
 

@@ -73,11 +73,11 @@ class GcpProvider:
     # the four verbs
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Ask for a machine; the same token, in the same zone, answers with the same machine.
+        """Launch a machine; the same token in the same zone returns the same machine.
 
         Raises:
-            ProviderError: By what to do next. Refusals that come a little later, in the operation
-                that this starts, are told by `inspect`.
+            ProviderError: Its type determines the next step. Refusals in the operation that this
+                starts are reported by `inspect`.
         """
         config = parse_platform(request.platform)
         image = self._images.resolve(config.image)
@@ -105,7 +105,7 @@ class GcpProvider:
         return self._ordered(request, operation, image)
 
     def inspect(self, machine_id: str) -> Machine:
-        """How a machine, disk, address or firewall rule is now; GONE if there is none."""
+        """Return the state of a machine, disk, address or firewall rule; GONE if missing."""
         which = parse_id(machine_id)
         if which is None:
             return Machine(id=machine_id, token="", state=MachineState.TERMINATED)
@@ -156,7 +156,7 @@ class GcpProvider:
     def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones by market, location and type. Raises ConfigError, NotOfferedError."""
         places = self._offers.places(platform)
-        if parse_platform(platform).is_public:  # said by a plan already, not only by a launch
+        if parse_platform(platform).is_public:  # a plan reports it already, not only a launch
             required_ingress(self._context.settings)
         return places
 
@@ -175,11 +175,11 @@ class GcpProvider:
         return demands(parse_platform(platform), place, project=self._clients.project)
 
     def level(self, quota: Quota) -> QuotaLevel:
-        """Limit and usage now; unknown, with the reason, where the cloud does not tell."""
+        """Return limit and usage; unknown, with the reason, if the cloud does not report them."""
         return self._quotas.level(quota)
 
     def console(self, machine_id: str) -> str:
-        """The end of what it wrote to its serial port."""
+        """Return the end of its serial port output."""
         which = parse_id(machine_id)
         if which is None or which.collection != "instances":
             return ""
@@ -214,8 +214,8 @@ class GcpProvider:
             instance_resource=wanted,
             request_id=request_id(request.token, request.place.zone),
         )
-        # The plain operation: the future that `insert` answers with would wait, and ask Google's
-        # own host whatever the settings say.
+        # The plain operation is used: the future that `insert` returns would wait, and would call
+        # Google's own host regardless of the settings.
         return create(
             f"launching {request.place.name}",
             lambda: self._clients.instances.insert_unary(call, retry=None, timeout=WRITE_TIMEOUT_S),
@@ -227,7 +227,7 @@ class GcpProvider:
         place = request.place
         if is_done(operation):
             refused = of_operation(f"launching {place.name}", operation)
-            # "Try again" would only be answered with this same operation: `inspect` tells of it.
+            # A retry would only return this same operation, so `inspect` reports its error.
             if refused is not None and not isinstance(refused, ProviderUnavailableError):
                 raise refused
         return Machine(

@@ -33,7 +33,7 @@ def entry(login: Login, user: str) -> dict[str, str]:
 
 
 def user_in(metadata: dict[str, str]) -> str:
-    """Whom `entry` let in."""
+    """Return the login user that `entry` wrote."""
     user, colon, _ = metadata.get(_KEYS, "").partition(":")
     return user if colon else DEFAULT_USER
 
@@ -92,7 +92,7 @@ class Account:
             and not credentials.quota_project_id
             and billed
         ):
-            # Without one the APIs of Cloud TPU, Cloud Quotas and Cloud Billing refuse a person. A
-            # service account has one of its own, and may lack the permission to name another.
+            # Without a quota project Cloud TPU, Cloud Quotas and Cloud Billing refuse users. A
+            # service account has one already, and may lack the permission to name another.
             credentials = credentials.with_quota_project(billed)
         return credentials, project

@@ -51,7 +51,7 @@ def compute_skus(clients: Clients) -> list[billing_v1.Sku]:
 
 
 def is_plain(sku: billing_v1.Sku) -> bool:
-    """Whether it is sold by the hour to anybody, without a commitment or a reservation."""
+    """Return whether it is sold by the hour without a commitment or a reservation."""
     return _OTHER_TERMS.search(sku.description) is None
 
 

@@ -87,7 +87,7 @@ class Clients:
     def _client(self, kind: type[C], service: str) -> C:
         if kind not in self._made:
             endpoint = self._settings.get(service, "")
-            # Each client class takes these three, but they share no type that says so.
+            # Each client class takes these parameters, but they share no type for them.
             make: Callable[..., C] = kind
             self._made[kind] = make(
                 # An endpoint of one's own is an emulation: it never sees credentials.

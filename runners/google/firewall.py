@@ -1,8 +1,8 @@
-"""Who may reach our machines: one network, on the SSH port, and nobody else.
+"""Firewall rules of Seatrial's machines: one network may reach the SSH port.
 
-The network `default` comes with rules that let the whole world in. Ours stand before them: one
-lets the one network in, the other keeps out everybody else. Rules carry no labels; their
-description says whose they are.
+The network `default` has rules that admit all addresses. Seatrial's rules have precedence: one
+admits the configured network, the other denies all others. Rules have no labels; their description
+names the owner.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Firewall:
         self._tag = tag
 
     def ensure(self, cidr: str) -> None:
-        """Make the two rules unless they are there. Does not wait until they hold.
+        """Create the two rules if they are missing, without waiting until they take effect.
 
         Args:
-            cidr: Who may connect, as `required_ingress` has it.
+            cidr: The network that may connect, from `required_ingress`.
 
         Raises:
-            ProviderError: A rule could not be made.
+            ProviderError: A rule could not be created.
         """
         for rule in self._rules(cidr):
             self._ensure(rule)
@@ -123,7 +123,7 @@ class Firewall:
         everybody = ["0.0.0.0/0"]
         shut = compute_v1.Denied(I_p_protocol="all")
         opened = compute_v1.Allowed(I_p_protocol="tcp", ports=[_SSH])
-        # Keeping out comes first: there is no moment in which the default rules are all there is.
+        # The denying rule comes first: the default rules are never in effect alone.
         return (
             compute_v1.Firewall(
                 common, name=f"{name}-deny", priority=_DENY, source_ranges=everybody, denied=[shut]
@@ -179,7 +179,7 @@ class Firewall:
 
 
 def required_ingress(settings: Mapping[str, str]) -> str:
-    """Who may reach machines with a public address. Raises ConfigError when that is not said."""
+    """Return the network that may reach public machines. Raises ConfigError if it is not set."""
     cidr = settings.get("ingress_cidr")
     if not cidr:
         raise ConfigError(

@@ -13,7 +13,7 @@ from orchestrator.domain.matrix import Platform
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 PREFIX = "seatrial-"
 DEFAULT_USER = "ubuntu"
-"""Who logs in on the images of Google Cloud."""
+"""Login user of the images of Google Cloud."""
 REGIONS: Mapping[str, str] = {
     **dict.fromkeys(
         (
@@ -53,7 +53,7 @@ def named(word: str) -> str:
 
 
 def label(value: str) -> str:
-    """A label's value: the value itself, or a digest of what labels cannot carry."""
+    """Return a label's value: the value itself, or a digest if labels cannot have it."""
     return value if _LABEL.fullmatch(value) else sha256(value.encode()).hexdigest()[:32]
 
 

@@ -128,7 +128,7 @@ def of_missing(what: str, missing: NotThereError) -> ProviderError:
 
 
 def of_operation(what: str, operation: compute_v1.Operation) -> ProviderError | None:
-    """Our error for an operation that ended in one; None where it did not."""
+    """Return the error of a failed operation; None if it did not fail."""
     errors = list(operation.error.errors)
     if not errors and not operation.http_error_status_code:
         return None
@@ -204,9 +204,9 @@ _FOREIGN = (
 
 
 UNLIMITED = 10**12
-"""What stands for no limit: more than anybody takes of anything."""
+"""A value for unlimited: more than any launch uses."""
 
 
 def limit_of(told: float) -> int:
-    """The limit that a service told: a negative one, usually -1, says that there is none."""
+    """Return a service's limit; a negative one, usually -1, means unlimited."""
     return UNLIMITED if told < 0 else int(told)

@@ -25,7 +25,7 @@ _CARRIED = (
 _KILL_FOR_S = 10.0
 _PROOF_TIMEOUT_S = 30.0
 
-# Says what the account can do and should not, a line each; it is seen to fail, not believed to.
+# Prints a line for each forbidden thing that the account can do; each one is tried.
 _PROOF = """
 [ "$(id -u)" = "$uid" ] || echo "its commands run as the user id $(id -u)"
 { ls -- "$home" || cd -- "$home"; } >/dev/null 2>&1 && echo "it can look into $home"
@@ -41,7 +41,7 @@ exit 0
 
 
 class AccountError(UnreachableError):
-    """Commands cannot run as this account; the message says why and what to do."""
+    """Commands cannot run as this account; the message gives the reason and the correction."""
 
 
 class Options(TypedDict, total=False):
@@ -135,14 +135,14 @@ def kill_below_sudo(pid: int, account: Account | None) -> None:
 
 
 def prove_apart(account: Account, *, home: str, secrets: tuple[str, ...]) -> None:
-    """See that the account can neither read what is the controller's, nor reach its process.
+    """Check that the account can neither read the controller's files nor reach its process.
 
     Args:
-        account: Who jobs are to run as.
+        account: The account of jobs.
         home: The controller's folder.
         secrets: Files that only the controller may read.
 
-    Raises AccountError, which names everything that stands against it.
+    Raises AccountError, which names every violation.
     """
     given = {"uid": account.uid, "home": home, "pid": os.getpid(), "work": account.work}
     assigned = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in given.items())

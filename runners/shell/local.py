@@ -25,11 +25,11 @@ class LocalShell:
     """Runs commands with ``/bin/sh`` here. Has no state, so that any thread may use it."""
 
     def __init__(self, account: Account | None = None, *, umask: int = -1) -> None:
-        """Make one.
+        """Create a shell.
 
         Args:
-            account: Whom commands run as; by default, our own user.
-            umask: What they begin with; -1: what this process has.
+            account: The account of commands; by default this process's user.
+            umask: Their umask; -1 for the umask of this process.
         """
         self._where = socket.gethostname()
         self._account = account
@@ -47,7 +47,7 @@ class LocalShell:
 
         Raises:
             CommandTimeoutError: It did not end in time; its process group was killed.
-            ConnectionLostError: It was ended by a signal, so that there is no exit status.
+            ConnectionLostError: It was ended by a signal, so it has no exit status.
             OutputLimitError: It wrote more than `output_limit_bytes`; its group was killed.
             UnreachableError: The process could not be started at all.
         """

@@ -38,10 +38,10 @@ class _GoneError(Exception):
 
 
 class SshShell:
-    """Runs commands over one connection, which is made, and made again, when it is needed.
+    """Runs commands over one connection, which is opened and reopened when needed.
 
-    Any thread may use it: every command has a channel of its own, at most `CHANNELS` at one time;
-    a lock guards only the making of the connection.
+    Any thread may use it: every command has a separate channel, at most `CHANNELS` at one time; a
+    lock protects only the opening of the connection.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class _Call:
         return self._output.size_bytes > taken
 
     def _demand_answer(self) -> None:
-        """Ask the machine for any answer. Raises ConnectionLostError if there is none."""
+        """Request any answer from the machine. Raises ConnectionLostError without one."""
         answered = threading.Event()
         patience_s = max(1.0, self._silence_s * PROBE_SHARE)
 

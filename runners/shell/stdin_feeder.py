@@ -1,7 +1,7 @@
-"""Streams a command's standard input from a thread of its own.
+"""Streams a command's standard input from a separate thread.
 
-Input and output have to move at the same time: a command that answers while it is still being fed
-fills one direction's window, and both sides would wait for each other for ever.
+Input and output must be transferred at the same time: a command that writes output before it has
+read its input fills the window of one direction, and both sides would wait forever.
 """
 
 from __future__ import annotations
@@ -92,12 +92,11 @@ class Feeder:
         """Prepare to feed.
 
         Args:
-            chunks: What to write; iterated in the feeding thread.
-            write: Writes a part of what it is given and returns its length; 0 when the command
-                reads no more. It may raise what a broken stream raises.
-            finish: Tells the command that this was all.
-            abandon: Ends the command when `chunks` itself failed, as it must never take a
-                part for the whole.
+            chunks: The input; iterated in the feeding thread.
+            write: Writes a part of its argument and returns the number of bytes; 0 when the command
+                reads no more. It may raise the errors of a broken stream.
+            finish: Closes the command's input.
+            abandon: Ends the command when `chunks` failed, as it must not accept incomplete input.
         """
         self.sent_bytes = 0
         self.error: BaseException | None = None
@@ -157,4 +156,4 @@ class Feeder:
         try:
             action()
         except STREAM_ERRORS:
-            return  # the command is gone already; its status says how
+            return  # the command has ended already; its status has the reason

@@ -81,7 +81,7 @@ class LeaseKey:
         try:
             return paramiko.Ed25519Key.from_private_key(io.StringIO(text))
         except (*_UNUSABLE, TypeError):
-            # The library's own words could repeat what it could not read.
+            # The library's message could contain parts of the key.
             raise AuthenticationError(
                 f"the private key of lease {self.lease} is no ed25519 key in OpenSSH's format"
             ) from None

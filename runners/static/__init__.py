@@ -66,7 +66,7 @@ class StaticProvider:
     def inspect(self, machine_id: str) -> Machine:
         """The machine as it was handed out; GONE if it was not, or was given back."""
         known = self._book.read(TRAITS.name, machine_id)
-        # With its token: the book is never late, so nobody has to wait whether it appears.
+        # With its token: the book is always current, so no caller has to wait for the machine.
         token = machine_id.rpartition("~")[2]
         return known or Machine(id=machine_id, token=token, state=MachineState.TERMINATED)
 

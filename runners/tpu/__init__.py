@@ -46,15 +46,15 @@ TRAITS = ProviderTraits(
 class TpuProvider:
     """Rents Cloud TPU virtual machines with one host.
 
-    A TPU cannot be told when to end: the guest's timer stops the work, not the bill. So a
-    machine that nobody releases is the janitor's.
+    The API has no expiry for a TPU: the guest's timer stops the work, not the bill. The janitor
+    therefore terminates a machine that was not released.
     """
 
     def __init__(self, context: ProviderContext) -> None:
         self._context = context
 
     def is_configured(self) -> bool:
-        """Whether somebody named the Google Cloud project to rent in."""
+        """Return whether a Google Cloud project to rent in is set."""
         return bool(self._context.settings.get("gcp_project"))
 
     def places(self, platform: Platform) -> tuple[Place, ...]:

@@ -35,7 +35,7 @@ class Deleter:
             self._delete_node(handle.beside(NODES))
 
     def _delete_queued(self, handle: Handle) -> bool:
-        """Delete it by force, with its node. False where there is none."""
+        """Delete it by force, with its node. Return False if it is missing."""
         # No request id: the API would answer a repetition with the first call's failure.
         request = tpu_v2.DeleteQueuedResourceRequest(
             name=handle.path(self._tpu_api.project), force=True

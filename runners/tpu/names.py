@@ -39,7 +39,7 @@ class Handle:
 
 
 def parse(machine_id: str) -> Handle | None:
-    """The handle in a machine's id; None where it is none of ours."""
+    """Return the handle in a machine's id; None for other ids."""
     parts = machine_id.split("/")
     if len(parts) != 3 or parts[1] not in (NODES, QUEUED) or not all(parts):
         return None

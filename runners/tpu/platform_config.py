@@ -29,7 +29,7 @@ class Accelerator:
     """``v5e``."""
     chips: int
     runtime_version: str
-    """What its machines run unless the platform says otherwise."""
+    """Software version of its machines, unless the platform sets another one."""
 
 
 @dataclass(frozen=True, slots=True)

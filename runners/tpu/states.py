@@ -21,7 +21,7 @@ _Node = tpu_v2.Node.State
 _HOST_KEY = re.compile(r"[A-Za-z0-9+/]{40,100}={0,2}")
 _SPOT, _ON_DEMAND = "spot", "on-demand"
 
-# The cloud may still refuse until the node stands: stockouts are found as late as that.
+# The cloud may refuse until the node exists: stockouts are found as late as that.
 _WAITING = frozenset(
     {_Queue.STATE_UNSPECIFIED, _Queue.CREATING, _Queue.ACCEPTED, _Queue.WAITING_FOR_RESOURCES}
 )

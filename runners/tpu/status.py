@@ -26,7 +26,7 @@ from runners.ttl_cache import TtlCache
 
 VISIBLE_AFTER_S = 60.0
 PAGES = 5
-"""Old operations are forgotten by the API; beyond so many pages nobody looks."""
+"""Maximum number of pages of operations that are read; the API forgets old operations."""
 
 
 class Outcome(Enum):
@@ -35,7 +35,7 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
     UNDER_WAY = "under way"
     JUST_DONE = "just done"
-    """So what it made may not be shown yet."""
+    """Its resources may not be listed yet."""
     DONE = "done"
 
 
@@ -65,7 +65,7 @@ def outcome_of(tpu_api: TpuApi, handle: Handle, *, now: datetime) -> Outcome | F
 
 
 def error_of(operation: operations_pb2.Operation) -> Answer | None:
-    """Why it failed; None where it did not, or has not yet."""
+    """Return why it failed; None if it did not fail, or has not ended."""
     if not operation.HasField("error"):
         return None
     return status_answer(operation.error.code, operation.error.message, operation.error.details)
@@ -141,7 +141,7 @@ class StatusReader:
             yield from self._ours(seen)
 
     def everything(self, zone: str) -> Iterator[ListedTpu]:
-        """Whatever is in a zone (``-`` is all), whoever made it. Raises ProviderError."""
+        """Yield every TPU in a zone (``-`` for all), of any owner. Raises ProviderError."""
         queues = self._list_queued(zone)
         nodes = {handle_of(node.name): node for node in self._list_nodes(zone)}
         for queued in queues:
@@ -185,7 +185,7 @@ class StatusReader:
             yield machine
 
     def _by_its_id(self, machine: Machine, handle: Handle) -> Machine:
-        """What the id tells of a queue entry whose node's labels are not shown."""
+        """Return the machine with the token from a queue entry's id, if labels are not visible."""
         token = token_in(handle.id, self._project)
         if token is None:
             return machine

@@ -1,5 +1,5 @@
 """Hooks that write down which tests were collected, and what kept others out."""
-# ruff: noqa: INP001 - not a package: this folder stands on the jobs' path
+# ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Write = Callable[[Dict[str, Any]], None]
 _NAMED = 200
 _USUAL = ("__pycache__", ".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv",
           "{arch}")  # fmt: skip
-"""Folders that pytest leaves out where nobody says anything."""
+"""Folders that pytest ignores by default."""
 _OPTIONS = {
     "deselect_by_keyword": "-k",
     "deselect_by_mark": "-m",
@@ -36,10 +36,10 @@ class Collected:
         """Prepare to follow.
 
         Args:
-            config: pytest's.
-            write: Takes the record.
-            name: Returns a node id as it stands in evidence.
-            own: File whose deselecting is the agent's: tests that have their results already.
+            config: pytest's configuration.
+            write: Receives the record.
+            name: Returns a node id in the form that evidence has.
+            own: File whose deselections are the agent's: tests that have results already.
         """
         self._config = config
         self._write = write
@@ -77,12 +77,12 @@ class Collected:
                 self._ignored[self._name(f"{collector.nodeid}::{name}")] = key
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Count a test before anybody can drop it."""
+        """Count a test before a plugin can drop it."""
         self._seen[self._name(item.nodeid)] = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_deselected(self, items: List[pytest.Item]) -> None:
-        """Note who deselects."""
+        """Record the file that deselects tests."""
         by = self._caller()
         for item in items:
             self._by[self._name(item.nodeid)] = by
@@ -122,7 +122,7 @@ class Collected:
         ]
 
     def _droppers(self) -> str:
-        """Name who could have dropped tests without a word."""
+        """Return the files that could have dropped tests without reporting them."""
         impls = self._config.hook.pytest_collection_modifyitems.get_hookimpls()
         files = [impl.function.__code__.co_filename for impl in impls]
         ours = (str(Path(pytest.__file__).parent.parent / "_pytest"), str(Path(__file__).parent))

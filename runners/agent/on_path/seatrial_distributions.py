@@ -16,7 +16,7 @@ class NotInstalledError(Exception):
 
 
 class Distribution:
-    """What one folder or file beside the installed modules says of them."""
+    """The metadata of one distribution, from its folder or file beside the installed modules."""
 
     def __init__(self, info: str) -> None:
         """Keep the path of a ``.dist-info`` or ``.egg-info``."""
@@ -26,7 +26,7 @@ class Distribution:
 
     @property
     def name(self) -> str:
-        """As the distribution writes it; empty where it does not say."""
+        """Name as the distribution writes it; empty without one."""
         return self._header("name")
 
     @property
@@ -35,7 +35,7 @@ class Distribution:
         return self._header("version")
 
     def text(self, name: str) -> str:
-        """Return a file of the folder; nothing where it cannot be read."""
+        """Return the text of a metadata file; empty if it is unreadable."""
         try:
             path = os.path.join(self._info, name) if name else self._info
             with open(path, encoding="utf-8", errors="replace") as stream:
@@ -73,10 +73,10 @@ def distributions(name: str = "") -> Iterator[Distribution]:
 
 
 def distribution(name: str) -> Distribution:
-    """Return the one that Python's import would use.
+    """Return the distribution that Python's import would use.
 
     Raises:
-        NotInstalledError: there is none.
+        NotInstalledError: it is not installed.
     """
     for found in distributions(name):
         return found

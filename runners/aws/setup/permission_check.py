@@ -16,7 +16,7 @@ from runners.aws.setup.permissions import Statement
 
 _SESSION = re.compile(r"arn:(?P<partition>[\w-]+):sts::\d+:assumed-role/(?P<role>[^/]+)/.+")
 _DRY = "DryRunOperation"
-# Any id of the right form: EC2 decides about the permission first, or says that there is no such.
+# Any valid id: EC2 checks the permission first, or reports that the id does not exist.
 _DRY_RUNS: dict[str, dict[str, Any]] = {
     "ec2:RunInstances": {"ImageId": "ami-00000000000000000", "MinCount": 1, "MaxCount": 1},
     "ec2:CreateSecurityGroup": {"GroupName": "seatrial-doctor", "Description": "never made"},

@@ -19,15 +19,15 @@ class Statement:
 
     sid: str
     reason: str
-    """What they are for, for a person."""
+    """Purpose of the permissions, for a person."""
     actions: tuple[str, ...]
     context: dict[str, str] = field(default_factory=dict)
-    """Condition keys and what they must be."""
+    """Condition keys with their required values."""
 
     @property
     def document(self) -> dict[str, Any]:
         """As IAM has it."""
-        # No narrower resource: machines are rented in any region, and images are anybody's.
+        # The resource cannot be narrower: machines run in any region, and images have other owners.
         allowed = {"Effect": "Allow", "Action": list(self.actions), "Resource": "*"}
         condition = {"Condition": {"StringEquals": dict(self.context)}} if self.context else {}
         return {"Sid": self.sid, **allowed, **condition}
