@@ -1,6 +1,6 @@
-"""The work folder on a machine: what is shipped to it, and the agent that works there.
+"""The work folder on a machine, with the archives and the agent in it.
 
-Every verb may be repeated: each finds what an earlier call, cut in the middle, has left behind.
+Every verb may be repeated: each handles the files of an interrupted earlier call.
 The folders and the agent's verbs are described in ``docs/explanation/architecture.md``.
 """
 
@@ -26,7 +26,7 @@ DEFAULT_PYTHON = "python3"
 HEADER_BYTES = 64 * 1024
 NO_SUCH_ATTEMPT = 3
 AGENT_GONE = 75
-"""Our own exit code, beside the agent's."""
+"""Exit code of this module's scripts, beside the agent's."""
 CHUNK_BYTES = 256 * 1024
 READY_TIMEOUT_S = 120.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -128,7 +128,7 @@ class Workspace:
         return self.agent_digest()
 
     def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
-        """Ask what the machine is: interpreters, devices, memory. Raises WorkspaceError."""
+        """Return the machine's interpreters, devices and memory. Raises WorkspaceError."""
         wanted = candidates or self._candidates
         words = [word for name in wanted for word in ("--candidate", name)]
         done = self._agent("probe", *words, timeout_s=120.0)
@@ -138,9 +138,9 @@ class Workspace:
         return found
 
     def ready(self) -> dict[str, object]:
-        """How far the machine is with itself: cloud-init, package locks, device drivers.
+        """Return the machine's readiness: cloud-init, package locks, device drivers.
 
-        Answers at once with ``{"v": 1, "checks": [{"check", "state", "detail"}]}``, where `check`
+        Returns immediately ``{"v": 1, "checks": [{"check", "state", "detail"}]}``, where `check`
         is cloud_init, apt or driver and `state` is ok, waiting, failed or absent.
         """
         found = _json_object(self._agent("ready", timeout_s=READY_TIMEOUT_S).stdout, "ready")
@@ -184,7 +184,7 @@ class Workspace:
         return None if done.status == NO_SUCH_ATTEMPT else _pulled(done.stdout, limit_bytes)
 
     def stop(self, attempt: str, reason: str, kill: bool = False) -> None:
-        """Ask the attempt's agent to end; with `kill`, end it and all its processes now."""
+        """Request the end of the attempt's agent; with `kill`, kill it and all its processes."""
         words = ("--attempt", self._attempt(attempt), "--reason", reason)
         self._agent("stop", *words, *(("--kill",) if kill else ()), may_miss=True)
 
@@ -205,9 +205,9 @@ class Workspace:
         self._agent("close", "--attempt", self._attempt(attempt), timeout_s=120.0, may_miss=True)
 
     def disconnect(self) -> None:
-        """Drop the connection; what was started detached goes on, the next call connects again."""
+        """Close the connection; detached processes keep running. The next call reconnects."""
         self._shell.close()
-        with self._lock:  # the machine may have been made anew when it is met again
+        with self._lock:  # the machine may have been replaced before the next connection
             self._known, self._agent_is_there = None, False
 
     def _attempt(self, attempt: str) -> str:
@@ -226,7 +226,7 @@ class Workspace:
     ) -> CommandResult:
         """Run one verb of the agent. Exit code 3 is returned as a result if `may_miss` is true."""
         done = self._agent_once(verb, words, stdin, timeout_s, output_limit_bytes)
-        if done.status == AGENT_GONE:  # the work folder was removed behind our back
+        if done.status == AGENT_GONE:  # another process removed the work folder
             self._agent_is_there = False
             done = self._agent_once(verb, words, stdin, timeout_s, output_limit_bytes)
         if done.status == 0 or (may_miss and done.status == NO_SUCH_ATTEMPT):

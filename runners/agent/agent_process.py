@@ -103,7 +103,7 @@ _WAIT_S = 30
 
 
 class BadInputError(RefusedError):
-    """What came on stdin is not what ``start`` takes."""
+    """The input of ``start`` is invalid."""
 
 
 class NotStartedError(RefusedError):
@@ -202,7 +202,7 @@ def _become_agent(attempt: Attempt, work: Callable[[], None], *, held: int, tell
 
 
 def _detach(attempt: Attempt, *, keep: "tuple[int, int]") -> None:
-    """Let go of everything of the caller's: streams, descriptors, folder, signal settings."""
+    """Detach from the caller: streams, descriptors, working directory, signal handlers."""
     os.chdir("/")
     os.umask(0o022)
     quiet = os.open(os.devnull, os.O_RDWR)

@@ -40,7 +40,7 @@ class ArmReport:
         self._metrics: List[Data] = []
 
     def hear(self, kind: str, data: Data) -> None:
-        """Take one line."""
+        """Read one event line of the arm."""
         if kind == "metric":
             self._metrics.append(data)
         elif kind == "turn":
@@ -77,7 +77,7 @@ class Arm(Protocol):
     arm_report: ArmReport
 
     lasts: bool
-    """Whether one process takes more than one turn."""
+    """Whether one process runs more than one turn."""
 
     def begin(self) -> None:
         """Start in a new process, after ending the previous one. Raises ArmEnded."""
@@ -86,10 +86,10 @@ class Arm(Protocol):
         """Work once, and return the metrics. Raises ArmEnded."""
 
     def finish(self) -> Ended:
-        """Let the process end; return how it ended."""
+        """End the process; return how it ended."""
 
     def close(self) -> None:
-        """Leave nothing of it behind."""
+        """Remove the process and its files."""
 
 
 Start = Callable[[int], None]
@@ -133,7 +133,7 @@ class Fresh:
         return self._ended
 
     def close(self) -> None:
-        """Nothing is left: each process was cleared away."""
+        """Do nothing: each process was removed after its turn."""
 
 
 class Resident:

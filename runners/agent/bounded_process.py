@@ -28,12 +28,12 @@ class Answer(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """It ended by itself, with exit code 0."""
+        """Whether it ended by itself with exit code 0."""
         return self.exit_code == 0 and not self.timed_out
 
     @property
     def text(self) -> str:
-        """Its whole output, as text."""
+        """Its complete output as text."""
         return self.output.decode("utf-8", "replace")
 
 

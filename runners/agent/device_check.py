@@ -1,4 +1,4 @@
-"""Whether torch and its device work, seen before the first job: a sick machine fails no test."""
+"""Checks torch and its device before the first job, so that a broken machine fails no test."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def see(asked: Readiness, asker: environment_facts.Asker) -> Result:
 
 
 def enforce(asked: Readiness, result: Result) -> None:
-    """End the attempt where the device does not work and the plan wants to know that first.
+    """End the attempt if the device does not work and the plan enforces the check.
 
     Raises:
         NotReady: with reason ``torch_device`` or ``device_check``.

@@ -1,4 +1,4 @@
-"""Which accelerators the machine has, asked from the vendors' own tools. No tool, no guess."""
+"""Lists the machine's accelerators with the vendors' tools; without a tool it guesses nothing."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _intel() -> List[Device]:
 
 
 def tpus(root: Path = Path("/")) -> List[Device]:
-    """Name TPU chips by their PCI ids, where the kernel shows them as accelerators."""
+    """Return TPU chips by their PCI ids, if the kernel shows them as accelerators."""
     nodes = [*root.glob("dev/accel[0-9]*"), *root.glob("dev/accel/accel[0-9]*")]
     nodes += root.glob("dev/vfio/[0-9]*")
     if not nodes:

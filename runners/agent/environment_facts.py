@@ -50,7 +50,7 @@ except Exception as error:
     "found",
 )
 _GPU_NODES = ("/dev/nvidiactl", "/dev/kfd")
-"""Of drivers that torch's devices need."""
+"""Device nodes of the drivers that torch requires."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a job writes to ``$SEATRIAL_EVENTS``: checked line by line, read again after a restart."""
+"""Validates the lines of ``$SEATRIAL_EVENTS``; reads the event stream again after a restart."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class Checks:
         return self._take(self._tail.poll())
 
     def drain(self) -> None:
-        """Take the rest; the job is over."""
+        """Read the remaining lines after the job's end."""
         self._take(self._tail.drain())
         lost = self._tail.lost
         self._tail.close()

@@ -27,7 +27,7 @@ def is_full(error: OSError) -> bool:
 
 
 def write_all(fd: int, data: bytes) -> int:
-    """Write everything, and return how much; stops short only where the disk is full.
+    """Write all bytes; return how many were written, fewer only if the disk is full.
 
     Raises:
         OSError: for any other cause.
@@ -105,7 +105,7 @@ class EventWriter:
         self._reserve.unlink(missing_ok=True)
 
     def sync(self, *, now: bool = False) -> None:
-        """Bring what was written to the disk, at most once a second unless ``now``."""
+        """Sync written data to the disk, at most once a second unless ``now``."""
         if not self._dirty or not (now or time.monotonic() - self._synced_at >= _SYNC_S):
             return
         try:

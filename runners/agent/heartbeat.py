@@ -45,9 +45,9 @@ class Heartbeat:
         self._told_silence = False
 
     def heed_signals(self) -> None:
-        """Take SIGTERM for a request to stop, and do not mind a terminal that goes away.
+        """Treat SIGTERM as a request to stop, and ignore the loss of the terminal.
 
-        Handlers, not SIG_IGN: what is ignored stays ignored in every job.
+        Handlers are used instead of SIG_IGN, which every job would inherit.
         """
         signal.signal(signal.SIGTERM, self._note)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
@@ -99,7 +99,7 @@ class Heartbeat:
 
     @property
     def left_s(self) -> float:
-        """How much of the attempt's time is left."""
+        """Return the seconds left of the attempt's time."""
         return self._deadline - time.monotonic()
 
     def ending(self) -> Optional[Stopped]:

@@ -1,4 +1,4 @@
-"""What is installed for the jobs: listed before the first of them, and the same before each."""
+"""Lists the packages installed for the jobs, and restores them before each job."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ answers = {name: listed(name) for name in sys.argv[1:]}
 """
 
 Mark = Optional[Tuple[int, int, int, int]]
-"""Of a file: inode, size, and the times of the last change of content and of anything."""
+"""Inode, size, and the times of the last change of content and of metadata of a file."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """What one distribution installed, as it was when the environment had been made."""
+    """The files of one distribution, as they were after the environment was built."""
 
     name: str
     reason: str
@@ -53,7 +53,7 @@ class Files:
     byte_code: Mapping[Path, Mark]
     """Compiled files beside the sources."""
     problem: str
-    """Why it was not what was asked for, or not whole, from the start; mostly empty."""
+    """Why the installation was wrong or incomplete from the start; usually empty."""
 
     def refusal(self) -> Optional[Refusal]:
         """Return why results of these files do not count, or None."""
@@ -78,14 +78,13 @@ class Files:
 
 
 class EnvironmentCopy:
-    """The environment that jobs run in: each begins with what was installed for them."""
+    """The environment of the jobs, which is restored before each job."""
 
     def __init__(self, folder: Path) -> None:
-        """See how its files are; no job has run in it.
+        """Record its files before the first job.
 
         Args:
-            folder: Of the attempt's own environment. What Python compiles beside its sources is
-                left aside.
+            folder: The folder of the attempt's environment. Compiled byte code is ignored.
         """
         self._folder = folder
         self._marks = self._now()

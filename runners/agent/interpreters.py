@@ -25,7 +25,7 @@ _ORIGINS, _DISTRIBUTIONS = "seatrial_origins", "seatrial_distributions"
 
 
 def packages_program() -> str:
-    """Return a program that can list what is installed, by ``packages()``."""
+    """Return a program that lists the installed packages, by ``packages()``."""
     return _source(_DISTRIBUTIONS)
 
 
@@ -74,7 +74,7 @@ class Made(NamedTuple):
     """A virtual environment, and what the interpreter under it holds."""
 
     site_paths: Tuple[str, ...]
-    """Its folders of installed packages."""
+    """Its folders with installed packages."""
     has_pip: bool
 
 

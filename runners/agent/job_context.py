@@ -31,7 +31,7 @@ class JobDirs:
         self._account = account
 
     def make(self) -> None:
-        """Create every folder anew; what an earlier agent left is deleted."""
+        """Create every folder; the files of an earlier agent are deleted."""
         folder = self._folder
         shutil.rmtree(folder.folder, ignore_errors=True)
         for path in (folder.artifacts, folder.tmp, folder.caches):
@@ -41,7 +41,7 @@ class JobDirs:
             give(folder.folder, self._account[0], self._account[1])
 
     def tmp(self) -> Path:
-        """Return the job's temporary folder, by a short name where its own is too long."""
+        """Return the job's temporary folder, by a short link if its path is too long."""
         own = self._folder.tmp
         if len(str(own)) <= _LONGEST_TMP:
             return own
@@ -109,7 +109,7 @@ class JobContext:
         self._tmp = self.folder.tmp
 
     def __enter__(self) -> JobContext:
-        """Make the folders."""
+        """Create the folders."""
         self._dirs.make()
         self._tmp = self._dirs.tmp()
         self._events.create()

@@ -1,4 +1,4 @@
-"""What a job prints: masked, into the log and into the job's own file, and never without bound."""
+"""The masked output of a job, which is written to the log and the job's file with size limits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Sink:
             self._events.full()
 
     def close(self) -> None:
-        """Bring it to the disk and let go of the file."""
+        """Sync the file to the disk and close it."""
         with contextlib.suppress(OSError):  # a full disk was reported before
             os.fsync(self._fd)
         os.close(self._fd)
@@ -49,7 +49,7 @@ class Tail:
         self._kept = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take a piece."""
+        """Add a piece of output."""
         self._kept += data[-_TAIL_BYTES:]
         if len(self._kept) > 2 * _TAIL_BYTES:
             del self._kept[:-_TAIL_BYTES]
@@ -114,7 +114,7 @@ class JobOutput:
         return self._pipe is not None
 
     def drain(self, timeout_s: float) -> None:
-        """Take what is still in the pipe, until its end or for so long at most."""
+        """Read the rest of the pipe until its end, for at most `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
         while self.open and time.monotonic() < deadline:
             self.pump(0.05)
@@ -122,7 +122,7 @@ class JobOutput:
         self.show(self._stream.finish())
 
     def close_pipe(self) -> None:
-        """Let go of the pipe."""
+        """Close the pipe."""
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None

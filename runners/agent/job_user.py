@@ -79,10 +79,10 @@ def own_user(reason: str) -> User:
 
 
 def choose(attempt: Attempt, *, wanted: bool, tick: Callable[[], None]) -> User:
-    """Choose the jobs' user and hand the jobs' folders to it.
+    """Choose the jobs' user and make it the owner of the jobs' folders.
 
-    Another user is taken only if it was seen to work: it must run the overlay's Python, read the
-    payload, and open every device that the agent can open.
+    Another user is chosen only after a test: it must run the overlay's Python, read the payload,
+    and open every device that the agent can open.
     """
     if not wanted:
         return own_user("the plan asks for the agent's own user")
@@ -158,7 +158,7 @@ def _take_back(attempt: Attempt) -> None:
 
 
 def give(folder: Path, uid: int, gid: int) -> None:
-    """Make a user the owner of a folder and of all in it; links are not followed."""
+    """Make a user the owner of a folder and its contents; links are not followed."""
     os.chown(folder, uid, gid, follow_symlinks=False)
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -207,7 +207,7 @@ def _sudo_problem(name: str, tick: Callable[[], None]) -> Optional[str]:
 
 
 def _inherit_tpu_lock(account: Tuple[int, int, Tuple[int, ...]]) -> None:
-    """Give the user the lock file that another user's process left: libtpu takes it for a lock."""
+    """Give the user another process's TPU lock file, which libtpu would treat as a held lock."""
     with contextlib.suppress(OSError):
         status = _TPU_LOCK.lstat()
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:

@@ -1,4 +1,4 @@
-"""Where things lie on the machine."""
+"""Paths of files on the machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Attempt(NamedTuple):
 
     @property
     def plan(self) -> Path:
-        """What to do, as the controller has handed it to ``start``."""
+        """The plan, as the controller passed it to ``start``."""
         return self.folder / "plan.json"
 
     @property
@@ -63,12 +63,12 @@ class Attempt(NamedTuple):
 
     @property
     def stop(self) -> Path:
-        """Its existence asks the agent to stop; its content is the reason."""
+        """A file whose existence requests a stop; its content is the reason."""
         return self.folder / "stop"
 
     @property
     def payload(self) -> Path:
-        """This attempt's own copy of the payload."""
+        """The copy of the payload of this attempt."""
         return self.own / "payload"
 
     @property
@@ -93,12 +93,12 @@ class Attempt(NamedTuple):
 
     @property
     def given(self) -> Path:
-        """What the agent gives to jobs, in files that they cannot change."""
+        """Files for jobs that they cannot change."""
         return self.own / "given"
 
     @property
     def artifacts(self) -> Path:
-        """What is brought home, flat."""
+        """Flat folder of the files that are sent to the controller."""
         return self.folder / "artifacts"
 
     @property
@@ -121,12 +121,12 @@ class Attempt(NamedTuple):
 
     @property
     def short_prefix(self) -> str:
-        """How the short names of this attempt's temporary folders begin."""
+        """Prefix of the short names of this attempt's temporary folders."""
         return f"{_TMP}/st-{_short(str(self.folder), 8)}-"
 
 
 class JobFolder(NamedTuple):
-    """The folders of one job; what is in ``folder`` belongs to the jobs' user."""
+    """The folders of one job; the contents of ``folder`` belong to the jobs' user."""
 
     folder: Path
     given: Path
@@ -169,7 +169,7 @@ class JobFolder(NamedTuple):
 
     @property
     def empty_config(self) -> Path:
-        """Configuration for pytest where the payload has none."""
+        """Configuration of pytest if the payload has none."""
         return self.given / "pytest.ini"
 
 

@@ -13,9 +13,9 @@ _BETWEEN_S = 0.05
 
 
 def take(path: Path) -> Optional[int]:
-    """Take the lock; None where another agent has it.
+    """Acquire the lock; return None if another agent holds it.
 
-    Tried for a second, because a look at the lock (``held``) takes it for a moment.
+    It is tried for a second, because ``held`` acquires the lock for a moment.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     for _ in range(_TRIES):

@@ -59,7 +59,7 @@ def everything(root: Path = Path("/")) -> List[Check]:
 
 
 def cloud_init() -> Check:
-    """Has the first boot's configuration been done?"""
+    """Check whether the configuration of the first boot is done."""
     path = shutil.which("cloud-init")
     if path is None:
         return _check("cloud_init", "absent", "there is no cloud-init")
@@ -88,7 +88,7 @@ def apt(root: Path = Path("/")) -> Check:
 
 
 def driver(root: Path = Path("/")) -> Check:
-    """Does the driver of the machine's accelerators answer?"""
+    """Check whether the driver of the machine's accelerators answers."""
     for found in (_nvidia(root), _amd(root), _tpu(root)):
         if found is not None:
             return found
@@ -157,7 +157,7 @@ def _holders(path: Path) -> Set[int]:
 
 
 def locked_by(path: Path) -> Set[int]:
-    """Ask the lock itself, as dpkg takes it (fcntl, exclusive).
+    """Return the process that holds the lock, as dpkg acquires it (fcntl, exclusive).
 
     Raises:
         OSError: the file cannot be opened for writing.

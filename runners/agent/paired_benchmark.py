@@ -1,9 +1,9 @@
 """A paired benchmark on one machine in the turns ABBA, until its precision or its time limit.
 
-Whatever drifts (heat, clocks, a neighbour) then weighs on both arms alike. Only one arm works at a
-time. Where a process's code and data lie in memory makes it some per cent faster or slower for as
-long as it lives: so resident arms are started anew as often as that costs no more than it is worth.
-What goes wrong with the baseline costs the pairs, and never the subject's own result.
+A drift (heat, clocks, other tenants) then affects both arms alike. Only one arm works at a time.
+The memory layout of a process makes it some per cent faster or slower during its life: resident
+arms are therefore restarted as often as the restarts are worth their time. A failure of the
+baseline loses the pairs, but never the subject's result.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Tally:
         self.turns: List[Turn] = []
 
     def add(self, arm: str, said: Sequence[Data], readings: Mapping[str, float]) -> None:
-        """Take the next turn."""
+        """Add the next turn."""
         turn = Turn(arm, len(self.turns), dict(readings), tuple(_measured(said)))
         self.turns.append(turn)
 
@@ -169,7 +169,7 @@ def known_to(log_ratios: Sequence[float], launch: int) -> float:
 
 
 def _without_drift(ratios: Sequence[float]) -> List[float]:
-    """Take out what rises or falls with time: it shows with the other sign in every second pair."""
+    """Remove the linear drift, which has the opposite sign in every second pair."""
     drift = (median(ratios[::2]) - median(ratios[1::2])) / 2
     return [ratio - drift if n % 2 == 0 else ratio + drift for n, ratio in enumerate(ratios)]
 
@@ -202,7 +202,7 @@ def _student(freedom: int) -> float:
 
 _WARM_UP = 0
 _STARTING = 2
-"""Times as long as their turns take, arms may take to start anew."""
+"""Maximum time for restarts of arms, as a multiple of the time of their turns."""
 _BLOCK = 2
 """Pairs in subject, baseline, baseline, subject."""
 _OUR_OWN = ("stopped", "disk_full")
@@ -237,7 +237,7 @@ class PairedRun:
         self._launches = 1
 
     def run(self) -> JobExit:
-        """Take the turns; the job ends as the subject's arm does."""
+        """Run the turns; the job ends like the subject's arm."""
         try:
             ended = self._measure()
         except ArmEnded as stopped:

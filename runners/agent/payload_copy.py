@@ -1,4 +1,4 @@
-"""The payload's copy that jobs run in: each begins with what was shipped."""
+"""The jobs' copy of the payload, which is restored before each job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BINARY = (".so", ".pyd")
 
 
 class PayloadCopy:
-    """A copy that belongs to the jobs, beside what was unpacked, which does not."""
+    """A copy that belongs to the jobs' user, beside the unpacked original, which does not."""
 
     def __init__(self, pristine: Path, copy: Path) -> None:
         """See how its files are; no job has run in it."""
@@ -61,7 +61,7 @@ class PayloadCopy:
         return [str(path) for path in (*changed, *added)]
 
     def _is_in_place(self, path: PurePath) -> bool:
-        """Whether a new file or linked folder is found before a shipped module, or with one."""
+        """Return whether a new file or linked folder would be imported like a shipped module."""
         module = path.parent / path.name.partition(".")[0]
         if module.name == "__init__":
             return path.parent in self._modules or path.parent in self._packages
@@ -111,7 +111,7 @@ def _write(source: Path, copy: Path, path: PurePath) -> None:
 
 @contextlib.contextmanager
 def _folder(root: Path, inner: PurePath) -> Iterator[int]:
-    """Open a folder below another, part by part; what is none makes way for one."""
+    """Open a folder below another, part by part; anything else in its place is replaced."""
     owner = root.stat()
     with contextlib.ExitStack() as opened:
         found = os.open(root, os.O_RDONLY | os.O_DIRECTORY)

@@ -40,7 +40,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Environment:
-    """What the overlay must hold."""
+    """The packages of the overlay."""
 
     name: str
     requirements: Tuple[str, ...] = ()
@@ -84,12 +84,12 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Pairing:
-    """How many pairs of turns a benchmark takes."""
+    """The number of pairs of turns of a benchmark."""
 
     min_pairs: int = field(metadata={_LEAST: 2})
     max_pairs: int
     precision: float
-    """It ends once every ratio's confidence interval reaches no further to either side."""
+    """The benchmark ends once every ratio's confidence interval is at most this wide per side."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_pairs", max(self.min_pairs, self.max_pairs))
@@ -125,18 +125,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Readiness:
-    """What torch must be seen to do before the first job."""
+    """The check of torch before the first job."""
 
     device: Optional[Literal["cuda", "xla", "cpu"]] = None
     """cuda (which ROCm is, too), xla or cpu; None where nothing was promised."""
     enforce: bool = False
-    """Whether the attempt ends here when it cannot."""
+    """Whether a failed check ends the attempt."""
     timeout_s: float = 120.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything the agent needs to know, except the secrets' values."""
+    """The agent's complete input, without the secrets' values."""
 
     attempt: str
     payload: Name
@@ -149,7 +149,7 @@ class Plan:
     limits: Limits = Limits()
     readiness: Optional[Readiness] = None
     preemption: Optional[Literal["aws", "gcp"]] = None
-    """Whose notices are listened for, if the machine may be taken away."""
+    """The cloud whose preemption notices are polled, if the machine may be preempted."""
     metadata_url: str = METADATA_URL
     baseline: Optional[Baseline] = None
 

@@ -1,4 +1,4 @@
-"""Whether the provider is about to take the machine away: asked of the machine's own metadata."""
+"""Polls the machine's metadata for the provider's preemption notice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Callable, Dict, Mapping, Optional
 
-# Where no provider gives notice, its library is not imported.
+# Without a provider that gives notice, the HTTP library is not imported.
 # ruff: noqa: PLC0415
 
 _TIMEOUT_S = 2.0
@@ -41,13 +41,13 @@ class Notices:
         self._told = False
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start polling."""
         if self._ask is not None:
             threading.Thread(target=self._listen, name="notices", daemon=True).start()
 
     @property
     def notice(self) -> Optional[str]:
-        """When the machine goes, for a person; None as long as it stays."""
+        """The time of preemption, for a person; None without a notice."""
         return self._notice
 
     def trouble(self) -> Optional[str]:
@@ -69,14 +69,14 @@ class Notices:
 
 
 class _Aws:
-    """EC2's notice, about two minutes ahead; asked with a session's token (IMDSv2)."""
+    """EC2's notice, about two minutes ahead; requested with a session token (IMDSv2)."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._token: Optional[str] = None
 
     def __call__(self) -> Optional[str]:
-        """Ask once. Raises OSError or ValueError."""
+        """Poll once. Raises OSError or ValueError."""
         from urllib.error import HTTPError
 
         if self._token is None:

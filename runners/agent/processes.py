@@ -21,7 +21,7 @@ Find = Callable[[], Set[int]]
 
 
 class Stat(NamedTuple):
-    """What matters of ``/proc/<pid>/stat``."""
+    """The used fields of ``/proc/<pid>/stat``."""
 
     state: str
     parent: int

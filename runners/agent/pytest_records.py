@@ -1,4 +1,4 @@
-"""What the pytest plugin wrote, checked, as events; and which test is running."""
+"""Validates the pytest plugin's records, converts them to events, and tracks the running test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PROBLEMS = 20
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why the records of tests are rejected."""
+    """Why the test records are rejected."""
 
     reason: str
     """``wrong_pytest``, ``wrong_subject`` or ``forged_records``."""
@@ -144,7 +144,7 @@ class Records:
         return bool(lines)
 
     def _number(self, line: Fields) -> None:
-        """Look whether the recorder wrote it: each of its processes numbers its lines from 1."""
+        """Verify that the recorder wrote a line: each of its processes numbers its lines from 1."""
         record, seq = line.get("record"), line.get("seq")
         if (record, line.get("when")) == _NEEDS_NO_NUMBER or self._refusal is not None:
             return
@@ -250,7 +250,7 @@ class Records:
         self._unproven.discard(_text(line, "worker"))
 
     def _take_origins(self, line: Fields) -> None:
-        """A process has looked where its modules came from."""
+        """Read a process's record of its modules' origins."""
         worker, when = _text(line, "worker", empty=True), _text(line, "when")
         if worker or self._workers == {""}:
             self._test_set.take_origins(line)

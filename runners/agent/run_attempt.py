@@ -34,7 +34,7 @@ from .preemption_notices import Notices
 
 _TRACEBACK_CHARS = 8_000
 _HURRIED_PACKING_S = 8.0
-"""Of the half minute that the shortest notice leaves; the rest is for bringing it home."""
+"""Seconds for packing, of the 30 s of the shortest notice; the rest is for the transfer."""
 
 
 def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
@@ -133,7 +133,7 @@ class AttemptRun:
         self._context.events.emit("phase", None, {"name": name})
 
     def _take_over(self) -> None:
-        """Go on where an agent that died left off; nothing it started may still run."""
+        """Continue the attempt of an agent that died, after killing its processes."""
         attempt = self._context.attempt
         processes.kill_all(lambda: processes.marked(attempt.folder))
         text = "an earlier agent of this attempt died; this one goes on with what is left"

@@ -1,4 +1,4 @@
-"""A pytest suite in as many processes as it takes: one crash is one failure."""
+"""Runs a pytest suite in as many processes as necessary: a crash fails only one test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .supervise import Ended
 
 @lru_cache(maxsize=None)
 def digests_at_start() -> Dict[str, str]:
-    """Return name and sha256 of each file; asked first before anything of the payload runs."""
+    """Return name and sha256 of each recorder file; called before code of the payload runs."""
     return _digests()
 
 
@@ -82,14 +82,14 @@ class JobExit(Ended):
 
 @dataclass(frozen=True)
 class Step:
-    """How one process of a suite ended, and whether a test is to blame for it."""
+    """How one process of a suite ended, and whether a test caused it."""
 
     verdict: JobExit
     again: bool = False
 
 
 class Suite:
-    """Runs pytest, and again for what is left whenever a test took the process with it."""
+    """Runs pytest, and runs the remaining tests again after a test that crashed its process."""
 
     def __init__(
         self,
@@ -106,12 +106,12 @@ class Suite:
         """Prepare a suite.
 
         Args:
-            context: What the parts of the attempt share.
+            context: The shared state of the attempt.
             job: A job with pytest arguments.
-            records: Follows what the plugin writes.
+            records: Reader of the plugin's records.
             output: The job's output.
             config: pytest's configuration file.
-            skip_file: Where the tests that are not to be run again are listed.
+            skip_file: File with the tests that are not run again.
             skipped: Tests with a final result from an earlier attempt or agent.
             runner: The user and environment that the job runs with.
         """

@@ -28,7 +28,7 @@ _OOM_SCORE = "500"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: by itself (``cause`` None) or because the agent ended it."""
+    """How a process ended: by itself (``cause`` None), or ended by the agent."""
 
     exit_code: Optional[int]
     signal: Optional[int]
@@ -231,7 +231,7 @@ class Watch:
         processes.send(self._all_of(leader), signal.SIGKILL)
 
     def _clear_away(self, child: subprocess.Popen[bytes]) -> None:
-        """Leave no process behind, and take the last of the output and the records."""
+        """Kill the remaining processes, and read the rest of the output and the records."""
         if child.pid in self._cleared:
             return
         self._cleared.add(child.pid)
@@ -246,7 +246,7 @@ class Watch:
         self._output.drain(_DRAIN_S)
 
     def _left_behind(self, child: subprocess.Popen[bytes]) -> Set[int]:
-        """Name what outlives the process, after a moment for what is just about to end."""
+        """Return the processes that outlive the main process, after a moment to end."""
         deadline = time.monotonic() + _AFTERGLOW_S
         while self._all_of(child.pid) and time.monotonic() < deadline:
             self._output.pump(0.05)

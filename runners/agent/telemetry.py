@@ -28,7 +28,7 @@ LAUNCH = "launch"
 
 
 class Gauges:
-    """Reads whatever this machine has; a gauge that fails once is not asked again."""
+    """Reads the machine's gauges; a gauge that failed once is not read again."""
 
     def __init__(self) -> None:
         self._nvidia = shutil.which("nvidia-smi")

@@ -1,4 +1,4 @@
-"""Which tests one process of a suite collected, and what kept others out."""
+"""The tests that one process of a suite collected, and those that were left out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TestSet:
             ValueError: the names are no list of texts, or the number is neither an integer nor None
                 for unknown.
         """
-        if "subject_names" in line:  # not where the process was refused before it looked
+        if "subject_names" in line:  # missing if the process was refused before it looked
             self._said["subject_names"] = [_text(name) for name in _list(line, "subject_names")]
         number = line.get("subject_modules")
         if number is not None and not isinstance(number, int):
@@ -64,7 +64,7 @@ class TestSet:
         self._loaded.append(number)
 
     def told(self, manifest: Optional[Sequence[str]]) -> Dict[str, JsonValue]:
-        """Return the whole of it, with a digest of the tests that were to run."""
+        """Return the complete test set, with a digest of the tests to run."""
         text = "\n".join(sorted(manifest or ()))
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
         data: Dict[str, JsonValue] = {"record": "test_set", "nodeid": "", "digest": digest}
@@ -89,7 +89,7 @@ class TestSet:
 
     @property
     def modules(self) -> "List[Tuple[str, str]]":
-        """What was skipped as a whole, each with its reason."""
+        """Return the modules that were skipped as a whole, with their reasons."""
         return _pairs(self._said.get("modules"))
 
     def _cause(self, raw: object) -> Dict[str, JsonValue]:

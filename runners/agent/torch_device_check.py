@@ -40,7 +40,7 @@ def say(at: str) -> None:
 
 
 def check(name: str, ask: Callable[[], str]) -> bool:
-    """Make one check; answers whether the next one makes sense."""
+    """Run one check; return whether the next one can be run."""
     say(name)
     began = time.monotonic()
     try:
@@ -132,7 +132,7 @@ class DeviceChecks:
 
 
 def main(kind: str) -> None:
-    """Make the checks, until one fails."""
+    """Run the checks until one fails."""
     if kind == "none" and importlib.util.find_spec("torch") is None:
         check("torch_import", lambda: "torch is not installed, and no device was asked for")
         say("end")

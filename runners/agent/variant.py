@@ -208,7 +208,7 @@ class Overlay:
         return sorted(self._attempt.wheelhouse(self._plan.wheels).glob(pattern))
 
     def _pip_install(self, pip: Sequence[str], what: Sequence[str]) -> None:
-        """Install from what was shipped; from an index only where the plan allows it."""
+        """Install from the shipped wheels; from an index only if the plan allows it."""
         quiet = ("--disable-pip-version-check", "--no-warn-script-location")
         common = ("install", "--no-input", *quiet)
         said = "nothing was shipped and the environment allows no index"
@@ -245,7 +245,7 @@ class Overlay:
         )
 
     def _index_variables(self) -> Dict[str, str]:
-        """Give pip its own variables back: the machine's index may be named there."""
+        """Return the variables with pip's own, which may name the machine's index."""
         own = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         return {**self._variables, **own}
 
@@ -266,10 +266,10 @@ BASELINE = "baseline"
 
 
 def copy_payload(context: AttemptContext) -> None:
-    """Give the side a copy of the payload for itself.
+    """Create the side's copy of the payload.
 
     Raises:
-        Ending: it is not on this machine, or cannot be copied.
+        Ending: the payload is not on this machine, or cannot be copied.
     """
     attempt = context.attempt
     source = attempt.pristine(context.plan.payload)
@@ -348,7 +348,7 @@ def raise_if_full(context: AttemptContext) -> None:
 
 
 class BaselineSide:
-    """The baseline, made when it is first asked for."""
+    """The baseline, which is built at its first use."""
 
     def __init__(self, context: AttemptContext, runner: JobRunner) -> None:
         self._subject = context

@@ -81,7 +81,7 @@ _WRONG = ErrorRule(ConfigError, Extent.PLACE, "correct the platform's keys in th
 _WRONG_IMAGE = ErrorRule(ConfigError, Extent.REGION, "correct the platform's image")
 
 DENIED = "UnauthorizedOperation"
-"""EC2's code where a permission lacks, or a policy denies the region."""
+"""EC2's code for a missing permission, or a policy that denies the region."""
 _MEANINGS: tuple[tuple[ErrorRule, str], ...] = (
     (
         _NONE_LEFT,
@@ -157,7 +157,7 @@ ENDED: Mapping[str, str] = {
     BY_GUEST: "deadline",
     "Client.UserInitiatedShutdown": "",
 }
-"""Why an instance ended, by its state reason; every other reason is ``failed``."""
+"""Causes of an instance's end, by its state reason; every other reason is ``failed``."""
 
 
 def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST, words: str = "") -> ErrorRule:
@@ -183,11 +183,11 @@ def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST, words: str = "")
 
 
 def error_of(refusal: Refusal, *, asked: str) -> ProviderError:
-    """The error to raise.
+    """Return the error to raise.
 
     Args:
-        refusal: What EC2 answered.
-        asked: What was asked and where: ``RunInstances g5.xlarge spot in us-east-1a``.
+        refusal: EC2's answer.
+        asked: The request and its place: ``RunInstances g5.xlarge spot in us-east-1a``.
     """
     rule = error_rule(refusal.code, refusal.status, refusal.words)
     request = f" [request {refusal.request_id}]" if refusal.request_id else ""

@@ -52,7 +52,7 @@ _NOT_THERE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What is booted, as it is recorded."""
+    """The boot image, as it is recorded."""
 
     id: str
     name: str

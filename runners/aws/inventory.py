@@ -1,4 +1,4 @@
-"""Everything of the project in every region and zone, of every kind that costs or lingers."""
+"""The project's resources in every region and zone, of every kind that costs or remains."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class _Denied:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Reads the whole account, as far as it is the project's."""
+    """Reads the project's resources of the account."""
 
     account: Account
     project: str
@@ -160,7 +160,7 @@ class Inventory:
         return machines
 
     def regions(self) -> tuple[str, ...]:
-        """Those that the account has enabled; asked of the first region that is not denied."""
+        """Return the enabled regions of the account, from the first region that is not denied."""
         *others, last = shipped().regions
         for region in others:
             try:
@@ -241,7 +241,7 @@ def _ending_with(found: Answer) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What is not an instance, as far as it matters here."""
+    """A resource other than an instance."""
 
     kind: str
     id: str

@@ -30,7 +30,7 @@ SPENT = (MISMATCH, "IdempotentInstanceTerminated")
 
 
 def client_token(request: LaunchRequest) -> str:
-    """EC2's idempotency token: another one in each zone, where the same would launch twice."""
+    """Return EC2's idempotency token, which differs by zone."""
     return hashlib.sha256(f"{request.token} {request.place.zone}".encode()).hexdigest()
 
 
@@ -46,7 +46,7 @@ class Launcher:
     templates: Path
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Ask EC2 for the instance, or answer with the one that this token made."""
+        """Launch the instance, or return the one of the same token."""
         config = parse_platform(request.platform)
         self.network.require_ingress(config)
         known = self._made_before(request)

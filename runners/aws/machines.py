@@ -12,7 +12,7 @@ from runners.aws.errors import BY_GUEST, ended_by
 from runners.aws.sdk import Answer
 
 STATES: Mapping[str, MachineState] = {
-    # EC2 may still refuse, and asks nothing for it until it runs.
+    # EC2 may still refuse, and bills nothing until it runs.
     "pending": MachineState.REQUESTED,
     "running": MachineState.READY,
     "shutting-down": MachineState.STOPPING,
@@ -26,7 +26,7 @@ _ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
 def machine_id(region: str, resource_id: str) -> str:
-    """How a resource is found again: ``us-east-1/i-0abc``."""
+    """Return a resource's id, ``us-east-1/i-0abc``."""
     return f"{region}/{resource_id}"
 
 

@@ -1,4 +1,4 @@
-"""Where an instance is plugged in: a subnet of its zone, and a security group of our own."""
+"""The network of an instance: a subnet of its zone, and the project's security group."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Network:
         return self._groups.get((region, subnet.vpc), lambda: self._ensure(subnet.vpc, region))
 
     def forget_group(self, subnet: Subnet, region: str) -> None:
-        """Look for it again next time: it was deleted."""
+        """Forget a deleted security group, so that it is looked up again."""
         self._groups.forget((region, subnet.vpc))
 
     def _name(self, cidr: str) -> str:
@@ -106,7 +106,7 @@ class Network:
     def _describe(self, region: str, asked: Answer) -> tuple[Subnet, ...]:
         found = self._account.pages("ec2", region, "describe_subnets", "Subnets", Filters=[asked])
         subnets = (Subnet(x["SubnetId"], x["VpcId"], x["AvailabilityZone"]) for x in found)
-        # Where a zone has several, the same one is taken every time.
+        # If a zone has several subnets, the choice is always the same.
         return tuple(sorted(subnets, key=lambda subnet: subnet.id, reverse=True))
 
     def _ensure(self, vpc: str, region: str) -> str:
@@ -165,7 +165,7 @@ class Network:
         return {"GroupId": made["GroupId"], "Tags": specification[0]["Tags"]}
 
     def _admit(self, group: Answer, cidr: str, region: str) -> None:
-        """Let in SSH from the given addresses; refuse a group that lets in more."""
+        """Allow SSH from the given addresses; refuse a group that allows others."""
         admitted = {source for rule in group.get("IpPermissions", ()) for source in _sources(rule)}
         others = sorted(admitted - {(SSH_PORT, cidr)})
         if others:

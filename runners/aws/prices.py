@@ -1,4 +1,4 @@
-"""What instances cost: the shipped table, what was refreshed since, and how to refresh it."""
+"""Prices of instances: the shipped table, refreshed prices, and their refresh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of EC2 the account may have at a time: vCPUs by family of types, market and region."""
+"""EC2's quotas: vCPUs by family of types, market and region."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runners.aws.sdk import Account, Answer
 SERVICE = "ec2"
 _STANDARD = ("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z")
 _FAMILY = re.compile(r"(?P<letters>[a-z]+)(?P<generation>\d*)")
-# Name and code by class; None where the code is not known.
+# Name and code by class; None for an unknown code.
 CODES: dict[tuple[str, str], tuple[str, str]] = {
     ("g", "on-demand"): ("G/VT on-demand", "L-DB2E81BA"),
     ("g", "spot"): ("G/VT spot", "L-3819A6DF"),
@@ -29,7 +29,7 @@ CODES: dict[tuple[str, str], tuple[str, str]] = {
 
 
 def class_of(instance_type: str) -> str:
-    """Which limit a type counts against: ``g``, ``p``, ``p5``, ``standard``, ``dl``, or none."""
+    """Return the quota class of a type: ``g``, ``p``, ``p5``, ``standard``, ``dl``, or none."""
     family = _FAMILY.match(instance_type)
     letters = family["letters"] if family else ""
     if letters in ("g", "gr", "vt"):
@@ -50,7 +50,7 @@ def quota_of(instance_type: str, region: str, market: str) -> Quota:
 
 @dataclass(frozen=True, slots=True)
 class QuotaReader:
-    """Reads limits and what is used of them."""
+    """Reads limits and their usage."""
 
     account: Account
     catalogue: Catalogue

@@ -1,4 +1,4 @@
-"""The tags that everything of ours carries."""
+"""The tags of all of Seatrial's resources."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def specification(tags: Mapping[str, str], *kinds: str) -> list[Answer]:
 
 
 def filters(project: str) -> list[Answer]:
-    """What finds everything of the project."""
+    """Return the filters that find the project's resources."""
     return [{"Name": f"tag:{PROJECT}", "Values": [project]}]
 
 
 def read(listed: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
-    """A resource's tags that are ours."""
+    """Return Seatrial's tags of a resource."""
     found = {tag["Key"]: tag["Value"] for tag in listed or ()}
     return {key: value for key, value in found.items() if key.startswith(PREFIX)}
 
 
 def given(tags: Mapping[str, str]) -> dict[str, str]:
-    """Of those, the ones that the launch request asked for."""
+    """Return the tags that the launch request set."""
     return {key: value for key, value in tags.items() if key not in _OURS_ALONE}

@@ -1,4 +1,4 @@
-"""Which image a machine boots from: the first of an ordered list that can still be had."""
+"""Selects the boot image: the first available one of an ordered list."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Image:
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """As machines carry it."""
+        """The image's facts, as machines record them."""
         return {"image_id": self.id, "image_name": self.name, "image_created": self.created}
 
 

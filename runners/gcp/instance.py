@@ -21,7 +21,7 @@ from runners.google.firewall import NETWORK
 from runners.google.names import NAME, labels, named
 
 _REQUESTS = UUID("6f0c3c5e-9f0d-5d0b-8f0e-2b7a4a1d9c11")
-"""Namespace of our request ids; fixed for ever."""
+"""Namespace of Seatrial's request ids; it must never change."""
 KINDS: Mapping[str, str] = {
     "instances": "machine",
     "disks": "disk",
@@ -45,12 +45,12 @@ class ResourceId:
 
     @property
     def kind(self) -> str:
-        """As `Machine.kind` has it."""
+        """The kind, as in `Machine.kind`."""
         return KINDS[self.collection]
 
 
 def parse_id(machine_id: str) -> ResourceId | None:
-    """The parts of an id; None for what can be none of ours."""
+    """Return the parts of an id; None for an id of another form."""
     parts = machine_id.split("/")
     if len(parts) != len(("scope", "collection", "name")) or parts[1] not in KINDS:
         return None
@@ -69,7 +69,7 @@ def request_id(token: str, zone: str) -> str:
 
 
 def network_tag(project: str) -> str:
-    """What our machines carry so that our firewall rules, and no others, are for them."""
+    """Return the network tag that applies only Seatrial's firewall rules to its machines."""
     return named(project)
 
 

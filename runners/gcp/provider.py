@@ -1,4 +1,4 @@
-"""The provider ``gcp``: its four verbs, and where, for how much, how many and what was written."""
+"""The provider ``gcp``: its four verbs, and its places, prices, quotas and console output."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class GcpProvider:
         )
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to delete it, with its disk; gone already is no error."""
+        """Start to delete it with its disk; idempotent."""
         which = parse_id(machine_id)
         if which is None:
             return
@@ -134,14 +134,14 @@ class GcpProvider:
         delete(f"deleting {which}", self._deleter(which))
 
     def inventory(self) -> Iterable[Machine]:
-        """Everything that carries the project's label, of every kind, in every zone."""
+        """Return the resources with the project's label, of every kind, in every zone."""
         labelled = everything(self._clients, project=self._project)
         return (*labelled, *self._firewall.inventory())
 
     # extras
 
     def is_configured(self) -> bool:
-        """Whether a Google Cloud project is named in the settings."""
+        """Return whether a Google Cloud project is set."""
         return bool(self._context.settings.get("gcp_project"))
 
     def image(self, platform: Platform, place: Place) -> BootImage:
@@ -161,7 +161,7 @@ class GcpProvider:
         return places
 
     def known_prices(self) -> tuple[Price, ...]:
-        """The shipped table, with what was refreshed since."""
+        """Return the shipped prices, updated with refreshed ones."""
         return self._prices.all()
 
     def read_prices(self) -> tuple[Price, ...]:
@@ -171,7 +171,7 @@ class GcpProvider:
         return read_catalogue(self._clients, self._context.now())
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
-        """Of GPUs, CPUs, disk and addresses, in the region and in all of them."""
+        """Return the demands for GPUs, CPUs, disk and addresses, in the region and globally."""
         return demands(parse_platform(platform), place, project=self._clients.project)
 
     def level(self, quota: Quota) -> QuotaLevel:
@@ -248,7 +248,7 @@ class GcpProvider:
         )
 
     def _adopted(self, request: LaunchRequest) -> Machine:
-        """The machine that has our name already, if it is ours."""
+        """Return the existing machine of this name; raise ConfigError for another lease's."""
         which = _id_of(request)
         found = self._status.instance(which)
         if found is None:

@@ -29,7 +29,7 @@ _STATES: Mapping[str, MachineState] = {
     "STAGING": MachineState.BOOTING,
     "RUNNING": MachineState.READY,
 }
-"""All else is on its way out: nothing here is ever restarted or resumed."""
+"""Every other status is an end: machines are never restarted or resumed."""
 _LINK = "https://www.googleapis.com/compute/v1/projects/{}/zones/{}/instances/{}"
 _CANCELLED = "OPERATION_CANCELED_BY_USER"
 _NOT_SHOWN_YET = timedelta(seconds=60)
@@ -43,9 +43,9 @@ class End:
     """As `Machine.ended`."""
     detail: str = ""
     by_guest: bool = False
-    """It powered itself off."""
+    """Whether the guest powered itself off."""
     is_pending: bool = False
-    """It is still being made, or was made a moment ago."""
+    """Whether it is being created, or was created a moment ago."""
     extent: Extent = Extent.PLACE
     """As `Machine.extent`."""
     at: datetime | None = None
@@ -73,7 +73,7 @@ class StatusReader:
             return None
 
     def machine(self, which: ResourceId) -> Machine:
-        """How it is; READY only once its host key is known."""
+        """Return its status; READY only once its host key is known."""
         found = self.instance(which)
         if found is None:
             return self._absent(which)
@@ -146,7 +146,7 @@ class StatusReader:
         return End(at=asked)
 
     def operations(self, which: ResourceId) -> list[compute_v1.Operation]:
-        """All on this machine that the cloud still remembers, the newest first."""
+        """Return all operations on this machine that the cloud still lists, newest first."""
         link = _LINK.format(self._clients.project, which.scope, which.name)
         request = compute_v1.ListZoneOperationsRequest(
             project=self._clients.project, zone=which.scope, filter=f'targetLink = "{link}"'

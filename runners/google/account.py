@@ -16,7 +16,7 @@ from runners.google.names import DEFAULT_USER
 from runners.google.responses import of_exception
 
 HOST_KEYS = "hostkeys/"
-"""Where among the guest attributes the guest publishes its host keys."""
+"""Prefix of the guest attributes in which the guest publishes its host keys."""
 _KEYS = "ssh-keys"
 _ED25519 = re.compile(r"(?:.*/)?ssh-ed25519")
 
@@ -51,11 +51,11 @@ class Account:
     """Signs in when that is first needed, and never to an emulation."""
 
     def __init__(self, settings: Mapping[str, str], *, api: str) -> None:
-        """Nothing is asked yet.
+        """Store the settings without a request.
 
         Args:
-            settings: The controller's.
-            api: Which of them overrides the endpoint that the provider rents from.
+            settings: The controller's settings.
+            api: Name of the setting that overrides the provider's endpoint.
         """
         self._named = settings.get("gcp_project", "")
         self.is_simulated = bool(settings.get(api))

@@ -33,12 +33,12 @@ class Clients:
 
     @property
     def has_catalogue(self) -> bool:
-        """Whether the price catalogue may be asked."""
+        """Whether the price catalogue may be called."""
         return may_ask(self._settings, BILLING)
 
     @property
     def has_quotas(self) -> bool:
-        """Whether Cloud Quotas may be asked."""
+        """Whether Cloud Quotas may be called."""
         return may_ask(self._settings, QUOTAS)
 
     @property
@@ -63,7 +63,7 @@ class Clients:
 
     @property
     def has_compute(self) -> bool:
-        """Whether Compute Engine may be asked."""
+        """Whether Compute Engine may be called."""
         return may_ask(self._settings, COMPUTE)
 
     @property
@@ -77,7 +77,7 @@ class Clients:
         return self._client(cloudquotas_v1.CloudQuotasClient, QUOTAS)
 
     def close(self) -> None:
-        """Drop every connection; the clients are made anew when next used."""
+        """Close every connection; the clients are created again at their next use."""
         while self._made:
             self._made.popitem()[1].transport.close()
 
@@ -104,6 +104,6 @@ def _anonymous() -> AnonymousCredentials:
 
 
 def may_ask(settings: Mapping[str, str], service: str) -> bool:
-    """Whether a service may be called: an emulated cloud has no business with the real ones."""
+    """Return whether a service may be called: an emulated cloud must not call the real ones."""
     is_emulated = settings.get(COMPUTE) or settings.get(TPU)
     return bool(settings.get(service)) or not is_emulated

@@ -1,6 +1,6 @@
-"""What Compute Engine's refusals mean: code -> error by what to do next, and how far it reaches.
+"""Maps Compute Engine's error codes to provider errors with their extent.
 
-Pure: the words come from `runners.google.responses`, which knows the client library's shapes.
+Pure functions: `runners.google.responses` reads the client library's exceptions.
 """
 
 from __future__ import annotations

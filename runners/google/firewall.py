@@ -29,14 +29,14 @@ from runners.google.responses import (
 )
 
 KIND = "firewall"
-"""As `Machine.kind` has it."""
+"""The kind, as in `Machine.kind`."""
 NETWORK = "global/networks/default"
 _IDS = "global/firewalls/"
 _SSH = "22"
 _ALLOW, _DENY = 900, 901
 """Before the 65534 of the rules that come with a network; the lower goes first."""
 _NAME_LIMIT = 58
-"""Of 63, so that ``-deny`` fits behind it."""
+"""Maximum length, of 63 characters, so that ``-deny`` can be appended."""
 
 
 class Firewall:
@@ -46,13 +46,13 @@ class Firewall:
     """
 
     def __init__(self, clients: Clients, *, provider: str, project: str, tag: str) -> None:
-        """Nothing is made yet.
+        """Store the settings; no rule is created yet.
 
         Args:
-            clients: Of the cloud's project.
-            provider: Whose rules these are.
+            clients: The clients of the cloud project.
+            provider: The provider that owns the rules.
             project: The controllers' project name.
-            tag: The network tag that the machines carry, and no others do.
+            tag: The network tag of Seatrial's machines only.
         """
         self._clients = clients
         self._provider = provider
@@ -72,7 +72,7 @@ class Firewall:
             self._ensure(rule)
 
     def inventory(self) -> tuple[Machine, ...]:
-        """Our rules. Raises ProviderError."""
+        """Return Seatrial's rules. Raises ProviderError."""
         request = compute_v1.ListFirewallsRequest(project=self._clients.project)
         found = listed(
             "listing our firewall rules",
@@ -81,7 +81,7 @@ class Firewall:
         return tuple(self._listed(rule) for rule in found if self._is_ours(rule))
 
     def inspect(self, machine_id: str) -> Machine:
-        """Whether a rule is still there. Raises ProviderError."""
+        """Return a rule's state. Raises ProviderError."""
         name = machine_id.rpartition("/")[2]
         is_left = is_there(
             f"looking at {machine_id}",
@@ -98,7 +98,7 @@ class Firewall:
         )
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to delete a rule; gone already is no error. Raises ProviderError."""
+        """Start to delete a rule; idempotent. Raises ProviderError."""
         name = machine_id.rpartition("/")[2]
         delete(
             f"deleting {machine_id}",
@@ -192,7 +192,7 @@ def required_ingress(settings: Mapping[str, str]) -> str:
 
 
 def is_rule(machine_id: str) -> bool:
-    """Whether an id is that of a firewall rule: ``global/firewalls/name``."""
+    """Return whether an id is that of a firewall rule: ``global/firewalls/name``."""
     return machine_id.startswith(_IDS)
 
 

@@ -28,7 +28,7 @@ PLACE = Place(name="local", price_usd_per_hour=Decimal(0))
 
 
 class LocalProvider:
-    """Hands out this computer: at once, at no price, to as many cells as ask."""
+    """Provides this computer: immediately, free of charge, to any number of cells."""
 
     def __init__(self, context: ProviderContext) -> None:
         self._book = context.book
@@ -60,7 +60,7 @@ class LocalProvider:
         return machine
 
     def inspect(self, machine_id: str) -> Machine:
-        """The machine as it was noted down; GONE if it is not."""
+        """Return the recorded machine; GONE without a record."""
         known = self._book.read(TRAITS.name, machine_id)
         # With its token: the book is always current, so no caller has to wait for the machine.
         token = machine_id.removeprefix("local-")

@@ -1,4 +1,4 @@
-"""How commands and bytes reach a machine."""
+"""Shells: commands and bytes for a machine."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _CARRIED = (
     *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
     *("ROCM_PATH", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
 )
-"""What of our environment commands may see: the rest holds tokens, keys and passwords."""
+"""Variables that commands inherit: others may contain tokens, keys and passwords."""
 _KILL_FOR_S = 10.0
 _PROOF_TIMEOUT_S = 30.0
 
@@ -71,7 +71,7 @@ class Account:
         return f"{self.home}/.seatrial"
 
     def environment(self) -> dict[str, str]:
-        """All that its commands see."""
+        """The environment variables of its commands."""
         ours = os.environ  # noqa: TID251 - what is handed on is no setting of ours
         carried = {name: ours[name] for name in _CARRIED if name in ours}
         own = {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": "/bin/sh"}
@@ -79,7 +79,7 @@ class Account:
 
 
 def account_of(name: str) -> Account:
-    """Look an account up. Raises AccountError where jobs cannot be left to it."""
+    """Return an account by name. Raises AccountError if it is unsuitable for jobs."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:
@@ -125,7 +125,7 @@ def started_as(account: Account | None, command: str) -> tuple[list[str], Option
 
 
 def kill_below_sudo(pid: int, account: Account | None) -> None:
-    """End what a sudo of ours has started: it is the account's, and our signals do not reach it."""
+    """Kill the processes below a sudo process, which belong to the account, by its own user."""
     if account is None or os.geteuid() == 0:
         return
     deadline = time.monotonic() + _KILL_FOR_S

@@ -73,7 +73,7 @@ class HostKey:
             )
 
     def _whole(self) -> bool:
-        """Whether the bytes after the type are a key, every one of them."""
+        """Return whether all bytes after the type are a key."""
         try:
             read = paramiko.PKey.from_type_string(self.type, self.blob)
             return read.asbytes() == self.blob

@@ -70,7 +70,7 @@ class LocalShell:
         return output.completed(status)
 
     def close(self) -> None:
-        """Nothing is held between commands."""
+        """Do nothing: no connection is kept between commands."""
 
     def _start(self, command: str) -> subprocess.Popen[bytes]:
         words, options = started_as(self._account, command)
@@ -120,7 +120,7 @@ class LocalShell:
 def _outside_environment() -> dict[str, str]:
     """This process's environment variables, without the virtual environment that it runs in.
 
-    Jobs must not find Seatrial's own interpreter, programs and packages by PATH.
+    Jobs must not find Seatrial's interpreter, programs and packages by PATH.
     """
     kept = dict(os.environ)  # noqa: TID251 - what is handed on is no setting of ours
     if sys.prefix == sys.base_prefix:

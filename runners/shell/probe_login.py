@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _in_use(own: str) -> bool:
-    """What was begun in a folder is looked for there, whatever has become possible since."""
+    """Return whether the folder has attempts, which must be found there in any case."""
     try:
         return bool(os.listdir(os.path.join(own, "attempts")))
     except OSError:

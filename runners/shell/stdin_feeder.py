@@ -31,7 +31,7 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def passed(self) -> bool:
-        """Whether the call has to end now."""
+        """Return whether the deadline has passed."""
         return self.left_s() <= 0.0
 
     def error(self, where: str) -> CommandTimeoutError:
@@ -53,11 +53,11 @@ class Output:
         self.size_bytes = 0
 
     def add_stdout(self, data: bytes) -> None:
-        """Keep a piece of standard output. Raises OutputLimitError."""
+        """Add a piece of standard output. Raises OutputLimitError."""
         self._add(self._stdout, data)
 
     def add_stderr(self, data: bytes) -> None:
-        """Keep a piece of standard error. Raises OutputLimitError."""
+        """Add a piece of standard error. Raises OutputLimitError."""
         self._add(self._stderr, data)
 
     def _add(self, pieces: list[bytes], data: bytes) -> None:
@@ -108,7 +108,7 @@ class Feeder:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to feed; without input, end it here and now."""
+        """Start to feed; without input, close it immediately."""
         if self._chunks == ():
             self._end(self._finish)
             return

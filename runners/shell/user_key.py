@@ -18,7 +18,7 @@ _UNUSABLE = (SSHException, UnknownKeyType, ValueError, IndexError)
 
 
 class UserKey(Protocol):
-    """Where a private key comes from; it is asked for at every new connection."""
+    """Source of a private key, which is loaded at every new connection."""
 
     @property
     def name(self) -> str:
@@ -67,11 +67,11 @@ class LeaseKey:
 
     @property
     def name(self) -> str:
-        """Whose key it is."""
+        """Description of the key's owner."""
         return f"of lease {self.lease}"
 
     def load(self) -> paramiko.PKey:
-        """Ask for the key. Raises AuthenticationError; no message holds any of its text."""
+        """Load the key. Raises AuthenticationError, whose text contains no part of the key."""
         text = self.supply(self.lease)
         if text is None:
             raise AuthenticationError(

@@ -37,13 +37,13 @@ class GroundError(MachineError):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What is known of the machine after one look."""
+    """Facts about the machine from one probe."""
 
     base: str
     """Absolute path of the work folder."""
     python: str
     sudo: bool = False
-    """Whether commands run as root by sudo; then the work folder is root's."""
+    """Whether commands run as root by sudo; then the work folder belongs to root."""
     not_root: str = ""
     """Why the agent is not root; empty if it is, or if that was not probed."""
 

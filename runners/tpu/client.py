@@ -65,7 +65,7 @@ class TpuApi:
         return self._account.project
 
     def read(self, what: str, call: Callable[[tpu_v2.TpuClient], T]) -> T:
-        """Make a call that changes nothing, twice at most. Raises ProviderError."""
+        """Send a read request, twice at most. Raises ProviderError."""
         for _ in range(READ_ATTEMPTS - 1):
             try:
                 return self.once(what, call)
@@ -83,7 +83,7 @@ class TpuApi:
             raise
 
     def once(self, what: str, call: Callable[[tpu_v2.TpuClient], T]) -> T:
-        """Make a call, without a repetition. Raises ProviderError."""
+        """Send a request once. Raises ProviderError."""
         return guarded(what, lambda: call(self._open()))
 
     def close(self) -> None:
@@ -111,10 +111,10 @@ class TpuApi:
 
 
 def guarded(what: str, call: Callable[[], T]) -> T:
-    """Make a call to Google; whatever its libraries raise becomes a ProviderError.
+    """Call Google; every exception of its libraries becomes a ProviderError.
 
     Args:
-        what: What is asked, and where, for a person.
+        what: The request and its place, for a person.
         call: The call.
     """
     try:
@@ -173,7 +173,7 @@ def _unpacked(detail: object) -> object:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether ``host:port`` is on this very computer."""
+    """Return whether ``host:port`` is on this computer."""
     host = endpoint.rpartition(":")[0].strip("[]")
     if host == "localhost":
         return True

@@ -20,10 +20,10 @@ class Deleter:
         self._status = status
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to delete; gone already is no error, and neither is being deleted already.
+        """Start to delete it; idempotent.
 
         Raises:
-            ProviderError: It could not be begun.
+            ProviderError: The deletion could not be started.
         """
         handle = parse(machine_id)
         if handle is None:

@@ -52,12 +52,12 @@ class Answer:
     details: tuple[str, ...] = ()
     """Kinds of its details, and their reasons: ``QuotaFailure``, ``RATE_LIMIT_EXCEEDED``."""
     late: bool = False
-    """It accepted the call, and refused in the operation or in the queue."""
+    """Whether the API accepted the call and refused it later, in the operation or the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What that means."""
+    """The error and its consequences."""
 
     kind: type[ProviderError]
     ended: str
@@ -187,7 +187,7 @@ _ROWS = (
 
 
 def classify(answer: Answer) -> Refusal:
-    """What the answer means; whatever no row knows may have happened, and is asked again."""
+    """Return the refusal of an answer; an unknown one leaves the outcome open, for a retry."""
     return next((row.refusal for row in _ROWS if row.fits(answer)), _LATER)
 
 

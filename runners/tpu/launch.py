@@ -70,10 +70,10 @@ class Launcher:
         self._templates = templates
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Ask for a machine; the token's id makes a second one impossible in the zone.
+        """Launch a machine; the id from its token prevents a second one in the zone.
 
         Raises:
-            ProviderError: As the table of errors has it.
+            ProviderError: By the table of errors.
         """
         config = parse_platform(request.platform)
         zone, kind, market = _place(request)
@@ -95,7 +95,7 @@ class Launcher:
         return self._adopt(request, handle)
 
     def _guard(self, config: PlatformConfig, ingress: str) -> None:
-        """See that only our own network reaches it; a network of the user's has rules of theirs."""
+        """Restrict access to the ingress network; a user's network has the user's rules."""
         if config.public and not config.has_own_network and self._firewall is not None:
             self._firewall.ensure(ingress)
 
@@ -160,7 +160,7 @@ class Launcher:
         return self._ordered(ListedTpu(handle, queued, node, simulated=self._tpu_api.simulated))
 
     def _ordered(self, seen: ListedTpu) -> Machine:
-        """As it is right after the call; how it fares is for the next look."""
+        """Return the machine's state directly after the call; `inspect` returns later states."""
         machine = machine_of(seen)
         return Machine(
             id=machine.id,

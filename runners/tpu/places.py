@@ -1,4 +1,4 @@
-"""Where a platform may be launched: zones x markets, in the matrix's order."""
+"""The places of a platform: zones x markets, in the matrix's order."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class PlaceFinder:
         )
 
     def _ask(self, zones: Iterable[str]) -> dict[str, _Offer]:
-        """What each zone has. After one failure that is not the zone's own, no other is asked."""
+        """Return each zone's offer; after a failure that is not zonal, no other is requested."""
         now, answers, mute = self._now(), dict[str, _Offer](), False
         for zone in zones:
             with self._lock:

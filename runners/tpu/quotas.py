@@ -31,7 +31,7 @@ _CODES = {
 
 
 class QuotaReader:
-    """Reads quotas, and counts what is taken of them."""
+    """Reads quotas and counts their usage."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ PAGES = 5
 
 
 class Outcome(Enum):
-    """Of a create that did not fail."""
+    """Outcome of a create operation that did not fail."""
 
     UNKNOWN = "unknown"
     UNDER_WAY = "under way"
@@ -48,7 +48,10 @@ class Failed:
 
 
 def outcome_of(tpu_api: TpuApi, handle: Handle, *, now: datetime) -> Outcome | Failed:
-    """How the newest create of this id went, unless it was deleted since. Raises ProviderError."""
+    """Return the outcome of the newest create of this id; unknown after a deletion.
+
+    Raises ProviderError.
+    """
     # A queue entry's node may have been deleted by itself, after its entry had vanished.
     paths = {handle.path(tpu_api.project), handle.beside(NODES).path(tpu_api.project)}
     found: tuple[float, Outcome | Failed] = (0.0, Outcome.UNKNOWN)
@@ -118,7 +121,7 @@ class StatusReader:
         self._host_keys: TtlCache[str] = TtlCache(now, serve_stale=True, kept=HOST_KEY_KEPT)
 
     def inspect(self, machine_id: str) -> Machine:
-        """The machine as it is now; GONE where neither its node nor its queue entry is left."""
+        """Return the machine's state; GONE if neither its node nor its queue entry exists."""
         handle = parse(machine_id)
         if handle is None:
             return Machine(machine_id, "", MachineState.TERMINATED, detail="no id of a TPU")
@@ -132,10 +135,10 @@ class StatusReader:
         )
 
     def inventory(self) -> Iterator[Machine]:
-        """Everything of the project: queue entries with their nodes, and nodes alone.
+        """Yield the project's queue entries with their nodes, and its other nodes.
 
         Raises:
-            ProviderError: Some zone did not answer; what is left might be there.
+            ProviderError: A zone did not answer and may have resources.
         """
         for seen in self.everything("-"):
             yield from self._ours(seen)

@@ -92,7 +92,7 @@ class CloudTpu:
         return self._catalogue.read()
 
     def known_prices(self) -> Iterable[Price]:
-        """The shipped table, with what was refreshed since."""
+        """Return the shipped prices, updated with refreshed ones."""
         return known(self._context.prices)
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:

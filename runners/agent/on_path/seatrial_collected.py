@@ -89,7 +89,7 @@ class Collected:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note what was skipped as a whole, and which files hide their tests behind an error."""
+        """Record skipped modules, and files whose collection failed."""
         if report.failed:
             self._hidden.append(self._name(report.nodeid))
         elif report.skipped:
@@ -99,7 +99,7 @@ class Collected:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Compare what was collected with what is going to run."""
+        """Record the difference between collected tests and tests to run."""
         kept = {self._name(item.nodeid) for item in session.items}
         gone = [test for test in self._seen if test not in kept]
         line: Dict[str, Any] = {"record": "collected", "deselected": self._causes(gone)}
@@ -155,7 +155,7 @@ class Collected:
         return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
 
     def _is_passed_over(self, path: Path) -> bool:
-        """Whether a file has a usual name for tests, which the settings do not have."""
+        """Return whether a file has a usual name for tests that the settings do not match."""
         if path.suffix != ".py" or self._might_hold_tests(path):
             return False
         return any(fnmatch.fnmatch(path.name, usual) for usual in ("test_*.py", "*_test.py"))

@@ -67,7 +67,7 @@ class Installed:
 
     @property
     def version(self) -> str:
-        """Of the distribution."""
+        """Version of the distribution."""
         return self._dist.version
 
     def start_files(self) -> List[str]:
@@ -149,9 +149,9 @@ class Installed:
                     yield Problem(name, strangers[stranger], what, fix)
 
     def replaced(self, loaded: Mapping[str, object], payload: str) -> List[Tuple[str, str]]:
-        """List what was put into these modules, with the file that its code is in.
+        """List replaced attributes of these modules, with the file of their code.
 
-        That is functions and other objects that are called, of the payload's files, and mocks.
+        These are functions and other callables from the payload's files, and mocks.
 
         Args:
             loaded: ``sys.modules``, or a part of it.
@@ -296,7 +296,7 @@ class Installed:
 
 
 def leave_out(source: str) -> str:
-    """How a payload that has the subject's own source is run against what was installed.
+    """Return advice to run a payload with the subject's source against the installed subject.
 
     Args:
         source: A file or folder of the source, relative to the payload.
@@ -319,7 +319,7 @@ def _source(file: str) -> bytes:
 
 
 def below_payload(file: str) -> str:
-    """Return a file's path below the payload; any other file as it is."""
+    """Return a file's path relative to the payload; any other path unchanged."""
     payload = _real(GIVEN.get("SEATRIAL_PAYLOAD", "")) if GIVEN.get("SEATRIAL_PAYLOAD") else ""
     real = _real_file(file)
     return os.path.relpath(real, payload) if payload and _is_below(real, payload) else file
@@ -444,7 +444,7 @@ def _is_mock(value: object) -> bool:
 _WRAPPERS = (types.MethodType, staticmethod, classmethod, property)
 _NOTHING: FrozenSet[str] = frozenset()
 _CALLED: Dict[type, FrozenSet[str]] = {}
-"""Where the `__call__` of objects of a class was written."""
+"""File of the `__call__` method, by class of the object."""
 
 
 def _makers(values: Iterable[object]) -> FrozenSet[str]:
@@ -475,12 +475,12 @@ def _real_file(file: str) -> str:
 
 
 class InventoryReport(NamedTuple):
-    """What a process of pytest has to have loaded."""
+    """The distributions that a process of pytest must have loaded."""
 
     tools: Tuple[Installed, ...]
     """pytest and its dependencies."""
     subject: Optional[Installed]
-    """What is validated, where something is installed for that."""
+    """The installed subject, if any."""
 
     def problems(self, own: FrozenSet[str] = frozenset()) -> List[Tuple[str, Problem]]:
         """Return each module of a wrong origin with the reason of the outcome."""
@@ -498,7 +498,7 @@ class InventoryReport(NamedTuple):
         return found
 
     def elsewhere(self) -> Optional[Tuple[str, Installed]]:
-        """Find one that is not where the agent saw it installed, with the reason of the outcome."""
+        """Return a distribution outside of the folder that the agent recorded, with the reason."""
         homes = json.loads(GIVEN.get("SEATRIAL_HOMES") or "{}")
         told = [("wrong_pytest", each) for each in self.tools]
         told += [("wrong_subject", self.subject)] if self.subject else []
@@ -512,7 +512,7 @@ _SURVEY: List[InventoryReport] = []
 
 
 def survey() -> InventoryReport:
-    """Read what is installed, once: before anything of the payload could be imported."""
+    """Read the installed distributions once, before code of the payload can be imported."""
     if not _SURVEY:
         subject = GIVEN.get("SEATRIAL_SUBJECT", "")
         _SURVEY.append(InventoryReport(tuple(_tools()), Installed(subject) if subject else None))

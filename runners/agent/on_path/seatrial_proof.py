@@ -1,4 +1,4 @@
-"""Hooks that prove, in every process of pytest, where the subject and pytest were loaded from."""
+"""Hooks that prove, in every process of pytest, the origins of the subject and of pytest."""
 # ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Prover:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Look before the first test; what is wrong now makes every result worthless."""
+        """Check before the first test; a problem now invalidates every result."""
         files = (getattr(item, "path", item.fspath) for item in session.items)
         self._own = frozenset(str(file) for file in files) | self._conftests()
         problems = self._look("collection")
@@ -95,7 +95,7 @@ class Prover:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Look after the last test."""
+        """Check after the last test."""
         self._look("end")
 
     def _look(self, when: str) -> List[Dict[str, str]]:
@@ -174,7 +174,7 @@ def _command() -> str:
 def own_code() -> Dict[str, object]:
     """Return the code of every function and method of the recorder's modules, by full name.
 
-    Built-in functions that a module keeps for itself are in it as they are.
+    Built-in functions in a module are included unchanged.
     """
     names = [name for name in sys.modules if name.startswith("seatrial_") and name not in _TOLD]
     found: Dict[str, object] = dict(code_of(names))

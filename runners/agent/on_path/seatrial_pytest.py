@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Records:
-    """The pipe, as one descriptor; each line has a number, so that one that is not ours is seen."""
+    """The pipe with numbered lines, so that lines of other writers are detected."""
 
     def __init__(self, path: str, worker: str) -> None:
         self._worker = worker
@@ -107,7 +107,7 @@ class Records:
             self._append(b"\n" + _json(line).encode("ascii") + b"\n")
 
     def cap(self, text: str) -> str:
-        """Keep head and tail of a text that is too long."""
+        """Return the beginning and end of a text that is too long."""
         limit = self.text_bytes
         if len(text) <= limit // 4:
             return text
@@ -205,12 +205,12 @@ class Retries:
 
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, None]:
-        """Its fixtures are made: for the first time, or again."""
+        """Record the setup of a test, in its first run or a rerun."""
         yield from self._phase(item)
 
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
-        """It is run: for the first time, or again."""
+        """Record the call of a test, in its first run or a rerun."""
         yield from self._phase(item)
 
     def _phase(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -401,4 +401,4 @@ def _json(line: Dict[str, Any]) -> str:
 
 
 OWN_CODE = own_code()
-"""Of every function of the recorder, before anything of the payload could replace one."""
+"""The code of all recorder functions, saved before the payload can replace them."""

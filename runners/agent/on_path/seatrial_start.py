@@ -29,7 +29,7 @@ _TOOLS = (
 
 
 def main(how: str, arguments: List[str]) -> None:
-    """Load what must not be replaced, put the path back, and go on as asked."""
+    """Load the protected modules, restore the path, and run pytest or the worker."""
     before, safe = _payload_path(), list(sys.path)
     outside = [entry for entry in before[1:] if not _is_the_payloads(entry)]
     sys.path[1:1] = outside

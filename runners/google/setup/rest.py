@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 class _NotYetError(Exception):
-    """What is waited for is not there."""
+    """The awaited resource is missing."""
 
 
 class Rest:
@@ -98,7 +98,7 @@ class Rest:
             create(name, _raise(api.from_grpc_status(code, words)))  # type: ignore[no-untyped-call]
 
     def until(self, what: str, is_true: Callable[[], bool]) -> None:
-        """Look until it is true. Raises ProviderUnavailableError at the limit."""
+        """Poll until it is true. Raises ProviderUnavailableError at the limit."""
 
         def look() -> None:
             if not is_true():
