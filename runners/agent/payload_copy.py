@@ -1,4 +1,4 @@
-"""The payload's copy that jobs run in: each begins with what was shipped."""
+"""The jobs' copy of the payload, which is restored before each job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MODULES = (".py", ".pyc", ".pyd", ".so")
 
 
 class PayloadCopy:
-    """A copy that belongs to the jobs, beside what was unpacked, which does not."""
+    """A copy that belongs to the jobs' user, beside the unpacked original, which does not."""
 
     def __init__(self, pristine: Path, copy: Path) -> None:
         """See how its files are; no job has run in it."""
@@ -38,15 +38,15 @@ class PayloadCopy:
         self._names = frozenset(p.name for p in self._imported if p.parent not in packages) - {""}
 
     def restore(self) -> List[str]:
-        """Undo what jobs did to shipped files, and to settings of pytest; say to which, by path.
+        """Undo jobs' changes of shipped files and of pytest's settings; return their paths.
 
-        What was changed or removed is written again. Settings that were added are removed, modules
-        that Python could take in place of shipped ones or of shipped folders of modules, and byte
-        code, also where it was shipped: it may say something else than its source. Other new files
-        stay: jobs may leave them to later ones. Links that a job left are not followed.
+        Changed and removed files are written again. Added settings, modules that Python could
+        import in place of shipped ones or of shipped folders of modules, and byte code are removed;
+        shipped byte code too, since it may differ from its source. Other new files are kept for
+        later jobs. Links that a job created are not followed.
 
         Raises:
-            OSError: it cannot be undone.
+            OSError: a change cannot be undone.
         """
         changed = [path for path in sorted(self._marks) if self._is_changed(path)]
         now = _files(self._copy)
@@ -64,7 +64,7 @@ class PayloadCopy:
         return [str(path) for path in (*changed, *added)]
 
     def _is_in_place(self, path: PurePath) -> bool:
-        """Whether Python may find a new file, or linked folder, before a shipped module or folder.
+        """Return whether Python may import a new file, or linked folder, for a shipped module.
 
         Any folder may be on the path. There a folder without `__init__.py` comes after every module
         of its name, wherever that is, and folders of one name are searched one after the other.
@@ -77,7 +77,7 @@ class PayloadCopy:
         return stem in self._names or path.parent / stem in self._imported
 
     def _is_changed(self, path: PurePath) -> bool:
-        """A file that was touched is compared: what says the same is the same."""
+        """Return whether a file's content changed; only touched files are compared."""
         mark = mark_of(self._copy / path, is_link=True)
         if mark == self._marks[path]:
             return False
@@ -94,12 +94,12 @@ def _files(root: Path) -> List[PurePath]:
 
 
 def _is_importable(root: Path, path: PurePath) -> bool:
-    """Whether it is a module by its name, or a link to a folder."""
+    """Return whether a file is a module by its name, or a link to a folder."""
     return bool(_stem(path)) and (path.suffix in _MODULES or (root / path).is_dir())
 
 
 def _stem(path: PurePath) -> str:
-    """Return the name that it is imported by: ``a`` of ``a.cpython-311-x86_64-linux-gnu.so``."""
+    """Return the name of a module's file for imports: ``a`` of ``a.cpython-311-x86_64-linux-gnu.so``."""
     return path.name.partition(".")[0]
 
 
@@ -113,7 +113,7 @@ def _is_same(shipped: Path, now: Path) -> bool:
 
 
 def _write(source: Path, copy: Path, path: PurePath) -> None:
-    """Put a shipped file where it belongs, in place of whatever stands there."""
+    """Copy a shipped file to its place, replacing any file or folder."""
     owner = copy.stat()
     with _folder(copy, path.parent) as folder:
         _clear(path.name, folder)
@@ -130,7 +130,7 @@ def _write(source: Path, copy: Path, path: PurePath) -> None:
 
 @contextlib.contextmanager
 def _folder(root: Path, inner: PurePath) -> Iterator[int]:
-    """Open a folder below another, part by part; what is none makes way for one."""
+    """Open a folder below another, part by part; anything else in its place is replaced."""
     owner = root.stat()
     with contextlib.ExitStack() as opened:
         found = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
