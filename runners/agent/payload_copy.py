@@ -99,7 +99,7 @@ def _is_importable(root: Path, path: PurePath) -> bool:
 
 
 def _stem(path: PurePath) -> str:
-    """Return the name of a module's file for imports: ``a`` of ``a.cpython-311-x86_64-linux-gnu.so``."""
+    """Return a module's name: ``a`` of ``a.cpython-311-x86_64-linux-gnu.so``."""
     return path.name.partition(".")[0]
 
 
