@@ -35,7 +35,7 @@ _RAN = (
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedPlatforms:
+class GatePlatforms:
     """Platform ids in the policies of a gate."""
 
     now: frozenset[str]
@@ -44,7 +44,7 @@ class JudgedPlatforms:
     """Platforms of earlier versions that the present policy does not name."""
 
     @classmethod
-    def of(cls, context: Context, policy: GatePolicy) -> JudgedPlatforms:
+    def of(cls, context: Context, policy: GatePolicy) -> GatePlatforms:
         """Read all versions of the gate's policy."""
         history = context.stores.gates.policy_history(policy.metadata.name)
         now, *before = (
@@ -104,7 +104,7 @@ class Baseline:
 def baselines(
     context: Context,
     policy: GatePolicy,
-    judged: JudgedPlatforms,
+    judged: GatePlatforms,
     counted: Sequence[CountedCell],
 ) -> list[Baseline]:
     """Return the baseline of each cell.
@@ -174,7 +174,7 @@ class _Finder:
         self,
         context: Context,
         policy: GatePolicy,
-        judged: JudgedPlatforms,
+        judged: GatePlatforms,
         present: frozenset[str],
     ) -> None:
         self._context, self._judged, self._present = context, judged, present

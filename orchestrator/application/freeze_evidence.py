@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 
-from orchestrator.application.baselines import JudgedPlatforms, baselines, with_changes
+from orchestrator.application.baselines import GatePlatforms, baselines, with_changes
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_cell import Before, freeze_cell, quarantine_of, subject_of
 from orchestrator.application.gather_evidence import (
@@ -50,7 +50,7 @@ def with_failed_before(
     cells: Sequence[CellEvidence],
     taken: Sequence[GatheredRun],
     quarantines: Sequence[Quarantine],
-    judged: JudgedPlatforms,
+    judged: GatePlatforms,
 ) -> tuple[CellEvidence, ...]:
     """Return the cells with failures from those of these runs that tested the same subject.
 
@@ -109,14 +109,14 @@ class _History:
     cells: Mapping[tuple[str, str], CellEvidence]
     """Cells by run and name, without ingested ones."""
     quarantines: Sequence[Quarantine]
-    judged: JudgedPlatforms
+    judged: GatePlatforms
 
     @classmethod
     def of(
         cls,
         taken: Sequence[GatheredRun],
         quarantines: Sequence[Quarantine],
-        judged: JudgedPlatforms,
+        judged: GatePlatforms,
     ) -> _History:
         cells = {
             (one.id, cell.id): freeze_cell(GatheredCell(one, cell), _NOTHING, quarantines)
@@ -210,7 +210,7 @@ def freeze(
 ) -> Snapshot:
     """Freeze gathered runs, for a verdict at that time."""
     product, gate = policy.metadata.product, policy.metadata.name
-    judged = JudgedPlatforms.of(context, policy)
+    judged = GatePlatforms.of(context, policy)
     quarantines = tuple(context.stores.quarantines.list(product=product))
     counted = counted_cells(taken)
     then = baselines(context, policy, judged, counted)
