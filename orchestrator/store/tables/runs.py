@@ -193,3 +193,5 @@ class AttemptRow(Table):
     """Counts mentions of tests, so that they keep the order in which they were collected."""
     retests_ended_at: Mapped[datetime | None]
     """When it stopped accepting retests."""
+    collected_at: Mapped[datetime | None]
+    """When its jobs' files were stored; None where they never came."""
