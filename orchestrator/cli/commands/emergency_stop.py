@@ -78,7 +78,7 @@ def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
 
 
 def _order_controller(session: Session) -> StopReport | None:
-    """Ask the controller to end every machine; return what it ended, None without an answer."""
+    """Request the controller to end every machine; return the report, None without an answer."""
     try:
         answer = session.urgent_client().post("/machines/terminate-all")
     except UnreachableError:
