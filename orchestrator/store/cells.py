@@ -120,7 +120,7 @@ class AttemptState:
     lease: Lease | None
     """The newest lease that is not gone; None without one."""
     is_collected: bool = False
-    """Whether the files of its jobs are stored."""
+    """Whether the files of its jobs were collected."""
 
 
 class CellStore:
@@ -227,7 +227,7 @@ class CellStore:
             return _cell(row or cell_row(session, cell_id))
 
     def record_collection(self, attempt_id: str, *, at: datetime) -> None:
-        """Store that the files of the attempt's jobs are stored."""
+        """Store when the files of the attempt's jobs were collected."""
         mine = update(AttemptRow).where(AttemptRow.id == attempt_id)
         with self._sessions.write() as session:
             changed(session, mine.values(collected_at=at))

@@ -189,12 +189,12 @@ class EvidenceStore:
             changed(session, open_tests.values(outcome=outcome))
 
     def reopen(self, cell_id: str, jobs: Sequence[str], *, tests: bool) -> None:
-        """Take the end of jobs back: the next attempt runs them again.
+        """Mark finished jobs as unfinished, so that the next attempt runs them again.
 
         Args:
-            cell_id: Whose jobs.
-            jobs: Ids.
-            tests: Whether their tests run again too; without, their results stay final.
+            cell_id: The cell.
+            jobs: Ids of the jobs.
+            tests: Whether the results of their tests become open too; else they stay final.
         """
         cell = select(CellRow.pk).where(CellRow.id == cell_id).scalar_subquery()
         mine = select(AttemptRow.pk).where(AttemptRow.cell == cell).order_by(AttemptRow.number)

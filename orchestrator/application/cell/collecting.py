@@ -30,7 +30,9 @@ RAW_EVENTS = "events.jsonl"
 def collect_artifacts(
     workspace: Workspace, unpack: UnpackBundle, stores: Stores, blobs: Blobs, attempt: Attempt
 ) -> bool:
-    """Fetch the attempt's bundle and store each file by digest; whether the machine had one.
+    """Fetch the attempt's bundle and store each file by digest.
+
+    Return whether the machine had a bundle.
 
     Raises MachineError or BundleError; files stored until then stay.
     """

@@ -17,10 +17,9 @@ _PROBLEMS = 3
 
 
 def reopen_unread(deps: FlowDeps, now: AttemptState) -> list[str]:
-    """Return the jobs that ended well in this attempt and whose figures never came home.
+    """Return the jobs that ended with exit code 0 and whose metric files were never collected.
 
-    They have not ended: no check is made of what nobody could read. An attempt that has no cause
-    yet gets one.
+    Only jobs of this attempt. An attempt without a cause gets one, so that it may be retried.
     """
     if now.is_collected:
         return []
@@ -34,7 +33,10 @@ def reopen_unread(deps: FlowDeps, now: AttemptState) -> list[str]:
 
 
 def read_metrics(deps: FlowDeps, now: AttemptState) -> None:
-    """Keep the figures of the jobs that ended in this attempt; the same ones if asked again."""
+    """Store the metrics of the jobs that ended in this attempt; a repeated call changes nothing.
+
+    Without collected files nothing is read, and no check is stored.
+    """
     named = [one for one in now.spec.manifest.job if one.metrics]
     if not named or not now.is_collected:
         return

@@ -194,4 +194,4 @@ class AttemptRow(Table):
     retests_ended_at: Mapped[datetime | None]
     """When it stopped accepting retests."""
     collected_at: Mapped[datetime | None]
-    """When its jobs' files were stored; None where they never came."""
+    """When the files of its jobs were collected; None where that failed."""
