@@ -19,6 +19,7 @@ FILES = {
     "unit.build-figures.json": b'[{"name": "decode", "unit": "tokens/s", "value": 5}]',
     "unit.txt": b"Hidden size 512: 7.79ms/batch\n",
 }
+UNCOLLECTED = "the job did not write it, or its log says why it was not collected"
 
 
 def world_of(stores) -> SimpleNamespace:
@@ -51,7 +52,7 @@ def test_figures_are_kept_once_and_what_is_missing_is_a_failed_check(stores, los
     measured = [(one.name, one.samples) for one in stores.results.metrics(cell_id)]
     assert measured == [("latency", (7.79,)), ("decode", (5.0,))][: 1 if lost else 2]
     (check,) = stores.results.checks(cell_id)
-    reason = "build/figures.json: the job left no such file" if lost else ""
+    reason = f"build/figures.json: {UNCOLLECTED}" if lost else ""
     assert (check.name, check.outcome) == ("metrics", "failed" if lost else "passed")
     assert check.reason == reason
 
@@ -66,7 +67,7 @@ def test_a_check_of_the_same_name_by_the_job_itself_hides_nothing(stores):
     )
     read_metrics(world_of(stores), asked(stores, agent.attempt_id, "figures.json"))
     (check,) = stores.results.checks(cell_id)
-    assert (check.outcome, check.reason) == ("failed", "figures.json: the job left no such file")
+    assert (check.outcome, check.reason) == ("failed", f"figures.json: {UNCOLLECTED}")
 
 
 @ON_SQLITE

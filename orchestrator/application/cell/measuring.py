@@ -14,6 +14,7 @@ from orchestrator.store.cells import AttemptState
 CHECK = "metrics"
 """It fails where what payload.toml names cannot be read."""
 _PROBLEMS = 3
+_UNCOLLECTED = "the job did not write it, or its log says why it was not collected"
 
 
 def reopen_unread(deps: FlowDeps, now: AttemptState) -> list[str]:
@@ -68,7 +69,7 @@ def _read(
 ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
     digest = files.get(metrics_artifact(job.id, name), "")
     if not digest:
-        return (), ("the job left no such file",)
+        return (), (_UNCOLLECTED,)
     if not deps.blobs.has(digest):
         return (), ("it is lost",)
     return deps.read_metrics(name, deps.blobs.open(digest))

@@ -267,6 +267,10 @@ class ArtifactReader:
         self.tape.put(["c", *where, said.name, *words])
 
     def _metric(self, account: ArtifactSummary, section: JobSection, said: ParsedMetric) -> None:
+        if said.refusal:
+            account.remark(f"the metric {said.name[:80]!r} is left out: {said.refusal}")
+            account.unreliable = True
+            return
         section.metrics += 1
         where = [account.number, len(account.sections) - 1, section.last]
         told = [said.name, list(said.samples), said.unit, said.direction, dict(said.params)]
