@@ -119,6 +119,8 @@ class AttemptState:
     """How much of its evidence is stored."""
     lease: Lease | None
     """The newest lease that is not gone; None without one."""
+    is_collected: bool = False
+    """Whether the files of its jobs were collected."""
 
 
 class CellStore:
@@ -224,6 +226,12 @@ class CellStore:
             row = _moved(session, cell_id, state, at=at, reason=reason)
             return _cell(row or cell_row(session, cell_id))
 
+    def record_collection(self, attempt_id: str, *, at: datetime) -> None:
+        """Store when the files of the attempt's jobs were collected."""
+        mine = update(AttemptRow).where(AttemptRow.id == attempt_id)
+        with self._sessions.write() as session:
+            changed(session, mine.values(collected_at=at))
+
     def requeue(self, attempt_id: str, outcome: Cause, *, at: datetime) -> None:
         """Close the attempt and queue the cell again; idempotent."""
         with self._sessions.write() as session:
@@ -307,6 +315,7 @@ class CellStore:
                 _attempt(attempt, cell.id),
                 position_of(attempt),
                 lease_of(lease, attempt_id) if lease is not None else None,
+                attempt.collected_at is not None,
             )
 
     def _launched_with(self, session: Session, cell: CellRow) -> tuple[RunSpec, CellPlan]:

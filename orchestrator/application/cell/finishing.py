@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from orchestrator.application.cell.flow_context import FlowDeps
-from orchestrator.application.cell.measuring import read_metrics
+from orchestrator.application.cell.measuring import read_metrics, reopen_unread
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
 from orchestrator.application.job_outcomes import judge_jobs
@@ -69,7 +69,10 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     cells, at = deps.stores.cells, deps.clock.now()
     facts = deps.stores.results.jobs(now.cell.id)
     check_self_reports(deps, now, facts)
-    read_metrics(deps, now, facts)
+    read_metrics(deps, now)
+    if unread := reopen_unread(deps, now):
+        now = deps.stores.cells.attempt_state(attempt_id)
+        deps.stores.evidence.reopen(now.cell.id, unread, tests=may_try_again(now))
     given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
     deps.stores.evidence.settle(now.cell.id, given_up)
     environment = deps.stores.results.environment(now.cell.id) or {}
