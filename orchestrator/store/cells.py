@@ -360,7 +360,7 @@ def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Att
 
 
 def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transition]]:
-    """Return attempts by cell id, in order."""
+    """Return transitions by cell id, in order."""
     query = select(CellRow.id, TransitionRow).join(TransitionRow, TransitionRow.cell == CellRow.pk)
     found: dict[str, list[Transition]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(TransitionRow.pk)):
