@@ -99,9 +99,17 @@ def stop_everything(context: Context) -> StopReport:
 
     A database that does not answer keeps no machine alive: the machines are ended all the same.
     """
-    try:
-        for run_id in context.stores.runs.unfinished():
+    for run_id in _unfinished(context):
+        try:
             context.stores.runs.request_cancel(run_id, at=context.clock.now())
-    except StoreError as error:
-        logger.warning("emergency stop: the runs are not cancelled: %s", error)
+        except StoreError as error:
+            logger.warning("emergency stop: run %s is not cancelled: %s", run_id, error)
     return EmergencyStop(context.provider, context.traits, context.janitor.project).end_all()
+
+
+def _unfinished(context: Context) -> tuple[str, ...]:
+    try:
+        return context.stores.runs.unfinished()
+    except StoreError as error:
+        logger.warning("emergency stop: no run is cancelled: %s", error)
+        return ()

@@ -11,9 +11,9 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
-from orchestrator.domain.failing import failing_jobs, fails_itself, why_job_failed
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.unexplained_failures import failing_jobs, fails_itself, why_job_failed
 
 BAD = ("failed", "error")
 _PAGE = 1000

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.failing import failing_jobs, fails_itself, why_job_failed
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
+from orchestrator.domain.unexplained_failures import failing_jobs, fails_itself, why_job_failed
 from orchestrator.domain.vocabulary import phrase
 from reports.format import version
 from reports.model.comment import CommentCell, CommentReport, FailingEntry

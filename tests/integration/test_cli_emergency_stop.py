@@ -10,7 +10,7 @@ import pytest
 from runners.fake import FakeCloud
 from tests.unit.application.emergency_clouds import OURS, rent, stop_of
 from tests.unit.cli import in_process
-from tests.unit.cli.fake_controller import Answer, FakeController
+from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import Cli
 
 cli, controller = in_process.cli, in_process.controller  # the fixtures
@@ -25,9 +25,15 @@ def cloud(cli: Cli) -> FakeCloud:
     return made
 
 
-def answers(controller: FakeController, *items: dict[str, Any], **unread: str) -> None:
-    said = {"items": list(items), "unread": unread, "asked": ["aws"]}
-    controller.answers["POST", ALL] = Answer.of(said, 202)
+def answers(controller: FakeController, *items: dict[str, Any]) -> None:
+    """The controller ends these when it is ordered first, and finds nothing more."""
+    left = [list(items)]
+
+    def reply(_request: Request) -> Answer:
+        found = left.pop() if left else []
+        return Answer.of({"items": found, "unread": {}, "asked": ["aws"]}, 202)
+
+    controller.answers["POST", ALL] = reply
 
 
 def gone(cloud: FakeCloud) -> bool:
@@ -60,7 +66,9 @@ def test_a_controller_cancels_its_runs_first_and_ends_with_its_own_credentials(
     told = json.loads(cli.out)
     assert told["controller"] is True
     assert told["ended"] == ["aws/us-east-1/i-1", "fake/fake-mine"]
-    assert [one.path for one in controller.requests if one.method == "POST"] == [ALL]
+    assert [one.path for one in controller.requests if one.method == "POST"] == [
+        ALL
+    ] * 3  # the first finds one
 
 
 def test_a_launch_under_way_is_found_by_the_next_look(cli: Cli, cloud: FakeCloud) -> None:
@@ -116,3 +124,35 @@ def test_without_credentials_nothing_is_claimed(cli: Cli) -> None:
 def test_all_alone_is_refused(cli: Cli, cloud: FakeCloud) -> None:
     assert cli("machines", "--all") == 2
     assert "--all goes with --terminate" in cli.err
+
+
+def test_a_controller_whose_credentials_are_the_only_ones_is_ordered_until_nothing_is_left(
+    cli: Cli, controller: FakeController
+) -> None:
+    answers(controller)
+    cli.wiring.emergency_stop = stop_of
+    assert cli(*COMMAND, "-y") == 0
+    assert [one.path for one in controller.requests if one.method == "POST"] == [ALL, ALL]
+
+
+def test_a_cloud_that_is_silent_once_is_asked_again(cli: Cli, cloud: FakeCloud) -> None:
+    rent(cloud, "mine", **OURS)
+    cloud.fail_verb("inventory", times=2)  # the survey before the question, and the first round
+    assert cli(*COMMAND, "-y") == 0
+    assert gone(cloud)
+
+
+def test_machines_that_come_back_are_told_from_machines_that_stay(cli: Cli) -> None:
+    class Relaunched(FakeCloud):
+        looks = 0
+
+        def inventory(self):
+            self.looks += 1
+            rent(self, f"again-{self.looks}", **OURS)
+            return super().inventory()
+
+    relaunched = stop_of(Relaunched())
+    cli.wiring.emergency_stop = lambda: relaunched
+    assert cli(*COMMAND, "-y") == 5
+    assert "launched again and again" in cli.err
+    assert "may still be billed" not in cli.err

@@ -1,4 +1,4 @@
-"""Which jobs and cells of a run failed for a reason that their failing tests do not tell."""
+"""Jobs and cells whose failing tests do not explain their outcome."""
 
 from __future__ import annotations
 
