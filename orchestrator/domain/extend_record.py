@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TypeVar
 
@@ -17,13 +17,13 @@ def extended(kind: type[T], record: object, /, **more: object) -> T:
 
 
 def filled(kind: type[T], source: object, /, **more: object) -> T:
-    """Return a `kind` with what `source` has of its fields, and with `more`, which goes first."""
-    known = {
-        name: value
-        for name in _names(kind)  # type: ignore[arg-type]  # a class has a hash
-        if name not in more and (value := getattr(source, name, MISSING)) is not MISSING
-    }
-    return kind(**known, **more)
+    """Return a `kind`: `more`, and all other fields from the attributes of `source`.
+
+    Raises AttributeError for a field that neither has, even if it has a default: a renamed
+    attribute must not become a default value.
+    """
+    names = _names(kind)  # type: ignore[arg-type]  # a class has a hash
+    return kind(**{name: getattr(source, name) for name in names if name not in more}, **more)
 
 
 @cache
