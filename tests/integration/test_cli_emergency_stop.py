@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -156,3 +157,40 @@ def test_machines_that_come_back_are_told_from_machines_that_stay(cli: Cli) -> N
     assert cli(*COMMAND, "-y") == 5
     assert "launched again and again" in cli.err
     assert "may still be billed" not in cli.err
+
+
+def test_runs_that_are_not_cancelled_are_no_success(
+    cli: Cli, cloud: FakeCloud, controller: FakeController
+) -> None:
+    said = {"items": [], "unread": {}, "asked": ["aws"], "not_cancelled": "the disk is full"}
+    controller.answers["POST", ALL] = Answer.of(said, 202)
+    assert cli(*COMMAND, "-y") == 5
+    assert "Runs go on, and may launch machines again: the disk is full" in cli.err
+
+
+def test_a_controller_that_refuses_is_no_success(
+    cli: Cli, cloud: FakeCloud, controller: FakeController
+) -> None:
+    rent(cloud, "mine", **OURS)
+    controller.answers["POST", ALL] = Answer.problem(403, "this needs the scope admin")
+    assert cli(*COMMAND, "-y") == 5
+    assert gone(cloud)
+    assert "the controller refused" in cli.err
+
+
+def test_a_controller_that_is_slow_is_not_said_to_be_absent(
+    cli: Cli, cloud: FakeCloud, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.cli.session.URGENT_S", 0.05)
+    held = threading.Event()
+
+    def late(_request: Request) -> Answer:
+        held.wait(5)
+        return Answer.of({"items": [], "unread": {}, "asked": []}, 202)
+
+    controller.answers["POST", ALL] = late
+    monkeypatch.setattr("orchestrator.cli.commands.emergency_stop.ROUNDS", 2)
+    assert cli(*COMMAND, "-y") == 5
+    held.set()
+    assert "the controller did not answer within" in cli.err
+    assert "No controller answered" not in cli.err

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import typer
 from rich.text import Text
 
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError, UnreachableError
 from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session
+from orchestrator.cli.session import URGENT_S, Session
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.inventory import StoppedMachine, StopReport
+from orchestrator.domain.machine import MachineState
 from orchestrator.domain.units import plural
 
 _BILLED = Layout(
@@ -33,24 +36,23 @@ def stop_all(session: Session, *, yes: bool, as_json: bool) -> None:
     """
     stop = session.wiring.emergency_stop()
     _confirm(session, stop.survey(), yes=yes)
-    found: set[tuple[str, str]] = set()
+    stopping: set[tuple[str, str]] = set()
     ordered = _order_controller(session)
     has_controller = ordered is not None
     clean = 0
     for _ in range(ROUNDS):
         last = _merged(stop.end_all(), ordered or StopReport())
-        found |= {(one.provider, one.id) for one in last.items}
-        _print_round(session, last)
-        clean = 0 if last.items else clean + 1
+        fresh = [one for one in last.items if _is_left(one, stopping)]
+        _print_round(session, fresh)
+        stopping |= {(one.provider, one.id) for one in last.items if not one.failure}
+        clean = 0 if fresh or last.not_cancelled else clean + 1
         if clean == CLEAN_ROUNDS:
             break
         session.wiring.clock.sleep(_PAUSE_S)
         if ordered is not None:
             ordered = _order_controller(session)
     failed = {(one.provider, one.id): one.failure for one in last.items if one.failure}
-    ended = [
-        f"{provider}/{name}" for provider, name in sorted(found) if (provider, name) not in failed
-    ]
+    ended = [f"{provider}/{name}" for provider, name in sorted(stopping - failed.keys())]
     if as_json:
         session.print_json(
             {
@@ -58,12 +60,19 @@ def stop_all(session: Session, *, yes: bool, as_json: bool) -> None:
                 "ended": ended,
                 "failed": {f"{provider}/{name}": why for (provider, name), why in failed.items()},
                 "unread": dict(last.unread),
+                "not_cancelled": last.not_cancelled,
             }
         )
     else:
         many = plural(len(ended), "billed thing")
         session.say(f"Ended: {many}. Asked: {', '.join(last.asked) or 'no cloud'}.")
-    _complain(last)
+    _complain(last, fresh)
+
+
+def _is_left(one: StoppedMachine, stopping: set[tuple[str, str]]) -> bool:
+    """Whether it has to be ended still: a machine takes minutes to stop once it was told."""
+    was_told = (one.provider, one.id) in stopping and one.state is MachineState.STOPPING
+    return bool(one.failure) or not was_told
 
 
 def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
@@ -84,10 +93,13 @@ def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
 
 
 def _order_controller(session: Session) -> StopReport | None:
-    """Ask the controller to end every machine; return what it ended, None without an answer."""
+    """Let the controller cancel its runs and end every machine; None where there is none."""
     try:
         answer = session.urgent_client().post("/machines/terminate-all")
-    except UnreachableError:
+    except UnreachableError as error:
+        if error.was_sent:
+            late = f"the controller did not answer within {URGENT_S:.0f} s"
+            return StopReport(not_cancelled=f"{late}; `seatrial runs` shows what it has cancelled")
         session.say(
             "No controller answered, so no run is cancelled: one that runs all the same may launch"
             " machines again. Stop it (`seatrial serve`, or the process in the home's"
@@ -95,8 +107,7 @@ def _order_controller(session: Session) -> StopReport | None:
         )
         return None
     except (RefusalError, CliError) as error:
-        session.say(f"The controller did not cancel the runs: {one_line(error.lines[0])}")
-        return None
+        return StopReport(not_cancelled=f"the controller refused: {error.lines[0]}")
     return read(StopReport, answer)
 
 
@@ -109,16 +120,17 @@ def _merged(own: StopReport, ordered: StopReport) -> StopReport:
         tuple(items.values()),
         {name: why for name, why in unread.items() if name not in read},
         tuple(sorted({*own.asked, *ordered.asked})),
+        ordered.not_cancelled,
     )
 
 
-def _print_round(session: Session, round_: StopReport) -> None:
-    for one in round_.items:
+def _print_round(session: Session, items: Iterable[StoppedMachine]) -> None:
+    for one in items:
         said = f"not ended: {one_line(one.failure)}" if one.failure else "ended"
         session.say(f"{one_line(one.provider)} {one_line(one.kind)} {one_line(one.id)}: {said}")
 
 
-def _complain(last: StopReport) -> None:
+def _complain(last: StopReport, fresh: Iterable[StoppedMachine]) -> None:
     """Raise CliError for everything that is left or not known after the last round."""
     if not last.asked:
         raise CliError(
@@ -126,14 +138,15 @@ def _complain(last: StopReport) -> None:
             "Set the credentials of the clouds that this project rents from, and say it again.",
             code=NO_VERDICT,
         )
-    lines = [
-        f"{i.provider} {i.id} may still be billed: {i.failure}" for i in last.items if i.failure
-    ]
+    failed = [one for one in fresh if one.failure]
+    lines = [f"{one.provider} {one.id} may still be billed: {one.failure}" for one in failed]
     lines += [f"{name} could not be asked: {why}" for name, why in last.unread.items()]
-    if any(not one.failure for one in last.items):
+    if any(not one.failure for one in fresh):
         lines.append(
             "Machines are launched again and again: stop the controller that launches them."
         )
+    if last.not_cancelled:
+        lines.append(f"Runs go on, and may launch machines again: {last.not_cancelled}")
     if lines:
         raise CliError(*(one_line(line) for line in lines), code=NO_VERDICT)
 
