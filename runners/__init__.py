@@ -1,4 +1,4 @@
-"""Everything that touches a machine: providers, the workspace on it, shells, and the agent."""
+"""Access to machines: providers, the workspace on a machine, shells, and the agent."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProviderContext:
-    """What every provider is built from; its only argument."""
+    """The only constructor argument of every provider."""
 
     book: StaticHostStore
-    """Where a provider without a cloud of its own remembers its machines."""
+    """Stores the machines of a provider that has no cloud to list them."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """``project, ingress_cidr, gcp_project`` and the endpoints that the settings override."""
     prices: PriceBook | None = None
-    """What was refreshed since the shipped price tables; None for nothing."""
+    """Prices refreshed since the shipped tables; None for none."""
     now: Callable[[], datetime] = lambda: datetime.fromtimestamp(0, UTC)
     """The clock."""
     templates: Path = Path("templates")

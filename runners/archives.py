@@ -25,7 +25,7 @@ class Archive:
 
 
 def pack(files: Iterable[tuple[str, bytes]]) -> Archive:
-    """Make an uncompressed tar of (name, content): sorted, fixed times, owner and mode."""
+    """Return an uncompressed tar of (name, content): sorted, with fixed times, owner and mode."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in sorted(files):

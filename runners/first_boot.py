@@ -16,18 +16,18 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 def cloud_config(login: Login, *, user: str, expires_at: datetime, templates: Path) -> str:
-    """User data for cloud-init: the login, the injected host key, and the guest timer.
+    """Return the user data for cloud-init: the login, the injected host key, and the guest timer.
 
     The same arguments give the same bytes, so that a repeated launch is the same request.
 
     Args:
         login: The lease's keys.
-        user: Who is let in; created where it is not the image's own.
-        expires_at: The machine powers itself off then, however often it was booted again.
+        user: The login user; created if the image lacks it.
+        expires_at: Time at which the machine powers itself off, also after reboots.
         templates: The folder that holds ``cloud_init/``.
 
     Raises:
-        ConfigError: The user's name is unusable, or the text is longer than clouds take.
+        ConfigError: The user's name is unusable, or the text is longer than clouds accept.
     """
     if not _USER.fullmatch(user):
         raise ConfigError(f"image.user: {user!r} is no user name; ubuntu and ec2-user are usual")

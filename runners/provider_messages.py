@@ -1,4 +1,4 @@
-"""What a cloud, or something in front of it, said in place of an answer, fit to be read."""
+"""Converts a cloud's or a proxy's non-API response to readable text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 
 
 def plain_words(said: str) -> str:
-    """On one line and bounded; of a web page, that it is one and its title."""
+    """Return the text on one line, limited in length; for a web page, only its title."""
     words = " ".join(said.split())
     page = _PAGE.search(words)
     if page is not None:

@@ -1,7 +1,7 @@
-"""Which providers there are, without importing any of them.
+"""The registry of providers, which imports none of them.
 
 Other distributions add providers through entry points of the group ``seatrial.providers``:
-``name = "package.module:Class"``, with a `ProviderTraits` called ``TRAITS`` beside the class.
+``name = "package.module:Class"``, with a `ProviderTraits` named ``TRAITS`` in the same module.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def names() -> tuple[str, ...]:
 
 
 def traits(name: str) -> ProviderTraits:
-    """What must be known of a provider before it is loaded. Raises ConfigError."""
+    """Return the properties of a provider, without loading it. Raises ConfigError."""
     module, _ = _locate(name)
     found = getattr(module, "TRAITS", None)
     if not isinstance(found, ProviderTraits) or found.name != name:
@@ -51,7 +51,7 @@ def traits(name: str) -> ProviderTraits:
 
 
 def load(name: str, context: ProviderContext) -> Provider:
-    """Make a provider. Raises ConfigError for an unknown, broken or not installed one."""
+    """Create a provider. Raises ConfigError for an unknown, broken or not installed one."""
     module, attribute = _locate(name)
     _require_extra(name)
     factory = getattr(module, attribute, None)
@@ -61,11 +61,11 @@ def load(name: str, context: ProviderContext) -> Provider:
 
 
 def account_setup(name: str, settings: Mapping[str, str], templates: Path) -> AccountSetup:
-    """What sets up and checks the user's account of a cloud. Raises ConfigError.
+    """Return the setup and checks of a user's cloud account. Raises ConfigError.
 
     Args:
         name: ``aws`` or ``gcp``.
-        settings: As `ProviderContext` has them.
+        settings: The settings, as in `ProviderContext`.
         templates: The folder that holds ``cloud_account/``.
     """
     if name not in ACCOUNTS:
@@ -76,7 +76,7 @@ def account_setup(name: str, settings: Mapping[str, str], templates: Path) -> Ac
 
 
 def _require_extra(name: str) -> None:
-    """Raise ConfigError where the client libraries of a provider are not installed."""
+    """Raise ConfigError if the client libraries of a provider are not installed."""
     extra = traits(name).extra
     try:
         if extra:

@@ -1,13 +1,12 @@
-"""Runs on the machine: takes an archive from standard input and unpacks it, whole or not at all.
+"""Runs on the machine: unpacks an archive from standard input completely, or not at all.
 
 ``python3 -E -s -S remote_unpack.py FOLDER DIGEST``: the archive (tar, or tar.gz) becomes
-FOLDER/DIGEST, where DIGEST is its sha256. Nothing of that name appears before the last byte has
-been checked.
-Exit codes: 0 it is there, 4 refused, with the reason on standard error.
+FOLDER/DIGEST, where DIGEST is its sha256. The folder appears only after the last byte was verified.
+Exit codes: 0 unpacked, 4 refused, with the reason on standard error.
 
-Sent as text to whatever Python the machine has, before the agent is there: standard library only,
-Python 3.9 or newer, no import of ours. It unpacks by itself: a tar program behind a pipe costs as
-much time again as all of this, and its rules about owners and links are not ours.
+Sent as text to the machine's Python before the agent is uploaded: standard library only, Python 3.9
+or newer, no import of Seatrial. It does not use a tar program, which would double the time and has
+other rules about owners and links.
 """
 
 # Plain strings, as every file of an archive passes here.
@@ -60,7 +59,7 @@ class Source:
             self._take(position - self._position)
 
     def read(self, size: int) -> bytes:
-        """So many bytes, fewer only at the end."""
+        """Return `size` bytes, fewer only at the end."""
         found = bytes(self._take(size)) if self._fill() else b""
         while len(found) < size and self._fill():
             found += self._take(size - len(found))
@@ -136,7 +135,7 @@ class Unpacker:
         self._made = {folder}
 
     def unpack(self) -> None:
-        """Make everything that the archive holds."""
+        """Create all members of the archive."""
         with tarfile.TarFile(fileobj=self._source, mode="r", errorlevel=2) as archive:  # type: ignore[arg-type]
             for member in archive:
                 self._make(member)
@@ -202,7 +201,7 @@ def main(folder: str, digest: str) -> int:
 
 
 def _claim(folder: str) -> tuple[str, int]:
-    """A locked folder of our own, after those whose receiver died are swept away."""
+    """Return a locked new folder, after removing the folders of receivers that died."""
     gate = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(gate, fcntl.LOCK_EX)
@@ -229,7 +228,7 @@ def _sweep(path: str) -> None:
 
 
 def _receive(incoming: str, digest: str) -> None:
-    """Unpack standard input, and say no unless every byte of it was the right one."""
+    """Unpack standard input; refuse it unless its bytes have the expected digest."""
     source = Source()
     fault = None
     try:

@@ -1,4 +1,4 @@
-"""Keeps answers of a cloud for a while, because places are asked for at every look."""
+"""Caches a cloud's answers for a limited time, because places are requested often."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class TtlCache(Generic[V]):
     def __init__(
         self, now: Callable[[], datetime], *, serve_stale: bool, kept: timedelta = KEPT
     ) -> None:
-        """Start empty.
+        """Create an empty cache.
 
         Args:
             now: The clock.
             serve_stale: Return an older answer while the provider is unavailable.
-            kept: How long an answer is not asked for again.
+            kept: Time for which an answer is reused.
         """
         self._now = now
         self._serve_stale = serve_stale
@@ -50,6 +50,6 @@ class TtlCache(Generic[V]):
         return answer
 
     def forget(self, key: Hashable) -> None:
-        """Drop the kept answer, so that the next `get` asks."""
+        """Drop the cached answer, so that the next `get` requests it."""
         with self._lock:
             self._kept.pop(key, None)

@@ -1,6 +1,6 @@
-"""The work folder on a machine: what is shipped to it, and the agent that works there.
+"""The work folder on a machine, with the archives and the agent in it.
 
-Every verb may be repeated: each finds what an earlier call, cut in the middle, has left behind.
+Every verb may be repeated: each handles the files of an interrupted earlier call.
 The folders and the agent's verbs are described in ``docs/explanation/architecture.md``.
 """
 
@@ -26,7 +26,7 @@ DEFAULT_PYTHON = "python3"
 HEADER_BYTES = 64 * 1024
 NO_SUCH_ATTEMPT = 3
 AGENT_GONE = 75
-"""Our own exit code, beside the agent's."""
+"""Exit code of this module's scripts, beside the agent's."""
 CHUNK_BYTES = 256 * 1024
 READY_TIMEOUT_S = 120.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -34,11 +34,11 @@ _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class WorkspaceError(MachineError):
-    """The agent refused a request; the message says why."""
+    """The agent refused a request; the message gives the reason."""
 
 
 class Workspace:
-    """Ships archives to one machine and speaks to the agent there. Any thread may use it."""
+    """Ships archives to one machine and calls the agent there. Any thread may use it."""
 
     def __init__(
         self,
@@ -48,16 +48,16 @@ class Workspace:
         candidates: Sequence[str] = (),
         agent: Archive | None = None,
     ) -> None:
-        """Keep how to work; nothing is asked of the machine yet.
+        """Store the settings without contacting the machine.
 
         Args:
-            shell: Reaches the machine.
-            base: Absolute path of the work folder, which the user who signs in then works in; by
-                default the machine says which one: ``.seatrial`` in the home folder, or
-                ``/var/lib/seatrial`` where the agent is root by its login or by sudo.
-            candidates: Interpreters, the preferred first, which may run the agent; the
-                machine's ``python3`` is the last resort.
-            agent: What to run instead of the agent that comes with this program.
+            shell: Runs commands on the machine.
+            base: Absolute path of the work folder, which then belongs to the login user; by default
+                the machine determines it: ``.seatrial`` in the home folder, or
+                ``/var/lib/seatrial`` if the agent is root by its login or by sudo.
+            candidates: Interpreters that may run the agent, in order of preference; the machine's
+                ``python3`` is tried last.
+            agent: The agent to run instead of the one of this program.
         """
         self._shell = shell
         self._base = base
@@ -87,21 +87,21 @@ class Workspace:
         *,
         timeout_s: float = 3600.0,
     ) -> bool:
-        """Unpack an archive (tar or tar.gz) into its folder, unless that is there already.
+        """Unpack an archive (tar or tar.gz) into its folder, unless it exists already.
 
         Args:
-            kind: Which shelf it belongs to.
+            kind: The kind, which determines its parent folder.
             digest: sha256 of the archive's bytes; names its folder.
-            chunks: Opens the archive anew and yields its bytes; called only when it is needed.
-            timeout_s: For the whole upload.
+            chunks: Opens the archive and yields its bytes; called only if it must be sent.
+            timeout_s: Seconds for the whole upload.
 
         Returns:
-            Whether it was sent.
+            Whether the archive was sent.
 
         Raises:
             WorkspaceError: It cannot be unpacked there, or its bytes are not those of `digest`.
-                Nothing is left behind.
-            ShellError: The machine could not be spoken to; calling again is safe.
+                No file is left on the machine.
+            ShellError: The machine could not be reached; calling again is safe.
         """
         shelf = f"{self.base()}/{kind}"
         if self._run(f"test -d {shlex.quote(f'{shelf}/{_digest(digest)}')}").status == 0:
@@ -128,7 +128,7 @@ class Workspace:
         return self.agent_digest()
 
     def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
-        """Ask what the machine is: interpreters, devices, memory. Raises WorkspaceError."""
+        """Return the machine's interpreters, devices and memory. Raises WorkspaceError."""
         wanted = candidates or self._candidates
         words = [word for name in wanted for word in ("--candidate", name)]
         done = self._agent("probe", *words, timeout_s=120.0)
@@ -138,9 +138,9 @@ class Workspace:
         return found
 
     def ready(self) -> dict[str, object]:
-        """How far the machine is with itself: cloud-init, package locks, device drivers.
+        """Return the machine's readiness: cloud-init, package locks, device drivers.
 
-        Answers at once with ``{"v": 1, "checks": [{"check", "state", "detail"}]}``, where `check`
+        Returns immediately ``{"v": 1, "checks": [{"check", "state", "detail"}]}``, where `check`
         is cloud_init, apt or driver and `state` is ok, waiting, failed or absent.
         """
         found = _json_object(self._agent("ready", timeout_s=READY_TIMEOUT_S).stdout, "ready")
@@ -184,7 +184,7 @@ class Workspace:
         return None if done.status == NO_SUCH_ATTEMPT else _pulled(done.stdout, limit_bytes)
 
     def stop(self, attempt: str, reason: str, kill: bool = False) -> None:
-        """Ask the attempt's agent to end; with `kill`, end it and all its processes now."""
+        """Request the end of the attempt's agent; with `kill`, kill it and all its processes."""
         words = ("--attempt", self._attempt(attempt), "--reason", reason)
         self._agent("stop", *words, *(("--kill",) if kill else ()), may_miss=True)
 
@@ -205,9 +205,9 @@ class Workspace:
         self._agent("close", "--attempt", self._attempt(attempt), timeout_s=120.0, may_miss=True)
 
     def disconnect(self) -> None:
-        """Drop the connection; what was started detached goes on, the next call connects again."""
+        """Close the connection; detached processes keep running. The next call reconnects."""
         self._shell.close()
-        with self._lock:  # the machine may have been made anew when it is met again
+        with self._lock:  # the machine may have been replaced before the next connection
             self._known, self._agent_is_there = None, False
 
     def _attempt(self, attempt: str) -> str:
@@ -224,9 +224,9 @@ class Workspace:
         output_limit_bytes: int = 16 * 1024 * 1024,
         may_miss: bool = False,
     ) -> CommandResult:
-        """Run one verb of the agent. Exit 3 is an answer where `may_miss` says so."""
+        """Run one verb of the agent. Exit code 3 is returned as a result if `may_miss` is true."""
         done = self._agent_once(verb, words, stdin, timeout_s, output_limit_bytes)
-        if done.status == AGENT_GONE:  # the work folder was removed behind our back
+        if done.status == AGENT_GONE:  # another process removed the work folder
             self._agent_is_there = False
             done = self._agent_once(verb, words, stdin, timeout_s, output_limit_bytes)
         if done.status == 0 or (may_miss and done.status == NO_SUCH_ATTEMPT):
@@ -262,7 +262,7 @@ class Workspace:
         timeout_s: float = 60.0,
         output_limit_bytes: int = 16 * 1024 * 1024,
     ) -> CommandResult:
-        """Run a command as the agent's user: the one who signs in, or root by sudo."""
+        """Run a command as the agent's user: the login user, or root by sudo."""
         return self._shell.run(
             self._ground().command(script),
             stdin=stdin,

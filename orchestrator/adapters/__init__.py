@@ -1,1 +1,1 @@
-"""The world: each adapter implements a port and keeps its technology's errors to itself."""
+"""Adapters: each implements a port and translates its technology's errors."""

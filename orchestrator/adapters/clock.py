@@ -1,4 +1,4 @@
-"""The time of day, and the only place that waits for it."""
+"""The system clock: time of day and sleeping."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 
 class SystemClock:
-    """The computer's own clock."""
+    """The computer's clock."""
 
     def now(self) -> datetime:
-        """Aware, in UTC."""
+        """Return the present time, timezone-aware, in UTC."""
         return datetime.now(UTC)
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep for a number of seconds."""
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Cron expressions, with daylight saving time as cron treats it."""
+"""Cron expressions, with cron's rules for daylight saving time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ class CronsimCron:
         except CronSimError as error:
             raise CronError(f"{expression!r} is no cron expression ({_FIELDS}): {error}") from None
         for due in times:
-            # Within the hour that a day has twice, the library answers with the first of both.
+            # In an hour that occurs twice, the library returns the first of both.
             if due.astimezone(UTC) > after:
                 return due.astimezone(UTC)
         raise CronError(f"{expression!r} is never due: no such day exists within 50 years")
 
 
 def _five(expression: str) -> str:
-    """The expression. Raises CronError: with a sixth field the library counts seconds."""
+    """Return an expression of five fields. Raises CronError for any other number.
+
+    The library would read a sixth field as seconds.
+    """
     if len(expression.split()) != 5:
         count = len(expression.split())
         raise CronError(f"{expression!r} has {count} fields, and cron has five: {_FIELDS}")
@@ -43,7 +46,7 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         near = nearest(name, available_timezones()) if name else ""
-        # All the valid names are too many to tell.
+        # There are too many valid names to list.
         near = near if "mean" in near else ""
         message = f"{name!r} is no time zone; they look like Europe/Berlin or UTC{near}"
         raise CronError(message) from None

@@ -1,4 +1,4 @@
-"""Which repositories a controller asks, and git that does nothing but that."""
+"""The repositories that a controller may access, and a hardened git command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.adapters.guarded_proxy import (
 from orchestrator.adapters.notify.guarded_http import Resolve, addresses_of
 
 FILE_LIMIT_BYTES = 8 * 1024**3
-"""Of one file that git or pip writes, such as a pack."""
+"""Maximum size of one file that git or pip writes, such as a pack."""
 _SLOW_BYTES_S, _SLOW_FOR_S = 1000, 120
 _OWN_PROTOCOLS = ("https", "http", "ssh", "git", "file")
 _ODD = re.compile(r"(?:^|/)\.\.?(?:/|$)|%|\\|\s")
@@ -37,17 +37,17 @@ _WAY_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class Repositories:
-    """Which repositories git is pointed at, when somebody names one."""
+    """Decides which repositories git may access."""
 
     reached: bool = False
-    """Whether others can reach the controller: then it asks public https:// servers alone."""
+    """True if others can reach the controller: then it accesses only public https:// servers."""
     trusted: tuple[str, ...] = ()
-    """Beginnings of addresses that the operator lets through, whatever they are."""
+    """URL prefixes that the operator allows in any case."""
     resolve: Resolve = addresses_of
     look: Look = look_public
 
     def refusal(self, url: str) -> str:
-        """Why git is not pointed there; empty where it is."""
+        """Return why git does not access a URL; empty if it may."""
         if not self.is_guarded(url):
             return ""
         parts = urlsplit(url)
@@ -64,11 +64,11 @@ class Repositories:
         return ""
 
     def is_guarded(self, url: str) -> bool:
-        """Whether only public servers may be asked for it, through the guarding proxy."""
+        """Return whether the URL is only accessed through the guarding proxy, on public servers."""
         return self.reached and not any(_begins(url, one) for one in self.trusted)
 
     def git(self, url: str, proxy: str = "") -> tuple[str, ...]:
-        """The words that every git command about this address begins with."""
+        """Return the command prefix of every git command for this URL."""
         guarded = self.is_guarded(url)
         protocols = ("https",) if guarded else _OWN_PROTOCOLS
         allowed = f"GIT_ALLOW_PROTOCOL={':'.join(protocols)}"
@@ -78,11 +78,11 @@ class Repositories:
 
 
 def bounded(words: tuple[str, ...]) -> str:
-    """A shell command that runs a program which may fill a disk only so far."""
+    """Return a shell command that runs a program with a limit on the size of its files."""
     return f"ulimit -f {FILE_LIMIT_BYTES // 512} && exec {shlex.join(words)}"
 
 
 def _begins(url: str, trusted: str) -> bool:
-    """Whether the address is the trusted one or lies below it."""
+    """Return whether the URL is the trusted one or is below it."""
     below = trusted if trusted.endswith("/") else f"{trusted}/"
     return url == trusted or (url.startswith(below) and not _ODD.search(url))

@@ -1,8 +1,8 @@
-"""A proxy of the controller's own, through which other programs reach only allowed addresses.
+"""A local proxy through which other programs reach only allowed addresses.
 
 git and pip resolve names and follow redirects themselves. Behind this proxy they cannot: it
-resolves each name once, looks at every address, and connects to one of just these. It takes only
-`CONNECT`, so that https:// is all that passes, and what passes stays sealed.
+resolves each name once, checks every address, and connects to one of the checked addresses. It
+accepts only `CONNECT`, so that only https:// passes and the content stays encrypted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from orchestrator.adapters.notify.guarded_http import Resolve, addresses_of, refusal
 
 Look = Callable[[str], str]
-"""Why nothing is sent to an address; empty where it may be."""
+"""Returns why an address is refused; empty if it is allowed."""
 _LINE_BYTES = 4096
 _HEADERS_MOST = 100
 _CONNECT_S = 10.0
 _IDLE_S = 60.0
 _POLL_S = 0.05
-"""How often the server looks whether it is to stop: `shutdown` waits for this at most."""
+"""Interval at which the server checks for its end: `shutdown` waits at most this many seconds."""
 _PIECE_BYTES = 65536
 _CONNECT = re.compile(
     rb"CONNECT (?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})"
@@ -34,16 +34,16 @@ _CONNECT = re.compile(
 
 
 class ProxyRefusedError(Exception):
-    """Nothing is sent there; the text says why, for a person."""
+    """The address is refused; the text gives the reason for a person."""
 
 
 def look_public(address: str) -> str:
-    """Allow only what is everybody's: no private address, no loopback, no cloud's metadata."""
+    """Refuse private, loopback and cloud metadata addresses; return the reason, or nothing."""
     return refusal(address, allow_private=False, remedy="")
 
 
 def checked_addresses(host: str, port: int, *, resolve: Resolve, look: Look) -> list[str]:
-    """The addresses of a host: if one is not allowed, none is. Raises ProxyRefusedError."""
+    """Return the addresses of a host. Raises ProxyRefusedError if any of them is not allowed."""
     try:
         found = resolve(host, port)
     except (OSError, UnicodeError) as error:
@@ -57,7 +57,7 @@ def checked_addresses(host: str, port: int, *, resolve: Resolve, look: Look) -> 
 
 @contextmanager
 def guarded_proxy(resolve: Resolve = addresses_of, look: Look = look_public) -> Iterator[str]:
-    """Answer on a port of the loopback for as long as the block takes; gives the proxy's URL."""
+    """Serve on a loopback port while the context is open; yield the proxy's URL."""
     with _Server(resolve, look) as server:
         serve = partial(server.serve_forever, poll_interval=_POLL_S)
         thread = threading.Thread(target=serve, name="guarded-proxy", daemon=True)
@@ -87,7 +87,7 @@ class _Handler(StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        """Connect one client to the host that it names, or say why not."""
+        """Connect one client to the host of its CONNECT request, or answer 403 with the reason."""
         asked = _CONNECT.fullmatch(self.rfile.readline(_LINE_BYTES))
         for _ in range(_HEADERS_MOST):
             if self.rfile.readline(_LINE_BYTES) in (b"\r\n", b"\n", b""):
@@ -118,7 +118,7 @@ class _Handler(StreamRequestHandler):
 
 
 def _pass_on(one: socket.socket, other: socket.socket) -> None:
-    """Until either side ends, or both are silent for a minute."""
+    """Relay bytes until either side ends, or both are silent for `_IDLE_S` seconds."""
     peers = {one: other, other: one}
     while ready := select.select(list(peers), [], [], _IDLE_S)[0]:
         for source in ready:

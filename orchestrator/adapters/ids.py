@@ -1,4 +1,4 @@
-"""Identity: ids that sort by the time they were made."""
+"""Generates ids that sort by their time of creation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _RANDOM_BITS = 80
 
 
 class Ids:
-    """Makes ULIDs in lower case: 26 characters, 48 bits of milliseconds, then 80 random bits.
+    """Generates lower-case ULIDs: 26 characters, 48 bits of milliseconds, then 80 random bits.
 
-    They only ever grow, also within a millisecond and when the clock is set back.
+    Each id is greater than the one before, within a millisecond and after a clock reset as well.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Ids:
         self._last = 0
 
     def __call__(self) -> str:
-        """Return the next one."""
+        """Return the next id."""
         milliseconds = time.time_ns() // 1_000_000
         fresh = (milliseconds << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
         with self._lock:
@@ -31,4 +31,4 @@ class Ids:
 
 
 new_id = Ids()
-"""The process's own."""
+"""The generator of this process."""

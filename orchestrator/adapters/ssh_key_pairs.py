@@ -1,4 +1,4 @@
-"""Fresh ed25519 keys."""
+"""Generates ed25519 keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.domain.machine import Login
 
 
 def new_login() -> Login:
-    """A key pair for whoever enters a machine, and one for the machine itself."""
+    """Return a key pair for signing in on a machine, and a host key pair for the machine."""
     public, private = _pair()
     host_public, host_private = _pair()
     return Login(public, private, host_public, host_private)

@@ -1,4 +1,4 @@
-"""Subjects that are resolved when they are needed."""
+"""Resolves subjects when they are needed."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _NOT_BUILT = (
 
 @dataclass(frozen=True, slots=True)
 class BuildFolder:
-    """Where, and as whom, git and pip run for subjects."""
+    """The folder, account and interpreters with which git and pip run for subjects."""
 
     shell: Shell
     """Runs commands on the controller's computer."""
     folder: str
-    """Theirs to work in; made at its first need."""
+    """Their working folder; created at first use."""
     account: str = ""
-    """Whose commands they are; empty for the controller's own user."""
+    """Account that runs their commands; empty for the controller's user."""
     pythons: tuple[str, ...] = (sys.executable, "python3")
-    """Interpreters that may build; the first that has pip does."""
+    """Interpreters that may build; the first one with pip is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _CommandOutput:
 
     @property
     def last(self) -> str:
-        """What it said last, for a person."""
+        """Return the last error lines of the output, for a person."""
         lines = [line.strip() for line in (self.errors + self.output).splitlines() if line.strip()]
         told = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR")]
         return "; ".join((told or lines)[-3:]) or f"it said nothing and ended with {self.status}"
@@ -68,7 +68,7 @@ class GitAndPipSubjects:
     """Implements the Subjects."""
 
     room: BuildFolder | None
-    """None where nothing may be built."""
+    """None if builds are not allowed."""
     repositories: Repositories = field(default_factory=Repositories)
 
     def newest(self, package: str, *, prereleases: bool) -> str:
@@ -128,11 +128,11 @@ class GitAndPipSubjects:
 
     @contextmanager
     def _git(self, url: str) -> Iterator[tuple[str, ...]]:
-        """The words of git for this address, which reaches only what it may for this long."""
+        """Yield git's command prefix for a URL, with a proxy that limits its addresses."""
         outward = getproxies().get("https", "")
         if not self.repositories.is_guarded(url):
             yield self.repositories.git(url)
-        elif outward:  # the operator's own proxy resolves names, and says what may be reached
+        elif outward:  # the operator's proxy resolves names and limits what is reachable
             yield self.repositories.git(url, outward)
         else:
             repositories = self.repositories
@@ -143,7 +143,7 @@ class GitAndPipSubjects:
 def _checked_out(
     room: BuildFolder, git: tuple[str, ...], url: str, commit: str, folder: str
 ) -> str:
-    """A work tree of the commit."""
+    """Return a work tree of the commit."""
     source = f"{folder}/source"
     clone = (*git, "clone", "--quiet", "--no-recurse-submodules", "--", url, source)
     _ask(room, clone, f"git clone {url}", _BUILD_TIMEOUT_S)
@@ -153,10 +153,10 @@ def _checked_out(
 
 
 def _built(room: BuildFolder, git: tuple[str, ...], source: str, commit: str, folder: str) -> str:
-    """The path of the wheel."""
+    """Return the path of the built wheel."""
     asked = (*git, "-C", source, "show", "-s", "--format=%ct", commit)
     when = _ask(room, asked, "git show").strip()
-    # The same commit is to give the same bytes, so files in the wheel get the commit's time.
+    # The same commit must give the same bytes, so files in the wheel get the commit's time.
     build = ("env", f"SOURCE_DATE_EPOCH={when}", _python(room), "-m", "pip", "wheel")
     wheels = f"{folder}/built"
     words = ("--no-deps", "--no-input", "--disable-pip-version-check", "--wheel-dir", wheels)
@@ -202,8 +202,8 @@ def _ask(
 ) -> str:
     done = _run(room, words, timeout_s)
     if done.status:
-        # A repository that is away now answered a moment ago: whatever it is, one more try is
-        # cheap, and what stays is told.
+        # The repository answered a moment ago, so a failure may be temporary: another try is
+        # cheap, and a lasting failure is reported by it.
         raise SubjectUnreachableError(f"{what} failed: {done.last}")
     return done.output
 

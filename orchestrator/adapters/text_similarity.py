@@ -1,4 +1,4 @@
-"""How alike texts are, by rapidfuzz."""
+"""Similarity of texts, by rapidfuzz."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from rapidfuzz import fuzz
 
 
 class FuzzySimilarity:
-    """The Likeness of edit distances."""
+    """Similarity by edit distance."""
 
     def names(self, one: str, other: str) -> float:
-        """From 0 to 1: what of both is in the same order."""
+        """Return the similarity from 0 to 1: the share of common text in the same order."""
         return fuzz.ratio(one, other) / 100
 
     def messages(self, one: str, other: str) -> float:
-        """From 0 to 100: the words that both have against those that one of them has."""
+        """Return the similarity from 0 to 100, by rapidfuzz's token set ratio."""
         return fuzz.token_set_ratio(one, other)

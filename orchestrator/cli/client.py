@@ -37,7 +37,7 @@ class _Request:
     """Opens the upload; called once per try."""
     document: str = ""
     patience_s: float | None = None
-    """Time limit of the answer, where it is longer than usual."""
+    """Time limit of the answer in seconds, if it is longer than usual."""
 
     @property
     def can_repeat(self) -> bool:
@@ -67,10 +67,10 @@ class Client:
         timeout_s: float | None = None,
         heard: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`pauses_s` are the waits between tries, of which there is one more.
+        """`pauses_s` are the waits between tries, in seconds; there is one more try than waits.
 
-        `timeout_s` is how long a connection or an answer may take, where not as long as usual;
-        `heard` is told each answer in a line.
+        `timeout_s` limits a connection and an answer instead of the usual limits; `heard` is called
+        with one line per answer.
         """
         self._heard = heard
         self.line = line
@@ -278,7 +278,7 @@ def _refusal(answer: httpx.Response, document: str = "") -> RefusalError | Unrea
         body = answer.json()
     except ValueError:
         body = None
-    # A body would be missing from the answer to HEAD, and a proxy has pages of its own for others.
+    # Answers to HEAD have no body, and a proxy answers other requests with pages of its own.
     if body is None and answer.status_code in _UNKNOWN and answer.request.method != "HEAD":
         return _stranger(answer)
     problem = body if isinstance(body, dict) else {}

@@ -41,9 +41,9 @@ class Line(Protocol):
         ...
 
     def revive(self) -> None:
-        """Try to make an unreachable controller answer.
+        """Try to start an unreachable controller.
 
-        Raises UnreachableError where it still does not.
+        Raises UnreachableError if it stays unreachable.
         """
         ...
 
@@ -69,7 +69,7 @@ class RemoteConnection:
 
 
 class LocalConnection:
-    """The controller that holds the home; started in the background where none does."""
+    """The controller that holds the home; it is started in the background if it is missing."""
 
     def __init__(self, home: Path, clock: WallClock, say: Callable[[str], None]) -> None:
         self.home = home
@@ -101,7 +101,7 @@ class LocalConnection:
                 self._start()
 
     def answers(self) -> bool:
-        """Whether a controller answers. Raises CliError where it is another user's."""
+        """Return whether a controller answers. Raises CliError if it is another user's."""
         try:
             with self.open() as http:
                 return http.get("/healthz", timeout=2.0).status_code == httpx.codes.OK
@@ -188,7 +188,7 @@ def _for_the_owner(path: str, flags: int) -> int:
 
 
 def _spawn(log: Path) -> subprocess.Popen[bytes]:
-    # A session of its own: an interrupt at this terminal must not reach it.
+    # A separate session: an interrupt at this terminal must not reach it.
     with open(log, "ab", opener=_for_the_owner) as sink:
         return subprocess.Popen(
             [sys.executable, "-m", "orchestrator", "controller", "--until-idle"],

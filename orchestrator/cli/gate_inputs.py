@@ -96,9 +96,9 @@ def newest_verdict(client: Client, gate: str) -> VerdictLine | None:
 
 
 def meant_verdict(session: Session, client: Client, gate: str, named: str) -> str:
-    """Return the named verdict's id, else that of the gate's newest, which is printed.
+    """Return the named verdict's id, else the newest one's of the gate, which is printed.
 
-    Empty where there is none.
+    It is empty if the gate has no verdict.
     """
     newest = None if named else newest_verdict(client, gate)
     if newest is None:

@@ -181,7 +181,7 @@ class BaselineFile:
     digest: str
     path: Path
     commit: str | None = None
-    """Commit of its revision, where it was built from one."""
+    """Commit of its revision, if it was built from one."""
 
     @property
     def place(self) -> str:
@@ -228,7 +228,7 @@ class Order:
     payload: PackedPayload | None
     """None means the built-in one."""
     subject: SubjectWheel | None
-    """The subject's wheel, where it has one."""
+    """The subject's wheel, if it has one."""
     hold_minutes: float = 0.0
     """How long the machine of a cell that does not pass is held."""
     reruns: int = 0
@@ -240,7 +240,7 @@ class Order:
     baseline: BaselineFile | None = None
     """A baseline file to upload."""
     commit: Commit = Commit()
-    """What is tested, where it is known."""
+    """The tested commit; empty if it is unknown."""
 
     @property
     def body(self) -> dict[str, object]:
@@ -275,8 +275,8 @@ def read_order(
 ) -> Order:
     """Read and validate a matrix and its files. Raises CliError.
 
-    `scratch` is an empty folder, for the payload's archive. `with_subject` says whether the
-    subject's wheel is to be found, or built, now.
+    `scratch` is an empty folder, for the payload's archive. With `with_subject` the subject's wheel
+    is found or built now.
     """
     documents = session.wiring.documents
     source: Source = _read_text(file)
@@ -311,7 +311,7 @@ def read_order(
 
 
 def _commit(session: Session, file: Path, matrix: Matrix) -> Commit:
-    """What the payload's checkout and the CI say is tested; a subject from git says it itself."""
+    """Return the commit of the payload's checkout or of the CI; empty for a subject from git."""
     if matrix.subject.git is not None:
         return Commit()
     own = matrix.payload if not isinstance(matrix.payload, str) else None
@@ -342,9 +342,9 @@ def _at_commit(session: Session, source: GitSource, commit: str) -> GitSource:
 def stated_commit(
     found: Commit, *, sha: str | None, branch: str | None, author: str | None
 ) -> Commit:
-    """What was found, with what a person says instead. Raises CliError.
+    """Return the detected commit with the given values. Raises CliError.
 
-    What was found belongs to its own commit: nothing of it is kept beside another one.
+    Detected values belong to the detected commit: none is kept for another one.
     """
     if sha is not None and not _SHA.fullmatch(sha.lower()):
         raise CliError(f"--commit {sha}: write 7 to 64 hexadecimal digits", code=USAGE)
@@ -440,7 +440,7 @@ def _refuse(session: Session, file: Path, source: Source, path: Keys, message: s
 
 
 def _unseen(gone: int) -> None:
-    """Ignore upload progress where nobody watches."""
+    """Ignore the progress of uploads if it is not displayed."""
 
 
 def _send(session: Session, client: Client, path: str, file: Path, what: str) -> None:

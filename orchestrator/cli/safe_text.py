@@ -23,7 +23,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 def one_line(text: str) -> str:
     """Return text as one line without escape sequences, controls and direction marks.
 
-    A line break becomes a sign of its own, so that a name of two lines cannot pass for two names.
+    A line break becomes a visible sign, so that a name with two lines cannot look like two names.
     """
     plain = _SELECTORS.sub("", _ESCAPES.sub("", text))
     return "".join(_WORDS.get(c, c if c.isprintable() else REPLACEMENT) for c in plain)

@@ -140,7 +140,7 @@ class Wiring(Protocol):
         ...
 
     def commit(self, source: Path | None) -> Commit:
-        """What the checkout that a payload comes from, and the CI, say is tested.
+        """Return the tested commit, from the payload's checkout or the CI's variables.
 
         Args:
             source: The payload's folder, or its archive; None for the built-in one.
@@ -204,7 +204,7 @@ class Wiring(Protocol):
     def stored_reads(self) -> httpx.BaseTransport | None:
         """Return REST for reads, answered in this process from the home's files.
 
-        None where there is no database yet. Raises RefusedError for tables of another version.
+        None without a database. Raises RefusedError for tables of another version.
         """
         ...
 
@@ -224,6 +224,6 @@ class Wiring(Protocol):
     def database(self, *, upgrade: bool) -> DatabaseState:
         """Return the database's state, after an upgrade if requested.
 
-        Raises RefusedError where it cannot be reached. Creates nothing unless `upgrade`.
+        Raises RefusedError if it cannot be reached. Creates nothing unless `upgrade`.
         """
         ...

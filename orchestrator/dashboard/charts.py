@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One shape: what it is, where, and in which tone."""
+    """One shape: its SVG tag, its tone and its attributes."""
 
     tag: str
     tone: str
@@ -37,14 +37,14 @@ def sparkline(
     width: int = 120,
     height: int = 24,
 ) -> Picture:
-    """A line through values over time; where one is lacking, the line breaks.
+    """Return a line chart of values over time; the line breaks at a missing value.
 
     Args:
-        values: In the order of time.
-        low: What the lower edge stands for.
-        high: What the upper edge stands for.
-        width: In units.
-        height: In units.
+        values: The values in the order of time.
+        low: The value of the lower edge.
+        high: The value of the upper edge.
+        width: Width in SVG units.
+        height: Height in SVG units.
     """
     points = [
         None if value is None else (_x(at, len(values), width), _y(value, low, high, height))

@@ -71,7 +71,7 @@ class Form:
             return date.max
 
     def number(self, name: str, *, least: int, most: int) -> int:
-        """A whole number; the least of them where it is none."""
+        """Return a whole number; for an invalid one note the mistake and return `least`."""
         text = self.value(name).strip()
         known = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
         if known is None or not least <= known <= most:

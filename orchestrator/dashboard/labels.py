@@ -71,7 +71,7 @@ def share(passed: int, judged: int) -> str:
 
 
 def number(value: float) -> str:
-    """With thousands set apart, and four digits where it is no whole number."""
+    """Return a number with thousands separators; four significant digits unless it is whole."""
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"

@@ -31,7 +31,7 @@ def honest(value: float, spread: float) -> str:
 
 
 def percent(change: float | None) -> str:
-    """``+8.2%``; a change that is there is never 0."""
+    """Return a change such as ``+8.2%``; a change other than 0 is never rounded to 0."""
     if change is None or not math.isfinite(change):
         return "–"
     shown = 100 * change

@@ -45,9 +45,9 @@ def products(asked: Asked) -> Sequence[str]:
 
 
 def chosen_product(asked: Asked) -> str:
-    """The product that the address names, or else the newest run's; empty where nothing ran.
+    """Return the product in the address, or else the newest run's; empty without any run.
 
-    Raises PageMissingError where it names one that never ran.
+    Raises PageMissingError for a product without runs.
     """
     return of_products(asked, products(asked))
 

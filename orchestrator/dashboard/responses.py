@@ -38,7 +38,7 @@ class Format(StrEnum):
 
 
 class PageMissingError(LookupError):
-    """There is no such page; the text names what exists."""
+    """The page does not exist; the text names the existing ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request for a page, by somebody who may see it."""
+    """A request for a page by a signed-in viewer."""
 
     request: Request
     context: Context
@@ -92,7 +92,7 @@ class Asked:
         return urls.with_query(self.path, **{**self.query, "part": part})
 
     def format_url(self, suffix: str, table: str) -> str:
-        """This page's address in another format; of one of its tables, where one is named."""
+        """Return this page's address in another format; of one of its tables if one is named."""
         asked = {**self.query, "table": table}
         asked.pop("part", None)
         path = "/index" if self.path == urls.BOARD else self.path

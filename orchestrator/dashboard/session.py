@@ -1,4 +1,4 @@
-"""Who looks: a session in a cookie, or a token in a header; and what makes a form ours."""
+"""The signed-in viewer, from a session cookie or a token header; and protection of forms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ForeignFormError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks."""
+    """The person or token behind a request."""
 
     name: str
     """The token's."""
@@ -87,7 +87,7 @@ def _credential(request: Request) -> Credential:
 
 
 async def signed_in(request: Request) -> Viewer:
-    """Who asks. Raises SignedOutError."""
+    """Return the viewer. Raises SignedOutError."""
     context: Context = request.app.state.context
     viewer = await run_in_threadpool(viewer_of, context, _credential(request))
     if viewer is None:

@@ -37,7 +37,7 @@ class Cell(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words, which may have come from anybody."""
+    """Text, which may come from an untrusted source."""
 
     kind: ClassVar[str] = "text"
     value: str
@@ -66,7 +66,7 @@ class Number:
     unit: str = ""
     href: str = ""
     is_loud: bool = False
-    """It should catch the eye where it is not zero."""
+    """Whether it is highlighted unless it is zero."""
 
     def plain(self) -> Plain:
         """The unrounded value; the unit is in the column's name."""
@@ -118,7 +118,7 @@ class Tally:
 
     @property
     def beside(self) -> Sequence[tuple[str, int]]:
-        """What is not in the rate, where there is any: (word, how many)."""
+        """Return the outcomes outside of the rate with their numbers, without zeros."""
         told = ("failed", "error", "missing", "not_run", "skipped", "xfailed", "xpassed")
         counted = self.counts.as_dict()
         return tuple((word, counted[word]) for word in told if counted[word])
@@ -212,7 +212,7 @@ class Drawn:
     picture: Picture
     values: Sequence[float | None]
     label: str
-    """Says the same in words."""
+    """The same information in words."""
 
     def plain(self) -> Plain:
         """The values."""
@@ -225,7 +225,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One line of a long text, which is fetched when somebody opens it."""
+    """One line of a long text, which is loaded when it is opened."""
 
     kind: ClassVar[str] = "trace"
     value: str
@@ -261,14 +261,14 @@ class Several:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An outcome in a grid: one sign, whose word readers hear; the cell of the table is all of it.
+    """An outcome in a grid: one sign with a word for screen readers, which fills its table cell.
 
-    Nothing but the outcome may be told by it: what stands on thousands of marks stands elsewhere.
+    It shows only the outcome; other information of thousands of marks is shown elsewhere.
     """
 
     kind: ClassVar[str] = "mark"
     word: str
-    """Empty where there is nothing."""
+    """The outcome's word; empty without a result."""
     letter: str = ""
     """Of failures that are alike."""
     href: str = ""
@@ -285,13 +285,13 @@ class Mark:
 
     @property
     def label(self) -> str:
-        """What readers hear."""
+        """The text for screen readers."""
         if not self.word:
             return "no result"
         return f"{term(self.word).word} {self.letter}".rstrip()
 
     def plain(self) -> Plain:
-        """The outcome, and the letter after it where there is one."""
+        """Return the outcome with its letter, if any; None without a result."""
         return f"{self.word} {self.letter}".rstrip() or None
 
     def text(self) -> str:
@@ -323,14 +323,14 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Changes something, once it was asked for twice; only on pages, for those who may."""
+    """A button that changes state after a confirmation; only on pages, for permitted viewers."""
 
     kind: ClassVar[str] = "act"
     label: str
     href: str
     csrf: str
     about: str = ""
-    """What it is about."""
+    """The affected object."""
 
     def plain(self) -> Plain:
         """Nothing: it is no value."""
@@ -346,7 +346,7 @@ class Column:
     """A column."""
 
     id: str
-    """Its name in JSON and CSV, with the unit in it where there is one."""
+    """Name in JSON and CSV, including its unit, if any."""
     title: str
     is_number: bool = False
     href: str = ""
@@ -354,7 +354,7 @@ class Column:
     sorted: str = ""
     """``ascending`` or ``descending``, where the rows are."""
     is_title_hidden: bool = False
-    """For readers only, where the eye sees what it is."""
+    """Whether the title is only for screen readers, because the content is visually obvious."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,13 +377,13 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Row]
     empty: str = "Nothing is here yet."
-    """What to read, and to do next, where there are no rows."""
+    """Text with the next step, shown without rows."""
     command: str = ""
     """A command beside it."""
     next: str = ""
     """The address of the next rows."""
     total: int | None = None
-    """How many rows there are on all pages, where that is known cheaply."""
+    """Number of rows on all pages; None if it is expensive to count."""
     is_caption_hidden: bool = False
     """Where a heading names it already."""
     is_grid: bool = field(default=False)
@@ -420,7 +420,7 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """A part of a table, by what its rows are."""
+    """A part of a table, by the kind of its rows."""
 
     title: str
     many: int

@@ -141,7 +141,7 @@ def evaluate_url(gate: str) -> str:
 
 
 def dry_run_url(gate: str) -> str:
-    """What another policy of the gate would say."""
+    """Return the address of a dry run of the gate."""
     return f"{gate_url(gate)}/dry-run"
 
 

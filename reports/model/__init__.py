@@ -1,1 +1,1 @@
-"""What a report says, before it has a format: one model becomes Markdown, HTML and JSON."""
+"""Report models, independent of format: one model is rendered as Markdown, HTML and JSON."""

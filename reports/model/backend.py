@@ -70,8 +70,11 @@ class ClassCell:
     """A class on one platform."""
 
     code: str
-    """Derived: ``passed`` where no test failed, erred, is missing or was not run, and one passed;
-    ``skipped`` where none was judged; else ``failed``, or ``running`` before the end."""
+    """Derived from the counts.
+
+    ``passed`` if no test failed, erred, is missing or was not run, and one passed; ``skipped`` if
+    none was judged; else ``failed``, or ``running`` before the end.
+    """
     tally: Tally
     """Derived: counted over its tests."""
     skipped: tuple[str, ...]
@@ -80,7 +83,7 @@ class ClassCell:
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """One class of a suite; the name of the file where tests stand in no class."""
+    """One class of a suite; the file's name for tests outside of classes."""
 
     name: str
     tests: int
@@ -185,7 +188,7 @@ class Contrast:
 
 
 SIMILAR_PERCENT = 5.0
-"""Relative differences up to this say nothing."""
+"""Relative differences up to this percentage are not significant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,5 +209,5 @@ class BackendReport(ReportModel):
 
     @property
     def is_dated(self) -> bool:
-        """Whether somebody says when everything that was handed in happened."""
+        """Whether the production date of all uploaded evidence is known."""
         return all(one.origin is None or one.origin.is_dated for one in self.platforms)

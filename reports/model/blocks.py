@@ -17,7 +17,7 @@ class Plot:
     """Names its file: lower-case letters, digits and dashes."""
     title: str
     told: str
-    """What it shows, in a sentence, for those who do not see it."""
+    """A sentence that describes the plot, as its alternative text."""
     svg: str
 
     @property
@@ -111,7 +111,7 @@ class CommandRow:
 
     @property
     def notable(self) -> tuple[CheckFact, ...]:
-        """Lines that say more than that a check passed."""
+        """Lines with more information than a passed check."""
         return tuple(x for x in self.lines if x.outcome != "passed" or x.value or x.reason)
 
 

@@ -20,10 +20,10 @@ class CommentCell:
 
 @dataclass(frozen=True, slots=True)
 class FailingEntry:
-    """What failed for one reason, in every test and on every cell where it says the same."""
+    """One failure reason, with all tests and cells that have it."""
 
     job: str
-    """Empty where a cell failed for a reason of its own."""
+    """Empty for a failure of the cell outside of its jobs."""
     tests: tuple[str, ...]
     """Empty where the job or the cell failed for another reason than its tests."""
     said: str

@@ -69,7 +69,7 @@ class Changes:
     """The tests of two cells, or their checks, by name."""
 
     base: int
-    """Derived: with those that came and without those that went, it comes to ``head``."""
+    """Derived: ``head`` is this number with the added tests and without the removed ones."""
     head: int
     same: tuple[tuple[str, int], ...]
     """By outcome, how many are as they were."""
@@ -80,12 +80,12 @@ class Changes:
     went: int
     """Names that only the base has."""
     confirmed: int
-    """Names of the base that stand under their new ones, as persons confirmed them."""
+    """Number of names of the base with a confirmed new name."""
     maybe: tuple[tuple[str, str, str], ...]
-    """(old, new, change): names that may be one test that was moved; nobody confirmed it."""
+    """(old, new, change): names that may be one renamed test; unconfirmed."""
 
     def of(self, category: str) -> ChangeGroup:
-        """The group of a category; an empty one where it has none."""
+        """Return the group of a category; an empty one if it is missing."""
         mine = (group for group in self.groups if group.category == category)
         return next(mine, ChangeGroup(category, 0, (), 0))
 
@@ -133,7 +133,7 @@ class MetricDelta:
 
     @property
     def verdict(self) -> str:
-        """``better``, ``worse``, ``alike`` or why that cannot be said."""
+        """``better``, ``worse``, ``alike``, or why the comparison is not possible."""
         if self.base.n < 2 or self.head.n < 2:
             return "a single sample says nothing of spread"
         if self.overlaps:
@@ -166,7 +166,7 @@ class CellPair:
     jobs_same: int
     tests: Changes
     unnamed_base: int
-    """Tests that the base counts without naming them: nothing can be said of each."""
+    """Number of the base's tests without names, which cannot be compared one by one."""
     unnamed_head: int
     checks: Changes
     metrics: tuple[MetricDelta, ...]
@@ -214,7 +214,7 @@ class CompareReport(ReportModel):
 
 
 COLUMNS_SHOWN = 6
-"""Metrics that stand beside each other; the next ones get a table of their own."""
+"""Maximum number of metrics side by side; further ones are in separate tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +301,7 @@ class ComparisonTable:
 
     @property
     def samples_in(self) -> str:
-        """Where the number of samples is said."""
+        """Where the number of samples is shown."""
         return samples_in([[row.n for row in line.known] for line in self.rows])
 
 

@@ -39,18 +39,18 @@ class Origin:
     files: int
     """Derived: sources that are listed, and those that are not."""
     kinds: tuple[tuple[str, int], ...]
-    """Files by provenance. Derived: they come to ``files``."""
+    """Files by provenance. Derived: their sum is ``files``."""
     sources: tuple[SourceLine, ...]
     hidden: int
     """Files that are not listed; none of them is inconsistent."""
     disputed: tuple[Disagreement, ...]
     disputed_hidden: int
     repeated: int
-    """Tests that stand in more than one file."""
+    """Number of tests that are in more than one file."""
     remarks: tuple[tuple[str, tuple[str, ...]], ...]
     """What the files remark, and which of them do; without those that are inconsistent."""
     stamps: tuple[tuple[str, str], ...]
-    """(file, what it says was under test), where that is not the subject of this report."""
+    """(file, tested version that it names) if that is not the subject of this report."""
     dated_at: datetime
     is_dated: bool
     ingested_at: datetime
@@ -63,7 +63,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Catalogued:
-    """What the platform catalogue says of the accelerator; nobody looked at this one."""
+    """The platform catalogue's accelerator; the actual one was not probed."""
 
     device: str
     memory_gb: int | Absent

@@ -24,7 +24,7 @@ class MetricColumn:
     direction: str
     ratio: bool
     baseline: str | Absent | None
-    """What a ratio is relative to, or what tells the column from another; else None."""
+    """The baseline of a ratio, or a text that distinguishes the column; else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class MetricTable:
     """The job's."""
     columns: tuple[MetricColumn, ...]
     named: bool
-    """Whether the rows are told apart by the names of their metrics too."""
+    """Whether the metric's names distinguish the rows as well."""
     keys: tuple[str, ...]
     """Derived: parameters that differ between the rows."""
     fixed: Params
@@ -82,7 +82,7 @@ class MetricTable:
     hidden: int
     """Figures that are not shown."""
     repeated: int
-    """Figures that a later one of the same metric and parameters stands for."""
+    """Number of figures that a later report of the same metric and parameters replaces."""
 
     @property
     def packed(self) -> bool:
@@ -91,12 +91,12 @@ class MetricTable:
 
     @property
     def samples_in(self) -> str:
-        """Where the number of samples is said: `caption`, `column` or `cells`."""
+        """Where the number of samples is shown: `caption`, `column` or `cells`."""
         return samples_in([[figure.n for figure in row.figures] for row in self.rows])
 
 
 def samples_in(rows: Sequence[Sequence[int]]) -> str:
-    """`caption` where it is the same for all, `column` where it is in each row, else `cells`."""
+    """Return `caption` if all counts are equal, `column` if equal per row, else `cells`."""
     if any(len(set(row)) != 1 for row in rows):
         return "cells"
     return "caption" if len({row[0] for row in rows}) == 1 else "column"

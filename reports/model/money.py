@@ -54,15 +54,15 @@ class CostShare:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """A cost, told in every way that a person may ask for it."""
+    """A cost with all its breakdowns."""
 
     bill: Bill
     """Derived: the sum of the machines'."""
     phases: tuple[CostShare, ...]
-    """By the state that the cell was in. Derived: they come to the total."""
+    """Costs by the state of the cell. Derived: their sum is the total."""
     jobs: tuple[CostShare, ...]
     overhead_usd: Decimal
-    """Spent on none of the jobs. Derived: with the jobs it comes to the total."""
+    """Costs outside of all jobs. Derived: with the jobs' costs it is the total."""
     validated: int
     """Derived: tests that passed or failed."""
     usd_per_validated: Decimal | Absent
@@ -118,7 +118,7 @@ class CellCost:
     tally: Tally | Absent
     money: Money
     busy_s: float | Absent
-    """How long its jobs ran; absent where nobody said."""
+    """Seconds that its jobs ran; absent if unknown."""
     idle_s: float | Absent
     """Derived: ``held - busy``, and never below 0: booting, installing, giving back, the gaps."""
     refused: tuple[PlacementDecision, ...]

@@ -70,7 +70,7 @@ class PlatformReport(ReportModel):
     blame: tuple[BlameRow, ...] = ()
     """Failing tests that ran again; that changes no count."""
     reuse: tuple[tuple[str, str], ...] = ()
-    """Jobs, and why their earlier evidence stands or does not; empty where nobody asked."""
+    """Jobs, and why their earlier evidence is reused or not; empty without a request for reuse."""
 
     @property
     def comparison_tables(self) -> tuple[ComparisonTable, ...]:

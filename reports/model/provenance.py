@@ -1,4 +1,4 @@
-"""Who produced the results of a cell, and why its machine is where it is."""
+"""The origin of a cell's results, and the placement of its machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AttestedDevice:
 
 @dataclass(frozen=True, slots=True)
 class Attested:
-    """What the provider and the machine say that it is."""
+    """The attested facts of provider and machine."""
 
     facts: tuple[tuple[str, str], ...]
     """The provider's: instance, image, zone, market."""

@@ -23,7 +23,7 @@ class FailureGroupRow:
     kind: str
     """Whose failure it probably is."""
     said: str
-    """The exception, where it came from, and its masked words."""
+    """The exception, its location, and its masked message."""
     count: int
     tests: tuple[str, ...]
     """Some of them."""
@@ -59,7 +59,7 @@ class QuarantineRow:
     owner: str
     expires: datetime
     state: str
-    """When the run was launched: ``stands`` or ``expired``."""
+    """Its state at the launch of the run: ``stands`` or ``expired``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class BlameRow:
 
 @dataclass(frozen=True, slots=True)
 class IssueRow:
-    """A known issue and how it stands to these results."""
+    """A known issue and its matches in these results."""
 
     id: str
     title: str
@@ -108,7 +108,7 @@ class PlatformColumn:
     status: Status
     detail: str
     provenance: str
-    """How its results came to be known."""
+    """The provenance of its results."""
     simulated: bool
     optional: bool
     money: Money
@@ -133,7 +133,7 @@ class JobCell:
 
     @property
     def bare(self) -> bool:
-        """It passed, and nothing that it said stands behind that."""
+        """Whether it passed without any result beside the outcome."""
         passed = isinstance(self.status, Status) and self.status.code == "passed"
         said = not isinstance(self.checks, Absent) or not isinstance(self.tests, Absent)
         return passed and not said and not self.figures
@@ -188,7 +188,7 @@ class MetricAcross:
     direction: str
     params: Params
     against: str
-    """What a ratio says that it is relative to; empty where the metric is no ratio."""
+    """The baseline that a ratio names; empty for other metrics."""
     baseline: str
     """Another metric of the job that this one is set against; empty without one."""
     cells: tuple[MetricFigure | Absent, ...]
@@ -207,7 +207,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Everything that one job said."""
+    """All results of one job."""
 
     job: str
     kind: str
@@ -229,7 +229,7 @@ class ResultsReport(ReportModel):
 
     date: datetime
     dated: bool
-    """Whether somebody said when it happened; else it is when it was handed in."""
+    """Whether the date is the production date; else it is the upload date."""
     status: Status
     passed_cells: Rate
     """Derived: platforms that passed, of all."""
@@ -248,7 +248,7 @@ class ResultsReport(ReportModel):
 
     @property
     def footnotes(self) -> tuple[str, ...]:
-        """Why something is missing, in the order in which the tables come to it."""
+        """Reasons for missing values, in the order of the tables."""
         return tuple(dict.fromkeys(_reasons(self)))
 
     @property
@@ -264,7 +264,7 @@ class ResultsReport(ReportModel):
 
     @property
     def stated(self) -> bool:
-        """Whether a machine is there that nobody metered."""
+        """Whether a machine is only stated, without metered costs."""
         return any(row.state == "stated" for c in self.columns for row in c.money.rows)
 
     @property
@@ -279,7 +279,7 @@ class ResultsReport(ReportModel):
 
 
 def is_partial(line: CheckFact) -> bool:
-    """Whether a check passed, and says of itself that not all of it did: `12/14`."""
+    """Return whether a check passed only in part, by its value: `12/14`."""
     part, slash, whole = (word.strip() for word in line.value.partition("/"))
     shares = slash and part.isdecimal() and whole.isdecimal()
     return line.outcome == "passed" and bool(shares) and int(part) < int(whole)

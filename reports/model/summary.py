@@ -53,7 +53,7 @@ class CellRow:
     notes: tuple[CheckedAnnotation, ...] = ()
     """What people noted of it."""
     reuse: tuple[tuple[str, str], ...] = ()
-    """Jobs, and why their earlier evidence stands or does not; empty where nobody asked."""
+    """Jobs, and why their earlier evidence is reused or not; empty without a request for reuse."""
 
     @property
     def highlights(self) -> tuple[tuple[MetricTable, MetricLine], ...]:
@@ -115,7 +115,7 @@ class SummaryReport(ReportModel):
 
     @property
     def is_dated(self) -> bool:
-        """Whether somebody says when everything that was handed in happened."""
+        """Whether the production date of all uploaded evidence is known."""
         return all(row.origin is None or row.origin.is_dated for row in self.rows)
 
     @property

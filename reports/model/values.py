@@ -58,7 +58,7 @@ class CheckTally:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How something went, and why; a state where it is not over."""
+    """An outcome with its reason, or the state of an unfinished item."""
 
     code: str
     """An outcome's value, or ``running`` or ``queued``."""

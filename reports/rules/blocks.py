@@ -1,4 +1,4 @@
-"""Rules about one part of a report each, whichever kind of report it stands in."""
+"""Rules about one part of a report, for reports of any kind."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def skips_rule(part: SuiteSkips) -> Iterator[Said]:
 
 
 def command_rule(part: CommandRow) -> Iterator[Said]:
-    """Check that a command's checks add up, and none failed where it passed."""
+    """Check that a command's checks add up, and that none failed if the command passed."""
     checks = part.checks
     listed = len(part.lines) + part.hidden
     if isinstance(checks, Absent):

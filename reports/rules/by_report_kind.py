@@ -63,7 +63,7 @@ def kind_figures(report: ReportModel) -> Figures:
 
 
 def kind_evidence(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
-    """What the evidence says against a report."""
+    """Yield the contradictions between a report and its evidence."""
     rule = _REPORTED.get(type(report))
     if rule is not None:
         yield from rule(report, evidence)

@@ -24,7 +24,7 @@ from reports.rules.blocks import Said, close, differs
 
 
 def compare_rules(report: CompareReport) -> Iterator[Said]:
-    """What the parts of a comparison say of each other."""
+    """Yield the contradictions between the parts of a comparison."""
     for pair in report.pairs:
         yield from _results_of_pair(pair)
     for name, said in report.totals:
@@ -248,7 +248,7 @@ def _hidden(tests: Iterable[TestFact], went: Names) -> Names:
 
 
 def _expected(old: Mapping[str, Names], new: Mapping[str, Names], hidden: Names) -> dict[str, int]:
-    """By sets: who failed, who is lost, who was skipped."""
+    """Return the expected number of tests in each category, computed by sets of names."""
     failed, fails = _in(old, _FAILING), _in(new, _FAILING)
     lost, loses = _in(old, _LOST), _in(new, _LOST)
     skipped, skips = old.get("skipped", set()), new.get("skipped", set())

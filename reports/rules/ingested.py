@@ -142,7 +142,7 @@ BAD = ("failed", "error")
 
 
 def origin_rule(part: Origin) -> Iterator[Said]:
-    """Files are listed or counted, and come to their kinds."""
+    """Check that files are listed or counted, and that their kinds add up."""
     yield from differs("files", "files", part.files, len(part.sources) + part.hidden)
     yield from differs("files", "files by kind", sum(n for _, n in part.kinds), part.files)
     if min(part.hidden, part.repeated, part.disputed_hidden) < 0:
@@ -174,7 +174,7 @@ def failure_group_rule(part: FailureGroupRow) -> Iterator[Said]:
 
 
 def failures_rule(part: FailureTable) -> Iterator[Said]:
-    """The failure groups come to the failing results."""
+    """Check that the failure groups add up to the failing results."""
     found = sum(row.count for row in part.rows) + part.hidden
     yield from differs("failure_groups", "failing results", part.failing, found)
     if part.hidden < 0 or part.signatures < len(part.rows):
@@ -260,7 +260,7 @@ def slower_rule(tables: Sequence[MetricTable]) -> Iterator[Said]:
 
 
 def origin_evidence(report: PlatformReport | SummaryReport, evidence: Evidence) -> Iterator[Said]:
-    """What was handed in is told of as it is stored."""
+    """Check that the origin of ingested evidence is as stored."""
     pairs = [(report.cell, report.origin)] if isinstance(report, PlatformReport) else []
     if isinstance(report, SummaryReport):
         pairs = [(row.cell, row.origin) for row in report.rows]

@@ -100,7 +100,7 @@ def figure_rule(part: MetricFigure) -> Iterator[Said]:
 
 
 def table_rule(part: MetricTable) -> Iterator[Said]:
-    """Every figure stands in its metric's column, and every parameter is said once."""
+    """Check that figures are in their metric's column, and parameters are shown once."""
     for line in part.rows:
         yield from _line(line, part)
     for column in part.columns:
@@ -129,7 +129,7 @@ def _line(line: MetricLine, table: MetricTable) -> Iterator[Said]:
 
 
 def _column(column: MetricColumn, job: str) -> Iterator[Said]:
-    """A ratio says to what."""
+    """Check that a ratio names its baseline, and a column its direction."""
     if isinstance(column.baseline, Absent):
         yield "warning", "baseline", f"{column.name} of {job} is a ratio that names no baseline"
     elif column.ratio and not column.baseline:

@@ -21,7 +21,7 @@ _NOTHING = Decimal(0)
 
 
 def bill_rule(part: Bill) -> Iterator[Said]:
-    """The parts come to the total; nothing is negative."""
+    """Check that the parts of a bill add up and none is negative."""
     parts = (part.machine_usd, part.disk_usd, part.address_usd)
     yield from differs("cost", "the bill's total", part.total_usd, sum(parts, _NOTHING))
     if min(parts) < 0:
@@ -83,7 +83,7 @@ def sum_of(costs: Costs | Absent, bills: list[Bill], *, what: str) -> Iterator[S
 
 
 def platform_money_rule(report: PlatformReport) -> Iterator[Said]:
-    """What was validated is what the suites say."""
+    """Check that the number of validated tests is that of the suites."""
     yield from validated_rule(report.money.costs, report.suites.total)
 
 
@@ -137,7 +137,7 @@ MONEY_RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
 
 
 def cost_rules(report: CostReport) -> Iterator[Said]:
-    """The parts come to the total by cell, by state and by job."""
+    """Check that the costs by cell, by state and by job add up to the total."""
     known = [c for cell in report.cells if not isinstance(c := cell.money.costs, Absent)]
     yield from sum_of(report.costs, [costs.bill for costs in known], what="cells")
     if not isinstance(report.costs, Absent):

@@ -39,7 +39,7 @@ Figures = tuple[int, ...]
 
 
 def results_rules(report: ResultsReport) -> Iterator[Said]:
-    """What the tables of a results report say of each other."""
+    """Yield the contradictions between the tables of a results report."""
     codes = [column.status.code for column in report.columns]
     yield from differs("total", "passed cells", report.passed_cells.part, codes.count("passed"))
     yield from differs("total", "cells", report.passed_cells.whole, len(codes))
@@ -79,7 +79,7 @@ def results_figures(report: ResultsReport) -> Mapping[str, Figures]:
 
 
 def results_reported(report: ResultsReport, evidence: Evidence) -> Iterator[Said]:
-    """Every figure and every check of a table was reported by the platform it stands under."""
+    """Check that the platform of each column reported all of its figures and checks."""
     for at, cell in enumerate(evidence.record.cells):
         known = _Reported(cell)
         for line in (line for group in report.groups for line in group.lines):
@@ -171,7 +171,7 @@ _SHARE = re.compile(r"(\d+)\s*/\s*(\d+)")
 
 
 def _partial(section: Section) -> Iterator[Said]:
-    """A check that passed, and says that not all of it did."""
+    """Warn of checks that passed with only a part of their items."""
     lines = [(check.name, cell) for check in section.checks for cell in check.cells]
     for name, cell in lines:
         if isinstance(cell, Absent) or cell.outcome != "passed":

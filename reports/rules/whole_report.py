@@ -1,4 +1,4 @@
-"""Rules about a whole report: what its parts say of each other."""
+"""Rules about a whole report: consistency of its parts."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _column(job: JobRecord | None, cell: CellRecord) -> SuiteColumn | None:
 
 
 def parts_of(nodeid: str) -> tuple[str, str, str]:
-    """Module, class and name; a class is empty where the test stands in none."""
+    """Return module, class and name; the class is empty for a test outside of a class."""
     path, bracket, params = nodeid.partition("[")
     module, *names = path.split("::")
     name = names.pop() if names else module
@@ -126,7 +126,7 @@ def _row(found: _Class, asked: Sequence[JobRecord | None], room: int) -> ClassRo
 
 
 def _kept(rows: Sequence[ClassTest], room: int) -> tuple[ClassTest, ...]:
-    """As many as there is room for, in their order; those that did not pass before the others."""
+    """Return at most `room` rows in their order; rows that did not pass have precedence."""
     ranked = sorted(range(len(rows)), key=lambda n: (not _is_bad(rows[n]), n))[: max(0, room)]
     return tuple(rows[n] for n in sorted(ranked))
 
@@ -163,7 +163,7 @@ TEMPLATE = "backend 2"
 
 
 def backend_view(evidence: Evidence, _cell_id: str = "") -> BackendReport:
-    """Tell the suites and benchmarks of a run."""
+    """Return the report of a run's suites and benchmarks."""
     record, run = evidence.record, evidence.record.run
     begun = [cell for cell in record.cells if _began(cell)]
     read = [(cell, hardware_of(cell, subject=run.subject_name)) for cell in begun]

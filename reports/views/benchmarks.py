@@ -24,7 +24,7 @@ COLUMNS_SHOWN = 8
 """Metrics in one table."""
 
 BASELINE_KEYS = ("baseline", "reference", "against", "versus", "vs")
-"""Parameters in which a ratio says what it is relative to."""
+"""Parameters that name the baseline of a ratio."""
 
 Found = Mapping[RowKey, Mapping[ColumnKey, MetricFact]]
 
@@ -35,7 +35,7 @@ def metrics_of(cell: CellRecord) -> tuple[MetricTable, ...]:
 
 
 def baseline_of(fact: MetricFact) -> str | None:
-    """What a metric says that it is relative to."""
+    """Return the baseline that a metric names, or None."""
     named = (fact.params.get(key) for key in BASELINE_KEYS)
     return next((words(value) for value in named if value not in (None, "")), None)
 
@@ -73,7 +73,7 @@ def table_of(job: JobRecord) -> MetricTable:
 
 
 def _found(job: JobRecord) -> Found:
-    """What was reported again, by a later attempt, stands as it was reported last."""
+    """Return the metrics by row and column; a repeated metric has its last report."""
     found: dict[RowKey, dict[ColumnKey, MetricFact]] = {}
     for fact in job.metrics:
         prefix, leaf = split_name(fact.name)
@@ -113,7 +113,7 @@ Key = tuple[str, str, str, Params, str, str]
 
 
 def benchmark_jobs(cell: CellRecord) -> tuple[JobRecord, ...]:
-    """Those that said something."""
+    """Return the benchmarks with metrics or checks."""
     return tuple(j for j in cell.jobs if j.kind == "benchmark" and (j.metrics or j.checks))
 
 
@@ -140,7 +140,7 @@ def block_of(cell: CellRecord, job: JobRecord, *, label: str, alone: bool) -> Bl
 
 
 def entries_of(job: JobRecord) -> dict[Key, Entry]:
-    """Its metrics; one that was reported again stands as it was reported last."""
+    """Return its metrics by key; a repeated metric has its last report."""
     return {_key(fact): _entry(fact) for fact in job.metrics}
 
 
@@ -150,7 +150,7 @@ def _key(fact: MetricFact) -> Key:
 
 
 def _named(fact: MetricFact) -> tuple[str, str]:
-    """A section is a parameter of that name, or what stands before the last slash."""
+    """Return section and name: the section is a parameter, or the part before the last slash."""
     said = fact.params.get("section")
     return (said, fact.name) if isinstance(said, str) and said else split_name(fact.name)
 
@@ -169,7 +169,7 @@ def _entry(fact: MetricFact) -> Entry:
 def contrasts_of(
     cells: Sequence[tuple[CellRecord, Hardware]],
 ) -> tuple[tuple[Contrast, ...], int]:
-    """Every metric that several platforms reported, and how many more there are."""
+    """Return every metric of several platforms, and the number of metrics left out."""
     found: dict[Key, dict[int, Entry]] = {}
     for column, (cell, _) in enumerate(cells):
         for job in benchmark_jobs(cell):
@@ -267,9 +267,9 @@ def compare(
 
 
 def _last_rows(facts: Sequence[MetricFact]) -> dict[ComparisonKey, MetricFigure]:
-    """A metric that was reported again, by a later attempt, stands as it was reported last.
+    """Return the metrics by key; a repeated metric has its last report.
 
-    A ratio that does not name its baseline cannot be compared with anything.
+    Ratios without a named baseline are left out, because they cannot be compared.
     """
     rows = {}
     for fact in facts:

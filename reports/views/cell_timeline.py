@@ -147,7 +147,7 @@ def _attempt(attempt: Attempt) -> AttemptRow:
 
 
 def notices_of(cell: CellRecord) -> tuple[tuple[NoticeRow, ...], int]:
-    """What the agent wants a person to know, and how many more there are."""
+    """Return the agent's notices for a person, and the number of further ones."""
     shown = tuple(
         NoticeRow(_moment(n.ts), n.job, n.level, n.message) for n in cell.notices[:NOTICES_SHOWN]
     )
@@ -216,10 +216,10 @@ def footer_of(record: RunRecord, evidence_sha256: str | Absent, template: str) -
 
 
 def run_digest(record: RunRecord, *, base: RunRecord | None = None) -> str | Absent:
-    """Of everything that a report of a whole run, or of one and its base, is made from.
+    """Return the digest of all evidence of a run's report, or of a run and its base.
 
     sha256 over one line per cell, ``CELL DIGEST`` and a line feed, in the order of their bytes.
-    DIGEST is that of the cell's own report, ``-`` where it has none. Lines of the base begin with
+    DIGEST is that of the cell's report, ``-`` without one. Lines of the base begin with
     ``base`` and a space.
     """
     told = [("", cell) for cell in record.cells]

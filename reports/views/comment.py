@@ -22,7 +22,7 @@ TEMPLATE = "comment 1"
 FAILING_SHOWN = 10
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
 _Failure = tuple[str, str, str]
-"""Job, what it says, and the test."""
+"""Job, message and test."""
 
 
 def comment_view(evidence: Evidence, _cell: str) -> CommentReport:

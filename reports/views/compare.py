@@ -43,7 +43,7 @@ METRICS_SHOWN = 80
 """Metrics that are listed of one cell; those that got worse by most come first."""
 
 MetricKey = tuple[str, str, str, str, str, Params]
-"""Job, name, unit, direction, what it is relative to, parameters."""
+"""Job, name, unit, direction, baseline, parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Deltas:
 
 
 def deltas_of(old: CellRecord, new: CellRecord, names: Mapping[str, str]) -> Deltas:
-    """Compare what both cells measured; `names` says what a job is called in the base."""
+    """Compare the metrics of both cells; `names` maps a job to its name in the base."""
     before, after = _facts(old, {}), _facts(new, names)
     titles = {names.get(job.id, job.id): job.title or job.id for job in new.jobs}
     both = [_delta(key, before[key], after[key], titles) for key in after if key in before]
@@ -73,7 +73,7 @@ def deltas_of(old: CellRecord, new: CellRecord, names: Mapping[str, str]) -> Del
 
 
 def _facts(cell: CellRecord, names: Mapping[str, str]) -> dict[MetricKey, MetricFact]:
-    """What was reported again, by a later attempt, stands as it was reported last."""
+    """Return metrics by key; a repeated metric has its last report."""
     return {
         _key(fact, names.get(job.id, job.id)): fact for job in cell.jobs for fact in job.metrics
     }
@@ -203,7 +203,7 @@ def _alike(job: JobRecord, other: JobRecord) -> bool:
 
 
 def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
-    """Tests by job and name; `names` says what a job is called in the base."""
+    """Return tests by job and name; `names` maps a job to its name in the base."""
     return {
         (names.get(t.job, t.job), t.nodeid): SideOutcome(
             settled(t).word, t.message or t.reason, hides=t.reason == "collection"
@@ -313,7 +313,7 @@ def matches(base: Sequence[CellRecord], head: Sequence[CellRecord]) -> tuple[Mat
 def _only(
     cells: Sequence[CellRecord], key: Callable[[CellRecord], Hashable]
 ) -> dict[Hashable, CellRecord]:
-    """Cells whose key is nobody else's; None is no key."""
+    """Return cells by unique key; cells with the key None are left out."""
     keys = [key(cell) for cell in cells]
     pairs = zip(keys, cells, strict=True)
     return {name: cell for name, cell in pairs if name is not None and keys.count(name) == 1}
@@ -343,7 +343,7 @@ _NOT_THERE = Absent("not in this run")
 
 
 def compare_view(evidence: Evidence, _cell_id: str = "") -> CompareReport:
-    """Tell what changed from `evidence.base`. Raises LookupError where there is none."""
+    """Return the changes since `evidence.base`. Raises LookupError without a base."""
     base, head = evidence.base, evidence
     if base is None:
         raise LookupError("a comparison needs a base")
@@ -376,7 +376,7 @@ def compare_view(evidence: Evidence, _cell_id: str = "") -> CompareReport:
 
 
 def _totals(pairs: Sequence[CellPair]) -> tuple[tuple[str, int], ...]:
-    """Of each category; the one that is seldom only where there is any."""
+    """Return the total of each category; ``hidden`` only if it is not zero."""
     every = ((name, sum(pair.tests.of(name).count for pair in pairs)) for name in CATEGORIES)
     return tuple((name, count) for name, count in every if name != "hidden" or count)
 

@@ -22,13 +22,13 @@ TEMPLATE = "cost 2"
 REFUSED_SHOWN = 40
 """Lines of a cell's decision log."""
 NONE_OF_THE_JOBS = ""
-"""The name of what was spent on none of the jobs; no job has it."""
+"""The name of costs outside of all jobs; no job has it."""
 
 _NOT_SPENT = Absent("nothing spent there")
 
 
 def cost_view(evidence: Evidence, _cell_id: str = "") -> CostReport:
-    """Tell the money of a whole run."""
+    """Return the cost report of a run."""
     record = evidence.record
     run, counts = record.run, record.counts
     cells = tuple(_cell(cell, record) for cell in record.cells)

@@ -1,4 +1,4 @@
-"""Where a cell's evidence comes from: its provenance, or who uploaded it."""
+"""The origin of a cell's evidence: its provenance, or its uploader."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _line(source: Source) -> SourceLine:
 def _remarks(
     sources: Sequence[Source], stamps: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each remark once, with the files that make it; another version is told of elsewhere."""
+    """Yield each remark once with its files; remarks about other versions are shown elsewhere."""
     found: dict[str, list[str]] = {}
     for source in sources:
         if source.state is SourceState.INCONSISTENT:
@@ -159,7 +159,7 @@ def _parts(stamp: str) -> tuple[str, str]:
 
 
 def catalogued_of(cell: CellRecord) -> Catalogued | None:
-    """What is on record of the platform's accelerator, where nobody of ours could look."""
+    """Return the platform catalogue's accelerator for an ingested cell, which was not probed."""
     if cell.ingested is None:
         return None
     row = next((row for row in PLATFORMS.values() if _same(row.platform, cell.platform)), None)
@@ -183,7 +183,7 @@ def _same(known: Platform, platform: Platform) -> bool:
 
 
 def date_of(ingested: Ingested | None, otherwise: datetime) -> datetime:
-    """When it happened; when it was handed in, where nobody says."""
+    """Return when the evidence was produced; if unknown, when it was uploaded."""
     return otherwise if ingested is None else ingested.dated_at
 
 

@@ -25,7 +25,7 @@ PROVIDERS = {
 
 
 STATED = "stated"
-"""The state of a machine that somebody only tells of."""
+"""State of a machine that is only known from ingested files."""
 
 
 def short_name(cell: CellRecord) -> str:
@@ -42,7 +42,7 @@ def long_name(cell: CellRecord) -> str:
 
 
 def place_of(cell: CellRecord) -> str | Absent:
-    """Where the last machine was; without one, why there is none."""
+    """Return the place of the last machine; without one, why it is missing."""
     held = [lease for lease in cell.leases if lease.machine_id and lease.place]
     stated = [lease for lease in cell.leases if lease.state == STATED and lease.place]
     if held or stated:
@@ -181,7 +181,7 @@ def hardware_of(cell: CellRecord, *, subject: str) -> Hardware:
 
 
 def _as_read(made: Hardware) -> Hardware:
-    """What no file says is absent for that reason: there was no probe that missed it."""
+    """Return the hardware with the missing facts marked as absent from the files."""
     devices = tuple(replace(device, **_unsaid(device)) for device in made.devices)
     return replace(made, **(_unsaid(made) | {"devices": devices}))
 
@@ -277,7 +277,7 @@ def _evidence(cell: CellRecord, devices: tuple[Device, ...]) -> tuple[bool, str]
 
 
 def _stated(devices: tuple[Device, ...]) -> tuple[bool, str]:
-    """Of a machine that only files tell of."""
+    """Return whether a machine that only files describe is accelerator evidence, and why."""
     if not devices:
         return False, "not accelerator evidence: no ingested file names an accelerator"
     return True, "accelerator evidence by what ingested files say; not attested"

@@ -19,7 +19,7 @@ _NOTHING = Decimal(0)
 
 
 def money_of(cell: CellRecord) -> Money:
-    """Each machine's bill, and their sum told in every way."""
+    """Return the bill of each machine, and their sum in every breakdown."""
     rows = tuple(_row(lease) for lease in cell.leases)
     held = [row.seconds for row in rows if not isinstance(row.seconds, Absent)]
     charged = [
@@ -87,7 +87,7 @@ def _costs(cell: CellRecord, charged: list[LeaseRecord]) -> Costs:
 
 
 def _phases(lease: LeaseRecord) -> dict[str, Decimal]:
-    """By state; nobody saw in which states a machine was that somebody only tells of."""
+    """Return costs by machine state; a stated machine has only one state."""
     seen = {state.value: usd for state, usd in lease.phase_usd.items()}
     return seen or {lease.state: lease.bill.total_usd}
 

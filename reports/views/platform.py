@@ -55,7 +55,7 @@ TEMPLATE = "platform 2"
 
 
 def platform_view(evidence: Evidence, cell_id: str) -> PlatformReport:
-    """Tell one cell. Raises LookupError where the run has no such cell."""
+    """Return the report of one cell. Raises LookupError if the run has no such cell."""
     record = evidence.record
     cell = record.cell(cell_id)
     if cell is None:
@@ -106,7 +106,7 @@ def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
 
 
 def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
-    """Where the evidence is from, what people say to it, and how it stands beside the others."""
+    """Return the report's parts about origin, annotations and comparisons."""
     record, run = evidence.record, evidence.record.run
     failures = failures_of(evidence, cell.id)
     found = {name for row in failures.rows for name in row.known_issues} if failures else set()

@@ -46,7 +46,7 @@ from reports.views.summary import unfinished_run
 CHECKS_SHOWN = 80
 """Checks of one job."""
 METRICS_SHOWN = 80
-"""Metrics of one job that stand side by side."""
+"""Maximum number of metrics of one job side by side."""
 SWEEP_FROM = 3
 """Sets of parameters from which on figures are a sweep, with a table for each platform."""
 BASELINE_PREFIX = "baseline_"
@@ -57,12 +57,12 @@ NOT_TOLD = Absent("this job is not in the ingested files")
 NOT_MEASURED = Absent("not measured on this platform")
 
 Key = tuple[str, str, str, str, Params]
-"""Name, unit, direction, what it is relative to, parameters."""
+"""Name, unit, direction, baseline, parameters."""
 Facts = Mapping[Key, MetricFact]
 
 
 def section_of(name: str, cells: Sequence[CellRecord], headings: Sequence[str]) -> Section:
-    """Everything that a job said, on every platform."""
+    """Return the results of a job on every platform."""
     jobs = [next((job for job in cell.jobs if job.id == name), None) for cell in cells]
     known = [job for job in jobs if job is not None]
     facts = [_facts(job) for job in jobs]
@@ -124,7 +124,7 @@ def figures_of(job: JobRecord) -> int:
 
 
 def _facts(job: JobRecord | None) -> Facts:
-    """What was reported again, by a later attempt, stands as it was reported last."""
+    """Return the metrics by key; a repeated metric has its last report."""
     return {_key(fact): fact for fact in (job.metrics if job is not None else ())}
 
 
@@ -196,7 +196,7 @@ def _metric(key: Key, places: Sequence[Place], keys: Sequence[Key]) -> MetricAcr
 
 
 def _baseline(key: Key, facts: Sequence[Facts], keys: Sequence[Key]) -> Key | None:
-    """The metric that this one is set against: by what it says, or by that one's name."""
+    """Return the metric that is this one's baseline, by its parameter or by a name prefix."""
     name, unit, direction, _, params = key
     prefix, leaf = split_name(name)
     said = [baseline_of(found[key]) for found in facts if key in found]
@@ -249,7 +249,7 @@ KINDS = ("use-case", "suite", "demo", "benchmark")
 
 
 def results_view(evidence: Evidence, _cell_id: str = "") -> ResultsReport:
-    """Tell what every platform of a run said."""
+    """Return the results of a run on every platform."""
     record = evidence.record
     run, counts = record.run, record.counts
     columns = _columns(record)
@@ -397,7 +397,7 @@ def _total(jobs: Sequence[JobCell]) -> Rate:
 
 
 def _sections(record: RunRecord, columns: Sequence[PlatformColumn]) -> tuple[Section, ...]:
-    """A section for each job that said something, anywhere."""
+    """Return a section for each job with results on any platform."""
     headings = [column.heading for column in columns]
     ordered = sorted(
         {job.id: job for cell in record.cells for job in cell.jobs if _says(job)}.values(),

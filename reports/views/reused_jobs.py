@@ -1,4 +1,4 @@
-"""Which jobs of a cell stand on earlier evidence, and why the others were run."""
+"""Jobs of a cell that reuse earlier evidence, and why the others were run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from orchestrator.domain.run_record import CellRecord
 
 
 def reuse_of(cell: CellRecord) -> tuple[tuple[str, str], ...]:
-    """Titles of jobs with what was decided about them; none where nobody asked for reuse."""
+    """Return jobs' titles with the decision about reuse; empty if reuse was not requested."""
     told: dict[str, list[str]] = {}
     for job in cell.jobs:
         if job.reuse:
@@ -16,7 +16,7 @@ def reuse_of(cell: CellRecord) -> tuple[tuple[str, str], ...]:
 
 
 def sources_of(cell: CellRecord) -> tuple[str, ...]:
-    """The runs whose evidence stands for every job of the cell; none where it ran anything."""
+    """Return the runs whose evidence all jobs of the cell reuse; empty if the cell ran a job."""
     if not cell.jobs or not all(job.reused_from for job in cell.jobs):
         return ()
     return tuple(dict.fromkeys(job.reused_from for job in cell.jobs))

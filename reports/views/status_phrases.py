@@ -16,7 +16,7 @@ RULE_WHEN_SOUND = (
 
 
 def counted_tests_claim(rule: str, tally: Tally | Absent, *, over: str = "") -> Claim:
-    """How many of the judged tests passed, and what stands beside them."""
+    """Return the claim of how many of the judged tests passed, with the other counts."""
     if isinstance(tally, Absent):
         return Claim(rule, (), f"No test was judged{over}: {tally.reason}.")
     share_of = tally.rate
@@ -58,7 +58,7 @@ def degraded_claim(jobs: Sequence[tuple[str, str]]) -> tuple[Claim, ...]:
 
 
 def hardware_claim(hardware: Hardware) -> Claim:
-    """Whether these figures say anything about an accelerator."""
+    """Return the claim of whether the figures are accelerator evidence."""
     return Claim("hardware", (), f"This is {hardware.why}.")
 
 

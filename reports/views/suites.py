@@ -29,7 +29,7 @@ _WORST_FIRST = (TestOutcome.FAILED, TestOutcome.ERROR, TestOutcome.MISSING, Test
 
 
 def rate(part: int, whole: int, *, nothing: str) -> Rate:
-    """A share; `nothing` says why there is no percentage of an empty whole."""
+    """Return a rate; `nothing` is the reason for a missing percentage of an empty whole."""
     return Rate(part, whole, 100 * part / whole if whole else Absent(nothing))
 
 
@@ -67,7 +67,7 @@ def _row(job: JobRecord, cell: CellRecord) -> SuiteRow:
 
 
 def suite_tally(job: JobRecord, cell: CellRecord) -> Tally | Absent:
-    """Its counts, or why there are none."""
+    """Return the suite's counts, or why it has none."""
     never = job.outcome is Outcome.NOT_RUN or job.started_at is None
     if job.counts.collected or not never:
         return tally_of(job.counts)
@@ -85,7 +85,7 @@ def duration_of(job: JobRecord, cell: CellRecord) -> float | Absent:
 
 
 def settled(test: TestFact) -> TestOutcome:
-    """A test whose end was never reported counts as missing, whatever its phases said."""
+    """Return a test's outcome; missing if its end was never reported."""
     if test.final or test.outcome is TestOutcome.NOT_RUN:
         return test.outcome
     return TestOutcome.MISSING

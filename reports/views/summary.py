@@ -124,7 +124,7 @@ def _title(record: RunRecord) -> str:
 def cell_row(
     cell: CellRecord, record: RunRecord, authored: Sequence[CheckedAnnotation] = ()
 ) -> CellRow:
-    """Tell one cell of a run in short."""
+    """Return the summary row of one cell of a run."""
     subject, version_ = record.run.subject_name, record.run.subject_version
     hardware = hardware_of(cell, subject=subject)
     jobs = [(job.title or job.id, job, job_status(job, cell)) for job in cell.jobs]

@@ -10,8 +10,8 @@ from typing import List, Optional
 
 from .layout import Attempt, RefusedError
 
-# `pull` is asked once a second on a machine that is being measured: a verb imports what it needs,
-# and nothing else.
+# `pull` runs once a second on a machine that is being measured, so that a verb imports only
+# the modules that it needs.
 # ruff: noqa: PLC0415
 
 OK = 0
@@ -24,7 +24,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     """Run one verb.
 
     Returns:
-        0 done, 2 usage, 3 no such attempt, 4 refused (stderr says what to do).
+        0 done, 2 usage, 3 no such attempt, 4 refused (stderr has the correction).
     """
     options = _parser().parse_args(argv)
     try:

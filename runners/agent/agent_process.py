@@ -26,11 +26,11 @@ _PID_BETWEEN_S = 0.05
 
 
 class StillThereError(RefusedError):
-    """Something of the attempt could not be ended; the text says what."""
+    """A process or the folder of the attempt could not be removed; the text names it."""
 
 
 def ask(attempt: Attempt, reason: str) -> None:
-    """Ask the agent to stop: it ends the job, packs, and says so. The first reason stands."""
+    """Request a stop: the agent ends the job and packs. The first reason is kept."""
     temporary = attempt.stop.with_name(f"stop.{os.getpid()}")
     try:
         temporary.write_text(reason)
@@ -70,7 +70,7 @@ def kill(attempt: Attempt) -> None:
 def close(attempt: Attempt) -> None:
     """Kill all processes and remove the folder; nothing to remove is no error.
 
-    Somebody else may have removed the folder: what runs without it would make it again.
+    Processes are killed first, also without the folder: they would create it again.
 
     Raises:
         StillThereError: a process does not end, or the folder cannot be removed.
@@ -103,11 +103,11 @@ _WAIT_S = 30
 
 
 class BadInputError(RefusedError):
-    """What came on stdin is not what ``start`` takes."""
+    """The input of ``start`` is invalid."""
 
 
 class NotStartedError(RefusedError):
-    """The agent ended, or hung, before it could say that it runs."""
+    """The agent ended or hung before it reported its start."""
 
 
 def read_handed(stream: BinaryIO) -> Tuple[Optional[Mapping[str, object]], Dict[str, str]]:
@@ -153,7 +153,7 @@ def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
     held = lock.take(attempt.lock)
     if held is None:
         return
-    from . import event_lines, run_attempt  # before it is said that the agent runs
+    from . import event_lines, run_attempt  # imported before the agent reports its start
 
     if event_lines.read(attempt.events).ended:
         os.close(held)
@@ -173,7 +173,7 @@ def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
 
 
 def _leave(attempt: Attempt, work: Callable[[], None], *, held: int, tell: int) -> NoReturn:
-    """Fork again in a session of its own, so that no terminal can end the agent."""
+    """Fork again in a new session, so that no terminal can end the agent."""
     try:
         os.setsid()
         if os.fork() == 0:
@@ -202,7 +202,7 @@ def _become_agent(attempt: Attempt, work: Callable[[], None], *, held: int, tell
 
 
 def _detach(attempt: Attempt, *, keep: "tuple[int, int]") -> None:
-    """Let go of everything of the caller's: streams, descriptors, folder, signal settings."""
+    """Detach from the caller: streams, descriptors, working directory, signal handlers."""
     os.chdir("/")
     os.umask(0o022)
     quiet = os.open(os.devnull, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""Why an attempt ends before its jobs are done."""
+"""Reasons to end an attempt before its jobs are done."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class EnvironmentFailed(AttemptEnd):
 
 
 class WrongSubject(AttemptEnd):
-    """What would be imported is not what was to be validated."""
+    """The module that would be imported is not the subject."""
 
     reason = "wrong_subject"
 
 
 class NotReady(AttemptEnd):
-    """The machine's device cannot do what was promised, before any test has touched it."""
+    """The machine's device failed its check before the first test."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -35,13 +35,13 @@ class NotReady(AttemptEnd):
 
 
 class DiskFull(AttemptEnd):
-    """Nothing more can be written."""
+    """The disk is full."""
 
     reason = "disk_full"
 
 
 class Stopped(AttemptEnd):
-    """Somebody asked for it, or the deadline has come."""
+    """A stop was requested, or the deadline has passed."""
 
     outcome = "stopped"
 

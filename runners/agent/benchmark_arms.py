@@ -40,7 +40,7 @@ class ArmReport:
         self._metrics: List[Data] = []
 
     def hear(self, kind: str, data: Data) -> None:
-        """Take one line."""
+        """Read one event line of the arm."""
         if kind == "metric":
             self._metrics.append(data)
         elif kind == "turn":
@@ -53,7 +53,7 @@ class ArmReport:
             self._check(data)
 
     def take(self) -> List[Data]:
-        """Return the metrics that were said since they were last taken."""
+        """Return the metrics that were received since the last call."""
         taken, self._metrics = self._metrics, []
         return taken
 
@@ -77,26 +77,26 @@ class Arm(Protocol):
     arm_report: ArmReport
 
     lasts: bool
-    """Whether one process takes more than one turn."""
+    """Whether one process runs more than one turn."""
 
     def begin(self) -> None:
-        """Start, in a new process where there was one before. Raises ArmEnded."""
+        """Start in a new process, after ending the previous one. Raises ArmEnded."""
 
     def turn(self, number: int) -> List[Data]:
         """Work once, and return the metrics. Raises ArmEnded."""
 
     def finish(self) -> Ended:
-        """Let the process end; return how it ended."""
+        """End the process; return how it ended."""
 
     def close(self) -> None:
-        """Leave nothing of it behind."""
+        """Remove the process and its files."""
 
 
 Start = Callable[[int], None]
 
 
 class Fresh:
-    """Every turn is a process of its own: for benchmarks that know nothing of turns."""
+    """Runs each turn in a new process, for benchmarks without support for turns."""
 
     lasts = False
 
@@ -110,7 +110,7 @@ class Fresh:
         self._ended = Ended(0, None, None, "no turn was taken")
 
     def begin(self) -> None:
-        """Wait for the first turn: there is nothing to keep warm."""
+        """Do nothing: the first turn starts the first process."""
 
     def turn(self, number: int) -> List[Data]:
         """Run the command once."""
@@ -129,15 +129,15 @@ class Fresh:
         return self.arm_report.take()
 
     def finish(self) -> Ended:
-        """Say how its last process ended."""
+        """Return how its last process ended."""
         return self._ended
 
     def close(self) -> None:
-        """Nothing is left: each process was cleared away."""
+        """Do nothing: each process was removed after its turn."""
 
 
 class Resident:
-    """A process that stays for many turns, told through a named pipe when each begins."""
+    """A process that stays for many turns; a named pipe starts each turn."""
 
     lasts = True
 
@@ -172,14 +172,14 @@ class Resident:
         self._until(lambda: self.arm_report.ready)
 
     def turn(self, number: int) -> List[Data]:
-        """Say that its turn has come, and wait until it is over."""
+        """Start its turn, wait until it is over, and return its metrics."""
         self._wake()
         self._say(str(number))
         self._until(lambda: self.arm_report.over == number)
         return self.arm_report.take()
 
     def finish(self) -> Ended:
-        """Say that there are no more turns, and wait for its end."""
+        """Tell the process that there are no more turns, and wait for its end."""
         self._say("end")
         ended = self._look(at_rest=True)
         while ended is None:
@@ -194,7 +194,7 @@ class Resident:
             self._pipe = None
 
     def _let_go(self) -> None:
-        """End the process before, if there was one: it must have ended well."""
+        """End the previous process, if any. Raises ArmEnded unless it ended successfully."""
         if self._pipe is None:
             return
         ended = self.finish()
@@ -205,7 +205,7 @@ class Resident:
         self.arm_report.ready = False
 
     def _wake(self) -> None:
-        """Its silence counts from now on; while it waited there was nothing to say."""
+        """Start counting its silence; while it waited it had nothing to report."""
         ended = self._look(at_rest=True)
         if ended is not None:
             raise ArmEnded(self, ended)
@@ -219,7 +219,7 @@ class Resident:
                 raise ArmEnded(self, ended)
 
     def _look(self, *, at_rest: bool = False) -> Optional[Ended]:
-        """Say how it has ended, if it has; that is known once, and stays so."""
+        """Return how it has ended, or None while it runs; the first result is kept."""
         if self._ended is None:
             self._ended = self._watch.look(0.0 if at_rest else _LOOK_S, at_rest=at_rest)
             if self._ended is not None:
@@ -229,7 +229,7 @@ class Resident:
 
     def _say(self, word: str) -> None:
         if self._pipe is not None:
-            with contextlib.suppress(BlockingIOError):  # a pipe full of turns that nobody takes
+            with contextlib.suppress(BlockingIOError):  # the pipe is full of unread turns
                 os.write(self._pipe, f"{word}\n".encode("ascii"))
 
 
@@ -244,6 +244,6 @@ def _env(job_context: JobContext) -> Dict[str, str]:
 
 
 def _hear_out(job_context: JobContext) -> None:
-    """Take all that a process said before it ended."""
+    """Read all events that a process wrote before it ended."""
     while job_context.checks.poll():
         continue

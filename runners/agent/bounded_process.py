@@ -28,12 +28,12 @@ class Answer(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """It ended by itself, with exit code 0."""
+        """Whether it ended by itself with exit code 0."""
         return self.exit_code == 0 and not self.timed_out
 
     @property
     def text(self) -> str:
-        """Its whole output, as text."""
+        """Its complete output as text."""
         return self.output.decode("utf-8", "replace")
 
 
@@ -49,7 +49,7 @@ def spawn(
     cwd: Optional[Path] = None,
     account: Account = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program as leader of a session of its own, stderr joined with stdout.
+    """Start a program as leader of a new session, stderr joined with stdout.
 
     Raises:
         OSError: it cannot be started.
@@ -88,8 +88,8 @@ def run(
         env: Its environment; the agent's own if None.
         cwd: Its working directory.
         account: The user it runs as.
-        tick: Called five times a second; what it raises ends the program.
-        sink: Gets the output as it comes.
+        tick: Called five times a second; an exception from it ends the program.
+        sink: Receives the output in pieces.
 
     Returns:
         The answer; a program that cannot be started answers with exit code 127.
@@ -117,7 +117,7 @@ def run(
 
 
 def _listen(child: subprocess.Popen[bytes], kept: bytearray, sink: Callable[[bytes], None]) -> bool:
-    """Take what has come; say whether there may be more."""
+    """Read the available output; return whether more may follow."""
     assert child.stdout is not None
     if not select.select([child.stdout], [], [], _LOOK_S)[0]:
         return child.poll() is None
@@ -155,6 +155,6 @@ def _finish(child: subprocess.Popen[bytes]) -> None:
         child.wait(timeout=_LOOK_S)
         processes.release(leader)
     except subprocess.TimeoutExpired:
-        pass  # stuck in the kernel, as a device tool may be: nobody can wait for that
+        pass  # stuck in the kernel, as a device tool may be: waiting would not end
     if child.stdout is not None:
         child.stdout.close()

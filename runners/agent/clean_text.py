@@ -6,7 +6,7 @@ _MARK = "\n[... {} bytes left out ...]\n"
 
 
 def clean(text: str) -> str:
-    """Make text storable anywhere: no lone surrogates, no NUL (Postgres refuses both)."""
+    """Return text without lone surrogates and NUL, which Postgres refuses."""
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
     try:
@@ -17,7 +17,7 @@ def clean(text: str) -> str:
 
 
 def cap(text: str, limit_bytes: int) -> str:
-    """Keep head and tail of a text that is longer than the limit, with a marker between them."""
+    """Return the beginning and end of a text that exceeds the limit, with a marker between them."""
     if len(text) * 4 <= limit_bytes:
         return text
     raw = text.encode("utf-8", "replace")
@@ -30,7 +30,7 @@ def cap(text: str, limit_bytes: int) -> str:
 
 
 def last_lines(raw: bytes, limit_bytes: int) -> str:
-    """Return the end of some output as text, begun at a line where that is possible."""
+    """Return the end of an output as text, if possible from the beginning of a line."""
     if len(raw) > limit_bytes:
         raw = raw[-limit_bytes:]
         newline = raw.find(b"\n")

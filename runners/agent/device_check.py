@@ -1,4 +1,4 @@
-"""Whether torch and its device work, seen before the first job: a sick machine fails no test."""
+"""Checks torch and its device before the first job, so that a broken machine fails no test."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Checks = List[Mapping[str, JsonValue]]
 
 
 def see(asked: Readiness, asker: environment_facts.Asker) -> Result:
-    """Try the device in a process of its own, which is gone when this returns.
+    """Check the device in a separate process, which has ended when this returns.
 
-    On some machines one process alone may hold the device: the first job finds it free.
+    On some machines only one process may hold the device, so the first job finds it free.
 
     Returns:
         ``{"device", "ok", "checks": [{"check", "ok", "detail", "seconds"}]}``.
@@ -30,7 +30,7 @@ def see(asked: Readiness, asker: environment_facts.Asker) -> Result:
     answer = asker.ask(
         _PROGRAM.read_text(encoding="utf-8"), asked.device or "none", timeout_s=asked.timeout_s
     )
-    # No job runs yet: whatever is there came from the check, in a session of its own perhaps.
+    # No job runs yet: every process below belongs to the check, even in another session.
     processes.kill_all(
         lambda: (
             processes.below(os.getpid(), seen=processes.table())
@@ -49,7 +49,7 @@ def see(asked: Readiness, asker: environment_facts.Asker) -> Result:
 
 
 def enforce(asked: Readiness, result: Result) -> None:
-    """End the attempt where the device does not work and the plan wants to know that first.
+    """End the attempt if the device does not work and the plan enforces the check.
 
     Raises:
         NotReady: with reason ``torch_device`` or ``device_check``.

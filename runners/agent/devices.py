@@ -1,4 +1,4 @@
-"""Which accelerators the machine has, asked from the vendors' own tools. No tool, no guess."""
+"""Lists the machine's accelerators with the vendors' tools; without a tool it guesses nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gpu_count(devices: Sequence[Mapping[str, JsonValue]]) -> int:
 
 
 def nvidia_details() -> Optional[bytes]:
-    """Return what ``nvidia-smi -q`` says, or None without it."""
+    """Return the output of ``nvidia-smi -q``, or None without it."""
     answer = _ask("nvidia-smi", "-q")
     return answer.output if answer is not None and answer.ok else None
 
@@ -147,7 +147,7 @@ def _intel() -> List[Device]:
 
 
 def tpus(root: Path = Path("/")) -> List[Device]:
-    """Name TPU chips by their PCI ids, where the kernel shows them as accelerators."""
+    """Return TPU chips by their PCI ids, if the kernel shows them as accelerators."""
     nodes = [*root.glob("dev/accel[0-9]*"), *root.glob("dev/accel/accel[0-9]*")]
     nodes += root.glob("dev/vfio/[0-9]*")
     if not nodes:
@@ -205,7 +205,7 @@ def _in(raw: object, *path: str) -> object:
 
 
 def _known(text: str) -> Optional[str]:
-    """Return None for what nvidia-smi prints where it has no answer, such as ``[N/A]``."""
+    """Return the text, or None for a missing value of nvidia-smi, such as ``[N/A]``."""
     return None if not text or text.startswith("[") or text == "N/A" else text
 
 
@@ -225,7 +225,7 @@ def _natural(text: object) -> Tuple[int, ...]:
 
 
 def line(path: Path) -> str:
-    """Return a small file's text without its blank ends; nothing where it cannot be read."""
+    """Return a small file's text without surrounding white space; empty if it is unreadable."""
     try:
         return path.read_text().strip()
     except OSError:

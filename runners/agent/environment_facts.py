@@ -50,7 +50,7 @@ except Exception as error:
     "found",
 )
 _GPU_NODES = ("/dev/nvidiactl", "/dev/kfd")
-"""Of drivers that torch's devices need."""
+"""Device nodes of the drivers that torch requires."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Asker:
 
 
 def gather(asker: Asker, warn: Callable[[str], None]) -> Dict[str, JsonValue]:
-    """Return what the ``environment`` event holds, except what is said about users."""
+    """Return the content of the ``environment`` event, without the part about users."""
     answer = asker.ask(interpreters.packages_program() + _PACKAGES, timeout_s=_PACKAGES_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:
@@ -100,7 +100,7 @@ def gather(asker: Asker, warn: Callable[[str], None]) -> Dict[str, JsonValue]:
 
 
 def _torch_devices(asker: Asker, warn: Callable[[str], None]) -> JsonValue:
-    """Import torch in a process of its own: it may hang, or take the process down."""
+    """Import torch in a separate process: the import may hang or crash the process."""
     answer = asker.ask(_TORCH_DEVICES, timeout_s=_TORCH_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:

@@ -1,4 +1,4 @@
-"""What a job writes to ``$SEATRIAL_EVENTS``: checked line by line, read again after a restart."""
+"""Validates the lines of ``$SEATRIAL_EVENTS``; reads the event stream again after a restart."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read(path: Path) -> History:
 
 
 def is_final(data: Mapping[str, object]) -> bool:
-    """Say whether a test record settles its test: its teardown's report, or a made-up one."""
+    """Return whether a test record settles its test: a teardown report or a synthetic record."""
     return data.get("record") == "report" and (data.get("when") == "teardown" or "cause" in data)
 
 
@@ -73,7 +73,7 @@ Scalar = Union[None, bool, int, float, str]
 Fields = Mapping[str, object]
 
 READY = "ready"
-"""What an arm says when it has warmed up and waits for its first turn."""
+"""The event of an arm that has warmed up and waits for its first turn."""
 
 _NAME_CHARS = 500
 _TEXT_CHARS = 4_000
@@ -83,7 +83,7 @@ _WHOLE = 2**63
 
 
 class BadLineError(ValueError):
-    """A line that cannot be taken; the text says what is wrong with it."""
+    """A line is invalid; the text gives the reason."""
 
 
 def understand(line: Fields) -> Said:
@@ -117,7 +117,7 @@ def _check(line: Fields) -> Dict[str, JsonValue]:
 
 
 def _outside(data: Fields) -> str:
-    """How a value is too far from what was expected; empty where it is not, or not known."""
+    """Return the deviation of a value outside of its tolerance, as text; else an empty text."""
     given = [data.get(key) for key in ("value", "expected", "tolerance")]
     numbers = [x for x in given if isinstance(x, (int, float)) and not isinstance(x, bool)]
     if len(numbers) < len(given):
@@ -206,7 +206,7 @@ def _finite(value: object, key: str) -> Union[int, float]:
 
 
 UNUSABLE = "unusable-events"
-"""The failed check of a job that said what cannot be read: it may have been a failure."""
+"""The failed check of a job with unreadable event lines: one of them may have been a failure."""
 
 _LINES = 50_000
 _WARNINGS = 20
@@ -226,10 +226,10 @@ class Checks:
         """Prepare to follow.
 
         Args:
-            tail: Of the file with the lines.
-            events: Where complaints about bad lines go, and everything else without `hear`.
-            job: Whose lines they are.
-            hear: Takes every understood line, with its kind, instead of the event stream.
+            tail: Reader of the file with the lines.
+            events: Receives the problems of bad lines, and every line without `hear`.
+            job: Id of the job that writes the lines.
+            hear: Receives every valid line with its kind, instead of the event stream.
         """
         self._tail = tail
         self._events = events
@@ -240,11 +240,11 @@ class Checks:
         self._unusable = ""
 
     def poll(self) -> bool:
-        """Take what was said since the last look; say whether there was any."""
+        """Read the new lines; return whether there were any."""
         return self._take(self._tail.poll())
 
     def drain(self) -> None:
-        """Take the rest; the job is over."""
+        """Read the remaining lines after the job's end."""
         self._take(self._tail.drain())
         lost = self._tail.lost
         self._tail.close()
@@ -263,7 +263,7 @@ class Checks:
             self._hear("check", {"check": UNUSABLE, "outcome": "failed", "reason": self._unusable})
 
     def unread(self, text: str) -> None:
-        """Fail the job at its end: something that it said was not kept."""
+        """Fail the job at its end, because a part of its output was not kept."""
         self._unusable = self._unusable or text
 
     def _take(self, lines: List[Line]) -> bool:
@@ -282,7 +282,7 @@ class Checks:
         return bool(lines)
 
     def _emit(self, kind: str, data: Data) -> None:
-        if kind != "turn":  # of a benchmark that nobody has asked to take turns
+        if kind != "turn":  # of a benchmark that runs without turns
             self._events.emit(kind, self._job, data)
 
     def _complain(self, number: int, error: BadLineError) -> None:

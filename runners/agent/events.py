@@ -22,12 +22,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_full(error: OSError) -> bool:
-    """Say whether an error means that the disk (or the quota) is full."""
+    """Return whether an error means that the disk (or the quota) is full."""
     return error.errno in _FULL
 
 
 def write_all(fd: int, data: bytes) -> int:
-    """Write everything, and return how much; stops short only where the disk is full.
+    """Write all bytes; return how many were written, fewer only if the disk is full.
 
     Raises:
         OSError: for any other cause.
@@ -68,10 +68,10 @@ class EventWriter:
     def emit(self, kind: str, job: Optional[str], data: Data) -> None:
         """Append one event; strings in it are masked, cleaned and capped.
 
-        Once even the reserve is used up, only what says how things ended is still written.
+        Once the reserve is used up as well, only the events about ends are written.
 
         Raises:
-            OSError: not even that can be written.
+            OSError: an event about an end cannot be written.
         """
         if self._exhausted and kind not in _LAST_KINDS:
             self.lost += 1
@@ -96,7 +96,7 @@ class EventWriter:
         self.emit("log", job, {"level": level, "message": message})
 
     def full(self) -> None:
-        """Act on a full disk: stop what fills it, give up the reserve, say so. Once."""
+        """Handle a full disk once: stop the job's output, free the reserve, and emit an event."""
         if self.disk_full:
             return
         self.disk_full = True
@@ -105,7 +105,7 @@ class EventWriter:
         self._reserve.unlink(missing_ok=True)
 
     def sync(self, *, now: bool = False) -> None:
-        """Bring what was written to the disk, at most once a second unless ``now``."""
+        """Sync written data to the disk, at most once a second unless ``now``."""
         if not self._dirty or not (now or time.monotonic() - self._synced_at >= _SYNC_S):
             return
         try:

@@ -19,7 +19,7 @@ from .preemption_notices import Notices
 
 _FULL_BELOW_BYTES = 1024 * 1024
 _SILENT_S = 20.0
-"""A silence is told once it lasts so long."""
+"""A silence is reported once it lasts this long."""
 
 
 class Heartbeat:
@@ -45,9 +45,9 @@ class Heartbeat:
         self._told_silence = False
 
     def heed_signals(self) -> None:
-        """Take SIGTERM for a request to stop, and do not mind a terminal that goes away.
+        """Treat SIGTERM as a request to stop, and ignore the loss of the terminal.
 
-        Handlers, not SIG_IGN: what is ignored stays ignored in every job.
+        Handlers are used instead of SIG_IGN, which every job would inherit.
         """
         signal.signal(signal.SIGTERM, self._note)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
@@ -59,13 +59,13 @@ class Heartbeat:
         test: Optional[str] = None,
         silence: Optional[Tuple[float, float]] = None,
     ) -> None:
-        """Sync the events when that is due, and say that the agent lives when that is.
+        """Sync the events and write the heartbeat, each when it is due.
 
         Args:
-            job: What runs.
-            test: The test that runs.
-            silence: For how long nothing was heard of it, and when it is ended for that, in
-                seconds. Told where it is long, and once when it is over.
+            job: The running job.
+            test: The running test.
+            silence: Seconds without output, and the limit in seconds. A long silence is reported,
+                and its end once.
         """
         self._hear()
         self._events.sync()
@@ -99,7 +99,7 @@ class Heartbeat:
 
     @property
     def left_s(self) -> float:
-        """How much of the attempt's time is left."""
+        """Return the seconds left of the attempt's time."""
         return self._deadline - time.monotonic()
 
     def ending(self) -> Optional[Stopped]:
@@ -117,10 +117,10 @@ class Heartbeat:
         return None
 
     def check(self) -> None:
-        """Beat, and end the attempt where that is due.
+        """Write the heartbeat, and end the attempt if necessary.
 
         Raises:
-            Stopped: somebody asked for it, or the deadline has come.
+            Stopped: a stop was requested, or the deadline has passed.
             DiskFull: nothing more can be written.
         """
         self.beat()
@@ -131,7 +131,7 @@ class Heartbeat:
             raise DiskFull("the disk is full")
 
     def _hear(self) -> None:
-        """Say what has come from the provider, each thing once."""
+        """Log news from the provider, each once."""
         trouble = self._notices.trouble()
         if trouble is not None:
             text = f"the machine's metadata does not answer ({trouble}): it may go without notice"
@@ -151,7 +151,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def is_nearly_full(folder: Path) -> bool:
-    """Say whether what fails for want of space would fail there."""
+    """Return whether the disk is so full that writes in the folder are likely to fail."""
     return free_bytes(folder) < _FULL_BELOW_BYTES
 
 

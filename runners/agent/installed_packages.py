@@ -1,4 +1,4 @@
-"""What is installed for the jobs: listed before the first of them, and the same before each."""
+"""Lists the packages installed for the jobs, and restores them before each job."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ answers = {name: listed(name) for name in sys.argv[1:]}
 """
 
 Mark = Optional[Tuple[int, int, int, int]]
-"""Of a file: inode, size, and the times of the last change of content and of anything."""
+"""Inode, size, and the times of the last change of content and of metadata of a file."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """What one distribution installed, as it was when the environment had been made."""
+    """The files of one distribution, as they were after the environment was built."""
 
     name: str
     reason: str
-    """Of the outcome where it is another one: ``wrong_subject`` or ``wrong_pytest``."""
+    """Reason of the outcome if the files differ: ``wrong_subject`` or ``wrong_pytest``."""
     home: Path
     digests: Mapping[str, str]
-    """By path below `home`: as RECORD writes them, or the agent took them where it has none."""
+    """By path below `home`: digests from RECORD, or the agent's own for files without one."""
     marks: Mapping[str, Mark]
     byte_code: Mapping[Path, Mark]
     """Compiled files beside the sources."""
     problem: str
-    """Why it was not what was asked for, or not whole, from the start; mostly empty."""
+    """Why the installation was wrong or incomplete from the start; usually empty."""
 
     def refusal(self) -> Optional[Refusal]:
-        """Say why nothing counts that is run with these files."""
+        """Return why results of these files do not count, or None."""
         if self.problem:
             return Refusal(self.reason, f"{self.problem}. Fix: install {self.name} anew")
         for path, mark in self.marks.items():
@@ -78,23 +78,22 @@ class Files:
 
 
 class EnvironmentCopy:
-    """The environment that jobs run in: each begins with what was installed for them."""
+    """The environment of the jobs, which is restored before each job."""
 
     def __init__(self, folder: Path) -> None:
-        """See how its files are; no job has run in it.
+        """Record its files before the first job.
 
         Args:
-            folder: Of the attempt's own environment. What Python compiles beside its sources is
-                left aside.
+            folder: The folder of the attempt's environment. Compiled byte code is ignored.
         """
         self._folder = folder
         self._marks = self._now()
 
     def restore(self) -> List[str]:
-        """Remove what earlier jobs have added; say what, by path below the folder.
+        """Remove the files that earlier jobs added; return their paths below the folder.
 
         Raises:
-            OSError: it cannot be removed, or something was changed or removed.
+            OSError: a file cannot be removed, or an installed file was changed or removed.
         """
         now = self._now()
         changed = sorted(path for path in self._marks if now.get(path) != self._marks[path])
@@ -121,15 +120,15 @@ class EnvironmentCopy:
 def take(
     attempt: Attempt, subject: Optional[Subject], tick: Callable[[], None]
 ) -> Tuple[Files, ...]:
-    """List what was installed: the subject, pytest, and what pytest stands on.
+    """List the installed files of the subject, of pytest, and of pytest's dependencies.
 
     Args:
-        attempt: Whose environment it is; nothing of the payload has run in it.
-        subject: What is to be validated, where something is.
+        attempt: The attempt of the environment, in which no code of the payload has run yet.
+        subject: The subject under validation, if any.
         tick: Called while this waits.
 
     Raises:
-        EnvironmentFailed: the environment does not say what it holds.
+        EnvironmentFailed: the environment cannot be listed.
     """
     script = interpreters.origins_program() + _LIST
     asked = [*_TOOLS, *([subject.distribution] if subject else [])]
@@ -189,7 +188,7 @@ def _differs(
 
 
 def mark_of(file: Path, *, is_link: bool = False) -> Mark:
-    """Say what changes with a file, or with the link itself; None where there is none."""
+    """Return a value that changes with a file, or with the link itself; None without a file."""
     try:
         found = file.lstat() if is_link else file.stat()
     except OSError:
@@ -198,7 +197,7 @@ def mark_of(file: Path, *, is_link: bool = False) -> Mark:
 
 
 def _digest(file: Path, like: str) -> str:
-    """Return a file's digest of the kind of another one; nothing where it cannot be read."""
+    """Return a file's digest, by the algorithm of another one; empty if it is unreadable."""
     kind = like.partition("=")[0]
     try:
         raw = hashlib.new(kind, file.read_bytes()).digest()

@@ -1,4 +1,4 @@
-"""Asking a Python interpreter what it is and what it holds."""
+"""Queries a Python interpreter for its version and packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT_S = 60.0
 _SAID = 500
 ANSWER = "SEATRIAL-ANSWER:"
 LOGIN_HOME = "SEATRIAL_LOGIN_HOME"
-"""Variable with the home folder of the user who signed in, where sudo has changed HOME."""
+"""Variable with the home folder of the login user, where sudo has changed HOME."""
 
 Run = Callable[[Sequence[str]], bounded_process.Answer]
 
@@ -25,12 +25,12 @@ _ORIGINS, _DISTRIBUTIONS = "seatrial_origins", "seatrial_distributions"
 
 
 def packages_program() -> str:
-    """Return a program that can list what is installed, by ``packages()``."""
+    """Return a program that lists the installed packages, by ``packages()``."""
     return _source(_DISTRIBUTIONS)
 
 
 def origins_program() -> str:
-    """Return a program that can tell what a distribution installed, by ``Installed(name)``."""
+    """Return a program that lists the files of a distribution, by ``Installed(name)``."""
     own = f"^from {_DISTRIBUTIONS} import .*$"
     return re.sub(own, lambda _: packages_program(), _source(_ORIGINS), flags=re.MULTILINE)
 
@@ -74,24 +74,24 @@ class Made(NamedTuple):
     """A virtual environment, and what the interpreter under it holds."""
 
     site_paths: Tuple[str, ...]
-    """Its folders of installed packages."""
+    """Its folders with installed packages."""
     has_pip: bool
 
 
 class VenvError(Exception):
-    """There is no virtual environment; the text says why."""
+    """A virtual environment cannot be created; the text gives the reason."""
 
 
 def make_venv(python: str, folder: Path, run: Run) -> Made:
-    """Make a virtual environment without pip.
+    """Create a virtual environment without pip.
 
     Args:
         python: The interpreter's path, or its name on PATH.
-        folder: Where; there is nothing yet.
+        folder: Its folder, which must not exist yet.
         run: Runs a program with arguments.
 
     Raises:
-        VenvError: the interpreter cannot be used, or cannot make one.
+        VenvError: the interpreter cannot be used, or cannot create one.
     """
     path = shutil.which(_at_home(python))
     if path is None:
@@ -133,7 +133,7 @@ def bundled_pip(path: str) -> Optional[str]:
 
 
 def ask(candidate: str) -> Dict[str, JsonValue]:
-    """Describe one interpreter; what is wrong with it stands under ``error``."""
+    """Describe one interpreter; its problem is under ``error``."""
     path = shutil.which(_at_home(candidate))
     if path is None:
         return _unusable(candidate, None, "not found, or not executable")
@@ -150,7 +150,7 @@ def ask(candidate: str) -> Dict[str, JsonValue]:
 
 
 def _at_home(candidate: str) -> str:
-    """Resolve ``~``: under sudo it still means the home folder of the user who signed in."""
+    """Resolve ``~``; with sudo it is still the home folder of the login user."""
     home = os.environ.get(LOGIN_HOME)
     if home and (candidate == "~" or candidate.startswith("~/")):
         return home + candidate[1:]

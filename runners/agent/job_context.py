@@ -31,7 +31,7 @@ class JobDirs:
         self._account = account
 
     def make(self) -> None:
-        """Create every folder anew; what an earlier agent left is deleted."""
+        """Create every folder; the files of an earlier agent are deleted."""
         folder = self._folder
         shutil.rmtree(folder.folder, ignore_errors=True)
         for path in (folder.artifacts, folder.tmp, folder.caches):
@@ -41,7 +41,7 @@ class JobDirs:
             give(folder.folder, self._account[0], self._account[1])
 
     def tmp(self) -> Path:
-        """Return the job's temporary folder, by a short name where its own is too long."""
+        """Return the job's temporary folder, by a short link if its path is too long."""
         own = self._folder.tmp
         if len(str(own)) <= _LONGEST_TMP:
             return own
@@ -62,7 +62,7 @@ class JobDirs:
             shutil.rmtree(path, ignore_errors=True)
 
     def lock_away(self) -> None:
-        """Shut the job's folder: later jobs are the same user, and what it left is evidence."""
+        """Restrict the job's folder to the agent: later jobs run as the same user."""
         if self._account is None or not self._folder.folder.is_dir():
             return
         os.chown(self._folder.folder, os.geteuid(), os.getegid(), follow_symlinks=False)
@@ -83,7 +83,8 @@ class JobContext:
         """Prepare.
 
         Args:
-            context: Of the subject or the baseline; a baseline's output goes to its own file only.
+            context: Context of the subject or the baseline; a baseline's output goes only to its
+                own file.
             runner: The user and environment that the job runs with.
             job: The job to run.
             hear: Receives the job's own events (kind, data) instead of the event stream.
@@ -108,7 +109,7 @@ class JobContext:
         self._tmp = self.folder.tmp
 
     def __enter__(self) -> JobContext:
-        """Make the folders."""
+        """Create the folders."""
         self._dirs.make()
         self._tmp = self._dirs.tmp()
         self._events.create()
@@ -130,7 +131,7 @@ class JobContext:
         self._dirs.lock_away()
 
     def _unread(self, text: str) -> None:
-        """Say that output was cut; what a command said there may have been its failure."""
+        """Log that output was cut; a command may have reported its failure in it."""
         self.context.events.log("warning", text, self.job.id)
         if self.job.pytest is None:
             self.checks.unread(f"{text}; print less")

@@ -19,13 +19,13 @@ _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def common(attempt: Attempt, *, name: str, environment: Environment, user: User) -> Dict[str, str]:
-    """Return what every process of the attempt gets.
+    """Return the environment variables of every process of the attempt.
 
     Args:
-        attempt: Its folders.
+        attempt: The attempt's folders.
         name: The attempt's id.
-        environment: Its variables win over inherited ones.
-        user: Who the process runs as.
+        environment: The environment, whose variables override inherited ones.
+        user: The user of the process.
     """
     inherited = {key: value for key, value in os.environ.items() if _INHERITED.fullmatch(key)}
     path = f"{attempt.venv / 'bin'}:{inherited.get('PATH') or _USUAL_PATH}"
@@ -77,9 +77,9 @@ def sheltered(given: Mapping[str, str]) -> Dict[str, str]:
 
 
 def own_caches(folder: Path, given: Mapping[str, str]) -> Dict[str, str]:
-    """Return where compilers cache: in the arm's own folder, so that no arm finds the other's work.
+    """Return the variables of compiler caches in the arm's folder, so that arms share no caches.
 
-    Models and data sets are no compiler's work: they stay where they are found otherwise.
+    Models and data sets are not compiled: their folders are unchanged.
     """
     shared = given.get("XDG_CACHE_HOME") or f"{given['HOME']}/.cache"
     return {
@@ -95,7 +95,7 @@ def own_caches(folder: Path, given: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _resolved(value: str, root: Path) -> str:
-    """Make each entry of a path list absolute; relative ones mean the payload's folder."""
+    """Return a path list with absolute entries; relative ones are below the payload's folder."""
     return os.pathsep.join(
         os.path.normpath(root / entry) if entry else str(root) for entry in value.split(os.pathsep)
     )

@@ -1,4 +1,4 @@
-"""What a job prints: masked, into the log and into the job's own file, and never without bound."""
+"""The masked output of a job, which is written to the log and the job's file with size limits."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Sink:
     def write(self, data: bytes) -> None:
         """Append; what no longer fits is lost, and the event stream knows."""
         if self._events.disk_full:
-            return  # what space there is, is the events'
+            return  # the free space is reserved for events
         if write_all(self._fd, data) < len(data):
             self._events.full()
 
     def close(self) -> None:
-        """Bring it to the disk and let go of the file."""
-        with contextlib.suppress(OSError):  # a full disk has been told of before
+        """Sync the file to the disk and close it."""
+        with contextlib.suppress(OSError):  # a full disk was reported before
             os.fsync(self._fd)
         os.close(self._fd)
 
@@ -49,7 +49,7 @@ class Tail:
         self._kept = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take a piece."""
+        """Add a piece of output."""
         self._kept += data[-_TAIL_BYTES:]
         if len(self._kept) > 2 * _TAIL_BYTES:
             del self._kept[:-_TAIL_BYTES]
@@ -94,7 +94,7 @@ class JobOutput:
         return write_end
 
     def pump(self, timeout_s: float) -> bool:
-        """Wait for output and pass it on; say whether there was any."""
+        """Wait for output and forward it; return whether there was any."""
         if self._pipe is None:
             # Its writers are gone, so the process is about to be, if it is not a daemon.
             time.sleep(min(timeout_s, _ABOUT_TO_END_S))
@@ -110,11 +110,11 @@ class JobOutput:
 
     @property
     def open(self) -> bool:
-        """Somebody may still write."""
+        """Return whether a process may still write."""
         return self._pipe is not None
 
     def drain(self, timeout_s: float) -> None:
-        """Take what is still in the pipe, until its end or for so long at most."""
+        """Read the rest of the pipe until its end, for at most `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
         while self.open and time.monotonic() < deadline:
             self.pump(0.05)
@@ -122,7 +122,7 @@ class JobOutput:
         self.show(self._stream.finish())
 
     def close_pipe(self) -> None:
-        """Let go of the pipe."""
+        """Close the pipe."""
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
@@ -154,7 +154,7 @@ class JobOutput:
         return last_lines(self._tail.raw, limit_bytes)
 
     def finish(self) -> None:
-        """End the job's output: show the end of what was left out."""
+        """Show the last part of the output that was left out."""
         if not self._unshown:
             return
         shown = self._tail.raw[-min(self._unshown, _TAIL_BYTES) :]

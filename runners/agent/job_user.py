@@ -1,4 +1,4 @@
-"""Running jobs as a user of their own, so that they cannot touch the evidence."""
+"""Runs jobs as a separate user, so that they cannot change the evidence."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .layout import Attempt
 
 USER = "seatrial-payload"
 LAST_RESORT = "nobody"
-"""Who takes the jobs where no user can be made, as on a system that is mounted read-only."""
+"""User of the jobs if no user can be created, as on a read-only system."""
 
 NOT_ROOT = "SEATRIAL_NOT_ROOT"
-"""Variable in which the controller says why it did not make the agent root."""
+"""Variable in which the controller gives the reason why the agent is not root."""
 
 _TIMEOUT_S = 60.0
 _PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
@@ -56,7 +56,7 @@ for node in nodes:
 
 @dataclass(frozen=True)
 class User:
-    """Who the jobs run as."""
+    """The user that jobs run as."""
 
     name: str
     home: str
@@ -79,10 +79,10 @@ def own_user(reason: str) -> User:
 
 
 def choose(attempt: Attempt, *, wanted: bool, tick: Callable[[], None]) -> User:
-    """Choose the jobs' user and hand the jobs' folders to it.
+    """Choose the jobs' user and make it the owner of the jobs' folders.
 
-    Another user is taken only if it was seen to work: it must run the overlay's Python, read the
-    payload, and open every device that the agent can open.
+    Another user is chosen only after a test: it must run the overlay's Python, read the payload,
+    and open every device that the agent can open.
     """
     if not wanted:
         return own_user("the plan asks for the agent's own user")
@@ -158,7 +158,7 @@ def _take_back(attempt: Attempt) -> None:
 
 
 def give(folder: Path, uid: int, gid: int) -> None:
-    """Make a user the owner of a folder and of all in it; links are not followed."""
+    """Make a user the owner of a folder and its contents; links are not followed."""
     os.chown(folder, uid, gid, follow_symlinks=False)
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -193,7 +193,7 @@ def _problem(
 
 
 def _sudo_problem(name: str, tick: Callable[[], None]) -> Optional[str]:
-    """Tell whether the user could become root; asked as root, so that nothing is reported."""
+    """Return whether the user could become root; queried as root, so that sudo reports nothing."""
     sudo = shutil.which("sudo", path=_PLACES)
     if sudo is None:
         return None
@@ -207,7 +207,7 @@ def _sudo_problem(name: str, tick: Callable[[], None]) -> Optional[str]:
 
 
 def _inherit_tpu_lock(account: Tuple[int, int, Tuple[int, ...]]) -> None:
-    """Give the user the lock file that another user's process left: libtpu takes it for a lock."""
+    """Give the user another process's TPU lock file, which libtpu would treat as a held lock."""
     with contextlib.suppress(OSError):
         status = _TPU_LOCK.lstat()
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:

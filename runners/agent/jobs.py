@@ -19,9 +19,9 @@ from .supervise import Ended, Watch
 from .tail_json_lines import PipeTail, Tail
 
 _FOR_TURNS = 0.9
-"""Of a paired job's time; the rest is for the subject's arm to end in."""
+"""Share of a paired job's time for its turns; the rest is for the end of the subject's arm."""
 _NAMED = 5
-"""Files of the payload that are named where they were changed."""
+"""Maximum number of changed payload files that are named."""
 
 
 class JobRun:
@@ -38,10 +38,10 @@ class JobRun:
         """Prepare.
 
         Args:
-            context: What the parts of the attempt share.
+            context: The shared state of the attempt.
             runner: The user and environment that the job runs with.
-            job: What is run.
-            baseline: The other arm's, where the job is measured in turns with a baseline.
+            job: The job to run.
+            baseline: Context and runner of the other arm of a paired job.
         """
         self._context = context
         self._runner = runner
@@ -58,7 +58,7 @@ class JobRun:
             done: Tests that an earlier agent of this attempt has already settled.
 
         Returns:
-            How it ended; the same stands in its ``finished`` event.
+            How it ended, as in its ``finished`` event.
         """
         verdict = self._refusal() or self._settled(self._work(done))
         self._finished(verdict)
@@ -85,7 +85,7 @@ class JobRun:
         return None
 
     def _restore(self, runner: JobRunner) -> str:
-        """Undo what earlier jobs did to the payload and the environment; say why it cannot be."""
+        """Undo the changes of earlier jobs to payload and environment; return why that failed."""
         try:
             self._told("changed", runner.payload.restore(), "as shipped again")
             self._told("added to the environment", runner.environment.restore(), "removed again")
@@ -127,7 +127,7 @@ class JobRun:
                 processes.kill_all(lambda: processes.of_attempt(context.attempt.folder))
 
     def _arm(self, job_context: JobContext, arm_report: ArmReport) -> Arm:
-        """Make an arm; the baseline's must be over before the job is.
+        """Create an arm; the baseline's must end before the job.
 
         While both are resident, ending one must not end the other.
         """
@@ -249,4 +249,4 @@ class JobRun:
 
 
 def _unannounced(_: int) -> None:
-    """The job has begun with the subject's arm; the baseline's is nobody's news."""
+    """Emit nothing: the job's start was reported with the subject's arm."""

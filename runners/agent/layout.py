@@ -1,4 +1,4 @@
-"""Where things lie on the machine."""
+"""Paths of files on the machine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 _HERE = Path(__file__).resolve().parent
 _TMP = "/tmp"
-"""Not what TMPDIR says: every verb must find the same names, whoever calls it."""
+"""Independent of TMPDIR: every verb must use the same names, whoever calls it."""
 
 
 class RefusedError(Exception):
-    """A verb of the agent was refused; the message says why."""
+    """A verb of the agent was refused; the message gives the reason."""
 
 
 class Attempt(NamedTuple):
@@ -23,12 +23,12 @@ class Attempt(NamedTuple):
 
     @property
     def own(self) -> Path:
-        """The folder of what every arm has for itself."""
+        """Folder of the files that each arm has separately."""
         return self.folder / self.arm if self.arm else self.folder
 
     @property
     def plan(self) -> Path:
-        """What to do, as the controller has handed it to ``start``."""
+        """The plan, as the controller passed it to ``start``."""
         return self.folder / "plan.json"
 
     @property
@@ -53,7 +53,7 @@ class Attempt(NamedTuple):
 
     @property
     def reserve(self) -> Path:
-        """Disk space kept so that a full disk can still be said."""
+        """Reserved disk space, so that events can be written on a full disk."""
         return self.folder / "reserve"
 
     @property
@@ -63,12 +63,12 @@ class Attempt(NamedTuple):
 
     @property
     def stop(self) -> Path:
-        """Its existence asks the agent to stop; its content is the reason."""
+        """A file whose existence requests a stop; its content is the reason."""
         return self.folder / "stop"
 
     @property
     def payload(self) -> Path:
-        """This attempt's own copy of the payload."""
+        """The copy of the payload of this attempt."""
         return self.own / "payload"
 
     @property
@@ -83,7 +83,7 @@ class Attempt(NamedTuple):
 
     @property
     def home(self) -> Path:
-        """HOME of the jobs when they run as a user of their own."""
+        """HOME of jobs that run as a separate user."""
         return self.folder / "home"
 
     @property
@@ -93,12 +93,12 @@ class Attempt(NamedTuple):
 
     @property
     def given(self) -> Path:
-        """What the agent gives to jobs, in files that they cannot change."""
+        """Files for jobs that they cannot change."""
         return self.own / "given"
 
     @property
     def artifacts(self) -> Path:
-        """What is brought home, flat."""
+        """Flat folder of the files that are sent to the controller."""
         return self.folder / "artifacts"
 
     @property
@@ -121,12 +121,12 @@ class Attempt(NamedTuple):
 
     @property
     def short_prefix(self) -> str:
-        """How the short names of this attempt's temporary folders begin."""
+        """Prefix of the short names of this attempt's temporary folders."""
         return f"{_TMP}/st-{_short(str(self.folder), 8)}-"
 
 
 class JobFolder(NamedTuple):
-    """The folders of one job; what is in ``folder`` belongs to the jobs' user."""
+    """The folders of one job; the contents of ``folder`` belong to the jobs' user."""
 
     folder: Path
     given: Path
@@ -149,17 +149,17 @@ class JobFolder(NamedTuple):
 
     @property
     def tmp(self) -> Path:
-        """``$TMPDIR``, or what it points to."""
+        """``$TMPDIR``, or the target of a short link in it."""
         return self.folder / "tmp"
 
     @property
     def caches(self) -> Path:
-        """Where compilers keep what they made for one arm of a pairing."""
+        """Compiler caches of one arm of a pairing."""
         return self.folder / "caches"
 
     @property
     def turns(self) -> Path:
-        """``$SEATRIAL_TURNS``: through it a resident arm hears that its turn has come."""
+        """``$SEATRIAL_TURNS``: the pipe through which a resident arm is told its turns."""
         return self.given / "turns"
 
     @property
@@ -169,7 +169,7 @@ class JobFolder(NamedTuple):
 
     @property
     def empty_config(self) -> Path:
-        """Configuration for pytest where the payload has none."""
+        """Configuration of pytest if the payload has none."""
         return self.given / "pytest.ini"
 
 

@@ -13,9 +13,9 @@ _BETWEEN_S = 0.05
 
 
 def take(path: Path) -> Optional[int]:
-    """Take the lock; None where another agent has it.
+    """Acquire the lock; return None if another agent holds it.
 
-    Tried for a second, because a look at the lock (``held``) takes it for a moment.
+    It is tried for a second, because ``held`` acquires the lock for a moment.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     for _ in range(_TRIES):
@@ -29,7 +29,7 @@ def take(path: Path) -> Optional[int]:
 
 
 def held(path: Path) -> bool:
-    """Say whether an agent holds the lock."""
+    """Return whether an agent holds the lock."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

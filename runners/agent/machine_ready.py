@@ -1,7 +1,7 @@
-"""How far the machine is with itself: cloud-init, package locks, device drivers. Waits for nothing.
+"""Checks whether a machine is ready: cloud-init, package locks, device drivers. Never waits.
 
 Every answer is one of ``ok``, ``waiting`` (ask again), ``failed`` (asking again cannot help) and
-``absent`` (there is no such thing on this machine).
+``absent`` (the machine has no such part).
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _AMD_TOOLS = (
 
 
 def everything(root: Path = Path("/")) -> List[Check]:
-    """Answer every question once; ``root`` stands for the machine's files."""
+    """Run every check once; ``root`` is the root of the machine's files."""
     return [cloud_init(), apt(root), driver(root)]
 
 
 def cloud_init() -> Check:
-    """Has the first boot's configuration been done?"""
+    """Check whether the configuration of the first boot is done."""
     path = shutil.which("cloud-init")
     if path is None:
         return _check("cloud_init", "absent", "there is no cloud-init")
@@ -77,7 +77,7 @@ def cloud_init() -> Check:
 
 
 def apt(root: Path = Path("/")) -> Check:
-    """Is anybody installing packages?"""
+    """Check whether a package installation holds a lock of dpkg or apt."""
     if not (root / "var/lib/dpkg").is_dir():
         return _check("apt", "absent", "there is no dpkg")
     held = [(path, pid) for path in _LOCKS for pid in _holders(root / path)]
@@ -88,7 +88,7 @@ def apt(root: Path = Path("/")) -> Check:
 
 
 def driver(root: Path = Path("/")) -> Check:
-    """Does the driver of the machine's accelerators answer?"""
+    """Check whether the driver of the machine's accelerators answers."""
     for found in (_nvidia(root), _amd(root), _tpu(root)):
         if found is not None:
             return found
@@ -112,7 +112,7 @@ def _amd(root: Path) -> Optional[Check]:
         path = shutil.which(driver_.tool)
         if path is not None:
             return _asked(path, driver_)
-    # Class 3 would be every desktop's graphics: what computes is a class of its own.
+    # Class 3 would match graphics of desktops: accelerators have a separate class.
     if _on_pci(root, _AMD, _ACCELERATOR_CLASSES):
         return _check("driver", "waiting", "an AMD accelerator is there, rocm-smi is not (yet)")
     return None
@@ -147,7 +147,7 @@ def _on_pci(root: Path, vendor: str, classes: Tuple[str, ...]) -> bool:
 
 
 def _holders(path: Path) -> Set[int]:
-    """Return who locks a file: asked of the file where it can be opened, else of the kernel."""
+    """Return the processes that lock a file, from the file itself or from the kernel's list."""
     try:
         return locked_by(path)
     except PermissionError:
@@ -157,7 +157,7 @@ def _holders(path: Path) -> Set[int]:
 
 
 def locked_by(path: Path) -> Set[int]:
-    """Ask the lock itself, as dpkg takes it (fcntl, exclusive).
+    """Return the process that holds the lock, as dpkg acquires it (fcntl, exclusive).
 
     Raises:
         OSError: the file cannot be opened for writing.
@@ -172,14 +172,14 @@ def locked_by(path: Path) -> Set[int]:
 
 
 def listed_for(path: Path) -> Set[int]:
-    """Look the file up in the kernel's list of locks, which everybody may read."""
+    """Return the holders of a file from the kernel's list of locks, which every user may read."""
     try:
         inode = path.stat().st_ino
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return set()
     rows = [line.replace("->", " ").split() for line in lines]
-    # The device's number there is not always the one that stat tells (btrfs, overlays).
+    # The device number in the list is not always the one of stat (btrfs, overlays).
     return {int(row[4]) for row in rows if len(row) > 5 and row[5].endswith(f":{inode}")}
 
 

@@ -61,12 +61,12 @@ class MaskedStream:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take a piece; return what can be shown now."""
+        """Add a piece of output; return the part that can be shown now."""
         ready, self._held = self._masker.split(self._held + data if self._held else data)
         return ready
 
     def finish(self) -> bytes:
-        """Return what was held back; the stream has ended, so it is no secret."""
+        """Return the held back rest at the end of the stream, where no secret can be incomplete."""
         rest, self._held = self._held, b""
         return rest
 

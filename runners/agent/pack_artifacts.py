@@ -1,4 +1,4 @@
-"""Gathering what is brought home, and handing it over as one tar."""
+"""Collects the artifacts and sends them as one tar."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .masking import JsonValue
 
 _TOTAL_BYTES = 240 * 1024 * 1024
-"""What a bundle may hold; a controller takes 256 MiB."""
+"""Maximum size of a bundle; a controller accepts 256 MiB."""
 
 _FILE_BYTES = 64 * 1024 * 1024
 _OUTPUTS_BYTES = 176 * 1024 * 1024
@@ -53,7 +53,7 @@ class Packer:
         }
 
     def facts(self, environment: JsonValue, *, details: bool = True) -> None:
-        """Keep the ``environment`` event and, where there is one, nvidia-smi's full answer."""
+        """Store the ``environment`` event and, if available, the output of ``nvidia-smi -q``."""
         text = json.dumps(self._context.masker.data(environment), indent=2, sort_keys=True)
         self._put("environment.json", text.encode("utf-8", "replace"))
         from . import devices  # noqa: PLC0415 - the verb `bundle` looks for none
@@ -83,7 +83,7 @@ class Packer:
         self._context.events.log("warning", text, job)
 
     def left_by(self, job: str) -> None:
-        """Take what a job left in ``$SEATRIAL_ARTIFACTS``, masked; nothing but plain files."""
+        """Collect the plain files of a job's ``$SEATRIAL_ARTIFACTS``, masked."""
         folder = self._context.attempt.job(job).artifacts
         for path in _files_below(folder):
             if self._too_late():
@@ -96,15 +96,15 @@ class Packer:
                 self._context.events.log("warning", text, job)
 
     def measured(self, job: str, names: Sequence[str]) -> None:
-        """Take the files of figures that a job wrote into its copy of the payload, masked.
+        """Collect the metric files that a job wrote into its copy of the payload, masked.
 
-        Nothing of the job runs any more, so that no path can change meanwhile.
+        The job has ended, so that no path can change in the meantime.
         """
         root = self._context.attempt.payload.resolve()
         for name in names:
             path = root / name
             if not path.is_file():
-                continue  # it is missed where the figures are read
+                continue  # the reader of the metrics reports the missing file
             inside = path.resolve() == path
             problem = self._take(path, job, Path(name)) if inside else "it is, or is below, a link"
             if problem is not None:
@@ -195,7 +195,7 @@ def _add(tar: tarfile.TarFile, name: str, source: BinaryIO) -> None:
 
 
 class _Exactly(io.RawIOBase):
-    """Reads exactly so many bytes, zeros where the file has become shorter."""
+    """Reads an exact number of bytes, and zeros if the file has become shorter."""
 
     def __init__(self, source: BinaryIO, size: int) -> None:
         self._source = source

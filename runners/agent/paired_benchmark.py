@@ -1,9 +1,9 @@
 """A paired benchmark on one machine in the turns ABBA, until its precision or its time limit.
 
-Whatever drifts (heat, clocks, a neighbour) then weighs on both arms alike. Only one arm works at a
-time. Where a process's code and data lie in memory makes it some per cent faster or slower for as
-long as it lives: so resident arms are started anew as often as that costs no more than it is worth.
-What goes wrong with the baseline costs the pairs, and never the subject's own result.
+A drift (heat, clocks, other tenants) then affects both arms alike. Only one arm works at a time.
+The memory layout of a process makes it some per cent faster or slower during its life: resident
+arms are therefore restarted as often as the restarts are worth their time. A failure of the
+baseline loses the pairs, but never the subject's result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Event = Dict[str, JsonValue]
 
 @dataclass(frozen=True)
 class Measured:
-    """One metric of one turn, of however many lines it was said in."""
+    """One metric of one turn, merged from all its lines."""
 
     key: str
     data: Event
@@ -54,11 +54,11 @@ class Turn:
     measured: Tuple[Measured, ...]
 
     def value(self, key: str) -> float:
-        """Return what was measured; 0 where it was not."""
+        """Return the measured value; 0 if it is missing."""
         return next((each.value for each in self.measured if each.key == key), 0.0)
 
     def told(self) -> Iterator[Event]:
-        """Tell its metrics, each with all its samples."""
+        """Yield its metrics, each with all samples."""
         for each in self.measured:
             yield {**each.data, "samples": list(each.samples)}
 
@@ -70,17 +70,17 @@ class Tally:
         self.turns: List[Turn] = []
 
     def add(self, arm: str, said: Sequence[Data], readings: Mapping[str, float]) -> None:
-        """Take the next turn."""
+        """Add the next turn."""
         turn = Turn(arm, len(self.turns), dict(readings), tuple(_measured(said)))
         self.turns.append(turn)
 
     @property
     def pairs(self) -> int:
-        """How many turns of both arms stand beside each other."""
+        """Number of turns that both arms have."""
         return len(self.turns) // 2
 
     def names(self, arm: str) -> Dict[str, str]:
-        """By key, the names of what an arm has measured."""
+        """Return the names of an arm's metrics, by key."""
         return {
             each.key: str(each.data["metric"])
             for turn in self.turns
@@ -101,7 +101,7 @@ class Tally:
                 yield math.log(subject / baseline)
 
     def events(self) -> Iterator[Event]:
-        """Tell every turn of both arms."""
+        """Yield the metric events of every turn of both arms."""
         for turn in self.turns:
             place: Event = {"arm": turn.arm, "turn": turn.number, "readings": dict(turn.readings)}
             for event in turn.told():
@@ -109,7 +109,7 @@ class Tally:
 
 
 def plain(said: Iterable[Data]) -> Iterator[Event]:
-    """Tell metrics as a job does that measures alone: each once, with all of its samples."""
+    """Yield metrics as an unpaired job reports them: each once, with all samples."""
     for each in _measured(said):
         yield {**each.data, "samples": list(each.samples[:_SAMPLES])}
 
@@ -169,7 +169,7 @@ def known_to(log_ratios: Sequence[float], launch: int) -> float:
 
 
 def _without_drift(ratios: Sequence[float]) -> List[float]:
-    """Take out what rises or falls with time: it shows with the other sign in every second pair."""
+    """Remove the linear drift, which has the opposite sign in every second pair."""
     drift = (median(ratios[::2]) - median(ratios[1::2])) / 2
     return [ratio - drift if n % 2 == 0 else ratio + drift for n, ratio in enumerate(ratios)]
 
@@ -202,7 +202,7 @@ def _student(freedom: int) -> float:
 
 _WARM_UP = 0
 _STARTING = 2
-"""Times as long as their turns take, arms may take to start anew."""
+"""Maximum time for restarts of arms, as a multiple of the time of their turns."""
 _BLOCK = 2
 """Pairs in subject, baseline, baseline, subject."""
 _OUR_OWN = ("stopped", "disk_full")
@@ -237,7 +237,7 @@ class PairedRun:
         self._launches = 1
 
     def run(self) -> JobExit:
-        """Take the turns; the job ends as the subject's arm does."""
+        """Run the turns; the job ends like the subject's arm."""
         try:
             ended = self._measure()
         except ArmEnded as stopped:
@@ -265,7 +265,7 @@ class PairedRun:
         return self._subject.finish()
 
     def _take_turns(self) -> None:
-        """Take blocks of turns until there are enough, and say how many there were, and why."""
+        """Run blocks of turns until there are enough; log their number and the reason to stop."""
         longest_s = worked_s = 0.0
         while True:
             began = time.monotonic()
@@ -342,7 +342,7 @@ class PairedRun:
         return f"its arm ended after {len(self._tally.turns)} turns: {ended.detail}{words}"
 
     def _tell(self, ended: Ended) -> None:
-        """Say what the subject has measured, as if it had run alone; then the turns of both."""
+        """Report the subject's results as of an unpaired job, then the turns of both arms."""
         job_context, arm_report = self._subject.job_context, self._subject.arm_report
         _hear_out(self._subject)
         context, job = job_context.context, job_context.job.id
@@ -362,7 +362,7 @@ class PairedRun:
             self._tell_turns()
 
     def _unfit(self) -> str:
-        """Say why what the baseline has measured is nothing to be compared with, if it is not."""
+        """Return why the baseline's results cannot be compared; empty if they can."""
         arm_report = self._baseline.arm_report
         if arm_report.degraded is not None:
             return f"its arm ran degraded: {arm_report.degraded['degraded']}"

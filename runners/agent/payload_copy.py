@@ -1,4 +1,4 @@
-"""The payload's copy that jobs run in: each begins with what was shipped."""
+"""The jobs' copy of the payload, which is restored before each job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BINARY = (".so", ".pyd")
 
 
 class PayloadCopy:
-    """A copy that belongs to the jobs, beside what was unpacked, which does not."""
+    """A copy that belongs to the jobs' user, beside the unpacked original, which does not."""
 
     def __init__(self, pristine: Path, copy: Path) -> None:
         """See how its files are; no job has run in it."""
@@ -35,15 +35,15 @@ class PayloadCopy:
         self._packages = frozenset(path.parent for path in sources)
 
     def restore(self) -> List[str]:
-        """Undo what jobs did to shipped files, and to settings of pytest; say to which, by path.
+        """Undo jobs' changes of shipped files and of pytest's settings; return their paths.
 
-        What was changed or removed is written again. Settings that were added are removed, modules
-        that Python would take in place of shipped ones, and byte code, also where it was shipped:
-        it may say something else than its source. Other new files stay: jobs may leave them to
-        later ones. Links that a job left are not followed.
+        Changed and removed files are written again. Added settings, modules that Python would
+        import in place of shipped ones, and byte code are removed; shipped byte code too, since it
+        may differ from its source. Other new files are kept for later jobs. Links that a job
+        created are not followed.
 
         Raises:
-            OSError: it cannot be undone.
+            OSError: a change cannot be undone.
         """
         changed = [path for path in sorted(self._marks) if self._is_changed(path)]
         now = _files(self._copy)
@@ -61,14 +61,14 @@ class PayloadCopy:
         return [str(path) for path in (*changed, *added)]
 
     def _is_in_place(self, path: PurePath) -> bool:
-        """Whether a new file or linked folder is found before a shipped module, or with one."""
+        """Return whether a new file or linked folder would be imported like a shipped module."""
         module = path.parent / path.name.partition(".")[0]
         if module.name == "__init__":
             return path.parent in self._modules or path.parent in self._packages
         return module in self._modules and (path.suffix in _BINARY or path == module)
 
     def _is_changed(self, path: PurePath) -> bool:
-        """A file that was touched is compared: what says the same is the same."""
+        """Return whether a file's content changed; only touched files are compared."""
         mark = mark_of(self._copy / path, is_link=True)
         if mark == self._marks[path]:
             return False
@@ -94,7 +94,7 @@ def _is_same(shipped: Path, now: Path) -> bool:
 
 
 def _write(source: Path, copy: Path, path: PurePath) -> None:
-    """Put a shipped file where it belongs, in place of whatever stands there."""
+    """Copy a shipped file to its place, replacing any file or folder."""
     owner = copy.stat()
     with _folder(copy, path.parent) as folder:
         _clear(path.name, folder)
@@ -111,7 +111,7 @@ def _write(source: Path, copy: Path, path: PurePath) -> None:
 
 @contextlib.contextmanager
 def _folder(root: Path, inner: PurePath) -> Iterator[int]:
-    """Open a folder below another, part by part; what is none makes way for one."""
+    """Open a folder below another, part by part; anything else in its place is replaced."""
     owner = root.stat()
     with contextlib.ExitStack() as opened:
         found = os.open(root, os.O_RDONLY | os.O_DIRECTORY)

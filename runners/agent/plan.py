@@ -1,6 +1,6 @@
-"""The plan: what the controller asks of this attempt (``plan.json``, version 1).
+"""The controller's plan of this attempt (``plan.json``, version 1).
 
-Its classes say what stands in it: one reader checks every value against the type of its field.
+Its classes declare the format: one reader checks every value against the type of its field.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import (
 )
 
 METADATA_URL = "http://169.254.169.254"
-"""Where both clouds tell a machine about itself."""
+"""Address of the metadata service of both clouds."""
 
 Name = NewType("Name", str)
 """Becomes the name of a folder: it must not lead anywhere else."""
@@ -35,12 +35,12 @@ _LEAST = "least"
 
 
 class PlanError(ValueError):
-    """The plan is invalid; the message says why."""
+    """The plan is invalid; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What the overlay must hold."""
+    """The packages of the overlay."""
 
     name: str
     requirements: Tuple[str, ...] = ()
@@ -72,24 +72,24 @@ class Limits:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What paired benchmarks are measured against: an environment and a payload of its own."""
+    """The baseline of paired benchmarks, with a separate environment and payload."""
 
     payload: Name
     environment: Environment
     wheels: Optional[Name] = None
     subject: Optional[Subject] = None
     refused: str = ""
-    """Why there is none; the rest is empty then."""
+    """Why the baseline is missing; the other fields are empty then."""
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """How many pairs of turns a benchmark takes."""
+    """The number of pairs of turns of a benchmark."""
 
     min_pairs: int = field(metadata={_LEAST: 2})
     max_pairs: int
     precision: float
-    """It ends once every ratio's confidence interval reaches no further to either side."""
+    """The benchmark ends once every ratio's confidence interval is at most this wide per side."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_pairs", max(self.min_pairs, self.max_pairs))
@@ -120,23 +120,23 @@ class Job:
     metrics: Tuple[str, ...] = ()
     """Files below the payload's folder that come home."""
     turns: bool = False
-    """It stays resident between its turns; otherwise each turn is a process of its own."""
+    """Whether it stays resident between its turns; otherwise each turn is a new process."""
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """What torch must be seen to do before the first job."""
+    """The check of torch before the first job."""
 
     device: Optional[Literal["cuda", "xla", "cpu"]] = None
     """cuda (which ROCm is, too), xla or cpu; None where nothing was promised."""
     enforce: bool = False
-    """Whether the attempt ends here when it cannot."""
+    """Whether a failed check ends the attempt."""
     timeout_s: float = 120.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything the agent needs to know, except the secrets' values."""
+    """The agent's complete input, without the secrets' values."""
 
     attempt: str
     payload: Name
@@ -149,13 +149,13 @@ class Plan:
     limits: Limits = Limits()
     readiness: Optional[Readiness] = None
     preemption: Optional[Literal["aws", "gcp"]] = None
-    """Whose notices are listened for, if the machine may be taken away."""
+    """The cloud whose preemption notices are polled, if the machine may be preempted."""
     metadata_url: str = METADATA_URL
     baseline: Optional[Baseline] = None
 
 
 NOTHING = Plan(Name(""), Name(""), "", Environment(""), (), payload_user=False)
-"""Stands for a plan that cannot be read."""
+"""A placeholder for an unreadable plan."""
 
 
 def load(path: Path) -> Plan:
@@ -178,7 +178,7 @@ def load(path: Path) -> Plan:
 
 
 def _without_refused(raw: Dict[str, object]) -> Dict[str, object]:
-    """The same, without a baseline of which is only said why there is none."""
+    """Return the plan without a baseline that only has the reason why it is missing."""
     baseline = raw.get("baseline")
     if isinstance(baseline, dict) and baseline.get("refused"):
         return {**raw, "baseline": None}
@@ -186,7 +186,7 @@ def _without_refused(raw: Dict[str, object]) -> Dict[str, object]:
 
 
 def _checked(plan: Plan, raw: Dict[str, object]) -> Plan:
-    """The plan, unless what stands in it does not fit together. Raises PlanError."""
+    """Return the plan after checking that its parts are consistent. Raises PlanError."""
     names = [job.id for job in plan.jobs]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -269,7 +269,7 @@ def _is_amount(value: object) -> bool:
 
 
 def _needed(value: Any, is_right: bool, what: str, at: str) -> Any:  # noqa: ANN401
-    """The value, which is what it must be. Raises PlanError with its place."""
+    """Return the value if it is right, else raise PlanError with its place."""
     if not is_right:
         raise PlanError(f"plan.json: {at} must be {what}, not {value!r:.80}")
     return value

@@ -1,4 +1,4 @@
-"""Whether the provider is about to take the machine away: asked of the machine's own metadata."""
+"""Polls the machine's metadata for the provider's preemption notice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Callable, Dict, Mapping, Optional
 
-# Where no provider gives notice, its library is not imported.
+# Without a provider that gives notice, the HTTP library is not imported.
 # ruff: noqa: PLC0415
 
 _TIMEOUT_S = 2.0
@@ -22,17 +22,17 @@ Ask = Callable[[], Optional[str]]
 
 
 class Notices:
-    """Asks every five seconds, in a thread of its own, until there is a notice.
+    """Polls for a notice every five seconds in a separate thread.
 
-    The thread only remembers: the agent's main thread, which alone writes events, looks here.
+    The thread only stores the notice: only the agent's main thread writes events.
     """
 
     def __init__(self, cloud: Optional[str], url: str) -> None:
-        """Prepare to ask.
+        """Prepare to poll.
 
         Args:
-            cloud: aws or gcp (a TPU machine is one, too); None asks nobody.
-            url: Where the metadata is, without a path.
+            cloud: aws or gcp (also for a TPU machine); None polls nothing.
+            url: URL of the metadata service, without a path.
         """
         sources: Mapping[str, Callable[[str], Ask]] = {"aws": _Aws, "gcp": _gcp}
         self._ask = sources[cloud](url.rstrip("/")) if cloud is not None else None
@@ -41,17 +41,17 @@ class Notices:
         self._told = False
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start polling."""
         if self._ask is not None:
             threading.Thread(target=self._listen, name="notices", daemon=True).start()
 
     @property
     def notice(self) -> Optional[str]:
-        """When the machine goes, for a person; None as long as it stays."""
+        """The time of preemption, for a person; None without a notice."""
         return self._notice
 
     def trouble(self) -> Optional[str]:
-        """Why a notice might go unheard; said once."""
+        """Return once why a notice might be missed; else None."""
         if self._trouble is None or self._told:
             return None
         self._told = True
@@ -69,14 +69,14 @@ class Notices:
 
 
 class _Aws:
-    """EC2's notice, about two minutes ahead; asked with a session's token (IMDSv2)."""
+    """EC2's notice, about two minutes ahead; requested with a session token (IMDSv2)."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._token: Optional[str] = None
 
     def __call__(self) -> Optional[str]:
-        """Ask once. Raises OSError or ValueError."""
+        """Poll once. Raises OSError or ValueError."""
         from urllib.error import HTTPError
 
         if self._token is None:
@@ -118,7 +118,7 @@ def _gcp(url: str) -> Ask:
 def _fetch(url: str, headers: Dict[str, str], *, method: str = "GET") -> str:
     from urllib.request import ProxyHandler, Request, build_opener
 
-    # Never through a proxy: it would tell about another machine, if about any.
+    # Never through a proxy: it would answer for another machine.
     opener = build_opener(ProxyHandler({}))
     with opener.open(Request(url, headers=headers, method=method), timeout=_TIMEOUT_S) as answer:
         raw: bytes = answer.read(_ANSWER_BYTES)

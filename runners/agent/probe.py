@@ -1,4 +1,4 @@
-"""What this machine is: one JSON object, gathered without importing anything heavy."""
+"""Describes this machine as one JSON object, without slow imports."""
 
 from __future__ import annotations
 

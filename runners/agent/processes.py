@@ -21,7 +21,7 @@ Find = Callable[[], Set[int]]
 
 
 class Stat(NamedTuple):
-    """What matters of ``/proc/<pid>/stat``."""
+    """The used fields of ``/proc/<pid>/stat``."""
 
     state: str
     parent: int
@@ -87,7 +87,7 @@ def of_job(leader: int, folder: Path, *, spare: FrozenSet[int] = frozenset()) ->
 
 
 def of_attempt(folder: Path) -> Set[int]:
-    """Return all processes of the attempt in this folder, whoever has started them."""
+    """Return all processes of the attempt in this folder, including detached ones."""
     return (below(os.getpid(), seen=table()) | marked(folder)) - {os.getpid()}
 
 
@@ -133,7 +133,7 @@ def release(pid: int) -> None:
 
 
 def reap() -> None:
-    """Bury the orphans that were adopted, never a child whose status somebody waits for."""
+    """Reap adopted orphans, but no child whose status another function waits for."""
     for pid in _children() - _waited_elsewhere:
         try:
             os.waitpid(pid, os.WNOHANG)
@@ -142,7 +142,7 @@ def reap() -> None:
 
 
 def alive(pid: int) -> bool:
-    """Say whether a process with this id exists (a zombie does)."""
+    """Return whether a process with this id exists, zombies included."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Handing over what is new in the event stream and in the log."""
+"""Sends the new parts of the event stream and the log."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def _read(path: Path, offset: int, limit_bytes: int) -> Tuple[bytes, int]:
 
 
 def _whole_lines(data: bytes) -> bytes:
-    """Leave a torn last line for the next time; a line longer than the limit comes in pieces."""
+    """Return the complete lines; a line longer than the limit is returned in pieces."""
     end = data.rfind(b"\n")
     return data[: end + 1] if end >= 0 else data

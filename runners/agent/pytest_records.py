@@ -1,4 +1,4 @@
-"""What the pytest plugin wrote, checked, as events; and which test is running."""
+"""Validates the pytest plugin's records, converts them to events, and tracks the running test."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WARNINGS = 20
 
 _REFUSALS = ("wrong_pytest", "wrong_subject", "forged_records")
 _NEEDS_NO_NUMBER = ("origins", "start")
-"""Record and moment of what is said before the recorder runs; it only ever refuses."""
+"""Record type and moment of the records before the recorder runs; they can only refuse."""
 _PROBLEMS = 20
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why the records of tests are rejected."""
+    """Why the test records are rejected."""
 
     reason: str
     """``wrong_pytest``, ``wrong_subject`` or ``forged_records``."""
@@ -45,10 +45,10 @@ class Records:
         """Prepare to follow.
 
         Args:
-            tail: Of what the plugin writes.
-            events: Where it goes.
-            job: Whose tests they are.
-            arguments: The job's own for pytest.
+            tail: Reader of the plugin's records.
+            events: The event stream.
+            job: Id of the job that runs the tests.
+            arguments: The job's arguments for pytest.
         """
         self._tail = tail
         self._arguments = arguments
@@ -82,11 +82,11 @@ class Records:
         self._test_set = TestSet(self._arguments)
 
     def poll(self) -> bool:
-        """Take what was written since the last look; say whether there was any."""
+        """Read the new records; return whether there were any."""
         return self._take(self._tail.poll())
 
     def drain(self) -> None:
-        """Take all that is left of a process that is gone, and say what its test set was."""
+        """Read the rest of the records of an ended process, and emit its test set."""
         self._take(self._tail.drain())
         if self.manifest is not None:
             self._events.emit("test", self._job, self._test_set.told(self.manifest))
@@ -96,7 +96,7 @@ class Records:
         return next(iter(self._started), None)
 
     def refusal(self) -> Optional[Refusal]:
-        """Say why the results do not count, once the process is gone."""
+        """Return why the results of the ended process do not count, or None."""
         stranger = {worker for worker, _ in self._writers} - self._workers
         if self._refusal is None and (stranger or len(self._writers) > len(self._workers)):
             return _forged("more processes wrote test records than pytest had")
@@ -113,7 +113,7 @@ class Records:
         return [test for test in self.manifest or () if test not in settled]
 
     def lost(self, nodeid: str, *, cause: str, number: Optional[int], text: str) -> None:
-        """Say in a test's place that it took its process with it."""
+        """Emit a failed report for a test that crashed or hung its process."""
         data: Dict[str, JsonValue] = {
             "record": "report",
             "nodeid": nodeid,
@@ -128,7 +128,7 @@ class Records:
         self._settle(nodeid)
 
     def _elapsed(self, nodeid: str) -> Optional[float]:
-        """Seconds of the phase that the test ended in; None where it is not known to run."""
+        """Return the seconds since the running test's phase began; None if it is not running."""
         since = self._started.get(nodeid)
         return None if since is None else round(time.monotonic() - since, 3)
 
@@ -144,7 +144,7 @@ class Records:
         return bool(lines)
 
     def _number(self, line: Fields) -> None:
-        """Look whether the recorder wrote it: each of its processes numbers its lines from 1."""
+        """Verify that the recorder wrote a line: each of its processes numbers its lines from 1."""
         record, seq = line.get("record"), line.get("seq")
         if (record, line.get("when")) == _NEEDS_NO_NUMBER or self._refusal is not None:
             return
@@ -214,9 +214,9 @@ class Records:
         self._run_again(_text(line, "nodeid"), "record")
 
     def _run_again(self, nodeid: str, told_by: str) -> None:
-        """A plugin of the payload's runs a failed test again: only its last try is the result.
+        """Count a plugin's rerun of a failed test: only its last try is the result.
 
-        The recorder says so, and often the plugin as well.
+        The recorder reports a rerun, and often the plugin as well.
         """
         told = self._reruns.setdefault(nodeid, {"record": 0, "report": 0})
         before = max(told.values())
@@ -250,7 +250,7 @@ class Records:
         self._unproven.discard(_text(line, "worker"))
 
     def _take_origins(self, line: Fields) -> None:
-        """A process has looked where its modules came from."""
+        """Read a process's record of its modules' origins."""
         worker, when = _text(line, "worker", empty=True), _text(line, "when")
         if worker or self._workers == {""}:
             self._test_set.take_origins(line)

@@ -34,11 +34,11 @@ from .preemption_notices import Notices
 
 _TRACEBACK_CHARS = 8_000
 _HURRIED_PACKING_S = 8.0
-"""Of the half minute that the shortest notice leaves; the rest is for bringing it home."""
+"""Seconds for packing, of the 30 s of the shortest notice; the rest is for the transfer."""
 
 
 def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
-    """Do all that the plan says; whatever happens, the last event says how it ended."""
+    """Run the plan; the last event always reports how the attempt ended."""
     past = event_lines.read(attempt.events)
     suite.digests_at_start()
     masker = Masker(secrets.values())
@@ -71,7 +71,7 @@ def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
 
 
 def _end(context: AttemptContext, work: Callable[[], None]) -> None:
-    """Do the work, and say how it ended."""
+    """Do the work, and emit how it ended."""
     data: Data = {"outcome": "completed", "reason": None, "detail": ""}
     try:
         work()
@@ -133,7 +133,7 @@ class AttemptRun:
         self._context.events.emit("phase", None, {"name": name})
 
     def _take_over(self) -> None:
-        """Go on where an agent that died left off; nothing it started may still run."""
+        """Continue the attempt of an agent that died, after killing its processes."""
         attempt = self._context.attempt
         processes.kill_all(lambda: processes.marked(attempt.folder))
         text = "an earlier agent of this attempt died; this one goes on with what is left"
@@ -168,7 +168,7 @@ class AttemptRun:
         return runner, environment
 
     def _see_whose(self, environment: Dict[str, JsonValue]) -> None:
-        """Say so where the jobs see Seatrial's own packages, which the payload never asked for."""
+        """Warn if the jobs see Seatrial's own packages, which the payload did not request."""
         found = environment["packages"]
         assert isinstance(found, Mapping)
         subject = self._context.plan.subject
@@ -181,7 +181,7 @@ class AttemptRun:
     def _see_readiness(
         self, asker: environment_facts.Asker, environment: Dict[str, JsonValue]
     ) -> None:
-        """Say what the environment is, and whether its device works, where that was asked."""
+        """Emit the environment, with the device check if the plan requests one."""
         asked = self._context.plan.readiness
         if asked is None:
             self._context.events.emit("environment", None, environment)
@@ -208,7 +208,7 @@ class AttemptRun:
         )
 
     def _run_jobs(self, runner: JobRunner) -> Optional[AttemptEnd]:
-        """Run the jobs that no earlier agent has finished; say why not all, if not all."""
+        """Run the unfinished jobs; return why not all ran, or None."""
         for job in self._context.plan.jobs:
             if job.id in self._past.finished:
                 continue

@@ -1,4 +1,4 @@
-"""A pytest suite in as many processes as it takes: one crash is one failure."""
+"""Runs a pytest suite in as many processes as necessary: a crash fails only one test."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .supervise import Ended
 
 @lru_cache(maxsize=None)
 def digests_at_start() -> Dict[str, str]:
-    """Return name and sha256 of each file; asked first before anything of the payload runs."""
+    """Return name and sha256 of each recorder file; called before code of the payload runs."""
     return _digests()
 
 
 def changed() -> Optional[str]:
-    """Name a file that is not what it was when the attempt began."""
+    """Return a recorder file that changed since the attempt began, or None."""
     now = _digests()
     return next((name for name, was in digests_at_start().items() if now.get(name) != was), None)
 
@@ -75,21 +75,21 @@ Process = Callable[[Sequence[str], Mapping[str, str]], Ended]
 
 @dataclass(frozen=True)
 class JobExit(Ended):
-    """How a job ended: facts only, nobody's judgement."""
+    """How a job ended: facts without evaluation."""
 
     restarts: int
 
 
 @dataclass(frozen=True)
 class Step:
-    """How one process of a suite ended, and whether a test is to blame for it."""
+    """How one process of a suite ended, and whether a test caused it."""
 
     verdict: JobExit
     again: bool = False
 
 
 class Suite:
-    """Runs pytest, and again for what is left whenever a test took the process with it."""
+    """Runs pytest, and runs the remaining tests again after a test that crashed its process."""
 
     def __init__(
         self,
@@ -106,12 +106,12 @@ class Suite:
         """Prepare a suite.
 
         Args:
-            context: What the parts of the attempt share.
+            context: The shared state of the attempt.
             job: A job with pytest arguments.
-            records: Follows what the plugin writes.
+            records: Reader of the plugin's records.
             output: The job's output.
             config: pytest's configuration file.
-            skip_file: Where the tests that are not to be run again are listed.
+            skip_file: File with the tests that are not run again.
             skipped: Tests with a final result from an earlier attempt or agent.
             runner: The user and environment that the job runs with.
         """
@@ -135,8 +135,8 @@ class Suite:
                 return verdict
             left = self._records.left(self._skipped)
             if not left:
-                # The last test's result says how this process ended: the suite ended as one with
-                # a failing test does.
+                # The result of the last test explains this end of the process: the suite ended
+                # like one with a failing test.
                 return replace(verdict, exit_code=_TESTS_FAILED, signal=None, cause=None)
             if restarts >= self._context.plan.limits.restarts:
                 detail = f"{verdict.detail}; given up after {restarts} restarts"
@@ -183,7 +183,10 @@ class Suite:
         return self._crashed(verdict, test)
 
     def _left_early(self, ended: Ended) -> Optional[Refusal]:
-        """Say so where pytest ended well without the end of its session, as os._exit(0) does."""
+        """Return a refusal if pytest ended successfully without the end of its session.
+
+        `os._exit(0)` in a test does that.
+        """
         well = ended.exit_code in _WELL and self._records.manifest is not None
         if not well or self._records.session_finished or self._records.running() is not None:
             return None
@@ -233,7 +236,7 @@ class Suite:
 
 
 def _changed() -> Optional[Refusal]:
-    """Say so where the recorder itself was written over; a user of their own could not."""
+    """Return a refusal if a recorder file was overwritten, which a separate user could not do."""
     name = changed()
     if name is None:
         return None

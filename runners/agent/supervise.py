@@ -28,7 +28,7 @@ _OOM_SCORE = "500"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: by itself (``cause`` None) or because the agent ended it."""
+    """How a process ended: by itself (``cause`` None), or ended by the agent."""
 
     exit_code: Optional[int]
     signal: Optional[int]
@@ -53,13 +53,13 @@ class Watch:
         """Prepare to watch.
 
         Args:
-            context: What the parts of the attempt share.
-            job: Whose process it is.
-            output: Where its output goes.
-            deadline: When the job's time is up, on the monotonic clock.
-            poll: Takes what the job wrote beside its output; says whether there was any.
-            running: Names the test that is running, if one is.
-            own: The processes that go with one; by default all of the attempt's.
+            context: The shared state of the attempt.
+            job: The job of the process.
+            output: Receives its output.
+            deadline: End of the job's time, on the monotonic clock.
+            poll: Reads the job's events and records; returns whether there were any.
+            running: Returns the running test, or None.
+            own: Returns the processes that belong to one; by default all of the attempt's.
         """
         self._context = context
         self._job = job
@@ -129,11 +129,11 @@ class Watch:
         started(child.pid)
 
     def look(self, wait_s: float, *, at_rest: bool = False) -> Optional[Ended]:
-        """Listen for so long at most; say how the process has ended, or was ended, if it has.
+        """Wait for output; return how the process ended or was ended, or None while it runs.
 
         Args:
-            wait_s: How long.
-            at_rest: It waits for its turn, and need not be heard.
+            wait_s: Maximum seconds to wait.
+            at_rest: The process waits for its turn and may be silent.
         """
         child = self._child
         assert child is not None
@@ -148,13 +148,13 @@ class Watch:
         return self._end(child, *reason) if reason is not None else None
 
     def silence(self) -> Tuple[float, float]:
-        """How long nothing was heard, and after how long it is ended for that, in seconds."""
+        """Return the seconds without output, and the seconds after which the process is ended."""
         test = self._running()
         limit_s = self._job.test_silence_s.get(test or "", self._job.silence_s)
         return time.monotonic() - self._heard_at, limit_s
 
     def clear_away(self) -> None:
-        """Leave nothing of the process behind; harmless where none was begun."""
+        """Kill the processes that the job left; harmless if none was started."""
         if self._child is not None:
             self._clear_away(self._child)
             self._context.events.on_full = None
@@ -193,7 +193,7 @@ class Watch:
         return Ended(None, -code, None, f"killed by {signal_name(-code)}{why}")
 
     def _end(self, child: subprocess.Popen[bytes], cause: str, detail: str) -> Ended:
-        """End it for a cause: let it say where it stands, ask it to go, make it go."""
+        """End the process for a cause: request its stack, ask it to end, then kill it."""
         if cause == "hung":
             self._ask_where(child)
         grace_s = 0.0 if cause in ("hung", "disk_full") else self._context.plan.limits.kill_grace_s
@@ -231,7 +231,7 @@ class Watch:
         processes.send(self._all_of(leader), signal.SIGKILL)
 
     def _clear_away(self, child: subprocess.Popen[bytes]) -> None:
-        """Leave no process behind, and take the last of the output and the records."""
+        """Kill the remaining processes, and read the rest of the output and the records."""
         if child.pid in self._cleared:
             return
         self._cleared.add(child.pid)
@@ -246,7 +246,7 @@ class Watch:
         self._output.drain(_DRAIN_S)
 
     def _left_behind(self, child: subprocess.Popen[bytes]) -> Set[int]:
-        """Name what outlives the process, after a moment for what is just about to end."""
+        """Return the processes that outlive the main process, after a moment to end."""
         deadline = time.monotonic() + _AFTERGLOW_S
         while self._all_of(child.pid) and time.monotonic() < deadline:
             self._output.pump(0.05)
@@ -276,13 +276,13 @@ def signal_name(number: int) -> str:
 
 
 def _prefer_as_victim(pid: int) -> None:
-    """When memory runs out the job is to go, not the agent that could tell about it."""
+    """Make the kernel's OOM killer prefer the job to the agent, which has to report it."""
     with contextlib.suppress(OSError):  # not Linux, or the process is already gone
         Path(f"/proc/{pid}/oom_score_adj").write_text(_OOM_SCORE)
 
 
 def oom_kills() -> int:
-    """Return the kernel's count of out-of-memory kills; 0 where it has none."""
+    """Return the kernel's count of out-of-memory kills; 0 without a counter."""
     total = 0
     for path in _OOM_COUNTERS:
         try:

@@ -12,17 +12,17 @@ from typing import List, Mapping, NoReturn, Optional, Tuple
 
 _PIECE = 4 * 1024 * 1024
 _PIPE_BYTES = 1024 * 1024
-"""What an ordinary user may ask for; between two looks a suite writes less."""
+"""Maximum pipe size for an ordinary user; a suite writes less between two reads."""
 _SET_PIPE_SIZE = 1031
 """Linux's F_SETPIPE_SZ, which Python names since 3.10."""
 _LONGEST_LINE = 64 * 1024 * 1024
 
 Line = Tuple[int, Optional[Mapping[str, object]], str]
-"""Line number, the object on it or None, and what is wrong with it."""
+"""Line number, the object on it or None, and its problem."""
 
 
 class Tail:
-    """Reads whole lines from where it stopped; a line not yet complete waits."""
+    """Reads complete lines from where it stopped; an incomplete line is read later."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -47,12 +47,12 @@ class Tail:
         return lines
 
     def create(self) -> None:
-        """Make the file, empty, and hold it: what is put in its place later is another file."""
+        """Create an empty file and keep it open, so that a replacement is detected."""
         self._fd = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
     @property
     def lost(self) -> str:
-        """Why some lines may never have been read; empty where nothing says so."""
+        """Return why lines may be missing; empty without a sign of it."""
         if self._fd is None:
             return ""
         held = os.fstat(self._fd)
@@ -66,7 +66,7 @@ class Tail:
         return "was truncated" if is_shorter else ""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -109,14 +109,14 @@ class Tail:
 
 
 class PipeTail(Tail):
-    """Reads from a named pipe that it makes: what went in cannot be changed by who wrote it."""
+    """Reads from a named pipe that it creates: its writer cannot change what was written."""
 
     def __init__(self, path: Path, *, mode: int) -> None:
-        """Make the pipe anew, and hold its reading end.
+        """Create the pipe and open its reading end.
 
         Args:
-            path: In a folder that the writers cannot write to.
-            mode: Who may write.
+            path: Path in a folder that the writers cannot write to.
+            mode: File mode, which determines the writers.
         """
         super().__init__(path)
         path.unlink(missing_ok=True)
@@ -127,7 +127,7 @@ class PipeTail(Tail):
             fcntl.fcntl(self._fd, _SET_PIPE_SIZE, _PIPE_BYTES)
 
     def close(self) -> None:
-        """Let go of the pipe, and leave nothing to write to."""
+        """Close the pipe and remove it."""
         super().close()
         self._path.unlink(missing_ok=True)
 

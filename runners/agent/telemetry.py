@@ -16,7 +16,7 @@ _NVIDIA_TIMEOUT_S = 5.0
 _NVIDIA_EVERY_S = 1.0
 """Asking takes a good part of a second: turns that are shorter share an answer."""
 _HARMLESS = 0x1 | 0x2
-"""Of the throttle reasons: idle, and clocks that somebody has set."""
+"""Throttle reasons that are ignored: idle, and clocks that were set by a user."""
 _CPUS = Path("/sys/devices/system/cpu")
 _THERMAL = Path("/sys/class/thermal")
 _CPUINFO = Path("/proc/cpuinfo")
@@ -28,7 +28,7 @@ LAUNCH = "launch"
 
 
 class Gauges:
-    """Reads whatever this machine has; a gauge that fails once is not asked again."""
+    """Reads the machine's gauges; a gauge that failed once is not read again."""
 
     def __init__(self) -> None:
         self._nvidia = shutil.which("nvidia-smi")
@@ -36,7 +36,7 @@ class Gauges:
         self._asked_at: Optional[float] = None
 
     def read(self) -> Readings:
-        """Return what is known now, by name; the unit stands in the name."""
+        """Return the present readings by name, which contains the unit."""
         return {**_cpu(), **self._accelerator()}
 
     def _accelerator(self) -> Readings:
@@ -99,6 +99,6 @@ def _text(path: Path) -> str:
 
 
 def _numbers(texts: "Iterator[str] | List[str]") -> List[float]:
-    """Return those that are numbers: a gauge that is not there says ``[N/A]``."""
+    """Return the numbers; a missing gauge has the text ``[N/A]``."""
     found = (text.strip() for text in texts)
     return [float(text) for text in found if re.fullmatch(r"-?[0-9]{1,12}(\.[0-9]{1,6})?", text)]

@@ -1,4 +1,4 @@
-"""Which tests one process of a suite collected, and what kept others out."""
+"""The tests that one process of a suite collected, and those that were left out."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ class TestSet:
     """The test set of a process, from the plugin's records; emitted once it has ended."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        """Begin with nothing.
+        """Start with an empty test set.
 
         Args:
-            arguments: The job's own for pytest: what they leave out was asked for.
+            arguments: The job's arguments for pytest: tests that they exclude were excluded on
+                purpose.
         """
         self._arguments = tuple(arguments)
         self._said: Dict[str, JsonValue] = {}
         self._loaded: List[Optional[int]] = []
 
     def take(self, line: Fields) -> None:
-        """Take what the plugin says.
+        """Read the plugin's record of collected tests.
 
         Raises:
-            ValueError: it is not of the shape that it must be.
+            ValueError: the record has a wrong format.
         """
         self._said["deselected"] = [self._cause(raw) for raw in _list(line, "deselected")]
         for key in ("modules", "ignored"):
@@ -38,10 +39,10 @@ class TestSet:
         self._said["hidden"] = [_text(raw) for raw in _list(line, "hidden")]
 
     def take_hooks(self, line: Fields) -> None:
-        """Take which hooks of others can change outcomes, beside those already told.
+        """Add other plugins' hooks that can change outcomes.
 
         Raises:
-            ValueError: it is not of the shape that it must be.
+            ValueError: the record has a wrong format.
         """
         hooks = [_pair(raw) for raw in _list(line, "hooks")]
         known = self._said.get("hooks")
@@ -49,12 +50,13 @@ class TestSet:
         self._said["hooks"] = [*before, *hooks][:_NAMED]
 
     def take_origins(self, line: Fields) -> None:
-        """Take the subject's import names, and how many of its modules a process has loaded.
+        """Add the subject's import names, and the number of its modules that a process loaded.
 
         Raises:
-            ValueError: these are no names, or it is no number; None: nobody can know.
+            ValueError: the names are no list of texts, or the number is neither an integer nor None
+                for unknown.
         """
-        if "subject_names" in line:  # not where the process was refused before it looked
+        if "subject_names" in line:  # missing if the process was refused before it looked
             self._said["subject_names"] = [_text(name) for name in _list(line, "subject_names")]
         number = line.get("subject_modules")
         if number is not None and not isinstance(number, int):
@@ -62,7 +64,7 @@ class TestSet:
         self._loaded.append(number)
 
     def told(self, manifest: Optional[Sequence[str]]) -> Dict[str, JsonValue]:
-        """Return the whole of it, with a digest of the tests that were to run."""
+        """Return the complete test set, with a digest of the tests to run."""
         text = "\n".join(sorted(manifest or ()))
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
         data: Dict[str, JsonValue] = {"record": "test_set", "nodeid": "", "digest": digest}
@@ -75,7 +77,7 @@ class TestSet:
         return None if is_unsure else max(known, default=None)
 
     def notices(self) -> Iterator[Tuple[str, str]]:
-        """Say for a person what was left out: level and text."""
+        """Yield the level and text of a log entry for each group of tests that was left out."""
         for cause in _rows(self._said.get("deselected")):
             tests = [str(test) for test in _rows_of(cause, "tests")]
             level = "info" if cause["asked"] else "warning"
@@ -87,7 +89,7 @@ class TestSet:
 
     @property
     def modules(self) -> "List[Tuple[str, str]]":
-        """What was skipped as a whole, each with its reason."""
+        """Return the modules that were skipped as a whole, with their reasons."""
         return _pairs(self._said.get("modules"))
 
     def _cause(self, raw: object) -> Dict[str, JsonValue]:
@@ -99,7 +101,7 @@ class TestSet:
         return {"by": by, "count": count, "tests": tests, "asked": self._is_asked(by)}
 
     def _is_asked(self, by: str) -> bool:
-        """Say whether the job's own arguments have the option (as ``-k``, or as ``-kgpu``)."""
+        """Return whether the job's arguments have the option (as ``-k``, or as ``-kgpu``)."""
         if not by.startswith("-"):
             return False
         return any(argument.startswith(by) for argument in self._arguments)

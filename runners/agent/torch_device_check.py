@@ -17,8 +17,10 @@ from typing import Any, Callable, Dict, List
 ANSWER = "SEATRIAL-ANSWER:"
 SIZE = 512
 TOLERANCES = {"xla": 2e-2}
-"""Largest error of a float32 product, relative to its largest element: a TPU multiplies in
-bfloat16 unless it is told otherwise."""
+"""Largest error of a float32 product, relative to its largest element.
+
+A TPU multiplies in bfloat16 by default.
+"""
 
 TOLERANCE = 1e-4
 MEMORY_SHARE = 10
@@ -38,7 +40,7 @@ def say(at: str) -> None:
 
 
 def check(name: str, ask: Callable[[], str]) -> bool:
-    """Make one check; answers whether the next one makes sense."""
+    """Run one check; return whether the next one can be run."""
     say(name)
     began = time.monotonic()
     try:
@@ -130,7 +132,7 @@ class DeviceChecks:
 
 
 def main(kind: str) -> None:
-    """Make the checks, until one fails."""
+    """Run the checks until one fails."""
     if kind == "none" and importlib.util.find_spec("torch") is None:
         check("torch_import", lambda: "torch is not installed, and no device was asked for")
         say("end")

@@ -62,10 +62,10 @@ except Exception as error:
 
 
 def prove_installed(subject: Subject, installed: Iterable[Files]) -> None:
-    """Check that what was installed is the subject, whole.
+    """Check that the complete subject was installed.
 
     Raises:
-        WrongSubject: it is not; the text says in what.
+        WrongSubject: it was not; the text names the difference.
     """
     for files in installed:
         refused = files.refusal() if files.name == subject.distribution else None
@@ -77,7 +77,7 @@ def prove(subject: Subject, asker: Asker) -> None:
     """Check that the subject's import resolves to its installed files.
 
     Raises:
-        WrongSubject: it does not; the text says what would have been imported.
+        WrongSubject: it does not; the text names the file that would have been imported.
     """
     problem = _ask(subject, asker)
     if problem is not None:
@@ -118,10 +118,10 @@ class Overlay:
         self._variables = {**environment, processes.MARK: str(attempt.folder)}
 
     def build(self) -> None:
-        """Make the venv, show it the interpreter's packages, install what the plan names.
+        """Create the venv with the interpreter's packages, and install the plan's packages.
 
         Raises:
-            EnvironmentFailed: the text ends with what the failing tool said.
+            EnvironmentFailed: the text ends with the output of the failing tool.
         """
         shutil.rmtree(self._attempt.venv, ignore_errors=True)
         made = self._make()
@@ -134,7 +134,7 @@ class Overlay:
             raise EnvironmentFailed(f"{text}: nothing that ran with it would count")
 
     def _interpreters(self) -> Set[Tuple[str, str]]:
-        """Return the interpreter's names and settings, each with what it is."""
+        """Return the interpreter and settings files, each with its target or content."""
         venv = self._attempt.venv
         found = [*venv.glob("bin/python*"), *venv.glob("pyvenv.cfg")]
         return {
@@ -197,7 +197,7 @@ class Overlay:
         return (python, f"{found}/pip")
 
     def _holds(self, distribution: str) -> bool:
-        """Say whether the overlay itself, not the interpreter under it, has a distribution."""
+        """Return whether the overlay, without the interpreter below it, has a distribution."""
         wanted = _normal(distribution)
         infos = self._attempt.venv.glob("lib/python3*/site-packages/*.dist-info")
         return any(_normal(info.name.partition("-")[0]) == wanted for info in infos)
@@ -208,7 +208,7 @@ class Overlay:
         return sorted(self._attempt.wheelhouse(self._plan.wheels).glob(pattern))
 
     def _pip_install(self, pip: Sequence[str], what: Sequence[str]) -> None:
-        """Install from what was shipped; from an index only where the plan allows it."""
+        """Install from the shipped wheels; from an index only if the plan allows it."""
         quiet = ("--disable-pip-version-check", "--no-warn-script-location")
         common = ("install", "--no-input", *quiet)
         said = "nothing was shipped and the environment allows no index"
@@ -245,7 +245,7 @@ class Overlay:
         )
 
     def _index_variables(self) -> Dict[str, str]:
-        """Give pip its own variables back: the machine's index may be named there."""
+        """Return the variables with pip's own, which may name the machine's index."""
         own = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         return {**self._variables, **own}
 
@@ -266,10 +266,10 @@ BASELINE = "baseline"
 
 
 def copy_payload(context: AttemptContext) -> None:
-    """Give the side a copy of the payload for itself.
+    """Create the side's copy of the payload.
 
     Raises:
-        Ending: it is not on this machine, or cannot be copied.
+        Ending: the payload is not on this machine, or cannot be copied.
     """
     attempt = context.attempt
     source = attempt.pristine(context.plan.payload)
@@ -286,15 +286,15 @@ def copy_payload(context: AttemptContext) -> None:
 
 
 def payload_copy(context: AttemptContext) -> PayloadCopy:
-    """Begin to watch the side's copy: whoever runs its jobs owns it by now."""
+    """Return the side's payload copy, to be watched once the jobs' user owns it."""
     return PayloadCopy(context.attempt.pristine(context.plan.payload), context.attempt.payload)
 
 
 def build_overlay(context: AttemptContext) -> Tuple[Files, ...]:
-    """Build the side's environment, and list what is in it; what the tools say is in the log.
+    """Build the side's environment, and list its files; the tools' output is in the log.
 
     Raises:
-        EnvironmentFailed: it cannot be made.
+        EnvironmentFailed: it cannot be built.
     """
     stream = context.masker.stream()
     overlay = Overlay(
@@ -348,7 +348,7 @@ def raise_if_full(context: AttemptContext) -> None:
 
 
 class BaselineSide:
-    """The baseline, made when it is first asked for."""
+    """The baseline, which is built at its first use."""
 
     def __init__(self, context: AttemptContext, runner: JobRunner) -> None:
         self._subject = context
@@ -360,10 +360,10 @@ class BaselineSide:
         self._environment: Optional[EnvironmentCopy] = None
 
     def get(self) -> Optional[AttemptContext]:
-        """Return the baseline's context, or None where there is no baseline; the log says why.
+        """Return the baseline's context, or None without one; the log has the reason.
 
         Raises:
-            Stopped: somebody asked for it.
+            Stopped: a stop was requested.
             DiskFull: nothing more can be written.
         """
         if not self._tried:
@@ -372,7 +372,7 @@ class BaselineSide:
         return self._context
 
     def runner(self, context: AttemptContext) -> JobRunner:
-        """Return who runs the baseline's turns: the same user, in the baseline's environment."""
+        """Return the runner of the baseline's turns: same user, the baseline's environment."""
         plan, user = context.plan, self._runner.user
         variables = job_env.common(
             context.attempt, name=plan.attempt, environment=plan.environment, user=user

@@ -1,4 +1,4 @@
-"""What EC2 offers where: instance types, and the zones that have them."""
+"""Instance types of EC2, and the zones that offer them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Catalogue:
         )
 
     def instance_type(self, name: str, region: str) -> InstanceType:
-        """What a type has; of the usual ones by the shipped table. Raises ProviderError."""
+        """Return the properties of a type, shipped or requested. Raises ProviderError."""
         return shipped().types.get(name) or self._type.get(
             (name, region), lambda: self._ask_type(name, region)
         )
@@ -58,7 +58,7 @@ class Catalogue:
             try:
                 known = self.instance_type(name, region)
             except ProviderError:
-                # Not there, or no answer: whether it is offered is asked, and said, next.
+                # Unknown, or no answer: the next step asks whether it is offered, and reports that.
                 continue
             if not _may_have(known, device):
                 has = f"{known.count} {known.vendor} {known.gpu}" if known.gpu else "no GPU"
@@ -118,7 +118,7 @@ class Catalogue:
         return tuple(zone for zone in zones if zone[:-1] == region)
 
     def _ask_types(self, region: str) -> tuple[InstanceType, ...]:
-        """All that the region offers; what a type has is asked once, for all regions."""
+        """Return the types that the region offers; their properties are requested only once."""
         offerings = self._account.pages(
             "ec2",
             region,
@@ -171,7 +171,7 @@ def _has(one: InstanceType, device: Device) -> bool:
 
 
 def _may_have(one: InstanceType, device: Device) -> bool:
-    """As `_has`, for a type that a person named: the API may know less of it than the person."""
+    """As `_has`, for a type that the platform names: the API may have incomplete data."""
     same_vendor = one.vendor == (device.vendor or one.vendor)
     return same_vendor and device.may_be(one.gpu) and one.count in (0, device.count)
 

@@ -1,7 +1,7 @@
-"""What EC2's error codes mean: which error each becomes, and how far it reaches.
+"""Maps EC2's error codes to provider errors with their extent.
 
-The message of an error is for people and changes: it is read only where `_BY_WORDS` says that the
-code means two things.
+The message of an error is for people and may change: it is read only for codes in `_BY_WORDS`,
+which have two meanings.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _WRONG = ErrorRule(ConfigError, Extent.PLACE, "correct the platform's keys in th
 _WRONG_IMAGE = ErrorRule(ConfigError, Extent.REGION, "correct the platform's image")
 
 DENIED = "UnauthorizedOperation"
-"""EC2's code where a permission lacks, or a policy denies the region."""
+"""EC2's code for a missing permission, or a policy that denies the region."""
 _MEANINGS: tuple[tuple[ErrorRule, str], ...] = (
     (
         _NONE_LEFT,
@@ -157,11 +157,11 @@ ENDED: Mapping[str, str] = {
     BY_GUEST: "deadline",
     "Client.UserInitiatedShutdown": "",
 }
-"""Why an instance ended, by its state reason; every other reason is ``failed``."""
+"""Causes of an instance's end, by its state reason; every other reason is ``failed``."""
 
 
 def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST, words: str = "") -> ErrorRule:
-    """What a code means with its words; for an unknown code, what its parts and status suggest."""
+    """Return the rule of a code and message; parts and status classify an unknown code."""
     for spoken, pattern, rule in _BY_WORDS:
         if code == spoken and pattern.search(words):
             return rule
@@ -183,11 +183,11 @@ def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST, words: str = "")
 
 
 def error_of(refusal: Refusal, *, asked: str) -> ProviderError:
-    """The error to raise.
+    """Return the error to raise.
 
     Args:
-        refusal: What EC2 answered.
-        asked: What was asked and where: ``RunInstances g5.xlarge spot in us-east-1a``.
+        refusal: EC2's answer.
+        asked: The request and its place: ``RunInstances g5.xlarge spot in us-east-1a``.
     """
     rule = error_rule(refusal.code, refusal.status, refusal.words)
     request = f" [request {refusal.request_id}]" if refusal.request_id else ""
@@ -201,5 +201,5 @@ def error_of(refusal: Refusal, *, asked: str) -> ProviderError:
 
 
 def ended_by(reason_code: str) -> str:
-    """Why an instance ended by itself; empty where we ended it, or where nothing is said."""
+    """Return why an instance ended by itself; empty if Seatrial ended it, or without a reason."""
     return ENDED.get(reason_code, "failed") if reason_code else ""

@@ -1,4 +1,4 @@
-"""Finds the image to boot: the first of an ordered list that there is."""
+"""Finds the image to boot: the first available one of an ordered list."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NOT_THERE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What is booted, as it is recorded."""
+    """The boot image, as it is recorded."""
 
     id: str
     name: str
@@ -70,11 +70,12 @@ class Images:
         self._found: TtlCache[Image] = TtlCache(now, serve_stale=True)
 
     def find(self, config: PlatformConfig, architecture: str, region: str) -> Image:
-        """The platform's image in the region.
+        """Return the platform's image in the region.
 
         Raises:
-            ConfigError: None of its list is there (all are named), or the disk is too small.
-            ProviderError: EC2 does not say.
+            ConfigError: No image of its list is available (the text names all), or the disk is too
+                small.
+            ProviderError: EC2 did not answer.
         """
         key = (region, architecture, tuple(sorted(config.image.items())))
         image = self._found.get(key, lambda: self._find(config, architecture, region))

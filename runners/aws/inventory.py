@@ -1,4 +1,4 @@
-"""Everything of the project in every region and zone, of every kind that costs or lingers."""
+"""The project's resources in every region and zone, of every kind that costs or remains."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ class PlaceFinder:
         self._now = now
 
     def places(self, config: PlatformConfig, prices: PriceList) -> tuple[Place, ...]:
-        """Market by market, within it location by location, then type by type.
+        """Return the places, ordered by market, location and instance type.
 
-        A location that does not answer is left out while another one does.
+        A location that does not answer is left out if another one answers.
 
         Raises:
-            NotOfferedError: Every location answered, and none has any of the types.
-            ConfigError: A machine there would have a public address, and nobody to let in.
+            NotOfferedError: Every location answered, and none offers any of the types.
+            ConfigError: A machine would have a public address, and no ingress network is
+                configured.
             ProviderError: Nothing was found, and a location did not answer.
         """
         types = self._catalogue.chosen(config)
@@ -64,7 +65,7 @@ class PlaceFinder:
                 found.setdefault(place.name, place)
         if not found:
             raise failed[0] if failed else self._not_offered(config, types)
-        self._network.require_ingress(config)  # said by a plan already, not only by a launch
+        self._network.require_ingress(config)  # a plan reports it already, not only a launch
         if config.cheapest:
             return tuple(sorted(found.values(), key=lambda place: place.usd_per_hour or _DEAREST))
         return tuple(found.values())
@@ -126,18 +127,19 @@ class _Denied:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Reads the whole account, as far as it is the project's."""
+    """Reads the project's resources of the account."""
 
     account: Account
     project: str
 
     def read(self) -> tuple[Machine, ...]:
-        """All of it. Disks and interfaces that end with their instance are not listed beside it.
+        """Return all resources, without disks and interfaces that end with their instance.
 
         Raises:
             PartialInventoryError: A policy denies some regions; the others were read.
-            ProviderUnavailableError: A region could not be read; a part would look like the whole.
-            CredentialsError: AWS does not accept who we are, or denies every region.
+            ProviderUnavailableError: A region could not be read; a partial inventory would look
+                complete.
+            CredentialsError: AWS rejects the credentials, or denies every region.
         """
         regions = self.regions()
         with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="aws-inventory") as pool:
@@ -158,7 +160,7 @@ class Inventory:
         return machines
 
     def regions(self) -> tuple[str, ...]:
-        """Those that the account has enabled; asked of the first region that is not denied."""
+        """Return the enabled regions of the account, from the first region that is not denied."""
         *others, last = shipped().regions
         for region in others:
             try:
@@ -227,7 +229,7 @@ class Inventory:
 
 
 def _ending_with(found: Answer) -> Iterator[str]:
-    """Ids of what goes when the instance goes."""
+    """Yield the ids of resources that are deleted with the instance."""
     for disk in found.get("BlockDeviceMappings", ()):
         if disk.get("Ebs", {}).get("DeleteOnTermination"):
             yield str(disk["Ebs"]["VolumeId"])
@@ -239,7 +241,7 @@ def _ending_with(found: Answer) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What is not an instance, as far as it matters here."""
+    """A resource other than an instance."""
 
     kind: str
     id: str
@@ -249,7 +251,7 @@ class Resource:
 
 
 def volume(found: Answer) -> Resource:
-    """A disk, as DescribeVolumes tells it."""
+    """Return a disk from DescribeVolumes."""
     attached = [x for x in found.get("Attachments", ()) if x.get("InstanceId")]
     return Resource(
         "disk",
@@ -262,7 +264,7 @@ def volume(found: Answer) -> Resource:
 
 
 def interface(found: Answer) -> Resource:
-    """A network interface, as DescribeNetworkInterfaces tells it."""
+    """Return a network interface from DescribeNetworkInterfaces."""
     return Resource(
         "network-interface",
         str(found["NetworkInterfaceId"]),
@@ -272,17 +274,17 @@ def interface(found: Answer) -> Resource:
 
 
 def address(found: Answer) -> Resource:
-    """A public address that is kept, as DescribeAddresses tells it."""
+    """Return a reserved public address from DescribeAddresses."""
     return Resource("address", str(found["AllocationId"]), found, detail=str(found["PublicIp"]))
 
 
 def group(found: Answer) -> Resource:
-    """A security group, as DescribeSecurityGroups tells it."""
+    """Return a security group from DescribeSecurityGroups."""
     return Resource("firewall", str(found["GroupId"]), found, detail=str(found.get("GroupName")))
 
 
 def spot_request(found: Answer) -> Resource:
-    """A spot request, as DescribeSpotInstanceRequests tells it; it ends with its instance."""
+    """Return a spot request from DescribeSpotInstanceRequests; it ends with its instance."""
     open_states = ("open", "active")
     state = str(found.get("State", ""))
     return Resource(

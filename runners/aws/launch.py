@@ -30,7 +30,7 @@ SPENT = (MISMATCH, "IdempotentInstanceTerminated")
 
 
 def client_token(request: LaunchRequest) -> str:
-    """EC2's idempotency token: another one in each zone, where the same would launch twice."""
+    """Return EC2's idempotency token, which differs by zone."""
     return hashlib.sha256(f"{request.token} {request.place.zone}".encode()).hexdigest()
 
 
@@ -46,7 +46,7 @@ class Launcher:
     templates: Path
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Ask EC2 for the instance, or answer with the one that this token made."""
+        """Launch the instance, or return the one of the same token."""
         config = parse_platform(request.platform)
         self.network.require_ingress(config)
         known = self._made_before(request)
@@ -91,7 +91,7 @@ class Launcher:
         return self._machine(answer["Instances"][0], place.region)
 
     def _made_before(self, request: LaunchRequest) -> Machine | None:
-        """What a tag says sooner than a token: EC2 forgets tokens, and images change."""
+        """Return the machine of an earlier launch by its tag; EC2 forgets tokens sooner."""
         filters = [
             *tagging.filters(self.project),
             {"Name": f"tag:{tagging.TOKEN}", "Values": [request.token]},
@@ -100,11 +100,11 @@ class Launcher:
         return self._machine(found[0], request.place.region) if found else None
 
     def _spent(self, request: LaunchRequest, error: ProviderError) -> Machine:
-        """What the token made before.
+        """Return the machine of an earlier launch with the same client token.
 
-        An image or a security group may have been renewed between two tries, and EC2 remembers the
-        tokens of calls that failed: then there is none, and the place is given up. The caller looks
-        for an instance that is only not visible yet.
+        If an image or a security group changed between two tries, or the earlier call failed, there
+        is no machine, and the place is given up. The caller looks for an instance that is not
+        visible yet.
         """
         region = request.place.region
         filters = [{"Name": "client-token", "Values": [client_token(request)]}]

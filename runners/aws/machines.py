@@ -1,4 +1,4 @@
-"""What EC2 says of a resource, as a `Machine`."""
+"""Converts EC2's descriptions of resources to `Machine`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from runners.aws.errors import BY_GUEST, ended_by
 from runners.aws.sdk import Answer
 
 STATES: Mapping[str, MachineState] = {
-    # EC2 may still refuse, and asks nothing for it until it runs.
+    # EC2 may still refuse, and bills nothing until it runs.
     "pending": MachineState.REQUESTED,
     "running": MachineState.READY,
     "shutting-down": MachineState.STOPPING,
-    # Ours are never only stopped: whoever did it, the machine is to be terminated.
+    # Machines are never stopped on purpose: a stopped machine is terminated, whoever stopped it.
     "stopping": MachineState.STOPPING,
     "stopped": MachineState.STOPPING,
     "terminated": MachineState.TERMINATED,
@@ -26,7 +26,7 @@ _ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
 def machine_id(region: str, resource_id: str) -> str:
-    """How a resource is found again: ``us-east-1/i-0abc``."""
+    """Return a resource's id, ``us-east-1/i-0abc``."""
     return f"{region}/{resource_id}"
 
 
@@ -42,7 +42,7 @@ def gone(machine_id: str, *, simulated: bool = False) -> Machine:
 
 
 def instance(found: Answer, region: str, *, simulated: bool) -> Machine:
-    """An instance as DescribeInstances and RunInstances tell it."""
+    """Return an instance from DescribeInstances or RunInstances."""
     tags = tagging.read(found.get("Tags"))
     state = STATES.get(str(found["State"]["Name"]), MachineState.BOOTING)
     address = _address(found, tags)
@@ -64,10 +64,10 @@ def instance(found: Answer, region: str, *, simulated: bool) -> Machine:
 
 
 def _ended_at(found: Answer, reason: str, tags: Mapping[str, str]) -> datetime | None:
-    """When it began to shut down: EC2 bills nothing from then on.
+    """Return when it began to shut down: EC2 bills nothing from then on.
 
-    ``User initiated (2026-08-18 11:00:20 GMT)``; a spot interruption tells no time here. Nor does a
-    guest that shut down by itself: its timer did that at the latest when the machine expired.
+    The text is ``User initiated (2026-08-18 11:00:20 GMT)``; it has no time for a spot interruption
+    and for a shutdown by the guest. The guest's timer ends it at its expiry at the latest.
     """
     said = _ENDED_AT.search(str(found.get("StateTransitionReason", "")))
     if said:

@@ -1,4 +1,4 @@
-"""Where an instance is plugged in: a subnet of its zone, and a security group of our own."""
+"""The network of an instance: a subnet of its zone, and the project's security group."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Network:
         self._groups: TtlCache[str] = TtlCache(now, serve_stale=True)
 
     def subnets(self, config: PlatformConfig, region: str) -> dict[str, Subnet]:
-        """By zone: the platform's own subnets in the region, or the zones' default ones.
+        """Return subnets by zone: the platform's in the region, or the zones' default ones.
 
         Raises:
             ConfigError: The region has no default subnet at all.
-            ProviderError: EC2 does not say.
+            ProviderError: EC2 did not answer.
         """
         if config.subnets:
             asked = {"Name": "subnet-id", "Values": list(config.subnets)}
@@ -66,7 +66,7 @@ class Network:
         return {subnet.zone: subnet for subnet in found}
 
     def subnet(self, config: PlatformConfig, place: Place) -> Subnet:
-        """The one in the place's zone. Raises ConfigError if there is none, and as `subnets`."""
+        """Return the subnet of the place's zone. Raises ConfigError, also as `subnets` does."""
         found = self.subnets(config, place.region).get(place.zone)
         if found is None:
             raise ConfigError(
@@ -77,7 +77,7 @@ class Network:
         return found
 
     def require_ingress(self, config: PlatformConfig) -> None:
-        """Raises ConfigError where a public address would have nobody to let in."""
+        """Raise ConfigError for a public address without an ingress network."""
         if config.public and not self._cidr:
             raise ConfigError(
                 "SEATRIAL_INGRESS_CIDR is not set: name the addresses that may reach port 22 of "
@@ -86,16 +86,16 @@ class Network:
             )
 
     def group(self, subnet: Subnet, region: str) -> str:
-        """The id of the project's security group, made where there is none yet.
+        """Return the id of the project's security group, which is created if it is missing.
 
         Raises:
-            ConfigError: One of that name is not ours, or lets in others as well.
+            ConfigError: A group of that name belongs to others, or allows other networks as well.
             ProviderError: EC2 refuses.
         """
         return self._groups.get((region, subnet.vpc), lambda: self._ensure(subnet.vpc, region))
 
     def forget_group(self, subnet: Subnet, region: str) -> None:
-        """Look for it again next time: it was deleted."""
+        """Forget a deleted security group, so that it is looked up again."""
         self._groups.forget((region, subnet.vpc))
 
     def _name(self, cidr: str) -> str:
@@ -106,7 +106,7 @@ class Network:
     def _describe(self, region: str, asked: Answer) -> tuple[Subnet, ...]:
         found = self._account.pages("ec2", region, "describe_subnets", "Subnets", Filters=[asked])
         subnets = (Subnet(x["SubnetId"], x["VpcId"], x["AvailabilityZone"]) for x in found)
-        # Where a zone has several, the same one is taken every time.
+        # If a zone has several subnets, the choice is always the same.
         return tuple(sorted(subnets, key=lambda subnet: subnet.id, reverse=True))
 
     def _ensure(self, vpc: str, region: str) -> str:
@@ -165,7 +165,7 @@ class Network:
         return {"GroupId": made["GroupId"], "Tags": specification[0]["Tags"]}
 
     def _admit(self, group: Answer, cidr: str, region: str) -> None:
-        """Let in SSH from the given addresses; refuse a group that lets in more."""
+        """Allow SSH from the given addresses; refuse a group that allows others."""
         admitted = {source for rule in group.get("IpPermissions", ()) for source in _sources(rule)}
         others = sorted(admitted - {(SSH_PORT, cidr)})
         if others:

@@ -28,33 +28,33 @@ MARKETS = ("on-demand", "spot")
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """What an instance of a type has."""
+    """The properties of an instance type."""
 
     name: str
     vcpus: int
     architecture: str
     """``x86_64`` or ``arm64``."""
     vendor: str = ""
-    """Of its GPUs, in lower case; empty where it has none."""
+    """Vendor of its GPUs, in lower case; empty without GPUs."""
     gpu: str = ""
     count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Everything that is shipped."""
+    """The shipped table of types and prices."""
 
     as_of: datetime
     types: Mapping[str, InstanceType]
     prices: tuple[Price, ...]
     regions: tuple[str, ...]
-    """Those with an on-demand price, the usual ones first."""
+    """Regions with an on-demand price, the usual ones first."""
     disk_usd_per_gb_hour: Decimal
     address_usd_per_hour: Decimal
 
     @property
     def default_regions(self) -> tuple[str, ...]:
-        """Where to look for a platform that names no location."""
+        """Regions of a platform that names no location."""
         return self.regions[:DEFAULT_REGIONS]
 
 
@@ -87,7 +87,7 @@ _GROUP = re.compile(r"sg-[0-9a-f]{8}([0-9a-f]{9})?")
 _TAG = re.compile(r"(?P<key>[\w .:/+@-]{1,128})=(?P<value>[\w .:/+@-]{0,256})")
 _AMI = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
 _LOCATION = re.compile(r"(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)(?P<letter>[a-z]?)")
-# What vendors put before the name of a device, and says nothing about which one it is.
+# Words that vendors put before a device's name and that do not identify it.
 _NOT_A_NAME = frozenset({"nvidia", "amd", "intel", "tesla", "instinct", "geforce", "gpu"})
 
 
@@ -101,25 +101,25 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The accelerator that a platform asks for."""
+    """The accelerator that a platform requires."""
 
     vendor: str
     name: str
     count: int
 
     def is_called(self, name: str) -> bool:
-        """Whether the API's name of a GPU means this one: `L4` is not `L40S`."""
+        """Return whether the API's name of a GPU is this one: `L4` is not `L40S`."""
         words = _words(name)
         return bool(words) and words <= _words(self.name)
 
     def may_be(self, name: str) -> bool:
-        """As `is_called`; true where the API knows no name but the vendor's."""
+        """As `is_called`; also true if the API's name is only the vendor's."""
         return self.is_called(name) or (bool(name) and not _words(name))
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformConfig:
-    """What a platform asks of EC2."""
+    """A platform's requirements of EC2."""
 
     instance_types: tuple[str, ...]
     device: Device | None
@@ -133,9 +133,9 @@ class PlatformConfig:
     security_group: str = ""
     """Instead of the project's own; its rules are its owner's."""
     kms_key: str = ""
-    """What the disk is encrypted with; empty for the account's default."""
+    """The key of the disk's encryption; empty for the account's default."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """That the account requires, beside ours."""
+    """Tags that the account requires, in addition to Seatrial's."""
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class PlatformConfig:
 
 
 def parse_platform(platform: Platform) -> PlatformConfig:
-    """What the platform asks of EC2. Raises PlatformError, ConfigError."""
+    """Return the platform's requirements of EC2. Raises PlatformError, ConfigError."""
     types, device = _instance_types(platform), _device(platform)
     if not types and device is None:
         raise ConfigError("instance_type: name one, or an accelerator to choose it by")
@@ -295,7 +295,7 @@ def _options(platform: Platform) -> None:
 
 
 def _listed(platform: Platform, option: str) -> tuple[str, ...]:
-    """What an option names, separated by commas."""
+    """Return the values of a comma-separated option."""
     _options(platform)
     parts = (platform.options or {}).get(option, "").split(",")
     return tuple(part.strip() for part in parts if part.strip())

@@ -1,4 +1,4 @@
-"""What instances cost: the shipped table, what was refreshed since, and how to refresh it."""
+"""Prices of instances: the shipped table, refreshed prices, and their refresh."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PRODUCT: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """The newest price of each thing: a refreshed one where it is newer than the shipped one."""
+    """The newest price of each item: a refreshed one if it is newer than the shipped one."""
 
     newest: Mapping[tuple[str, str, str], Price]
 

@@ -53,7 +53,7 @@ class AwsProvider:
         self._quotas = QuotaReader(self._account, catalogue)
 
     def is_configured(self) -> bool:
-        """Whether keys or a profile are at hand; an instance's own role is not asked for."""
+        """Return whether keys or a profile are available; an instance's role is not checked."""
         return self._account.has_credentials()
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
@@ -63,7 +63,7 @@ class AwsProvider:
         )
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Ask for an instance; the same token answers with the same one. Raises ProviderError."""
+        """Launch an instance; the same token returns the same one. Raises ProviderError."""
         return self._launcher.launch(request)
 
     def image(self, platform: Platform, place: Place) -> BootImage:
@@ -73,19 +73,19 @@ class AwsProvider:
         return BootImage(found.id, simulated=simulated, name=found.name)
 
     def inspect(self, machine_id: str) -> Machine:
-        """How it is now; GONE if EC2 does not know it. Raises ProviderError."""
+        """Return its present state; GONE if EC2 does not know it. Raises ProviderError."""
         return self._resources.inspect(machine_id)
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to end it; gone already is no error. Raises ProviderError."""
+        """Start to terminate it; idempotent. Raises ProviderError."""
         self._resources.terminate(machine_id)
 
     def inventory(self) -> Iterable[Machine]:
-        """Everything of the project in every enabled region. Raises ProviderError."""
+        """Return the project's resources in every enabled region. Raises ProviderError."""
         return self._inventory.read()
 
     def console(self, machine_id: str) -> str:
-        """The last part of what the instance wrote; empty until EC2 has it."""
+        """Return the end of the instance's console output; empty until EC2 has it."""
         region, instance_id = machines.split_id(machine_id)
         if instance_id.partition("-")[0] != INSTANCE:
             return ""
@@ -95,7 +95,7 @@ class AwsProvider:
         except ProviderError as error:
             if error.code != "UnsupportedOperation":
                 raise
-            # Older types keep only what they wrote when they last started or stopped.
+            # Older types keep only the output of their last start or stop.
             answer = self._account.read("ec2", region, "get_console_output", **asked)
         return str(answer.get("Output", ""))[-CONSOLE_LIMIT:]
 
@@ -114,5 +114,5 @@ class AwsProvider:
         yield from read_spot(self._account, now)
 
     def known_prices(self) -> Iterable[Price]:
-        """The shipped table, with what was refreshed since."""
+        """Return the shipped prices, updated with refreshed ones."""
         return tuple(price_list(self._context.prices).newest.values())

@@ -1,4 +1,4 @@
-"""How much of EC2 the account may have at a time: vCPUs by family of types, market and region."""
+"""EC2's quotas: vCPUs by family of types, market and region."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runners.aws.sdk import Account, Answer
 SERVICE = "ec2"
 _STANDARD = ("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z")
 _FAMILY = re.compile(r"(?P<letters>[a-z]+)(?P<generation>\d*)")
-# Name and code by class; None where the code is not known.
+# Name and code by class; None for an unknown code.
 CODES: dict[tuple[str, str], tuple[str, str]] = {
     ("g", "on-demand"): ("G/VT on-demand", "L-DB2E81BA"),
     ("g", "spot"): ("G/VT spot", "L-3819A6DF"),
@@ -29,7 +29,7 @@ CODES: dict[tuple[str, str], tuple[str, str]] = {
 
 
 def class_of(instance_type: str) -> str:
-    """Which limit a type counts against: ``g``, ``p``, ``p5``, ``standard``, ``dl``, or none."""
+    """Return the quota class of a type: ``g``, ``p``, ``p5``, ``standard``, ``dl``, or none."""
     family = _FAMILY.match(instance_type)
     letters = family["letters"] if family else ""
     if letters in ("g", "gr", "vt"):
@@ -42,7 +42,7 @@ def class_of(instance_type: str) -> str:
 
 
 def quota_of(instance_type: str, region: str, market: str) -> Quota:
-    """The limit; without a code where it is not known which one it is."""
+    """Return the quota of an instance type; its code is empty if it is unknown."""
     name, code = CODES.get((class_of(instance_type), market), ("", ""))
     family = instance_type.partition(".")[0]
     return Quota("aws", region, code, name or f"{family} {market}", "vCPU")
@@ -50,7 +50,7 @@ def quota_of(instance_type: str, region: str, market: str) -> Quota:
 
 @dataclass(frozen=True, slots=True)
 class QuotaReader:
-    """Reads limits and what is used of them."""
+    """Reads limits and their usage."""
 
     account: Account
     catalogue: Catalogue
@@ -84,7 +84,7 @@ class QuotaReader:
         except ProviderError as error:
             if error.code != "NoSuchResourceException":
                 raise
-            # An account whose limit was never changed has none of its own.
+            # The service lists no quota for an account whose limit was never changed.
             answer = self.account.read(
                 "service-quotas",
                 quota.scope,

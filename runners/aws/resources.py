@@ -1,4 +1,4 @@
-"""One resource, of whatever kind its id says: how it is, and how it is given back."""
+"""Inspects and deletes one resource of any kind, which its id determines."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Kind:
     describe: str
     key: str
     parameter: str
-    """Of both calls; a list of ids in `describe`."""
+    """Parameter of both calls for the id; a list of ids in `describe`."""
     delete: str
     read: Callable[[Answer], Resource]
     lists: bool = False
-    """Whether `delete` takes a list as well."""
+    """Whether `delete` also takes a list."""
 
     def listed(self, resource_id: str) -> dict[str, object]:
         """The id, as `describe` takes it."""
@@ -72,7 +72,7 @@ class Resources:
     account: Account
 
     def inspect(self, machine_id: str) -> Machine:
-        """How it is now; GONE if EC2 does not know it. Raises ProviderError."""
+        """Return its present state; GONE if EC2 does not know it. Raises ProviderError."""
         region, resource_id = machines.split_id(machine_id)
         prefix = resource_id.partition("-")[0]
         if prefix != INSTANCE and prefix not in OTHERS:
@@ -90,7 +90,7 @@ class Resources:
         return machine or machines.gone(machine_id, simulated=simulated)
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to end it; gone or ending already is no error. Raises ProviderError."""
+        """Start to terminate it; idempotent. Raises ProviderError."""
         region, resource_id = machines.split_id(machine_id)
         prefix = resource_id.partition("-")[0]
         try:
@@ -123,7 +123,7 @@ class Resources:
         return None
 
     def _interrupted_at(self, request: str, region: str) -> datetime | None:
-        """When EC2 took a spot instance, by its request; None where that is not to be had."""
+        """Return when EC2 interrupted a spot instance, from its request; None if unavailable."""
         ids = [request]
         try:
             answer = self.account.read(

@@ -25,7 +25,7 @@ from runners.aws.errors import Refusal, error_of
 from runners.provider_messages import plain_words
 
 Answer = dict[str, Any]
-"""What boto3 makes of a response: nested, by the API's own names."""
+"""A response as boto3 returns it: nested, with the API's names."""
 
 AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 CONNECT_TIMEOUT_S = 5
@@ -66,12 +66,12 @@ _SIGNS = frozenset(
 )
 """Keys of a profile in the configuration file that lead to credentials."""
 _READS = ("Describe", "Get")
-"""How operations begin that change nothing, whatever became of them."""
+"""Prefixes of operations that change nothing."""
 _WRONG = (sdk_errors.ParamValidationError, sdk_errors.InvalidRegionError)
 
 
 class Account:
-    """Asks AWS; raises nothing but `ProviderError`. Any thread may use it."""
+    """Calls AWS; raises only `ProviderError`. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -81,14 +81,14 @@ class Account:
     def read(
         self, service: str, region: str, operation: str, /, *, what: str = "", **parameters: object
     ) -> Answer:
-        """Ask something that may be asked twice; the SDK repeats it once.
+        """Call an idempotent operation; the SDK repeats it once.
 
         Args:
             service: ``ec2``.
             region: ``us-east-1``.
-            operation: boto3's name of it, ``describe_instances``.
-            what: What it is about, for the error's message.
-            parameters: By the API's own names.
+            operation: boto3's name of the operation, ``describe_instances``.
+            what: The resource, for the error's message.
+            parameters: Parameters, by the API's names.
         """
         asked = _asked(operation, what, region)
         return self._ask(
@@ -98,7 +98,7 @@ class Account:
     def create(
         self, service: str, region: str, operation: str, /, *, what: str = "", **parameters: object
     ) -> Answer:
-        """As `read`, but the call leaves this computer once at most."""
+        """As `read`, but the request is sent at most once."""
         asked = _asked(operation, what, region)
         return self._ask(
             lambda: getattr(self._client(service, region, creating=True), operation)(**parameters),
@@ -118,7 +118,7 @@ class Account:
         yield from self._ask(entries, _asked(operation, "", region))[key]
 
     def wait(self, service: str, region: str, waiter: str, /, **parameters: object) -> None:
-        """Look again and again until what boto3's waiter waits for, or raise at its limit."""
+        """Poll until boto3's waiter succeeds. Raises ProviderError at its limit."""
 
         def until() -> Answer:
             self._client(service, region).get_waiter(waiter).wait(**parameters)
@@ -127,13 +127,13 @@ class Account:
         self._ask(until, _asked(waiter, "", region))
 
     def region(self) -> str:
-        """The region of the environment or the profile; empty where none is named."""
+        """Return the region of the environment or the profile; empty if none is set."""
         with self._lock:
             self._session = self._session or _session()
             return str(self._session.region_name or "")
 
     def is_simulated(self, region: str) -> bool:
-        """Whether something else than AWS answers for EC2."""
+        """Return whether another server than AWS answers for EC2."""
         endpoint = self._ask(
             lambda: {"url": self._client("ec2", region).meta.endpoint_url}, "the endpoint of EC2"
         )
@@ -141,12 +141,12 @@ class Account:
         return not host.endswith(AWS_HOSTS)
 
     def has_credentials(self) -> bool:
-        """Whether any are at hand, without asking for them: neither the network nor a program."""
+        """Return whether credentials are available, without network access or a new process."""
         core = _core()
         try:
             profile = core.get_scoped_config()
         except sdk_errors.ProfileNotFound:
-            return True  # somebody named it: the first call says what is wrong
+            return True  # a profile was named: the first call reports the problem
         finder = core.get_component("credential_provider")
         files = (finder.get_provider(kind) for kind in ("env", "shared-credentials-file"))
         return bool(_SIGNS.intersection(profile)) or any(each.load() for each in files)

@@ -1,4 +1,4 @@
-"""The tags that everything of ours carries."""
+"""The tags of all of Seatrial's resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOKEN = "seatrial-token"  # noqa: S105 (a tag's name)
 EXPIRES = "seatrial-expires-at"
 SHARED = "seatrial-shared"
 USER = "seatrial-login"
-"""Whom the machine lets in; kept with it because a provider remembers nothing."""
+"""Login user of the machine, stored in a tag because a provider keeps no state."""
 CONNECT = "seatrial-connect"
 IMAGE_NAME = "seatrial-image-name"
 IMAGE_CREATED = "seatrial-image-created"
@@ -27,16 +27,16 @@ def specification(tags: Mapping[str, str], *kinds: str) -> list[Answer]:
 
 
 def filters(project: str) -> list[Answer]:
-    """What finds everything of the project."""
+    """Return the filters that find the project's resources."""
     return [{"Name": f"tag:{PROJECT}", "Values": [project]}]
 
 
 def read(listed: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
-    """A resource's tags that are ours."""
+    """Return Seatrial's tags of a resource."""
     found = {tag["Key"]: tag["Value"] for tag in listed or ()}
     return {key: value for key, value in found.items() if key.startswith(PREFIX)}
 
 
 def given(tags: Mapping[str, str]) -> dict[str, str]:
-    """Of those, the ones that the launch request asked for."""
+    """Return the tags that the launch request set."""
     return {key: value for key, value in tags.items() if key not in _OURS_ALONE}

@@ -1,4 +1,4 @@
-"""The cloud in memory: its machines, its script of faults, and what was asked of it."""
+"""A cloud in memory: its machines, its script of faults, and its recorded requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IMAGE = "fake-image-1"
 
 
 class Fault(StrEnum):
-    """What a launch can meet."""
+    """The faults that a launch can have."""
 
     CAPACITY = "capacity"
     QUOTA = "quota"
@@ -70,19 +70,19 @@ class FakeCloud:
     """A cloud that several providers, as after a restart, may share. Any thread may use it."""
 
     boot_looks: int = 0
-    """So many inspects say BOOTING before a machine is READY."""
+    """Number of inspects that return BOOTING before a machine is READY."""
     is_ordered_first: bool = False
     """A new machine is ORDERED at its launch and granted at the first look."""
     hidden_looks: int = 0
-    """So many looks do not show a new machine at all."""
+    """Number of calls that do not show a new machine."""
     extents: dict[Fault, Extent] = field(default_factory=dict)
-    """How far a fault's error reaches, where that is not its place."""
+    """Extent of a fault's error, if it is not its place."""
     stop_looks: int = 0
-    """So many inspects say STOPPING before a machine is GONE."""
+    """Number of inspects that return STOPPING before a machine is GONE."""
     prices: dict[str, Decimal | None] = field(default_factory=dict)
-    """Dollars per hour by place, where they are not `PRICE_USD_PER_HOUR`."""
+    """Dollars per hour by place, if they are not `PRICE_USD_PER_HOUR`."""
     images: dict[str, str] = field(default_factory=dict)
-    """Image ids by place, where they are not `IMAGE`."""
+    """Image ids by place, if they are not `IMAGE`."""
     requests: list[LaunchRequest] = field(default_factory=list)
     """Every launch call, refused ones too."""
     made: int = 0
@@ -96,18 +96,18 @@ class FakeCloud:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def fail(self, place: str, fault: Fault, *, times: int | None = None) -> None:
-        """Let the next `times` launches in the place meet the fault; all of them for None."""
+        """Make the next `times` launches in the place fail; all of them for None."""
         if times is None:
             self._standing[place] = fault
         else:
             self._faults.setdefault(place, deque()).extend([fault] * times)
 
     def fail_verb(self, verb: str, *, times: int) -> None:
-        """Let the next `times` calls of image, inspect, terminate or inventory be unavailable."""
+        """Make the next `times` calls of image, inspect, terminate or inventory unavailable."""
         self._verb_faults[verb] = times
 
     def preempt(self, machine_id: str) -> None:
-        """Take the machine away from its owner, at once, with all that runs on it."""
+        """Preempt the machine immediately, with all its processes."""
         with self._lock:
             self._remove(machine_id, "preempted", ended="preempted")
 
@@ -117,17 +117,17 @@ class FakeCloud:
         return tuple(one.machine for one in self._rented.values() if one.machine.state is not gone)
 
     def computer(self, machine_id: str) -> FakeComputer:
-        """What stands behind a machine's `FakeEndpoint`. Raises KeyError for an unknown one."""
+        """Return the computer of a machine's `FakeEndpoint`. Raises KeyError for an unknown one."""
         return self._rented[machine_id].computer
 
     def image(self, place: str) -> str:
-        """What a machine there boots now."""
+        """Return the image that a machine in the place boots now."""
         with self._lock:
             self._verb("image")
             return self.images.get(place, IMAGE)
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Make a machine, or answer with the token's; the script decides first."""
+        """Create a machine, or return the token's, unless the script has a fault."""
         with self._lock:
             self.requests.append(request)
             machine_id = f"fake-{request.token}"
@@ -164,7 +164,7 @@ class FakeCloud:
             return rented.machine
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to give a machine back."""
+        """Start to terminate a machine."""
         with self._lock:
             self._verb("terminate")
             self.terminates += 1
@@ -177,7 +177,7 @@ class FakeCloud:
             rented.looks_left = self.stop_looks
 
     def inventory(self) -> tuple[Machine, ...]:
-        """As `live`, by the provider's own call."""
+        """Return the visible machines, as a call of the provider."""
         with self._lock:
             self._verb("inventory")
             hidden = {id_ for id_, one in self._rented.items() if self._is_hidden(one)}

@@ -10,7 +10,7 @@ Plan = Mapping[str, object]
 Event = Mapping[str, object]
 Script = Callable[[Plan], Iterator[Event]]
 EPOCH_S = 1_767_225_600.0
-"""When every script begins; its events are one second apart."""
+"""Start time of every script, in seconds since 1970; its events are one second apart."""
 
 
 def passing(plan: Plan) -> Iterator[Event]:
@@ -35,7 +35,7 @@ def ended(outcome: str, reason: str | None = None) -> Event:
 
 @dataclass(slots=True)
 class FakeAttempt:
-    """What one attempt has left on the machine, and what its agent would still write."""
+    """The files of one attempt on the machine, and the remaining events of its agent."""
 
     plan: Plan
     script: Iterator[Event]
@@ -48,7 +48,7 @@ class FakeAttempt:
     seq: int = 0
 
     def advance(self, lines: int) -> None:
-        """Let the agent write so many more events."""
+        """Make the agent write `lines` more events."""
         for _ in range(lines):
             event = next(self.script, None) if self.alive else None
             if event is None:
@@ -66,7 +66,7 @@ class FakeAttempt:
             self.alive = False
 
     def kill(self) -> None:
-        """The agent and its jobs end where they are."""
+        """End the agent and its jobs immediately."""
         self.alive = False
 
 
@@ -108,13 +108,13 @@ class FakeComputer:
     """One machine."""
 
     script: Script = passing
-    """What an agent started here writes."""
+    """The events of an agent that is started here."""
     lines_per_look: int = 2
-    """How far every look, one that fails too, finds the agents advanced."""
+    """Number of events that agents write before every call, failed ones included."""
     disk_is_full: bool = False
     probe: dict[str, object] = field(default_factory=lambda: dict(PROBE))
     ready: list[Mapping[str, str]] = field(default_factory=lambda: list(READY))
-    """What it says of itself when it is asked whether it is ready."""
+    """The results of its readiness checks, one per request."""
     shelves: dict[tuple[str, str], bytes] = field(default_factory=dict)
     attempts: dict[str, FakeAttempt] = field(default_factory=dict)
     looks: int = 0
@@ -122,11 +122,11 @@ class FakeComputer:
     dead: bool = False
 
     def cut(self) -> None:
-        """Nobody reaches the machine; what runs on it goes on."""
+        """Make the machine unreachable; its processes go on."""
         self.reachable = False
 
     def heal(self) -> None:
-        """It can be reached again, unless it died."""
+        """Make it reachable again, unless it died."""
         self.reachable = not self.dead
 
     def kill(self) -> None:

@@ -39,19 +39,19 @@ class FakeProvider:
         )
 
     def image(self, platform: Platform, place: Place) -> BootImage:
-        """What a machine there would boot now. Raises ProviderError."""
+        """Return the image that a machine would boot now. Raises ProviderError."""
         return BootImage(self.cloud.image(place.name))
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Make a machine; the same token answers with the same one."""
+        """Create a machine; the same token returns the same one."""
         return self.cloud.launch(request)
 
     def inspect(self, machine_id: str) -> Machine:
-        """How the machine is now."""
+        """Return the machine's present state."""
         return self.cloud.inspect(machine_id)
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to give the machine back."""
+        """Start to terminate the machine."""
         self.cloud.terminate(machine_id)
 
     def inventory(self) -> Iterable[Machine]:

@@ -66,7 +66,7 @@ class FakeWorkspace:
         return AGENT_DIGEST
 
     def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
-        """What the machine is; it has every interpreter that it is asked for."""
+        """Return the machine's probe; it has every requested interpreter."""
         self._touch()
         found = dict(self.computer.probe)
         if candidates:
@@ -74,7 +74,7 @@ class FakeWorkspace:
         return found
 
     def ready(self) -> dict[str, object]:
-        """How far the machine is with itself."""
+        """Return the machine's readiness checks."""
         self._touch()
         return {"v": 1, "checks": [dict(check) for check in self.computer.ready]}
 
@@ -109,7 +109,7 @@ class FakeWorkspace:
         )
 
     def stop(self, attempt: str, reason: str, kill: bool = False) -> None:
-        """Ask the agent to end, or end it."""
+        """Request the agent's end, or kill it."""
         self._touch()
         found = self.computer.attempts.get(attempt)
         if found is None or not found.alive:
@@ -136,7 +136,7 @@ class FakeWorkspace:
         self.computer.attempts.pop(attempt, None)
 
     def disconnect(self) -> None:
-        """There is no connection to drop."""
+        """Do nothing: the fake has no connection."""
 
     def _touch(self) -> None:
         if not self.computer.reachable:

@@ -34,7 +34,7 @@ TRAITS = ProviderTraits(
 
 
 def __getattr__(name: str) -> object:
-    # The client library takes a second to import: only who makes a provider pays for it.
+    # Importing the client library takes a second: only creating a provider imports it.
     if name == "GcpProvider":
         return import_module("runners.gcp.provider").GcpProvider
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

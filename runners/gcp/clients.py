@@ -23,7 +23,7 @@ class ComputeClients(Clients):
 
     @property
     def zone_operations(self) -> compute_v1.ZoneOperationsClient:
-        """Our own: the one inside an operation's future asks Google's host whatever is set."""
+        """A separate client: the one in an operation's future ignores the configured endpoint."""
         return self._compute(compute_v1.ZoneOperationsClient)
 
     @property
@@ -43,10 +43,10 @@ class ComputeClients(Clients):
 
     @property
     def machine_types(self) -> compute_v1.MachineTypesClient:
-        """What is sold."""
+        """The client for machine types."""
         return self._compute(compute_v1.MachineTypesClient)
 
     @property
     def accelerator_types(self) -> compute_v1.AcceleratorTypesClient:
-        """Which GPUs are sold."""
+        """The client for GPU types."""
         return self._compute(compute_v1.AcceleratorTypesClient)

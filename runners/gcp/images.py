@@ -1,4 +1,4 @@
-"""Which image a machine boots from: the first of an ordered list that can still be had."""
+"""Selects the boot image: the first available one of an ordered list."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Image:
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """As machines carry it."""
+        """The image's facts, as machines record them."""
         return {"image_id": self.id, "image_name": self.name, "image_created": self.created}
 
 
@@ -56,7 +56,7 @@ class Images:
         self._cache: TtlCache[Image] = TtlCache(now, serve_stale=False)
 
     def resolve(self, said: Mapping[str, str | tuple[str, ...]]) -> Image:
-        """The image of a platform's `image`. Raises ConfigError where none can be had."""
+        """Return the image of a platform's `image`. Raises ConfigError if none is available."""
         unknown = sorted(set(said) - _KEYS)
         if unknown:
             raise ConfigError(
@@ -135,8 +135,8 @@ class Images:
 
 
 def _image(found: compute_v1.Image, project: str) -> Image:
-    # Those of the deep learning project say which driver they carry; where one says nothing, it
-    # installs one at its first boot if it is told to.
+    # Images of the deep learning project name their driver; one without a driver installs it at
+    # its first boot if its metadata requests that.
     is_learning = project == DEFAULT_PROJECT
     return Image(
         link=found.self_link or f"projects/{project}/global/images/{found.name}",

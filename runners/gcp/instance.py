@@ -21,7 +21,7 @@ from runners.google.firewall import NETWORK
 from runners.google.names import NAME, labels, named
 
 _REQUESTS = UUID("6f0c3c5e-9f0d-5d0b-8f0e-2b7a4a1d9c11")
-"""Namespace of our request ids; fixed for ever."""
+"""Namespace of Seatrial's request ids; it must never change."""
 KINDS: Mapping[str, str] = {
     "instances": "machine",
     "disks": "disk",
@@ -45,12 +45,12 @@ class ResourceId:
 
     @property
     def kind(self) -> str:
-        """As `Machine.kind` has it."""
+        """The kind, as in `Machine.kind`."""
         return KINDS[self.collection]
 
 
 def parse_id(machine_id: str) -> ResourceId | None:
-    """The parts of an id; None for what can be none of ours."""
+    """Return the parts of an id; None for an id of another form."""
     parts = machine_id.split("/")
     if len(parts) != len(("scope", "collection", "name")) or parts[1] not in KINDS:
         return None
@@ -69,7 +69,7 @@ def request_id(token: str, zone: str) -> str:
 
 
 def network_tag(project: str) -> str:
-    """What our machines carry so that our firewall rules, and no others, are for them."""
+    """Return the network tag that applies only Seatrial's firewall rules to its machines."""
     return named(project)
 
 
@@ -79,7 +79,7 @@ def last(link: str) -> str:
 
 
 IMAGE_FACTS = "seatrial-image"
-"""Metadata key under which a machine carries what it was booted from."""
+"""Metadata key of the image that a machine was booted from."""
 MINIMUM_RUN_S = 60
 GUEST_LATER = timedelta(minutes=10)
 """How long after Google's own end the guest's timer fires. A guest that powers itself off is only
@@ -96,18 +96,18 @@ def build_instance(
     now: datetime,
     templates: Path,
 ) -> compute_v1.Instance:
-    """The resource to insert.
+    """Return the instance resource to insert.
 
     Args:
-        request: With login, tags and expiry.
+        request: The request with login, tags and expiry.
         config: The platform's configuration.
-        image: What it boots.
+        image: The image to boot.
         project: The controllers' project name, for the network tag.
-        now: The time of this call; what has expired by then is not asked for.
+        now: The present time; a request that has expired by then is refused.
         templates: The folder that holds ``cloud_init/``.
 
     Raises:
-        ConfigError: Something that makes a launch safe is missing, or the disk is too small.
+        ConfigError: Login or expiry of the request is missing, or the disk is too small.
     """
     login, expires_at = _safe(request)
     if image.disk_gb > config.disk_gb:
@@ -153,7 +153,7 @@ def _boot_disk(
     return compute_v1.AttachedDisk(
         boot=True,
         auto_delete=True,
-        disk_encryption_key=key,  # without one Google encrypts the disk with a key of its own
+        disk_encryption_key=key,  # by default Google encrypts the disk with a Google-managed key
         initialize_params=compute_v1.AttachedDiskInitializeParams(
             source_image=image.link,
             disk_size_gb=config.disk_gb,
@@ -168,7 +168,7 @@ def _network(config: PlatformConfig, region: str) -> compute_v1.NetworkInterface
     subnetwork = config.subnetwork
     if subnetwork and "/" not in subnetwork:
         subnetwork = f"regions/{region}/subnetworks/{subnetwork}"
-    # A subnetwork alone says its network, perhaps one that is shared by another project.
+    # A subnetwork alone determines its network, perhaps a shared one of another project.
     network = config.network or ("" if subnetwork else NETWORK)
     return compute_v1.NetworkInterface(
         network=network or None,

@@ -1,4 +1,4 @@
-"""Everything of ours that carries labels (machines, disks, addresses), and the quotas they use."""
+"""Seatrial's labelled resources (machines, disks, addresses), and the quotas that they use."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from runners.google.responses import READ_TIMEOUT_S, listed
 
 
 def demands(config: PlatformConfig, place: Place, *, project: str) -> tuple[Demand, ...]:
-    """What one machine there takes.
+    """Return the quotas that one machine at the place uses.
 
     Args:
         config: The platform's configuration.
-        place: Where, in which market.
-        project: The cloud's project, which is the scope of what holds everywhere.
+        place: Zone, instance type and market.
+        project: The cloud project, which is the scope of global quotas.
     """
     shape = KNOWN.get(place.instance_type)
     spot = "PREEMPTIBLE_" if place.market == "spot" else ""
@@ -54,20 +54,20 @@ def demands(config: PlatformConfig, place: Place, *, project: str) -> tuple[Dema
 
 
 class _Scoped(Protocol):
-    """What one zone or region answered to a list of all of them."""
+    """The answer of one zone or region in an aggregated list."""
 
     warning: compute_v1.Warning
 
 
 def everything(clients: ComputeClients, *, project: str) -> tuple[Machine, ...]:
-    """All that carries the project's label, in every zone.
+    """Return the resources with the project's label, in every zone.
 
     Args:
-        clients: Of the cloud's project.
+        clients: The clients of the cloud project.
         project: The controllers' project name.
 
     Raises:
-        ProviderUnavailableError: A zone did not answer: the list would only look complete.
+        ProviderUnavailableError: A zone did not answer: the list would be incomplete.
         ProviderError: The cloud refused.
     """
     ours = f'labels.seatrial-project = "{label(project)}"'

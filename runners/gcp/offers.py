@@ -1,4 +1,4 @@
-"""Offers: where a platform may be launched, in which order, and at what list price."""
+"""Offers: the places of a platform, their order, and their list prices."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ Prices = Mapping[tuple[str, str, str], Price]
 
 
 class Offers:
-    """Answers `places`; remembers what it asked for a while."""
+    """Finds places; caches the answers of the cloud for a while."""
 
     def __init__(
         self, clients: ComputeClients, prices: KnownPrices, now: Callable[[], datetime]
@@ -114,11 +114,11 @@ class Offers:
         self._now = now
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """In the order to try them: market by market, location by location, type by type.
+        """Return places in the order of tries: by market, location and type.
 
         Raises:
-            ConfigError: The platform cannot be meant for Compute Engine.
-            NotOfferedError: It is not sold, with the recorded answer.
+            ConfigError: The platform is invalid for Compute Engine.
+            NotOfferedError: No zone sells it; the text has the recorded answer.
         """
         config = parse_platform(platform)
         if not config.types:

@@ -14,10 +14,10 @@ from runners.google.names import DEFAULT_USER, known_location, own_labels
 
 @dataclass(frozen=True, slots=True)
 class MachineShape:
-    """What a machine type has; its GPUs come with it and are never asked for beside it."""
+    """The properties of a machine type; its GPUs are included and never requested separately."""
 
     accelerator: str
-    """As the API calls it, ``nvidia-l4``."""
+    """Name in the API, ``nvidia-l4``."""
     count: int
     cpus: int
     memory_gib: int
@@ -29,7 +29,7 @@ class MachineShape:
 
     @property
     def accelerator_sku(self) -> str:
-        """As the price catalogue calls it."""
+        """Name in the price catalogue."""
         return self.accelerator.replace("-", " ")
 
     @property
@@ -70,7 +70,7 @@ def plain(accelerator: str) -> str:
 DEFAULT_LOCATIONS = ("us-central1", "us-east1", "us-west1")
 DEFAULT_DISK_GB = 150
 SMALLEST_DISK_GB, LARGEST_DISK_GB = 10, 65_536
-"""Of a balanced persistent disk: cloud.google.com/compute/docs/disks."""
+"""Limits of a balanced persistent disk: cloud.google.com/compute/docs/disks."""
 # cloud.google.com/compute/docs/machine-resource, of 2026-11.
 _FAMILIES = frozenset(
     {
@@ -85,12 +85,12 @@ _WHOLE_FAMILIES = frozenset({"g2"})
 
 @dataclass(frozen=True, slots=True)
 class PlatformConfig:
-    """What a platform asks of Compute Engine."""
+    """A platform's requirements of Compute Engine."""
 
     types: tuple[str, ...]
     """Empty where only an accelerator is named, and no known type has it."""
     accelerator: str
-    """Vendor and name; empty where none is named."""
+    """Vendor and name of the accelerator; empty without one."""
     count: int
     locations: tuple[str, ...]
     """Empty for `cheapest`."""
@@ -101,25 +101,25 @@ class PlatformConfig:
     network: str = ""
     """``global/networks/NAME``, or a shared one by its whole path; empty for `default`."""
     subnetwork: str = ""
-    """Its name, or its whole path; empty for the region's one of an auto-mode network."""
+    """Name or full path; empty for the region's subnetwork of an auto-mode network."""
     kms_key: str = ""
-    """What the disk is encrypted with, ``projects/P/locations/L/keyRings/R/cryptoKeys/K``."""
+    """Key of the disk's encryption, ``projects/P/locations/L/keyRings/R/cryptoKeys/K``."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """That the project requires, beside ours."""
+    """Labels that the project requires, in addition to Seatrial's."""
 
     @property
     def has_own_network(self) -> bool:
-        """Whether its firewall rules are its owner's."""
+        """Whether the user's network is used, with the user's firewall rules."""
         return bool(self.network or self.subnetwork)
 
     @property
     def user(self) -> str:
-        """Who logs in."""
+        """Return the login user."""
         return "".join(texts(self.image.get("user"))) or DEFAULT_USER
 
 
 def parse_platform(platform: Platform) -> PlatformConfig:
-    """What the platform asks of Compute Engine. Raises PlatformError, ConfigError."""
+    """Return the platform's requirements of Compute Engine. Raises PlatformError, ConfigError."""
     types, device = _instance_types(platform), platform.accelerator
     if not types and device is None:
         raise ConfigError("platform: name an instance_type (g2-standard-4) or an accelerator (L4)")

@@ -1,4 +1,4 @@
-"""The provider ``gcp``: its four verbs, and where, for how much, how many and what was written."""
+"""The provider ``gcp``: its four verbs, and its places, prices, quotas and console output."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class GcpProvider:
     # the four verbs
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Ask for a machine; the same token, in the same zone, answers with the same machine.
+        """Launch a machine; the same token in the same zone returns the same machine.
 
         Raises:
-            ProviderError: By what to do next. Refusals that come a little later, in the operation
-                that this starts, are told by `inspect`.
+            ProviderError: Its type determines the next step. Refusals in the operation that this
+                starts are reported by `inspect`.
         """
         config = parse_platform(request.platform)
         image = self._images.resolve(config.image)
@@ -105,7 +105,7 @@ class GcpProvider:
         return self._ordered(request, operation, image)
 
     def inspect(self, machine_id: str) -> Machine:
-        """How a machine, disk, address or firewall rule is now; GONE if there is none."""
+        """Return the state of a machine, disk, address or firewall rule; GONE if missing."""
         which = parse_id(machine_id)
         if which is None:
             return Machine(id=machine_id, token="", state=MachineState.TERMINATED)
@@ -123,7 +123,7 @@ class GcpProvider:
         )
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to delete it, with its disk; gone already is no error."""
+        """Start to delete it with its disk; idempotent."""
         which = parse_id(machine_id)
         if which is None:
             return
@@ -134,14 +134,14 @@ class GcpProvider:
         delete(f"deleting {which}", self._deleter(which))
 
     def inventory(self) -> Iterable[Machine]:
-        """Everything that carries the project's label, of every kind, in every zone."""
+        """Return the resources with the project's label, of every kind, in every zone."""
         labelled = everything(self._clients, project=self._project)
         return (*labelled, *self._firewall.inventory())
 
     # extras
 
     def is_configured(self) -> bool:
-        """Whether a Google Cloud project is named in the settings."""
+        """Return whether a Google Cloud project is set."""
         return bool(self._context.settings.get("gcp_project"))
 
     def image(self, platform: Platform, place: Place) -> BootImage:
@@ -156,12 +156,12 @@ class GcpProvider:
     def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones by market, location and type. Raises ConfigError, NotOfferedError."""
         places = self._offers.places(platform)
-        if parse_platform(platform).is_public:  # said by a plan already, not only by a launch
+        if parse_platform(platform).is_public:  # a plan reports it already, not only a launch
             required_ingress(self._context.settings)
         return places
 
     def known_prices(self) -> tuple[Price, ...]:
-        """The shipped table, with what was refreshed since."""
+        """Return the shipped prices, updated with refreshed ones."""
         return self._prices.all()
 
     def read_prices(self) -> tuple[Price, ...]:
@@ -171,15 +171,15 @@ class GcpProvider:
         return read_catalogue(self._clients, self._context.now())
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
-        """Of GPUs, CPUs, disk and addresses, in the region and in all of them."""
+        """Return the demands for GPUs, CPUs, disk and addresses, in the region and globally."""
         return demands(parse_platform(platform), place, project=self._clients.project)
 
     def level(self, quota: Quota) -> QuotaLevel:
-        """Limit and usage now; unknown, with the reason, where the cloud does not tell."""
+        """Return limit and usage; unknown, with the reason, if the cloud does not report them."""
         return self._quotas.level(quota)
 
     def console(self, machine_id: str) -> str:
-        """The end of what it wrote to its serial port."""
+        """Return the end of its serial port output."""
         which = parse_id(machine_id)
         if which is None or which.collection != "instances":
             return ""
@@ -214,8 +214,8 @@ class GcpProvider:
             instance_resource=wanted,
             request_id=request_id(request.token, request.place.zone),
         )
-        # The plain operation: the future that `insert` answers with would wait, and ask Google's
-        # own host whatever the settings say.
+        # The plain operation is used: the future that `insert` returns would wait, and would call
+        # Google's own host regardless of the settings.
         return create(
             f"launching {request.place.name}",
             lambda: self._clients.instances.insert_unary(call, retry=None, timeout=WRITE_TIMEOUT_S),
@@ -227,7 +227,7 @@ class GcpProvider:
         place = request.place
         if is_done(operation):
             refused = of_operation(f"launching {place.name}", operation)
-            # "Try again" would only be answered with this same operation: `inspect` tells of it.
+            # A retry would only return this same operation, so `inspect` reports its error.
             if refused is not None and not isinstance(refused, ProviderUnavailableError):
                 raise refused
         return Machine(
@@ -248,7 +248,7 @@ class GcpProvider:
         )
 
     def _adopted(self, request: LaunchRequest) -> Machine:
-        """The machine that has our name already, if it is ours."""
+        """Return the existing machine of this name; raise ConfigError for another lease's."""
         which = _id_of(request)
         found = self._status.instance(which)
         if found is None:

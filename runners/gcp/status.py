@@ -1,4 +1,4 @@
-"""How one machine is now: its own state, and what the operations on it say."""
+"""The present status of a machine, from its state and its operations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATES: Mapping[str, MachineState] = {
     "STAGING": MachineState.BOOTING,
     "RUNNING": MachineState.READY,
 }
-"""All else is on its way out: nothing here is ever restarted or resumed."""
+"""Every other status is an end: machines are never restarted or resumed."""
 _LINK = "https://www.googleapis.com/compute/v1/projects/{}/zones/{}/instances/{}"
 _CANCELLED = "OPERATION_CANCELED_BY_USER"
 _NOT_SHOWN_YET = timedelta(seconds=60)
@@ -37,15 +37,15 @@ _NOT_SHOWN_YET = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What the operations on a machine say about its end."""
+    """The end of a machine, from its operations."""
 
     ended: str = ""
     """As `Machine.ended`."""
     detail: str = ""
     by_guest: bool = False
-    """It powered itself off."""
+    """Whether the guest powered itself off."""
     is_pending: bool = False
-    """It is still being made, or was made a moment ago."""
+    """Whether it is being created, or was created a moment ago."""
     extent: Extent = Extent.PLACE
     """As `Machine.extent`."""
     at: datetime | None = None
@@ -73,7 +73,7 @@ class StatusReader:
             return None
 
     def machine(self, which: ResourceId) -> Machine:
-        """How it is; READY only once its host key is known."""
+        """Return its status; READY only once its host key is known."""
         found = self.instance(which)
         if found is None:
             return self._absent(which)
@@ -139,14 +139,14 @@ class StatusReader:
         for operation in self.operations(which):
             if _is_asked_for(operation):
                 was_asked, asked = True, _ended_at(operation)
-                continue  # why it came to that stands further back
+                continue  # an earlier operation has the cause
             end = self._end_by(which, operation, was_asked=was_asked)
             if end is not None:
                 return end if end.ended else replace(end, at=asked)
         return End(at=asked)
 
     def operations(self, which: ResourceId) -> list[compute_v1.Operation]:
-        """All on this machine that the cloud still remembers, the newest first."""
+        """Return all operations on this machine that the cloud still lists, newest first."""
         link = _LINK.format(self._clients.project, which.scope, which.name)
         request = compute_v1.ListZoneOperationsRequest(
             project=self._clients.project, zone=which.scope, filter=f'targetLink = "{link}"'
@@ -166,7 +166,7 @@ class StatusReader:
     def _end_by(
         self, which: ResourceId, operation: compute_v1.Operation, *, was_asked: bool
     ) -> End | None:
-        """What this operation says; None where an older one must."""
+        """Return the end that this operation explains; None if an older one must be read."""
         said = f"{operation.operation_type}: {operation.status_message}".rstrip(": ")
         at = _ended_at(operation)
         match operation.operation_type:
@@ -203,14 +203,14 @@ class StatusReader:
 
 
 def _is_asked_for(operation: compute_v1.Operation) -> bool:
-    """Whether somebody, rather than the cloud itself, ended the machine by it."""
+    """Return whether a user, instead of the cloud, ended the machine by this operation."""
     is_end = operation.operation_type in ("delete", "stop")
     by_cloud = "@" not in operation.user or operation.user.startswith("system")
     return is_end and not by_cloud
 
 
 def as_machine(found: compute_v1.Instance, zone: str, *, simulated: bool) -> Machine:
-    """An instance as it says of itself; without a reach, which needs another question."""
+    """Return an instance without its endpoint, which requires another request."""
     carried = tags(found.labels)
     state = _STATES.get(found.status, MachineState.STOPPING)
     return Machine(

@@ -1,4 +1,4 @@
-"""What the providers of Google Cloud share: signing in, endpoints, firewall rules, prices, names.
+"""Shared parts of the Google Cloud providers: login, endpoints, firewall rules, prices, names.
 
-Only this package and the providers above it know Google's libraries.
+Only this package and the providers that use it import Google's libraries.
 """

@@ -16,7 +16,7 @@ from runners.google.names import DEFAULT_USER
 from runners.google.responses import of_exception
 
 HOST_KEYS = "hostkeys/"
-"""Where among the guest attributes the guest publishes its host keys."""
+"""Prefix of the guest attributes in which the guest publishes its host keys."""
 _KEYS = "ssh-keys"
 _ED25519 = re.compile(r"(?:.*/)?ssh-ed25519")
 
@@ -33,7 +33,7 @@ def entry(login: Login, user: str) -> dict[str, str]:
 
 
 def user_in(metadata: dict[str, str]) -> str:
-    """Whom `entry` let in."""
+    """Return the login user that `entry` wrote."""
     user, colon, _ = metadata.get(_KEYS, "").partition(":")
     return user if colon else DEFAULT_USER
 
@@ -51,11 +51,11 @@ class Account:
     """Signs in when that is first needed, and never to an emulation."""
 
     def __init__(self, settings: Mapping[str, str], *, api: str) -> None:
-        """Nothing is asked yet.
+        """Store the settings without a request.
 
         Args:
-            settings: The controller's.
-            api: Which of them overrides the endpoint that the provider rents from.
+            settings: The controller's settings.
+            api: Name of the setting that overrides the provider's endpoint.
         """
         self._named = settings.get("gcp_project", "")
         self.is_simulated = bool(settings.get(api))
@@ -92,7 +92,7 @@ class Account:
             and not credentials.quota_project_id
             and billed
         ):
-            # Without one the APIs of Cloud TPU, Cloud Quotas and Cloud Billing refuse a person. A
-            # service account has one of its own, and may lack the permission to name another.
+            # Without a quota project Cloud TPU, Cloud Quotas and Cloud Billing refuse users. A
+            # service account has one already, and may lack the permission to name another.
             credentials = credentials.with_quota_project(billed)
         return credentials, project

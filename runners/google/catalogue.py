@@ -24,12 +24,12 @@ def known(provider: str, shipped: Iterable[Price], book: PriceBook | None) -> tu
 
 
 def said_by(price: Price) -> str:
-    """Where a price is from, for a person: ``table 2026-11-21``."""
+    """Return the source of a price, for a person: ``table 2026-11-21``."""
     return f"{price.source} {price.as_of:%Y-%m-%d}"
 
 
 SOURCE = "pricing API"
-"""As `Price.source` has it."""
+"""The source, as in `Price.source`."""
 _COMPUTE = "services/6F81-5844-456A"
 _PAGE = 5000
 _NANOS = Decimal(10) ** 9
@@ -42,7 +42,7 @@ _SPOT = re.compile("Preemptible|Spot", re.IGNORECASE)
 
 
 def compute_skus(clients: Clients) -> list[billing_v1.Sku]:
-    """Everything that Compute Engine sells. Raises ProviderError."""
+    """Return all SKUs of Compute Engine. Raises ProviderError."""
     request = billing_v1.ListSkusRequest(parent=_COMPUTE, page_size=_PAGE)
     return listed(
         "reading Google's price catalogue from the Cloud Billing API",
@@ -51,17 +51,17 @@ def compute_skus(clients: Clients) -> list[billing_v1.Sku]:
 
 
 def is_plain(sku: billing_v1.Sku) -> bool:
-    """Whether it is sold by the hour to anybody, without a commitment or a reservation."""
+    """Return whether it is sold by the hour without a commitment or a reservation."""
     return _OTHER_TERMS.search(sku.description) is None
 
 
 def market_of(sku: billing_v1.Sku) -> str:
-    """Its market, by its words: usage types call preemptible chips "OnDemand" too."""
+    """Return the SKU's market, from its description: usage types are wrong for spot chips."""
     return "spot" if _SPOT.search(sku.description) else "on-demand"
 
 
 def usd_of(sku: billing_v1.Sku, *, unit: str = "") -> Decimal | None:
-    """The first US dollars that one unit costs; None without, or where the unit is another one."""
+    """Return the first tier's US dollars per unit; None without one, or for another unit."""
     if not sku.pricing_info:
         return None
     expression = sku.pricing_info[0].pricing_expression

@@ -33,12 +33,12 @@ class Clients:
 
     @property
     def has_catalogue(self) -> bool:
-        """Whether the price catalogue may be asked."""
+        """Whether the price catalogue may be called."""
         return may_ask(self._settings, BILLING)
 
     @property
     def has_quotas(self) -> bool:
-        """Whether Cloud Quotas may be asked."""
+        """Whether Cloud Quotas may be called."""
         return may_ask(self._settings, QUOTAS)
 
     @property
@@ -63,7 +63,7 @@ class Clients:
 
     @property
     def has_compute(self) -> bool:
-        """Whether Compute Engine may be asked."""
+        """Whether Compute Engine may be called."""
         return may_ask(self._settings, COMPUTE)
 
     @property
@@ -77,7 +77,7 @@ class Clients:
         return self._client(cloudquotas_v1.CloudQuotasClient, QUOTAS)
 
     def close(self) -> None:
-        """Drop every connection; the clients are made anew when next used."""
+        """Close every connection; the clients are created again at their next use."""
         while self._made:
             self._made.popitem()[1].transport.close()
 
@@ -87,7 +87,7 @@ class Clients:
     def _client(self, kind: type[C], service: str) -> C:
         if kind not in self._made:
             endpoint = self._settings.get(service, "")
-            # Each client class takes these three, but they share no type that says so.
+            # Each client class takes these parameters, but they share no type for them.
             make: Callable[..., C] = kind
             self._made[kind] = make(
                 # An endpoint of one's own is an emulation: it never sees credentials.
@@ -104,6 +104,6 @@ def _anonymous() -> AnonymousCredentials:
 
 
 def may_ask(settings: Mapping[str, str], service: str) -> bool:
-    """Whether a service may be called: an emulated cloud has no business with the real ones."""
+    """Return whether a service may be called: an emulated cloud must not call the real ones."""
     is_emulated = settings.get(COMPUTE) or settings.get(TPU)
     return bool(settings.get(service)) or not is_emulated

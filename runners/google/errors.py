@@ -1,6 +1,6 @@
-"""What Compute Engine's refusals mean: code -> error by what to do next, and how far it reaches.
+"""Maps Compute Engine's error codes to provider errors with their extent.
 
-Pure: the words come from `runners.google.responses`, which knows the client library's shapes.
+Pure functions: `runners.google.responses` reads the client library's exceptions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ TABLE: Mapping[str, ErrorRule] = {
     "resourceAvailability": _NO_MACHINE,
     "stockout": _NO_MACHINE,
     "UNSUPPORTED_OPERATION": _NO_MACHINE,  # a spot machine preempted while it was made
-    "RESOURCE_NOT_FOUND": _NO_MACHINE,  # in an operation: what it needed was taken meanwhile
+    "RESOURCE_NOT_FOUND": _NO_MACHINE,  # in an operation: its resource was taken in the meantime
     "QUOTA_EXCEEDED": _QUOTA,
     "quotaExceeded": _QUOTA,
     "limitExceeded": _QUOTA,
@@ -162,7 +162,7 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], ErrorRule], ...] = (
         _NO_MACHINE,
     ),
 )
-"""Refusals whose code says too little; the words decide before the code does."""
+"""Refusals with ambiguous codes; their messages are matched before the code."""
 
 _BY_STATUS: Mapping[int, ErrorRule] = {
     400: _WRONG,
@@ -177,13 +177,12 @@ _BY_STATUS: Mapping[int, ErrorRule] = {
 
 
 def error_rule(code: str, message: str = "", *, status: int = 0) -> ErrorRule:
-    """What a refusal means.
+    """Return the rule of a refusal.
 
     Args:
         code: The provider's reason or code, in either spelling; may be empty.
-        message: Its words.
-        status: The HTTP status; 0 where there was none. 5xx, and whatever is not known, leaves
-            the outcome open.
+        message: Its message.
+        status: The HTTP status; 0 without one. For 5xx and unknown errors the outcome is open.
     """
     known = _FOLDED.get(_fold(code))
     if known is _QUOTA:
@@ -201,7 +200,7 @@ def error_rule(code: str, message: str = "", *, status: int = 0) -> ErrorRule:
 def _quota(message: str) -> ErrorRule:
     if "ALL_REGIONS" in message:
         return ErrorRule(QuotaError, Extent.PROJECT, "ask for more of that quota: no region helps")
-    # Each market has GPU quotas of its own: PREEMPTIBLE_NVIDIA_L4_GPUS against NVIDIA_L4_GPUS.
+    # Each market has separate GPU quotas: PREEMPTIBLE_NVIDIA_L4_GPUS and NVIDIA_L4_GPUS.
     if "PREEMPTIBLE" in message or re.search(r"NVIDIA_\w+_GPUS", message):
         return ErrorRule(QuotaError, Extent.MARKET, _QUOTA.advice)
     return _QUOTA

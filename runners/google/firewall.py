@@ -1,8 +1,8 @@
-"""Who may reach our machines: one network, on the SSH port, and nobody else.
+"""Firewall rules of Seatrial's machines: one network may reach the SSH port.
 
-The network `default` comes with rules that let the whole world in. Ours stand before them: one
-lets the one network in, the other keeps out everybody else. Rules carry no labels; their
-description says whose they are.
+The network `default` has rules that admit all addresses. Seatrial's rules have precedence: one
+admits the configured network, the other denies all others. Rules have no labels; their description
+names the owner.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from runners.google.responses import (
 )
 
 KIND = "firewall"
-"""As `Machine.kind` has it."""
+"""The kind, as in `Machine.kind`."""
 NETWORK = "global/networks/default"
 _IDS = "global/firewalls/"
 _SSH = "22"
 _ALLOW, _DENY = 900, 901
 """Before the 65534 of the rules that come with a network; the lower goes first."""
 _NAME_LIMIT = 58
-"""Of 63, so that ``-deny`` fits behind it."""
+"""Maximum length, of 63 characters, so that ``-deny`` can be appended."""
 
 
 class Firewall:
@@ -46,13 +46,13 @@ class Firewall:
     """
 
     def __init__(self, clients: Clients, *, provider: str, project: str, tag: str) -> None:
-        """Nothing is made yet.
+        """Store the settings; no rule is created yet.
 
         Args:
-            clients: Of the cloud's project.
-            provider: Whose rules these are.
+            clients: The clients of the cloud project.
+            provider: The provider that owns the rules.
             project: The controllers' project name.
-            tag: The network tag that the machines carry, and no others do.
+            tag: The network tag of Seatrial's machines only.
         """
         self._clients = clients
         self._provider = provider
@@ -60,19 +60,19 @@ class Firewall:
         self._tag = tag
 
     def ensure(self, cidr: str) -> None:
-        """Make the two rules unless they are there. Does not wait until they hold.
+        """Create the two rules if they are missing, without waiting until they take effect.
 
         Args:
-            cidr: Who may connect, as `required_ingress` has it.
+            cidr: The network that may connect, from `required_ingress`.
 
         Raises:
-            ProviderError: A rule could not be made.
+            ProviderError: A rule could not be created.
         """
         for rule in self._rules(cidr):
             self._ensure(rule)
 
     def inventory(self) -> tuple[Machine, ...]:
-        """Our rules. Raises ProviderError."""
+        """Return Seatrial's rules. Raises ProviderError."""
         request = compute_v1.ListFirewallsRequest(project=self._clients.project)
         found = listed(
             "listing our firewall rules",
@@ -81,7 +81,7 @@ class Firewall:
         return tuple(self._listed(rule) for rule in found if self._is_ours(rule))
 
     def inspect(self, machine_id: str) -> Machine:
-        """Whether a rule is still there. Raises ProviderError."""
+        """Return a rule's state. Raises ProviderError."""
         name = machine_id.rpartition("/")[2]
         is_left = is_there(
             f"looking at {machine_id}",
@@ -98,7 +98,7 @@ class Firewall:
         )
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to delete a rule; gone already is no error. Raises ProviderError."""
+        """Start to delete a rule; idempotent. Raises ProviderError."""
         name = machine_id.rpartition("/")[2]
         delete(
             f"deleting {machine_id}",
@@ -123,7 +123,7 @@ class Firewall:
         everybody = ["0.0.0.0/0"]
         shut = compute_v1.Denied(I_p_protocol="all")
         opened = compute_v1.Allowed(I_p_protocol="tcp", ports=[_SSH])
-        # Keeping out comes first: there is no moment in which the default rules are all there is.
+        # The denying rule comes first: the default rules are never in effect alone.
         return (
             compute_v1.Firewall(
                 common, name=f"{name}-deny", priority=_DENY, source_ranges=everybody, denied=[shut]
@@ -179,7 +179,7 @@ class Firewall:
 
 
 def required_ingress(settings: Mapping[str, str]) -> str:
-    """Who may reach machines with a public address. Raises ConfigError when that is not said."""
+    """Return the network that may reach public machines. Raises ConfigError if it is not set."""
     cidr = settings.get("ingress_cidr")
     if not cidr:
         raise ConfigError(
@@ -192,7 +192,7 @@ def required_ingress(settings: Mapping[str, str]) -> str:
 
 
 def is_rule(machine_id: str) -> bool:
-    """Whether an id is that of a firewall rule: ``global/firewalls/name``."""
+    """Return whether an id is that of a firewall rule: ``global/firewalls/name``."""
     return machine_id.startswith(_IDS)
 
 

@@ -13,7 +13,7 @@ from orchestrator.domain.matrix import Platform
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 PREFIX = "seatrial-"
 DEFAULT_USER = "ubuntu"
-"""Who logs in on the images of Google Cloud."""
+"""Login user of the images of Google Cloud."""
 REGIONS: Mapping[str, str] = {
     **dict.fromkeys(
         (
@@ -43,7 +43,7 @@ _REGION = re.compile(r"[a-z]+-[a-z]+\d+")
 
 
 def named(word: str) -> str:
-    """``seatrial-<word>`` where that is allowed, else with what makes it so and unambiguous."""
+    """Return ``seatrial-<word>`` if it is valid, else a valid and unambiguous name."""
     plain = f"{PREFIX}{word}"
     if NAME.fullmatch(plain):
         return plain
@@ -53,7 +53,7 @@ def named(word: str) -> str:
 
 
 def label(value: str) -> str:
-    """A label's value: the value itself, or a digest of what labels cannot carry."""
+    """Return a label's value: the value itself, or a digest if labels cannot have it."""
     return value if _LABEL.fullmatch(value) else sha256(value.encode()).hexdigest()[:32]
 
 
@@ -65,7 +65,7 @@ def labels(tags: Mapping[str, str]) -> dict[str, str]:
 def own_labels(platform: Platform) -> dict[str, str]:
     """The labels that the platform's owner requires, ``options: {labels: "cost-center=42, a=b"}``.
 
-    Raises PlatformError for what is no label, or is ours.
+    Raises PlatformError for an invalid label, or one of Seatrial's.
     """
     found = {}
     for text in (platform.options or {}).get("labels", "").split(","):
@@ -81,12 +81,12 @@ def own_labels(platform: Platform) -> dict[str, str]:
 
 
 def tags(found: Mapping[str, str]) -> dict[str, str]:
-    """Ours among the labels of a resource."""
+    """Return Seatrial's labels of a resource."""
     return {key: value for key, value in found.items() if key.startswith(PREFIX)}
 
 
 def is_zone(location: str) -> bool:
-    """Whether it is written like ``us-central1-a``."""
+    """Return whether a location has the form of a zone, ``us-central1-a``."""
     return _ZONE.fullmatch(location) is not None
 
 

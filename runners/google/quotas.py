@@ -27,13 +27,13 @@ def address_demand(region: str) -> Demand:
 
 
 class ComputeQuotaReader:
-    """Reads limits and usage as Compute Engine tells them."""
+    """Reads limits and usage from Compute Engine."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
 
     def level(self, quota: Quota) -> QuotaLevel:
-        """Limit and usage now; unknown, with the reason, where the cloud does not tell."""
+        """Return limit and usage; unknown, with the reason, if the cloud does not report them."""
         try:
             told = {each.metric: each for each in self._quotas(quota)}
         except (ProviderError, NotThereError) as error:
@@ -66,9 +66,9 @@ class ComputeQuotaReader:
 
 
 def _without_spot(code: str, told: Mapping[str, compute_v1.Quota]) -> QuotaLevel:
-    """A spot quota of 0 is none: the standard quota of the same thing counts.
+    """Return the level of a spot quota of 0, which is replaced by the standard quota.
 
-    How much of that is left is not told here, because machines at the usual price take it too.
+    Its free part is unknown, because standard machines use the same quota.
     """
     standard = code.removeprefix(_SPOT)
     there = told.get(standard)

@@ -1,4 +1,4 @@
-"""The client library's answers and exceptions, read into our own errors."""
+"""Converts the client library's answers and exceptions to provider errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SIGN_IN = (
 
 
 class AlreadyThereError(Exception):
-    """409: a resource of that name exists, perhaps ours."""
+    """409: a resource of that name exists, perhaps Seatrial's."""
 
 
 class NotThereError(Exception):
@@ -38,16 +38,16 @@ class NotThereError(Exception):
 
 
 def create(what: str, call: Callable[[], T]) -> T:
-    """Make a call that changes something, exactly once.
+    """Send a request that changes state, exactly once.
 
     Args:
-        what: What is asked, and where, for a person.
+        what: The request and its place, for a person.
         call: The client's method.
 
     Raises:
         AlreadyThereError: The name is taken.
-        NotThereError: What is to be changed does not exist.
-        ProviderError: Anything else, by what to do next.
+        NotThereError: The resource to change does not exist.
+        ProviderError: Any other failure; its type determines the next step.
     """
     try:
         return call()
@@ -62,7 +62,7 @@ def create(what: str, call: Callable[[], T]) -> T:
 
 
 def read(what: str, call: Callable[[], T]) -> T:
-    """Make a call that only looks, twice at most. Raises as `create` does."""
+    """Send a read request, twice at most. Raises as `create` does."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return create(what, call)
@@ -73,10 +73,10 @@ def read(what: str, call: Callable[[], T]) -> T:
 
 
 def listed(what: str, call: Callable[[], T]) -> T:
-    """Make a call that lists, where a 404 is no answer: the project itself is not there.
+    """Send a list request, for which a 404 means that the project is missing.
 
     Raises:
-        ProviderError: By what to do next.
+        ProviderError: Its type determines the next step.
     """
     try:
         return read(what, call)
@@ -85,7 +85,7 @@ def listed(what: str, call: Callable[[], T]) -> T:
 
 
 def is_there(what: str, call: Callable[[], object]) -> bool:
-    """Whether something exists, given the call that gets it. Raises ProviderError."""
+    """Return whether a resource exists, by the call that reads it. Raises ProviderError."""
     try:
         read(what, call)
     except NotThereError:
@@ -94,7 +94,7 @@ def is_there(what: str, call: Callable[[], object]) -> bool:
 
 
 def delete(what: str, call: Callable[[], object]) -> None:
-    """Make a call that begins to delete; gone already is no error. Raises ProviderError."""
+    """Send a request to delete; a missing resource is no error. Raises ProviderError."""
     try:
         create(what, call)
     except NotThereError:
@@ -106,7 +106,7 @@ def delete(what: str, call: Callable[[], object]) -> None:
 
 
 def of_exception(what: str, error: Exception) -> ProviderError:
-    """Our error for whatever the client library raised."""
+    """Return the provider error of a client library's exception."""
     if isinstance(error, api.GoogleAPICallError):
         status = int(error.code or 0)
         return _error(what, _code(error), _words(error), status, _request_id(error))
@@ -122,13 +122,13 @@ def of_exception(what: str, error: Exception) -> ProviderError:
 
 
 def of_missing(what: str, missing: NotThereError) -> ProviderError:
-    """Our error for a 404 where something else than the thing asked about is not there."""
+    """Return the provider error of a 404 for another resource than the requested one."""
     cause = missing.__cause__
     return of_exception(what, cause if isinstance(cause, Exception) else missing)
 
 
 def of_operation(what: str, operation: compute_v1.Operation) -> ProviderError | None:
-    """Our error for an operation that ended in one; None where it did not."""
+    """Return the error of a failed operation; None if it did not fail."""
     errors = list(operation.error.errors)
     if not errors and not operation.http_error_status_code:
         return None
@@ -141,7 +141,7 @@ def of_operation(what: str, operation: compute_v1.Operation) -> ProviderError | 
 
 
 def is_done(operation: compute_v1.Operation) -> bool:
-    """Whether nothing more will come of it."""
+    """Return whether the operation is complete."""
     return operation.status == compute_v1.Operation.Status.DONE
 
 
@@ -204,9 +204,9 @@ _FOREIGN = (
 
 
 UNLIMITED = 10**12
-"""What stands for no limit: more than anybody takes of anything."""
+"""A value for unlimited: more than any launch uses."""
 
 
 def limit_of(told: float) -> int:
-    """The limit that a service told: a negative one, usually -1, says that there is none."""
+    """Return a service's limit; a negative one, usually -1, means unlimited."""
     return UNLIMITED if told < 0 else int(told)

@@ -1,7 +1,7 @@
 """The provider ``local``: the computer that the controller runs on.
 
-Two settings: ``local_jobs_refused`` says why this controller runs nothing there, and
-``local_jobs_as`` names the account that jobs run as instead of the controller's own user.
+Two settings: ``local_jobs_refused`` is the reason why this controller runs no jobs there, and
+``local_jobs_as`` is the account that jobs run as instead of the controller's user.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLACE = Place(name="local", price_usd_per_hour=Decimal(0))
 
 
 class LocalProvider:
-    """Hands out this computer: at once, at no price, to as many cells as ask."""
+    """Provides this computer: immediately, free of charge, to any number of cells."""
 
     def __init__(self, context: ProviderContext) -> None:
         self._book = context.book
@@ -36,7 +36,7 @@ class LocalProvider:
         self._refusal = context.settings.get("local_jobs_refused", "")
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """The one place there is. Raises ConfigError where nothing may run here."""
+        """Return the only place. Raises ConfigError if jobs are refused here."""
         self._permit()
         return (PLACE,)
 
@@ -60,9 +60,9 @@ class LocalProvider:
         return machine
 
     def inspect(self, machine_id: str) -> Machine:
-        """The machine as it was noted down; GONE if it is not."""
+        """Return the recorded machine; GONE without a record."""
         known = self._book.read(TRAITS.name, machine_id)
-        # With its token: the book is never late, so nobody has to wait whether it appears.
+        # With its token: the book is always current, so no caller has to wait for the machine.
         token = machine_id.removeprefix("local-")
         return known or Machine(id=machine_id, token=token, state=MachineState.TERMINATED)
 

@@ -1,4 +1,4 @@
-"""How commands and bytes reach a machine."""
+"""Shells: commands and bytes for a machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["open_shell"]
 
 
 def no_private_key(lease: str) -> str | None:
-    """Nobody keeps keys of leases here."""
+    """Return None: this function has no keys of leases."""
     return None
 
 
@@ -32,20 +32,20 @@ def open_shell(
     connect_timeout_s: float = 15.0,
     local_umask: int = -1,
 ) -> Shell:
-    """A shell for a machine. Nothing is connected before the first command.
+    """Return a shell for a machine, which connects at its first command.
 
     Args:
-        endpoint: How the machine is reached.
-        keys_dir: The only folder that private keys are taken from.
-        private_key: Answers with the text of a lease's private key (ed25519, OpenSSH's format),
-            None if there is none. Asked at every new connection of a reach that names a lease;
-            the text stays in memory.
+        endpoint: The machine's endpoint.
+        keys_dir: The only folder from which private keys are read.
+        private_key: Returns the text of a lease's private key (ed25519, OpenSSH's format), or None
+            without one. It is called at every new connection to an endpoint with a lease; the text
+            stays in memory.
         connect_timeout_s: For connecting, verifying and signing in together.
-        local_umask: What commands on this computer begin with; -1: what this process has.
+        local_umask: The umask of commands on this computer; -1 for the umask of this process.
 
     Raises:
-        AuthenticationError: The reach's key file is not a bare file name.
-        AccountError: This computer's account cannot be had.
+        AuthenticationError: The endpoint's key file is not a bare file name.
+        AccountError: This computer's account is unusable.
         ShellError: The machine exists in memory only.
     """
     match endpoint:

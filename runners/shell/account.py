@@ -21,11 +21,11 @@ _CARRIED = (
     *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
     *("ROCM_PATH", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
 )
-"""What of our environment commands may see: the rest holds tokens, keys and passwords."""
+"""Variables that commands inherit: others may contain tokens, keys and passwords."""
 _KILL_FOR_S = 10.0
 _PROOF_TIMEOUT_S = 30.0
 
-# Says what the account can do and should not, a line each; it is seen to fail, not believed to.
+# Prints a line for each forbidden thing that the account can do; each one is tried.
 _PROOF = """
 [ "$(id -u)" = "$uid" ] || echo "its commands run as the user id $(id -u)"
 { ls -- "$home" || cd -- "$home"; } >/dev/null 2>&1 && echo "it can look into $home"
@@ -41,7 +41,7 @@ exit 0
 
 
 class AccountError(UnreachableError):
-    """Commands cannot run as this account; the message says why and what to do."""
+    """Commands cannot run as this account; the message gives the reason and the correction."""
 
 
 class Options(TypedDict, total=False):
@@ -71,7 +71,7 @@ class Account:
         return f"{self.home}/.seatrial"
 
     def environment(self) -> dict[str, str]:
-        """All that its commands see."""
+        """The environment variables of its commands."""
         ours = os.environ  # noqa: TID251 - what is handed on is no setting of ours
         carried = {name: ours[name] for name in _CARRIED if name in ours}
         own = {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": "/bin/sh"}
@@ -79,7 +79,7 @@ class Account:
 
 
 def account_of(name: str) -> Account:
-    """Look an account up. Raises AccountError where jobs cannot be left to it."""
+    """Return an account by name. Raises AccountError if it is unsuitable for jobs."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:
@@ -125,7 +125,7 @@ def started_as(account: Account | None, command: str) -> tuple[list[str], Option
 
 
 def kill_below_sudo(pid: int, account: Account | None) -> None:
-    """End what a sudo of ours has started: it is the account's, and our signals do not reach it."""
+    """Kill the processes below a sudo process, which belong to the account, by its own user."""
     if account is None or os.geteuid() == 0:
         return
     deadline = time.monotonic() + _KILL_FOR_S
@@ -135,14 +135,14 @@ def kill_below_sudo(pid: int, account: Account | None) -> None:
 
 
 def prove_apart(account: Account, *, home: str, secrets: tuple[str, ...]) -> None:
-    """See that the account can neither read what is the controller's, nor reach its process.
+    """Check that the account can neither read the controller's files nor reach its process.
 
     Args:
-        account: Who jobs are to run as.
+        account: The account of jobs.
         home: The controller's folder.
         secrets: Files that only the controller may read.
 
-    Raises AccountError, which names everything that stands against it.
+    Raises AccountError, which names every violation.
     """
     given = {"uid": account.uid, "home": home, "pid": os.getpid(), "work": account.work}
     assigned = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in given.items())

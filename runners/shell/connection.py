@@ -73,7 +73,7 @@ class HostKey:
             )
 
     def _whole(self) -> bool:
-        """Whether the bytes after the type are a key, every one of them."""
+        """Return whether all bytes after the type are a key."""
         try:
             read = paramiko.PKey.from_type_string(self.type, self.blob)
             return read.asbytes() == self.blob
@@ -128,8 +128,8 @@ def connect(endpoint: SshEndpoint, *, key: UserKey, timeout_s: float) -> paramik
     """Open, verify and authenticate a connection.
 
     Raises:
-        UnreachableError: Nobody answered, or not as an SSH server, within `timeout_s`.
-        HostKeyError: The pinned key is not what the machine proved; nothing was sent.
+        UnreachableError: No SSH server answered within `timeout_s`.
+        HostKeyError: The machine's key is not the pinned one; nothing was sent.
         AuthenticationError: The key cannot be used, or the machine does not accept it.
     """
     pinned = HostKey.parse(endpoint.host_key, where=where(endpoint))
@@ -160,7 +160,7 @@ def _verified(endpoint: SshEndpoint, pinned: HostKey, deadline: Deadline) -> par
 def _no_common_ground(
     endpoint: SshEndpoint, pinned: HostKey, deadline: Deadline, error: IncompatiblePeer
 ) -> HostKeyError | UnreachableError:
-    """Tell a machine without a key of the pinned type from one that speaks too old an SSH."""
+    """Return HostKeyError for a missing key type, UnreachableError for a too old SSH server."""
     every = tuple(name for names in ALGORITHMS.values() for name in names)
     try:
         transport, presented = _negotiate(endpoint, every, deadline)

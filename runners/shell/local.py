@@ -25,11 +25,11 @@ class LocalShell:
     """Runs commands with ``/bin/sh`` here. Has no state, so that any thread may use it."""
 
     def __init__(self, account: Account | None = None, *, umask: int = -1) -> None:
-        """Make one.
+        """Create a shell.
 
         Args:
-            account: Whom commands run as; by default, our own user.
-            umask: What they begin with; -1: what this process has.
+            account: The account of commands; by default this process's user.
+            umask: Their umask; -1 for the umask of this process.
         """
         self._where = socket.gethostname()
         self._account = account
@@ -47,7 +47,7 @@ class LocalShell:
 
         Raises:
             CommandTimeoutError: It did not end in time; its process group was killed.
-            ConnectionLostError: It was ended by a signal, so that there is no exit status.
+            ConnectionLostError: It was ended by a signal, so it has no exit status.
             OutputLimitError: It wrote more than `output_limit_bytes`; its group was killed.
             UnreachableError: The process could not be started at all.
         """
@@ -70,7 +70,7 @@ class LocalShell:
         return output.completed(status)
 
     def close(self) -> None:
-        """Nothing is held between commands."""
+        """Do nothing: no connection is kept between commands."""
 
     def _start(self, command: str) -> subprocess.Popen[bytes]:
         words, options = started_as(self._account, command)
@@ -120,7 +120,7 @@ class LocalShell:
 def _outside_environment() -> dict[str, str]:
     """This process's environment variables, without the virtual environment that it runs in.
 
-    Jobs must not find Seatrial's own interpreter, programs and packages by PATH.
+    Jobs must not find Seatrial's interpreter, programs and packages by PATH.
     """
     kept = dict(os.environ)  # noqa: TID251 - what is handed on is no setting of ours
     if sys.prefix == sys.base_prefix:

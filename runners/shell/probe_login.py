@@ -1,11 +1,11 @@
-"""Runs on the machine: who the agent can be there, and which folder it works in.
+"""Runs on the machine: determines the agent's user and its work folder.
 
 ``python3 -E -s -S probe_login.py``, as the user who signs in. Prints one JSON object: ``base`` (the
-work folder), ``sudo`` (whether every further command is to run through sudo), ``reason`` (why the
-agent is not root, if it is not) and ``fault`` (why nothing can be done, or null).
+work folder), ``sudo`` (whether every further command runs through sudo), ``reason`` (why the agent
+is not root, if it is not) and ``fault`` (why no work is possible, or null).
 
-Sent as text to whatever Python the machine has, before the agent is there: standard library only,
-Python 3.9 or newer, no import of ours.
+Sent as text to the machine's Python before the agent is uploaded: standard library only, Python 3.9
+or newer, no import of Seatrial.
 """
 
 # ruff: noqa: PTH110, PTH116, PTH118, PTH208, TID251
@@ -27,8 +27,8 @@ ROOTS_HOME = "/root"
 SUDO = ("sudo", "-n", "-H", "--")
 TIMEOUT_S = 30.0
 
-# A machine where sudo worked once and fails now must not be taken for one without sudo: what runs
-# there would not be found. So that the first time leaves a mark, which anybody can see.
+# A machine where sudo worked once and fails now must not be treated as one without sudo: its
+# running attempts would not be found. So the first success leaves a mark that all users can see.
 MAKE = """
 import os, sys
 base, mark = sys.argv[1:]
@@ -45,7 +45,7 @@ print(os.geteuid())
 
 
 def main() -> int:
-    """Look, and say what was found."""
+    """Probe the login and print the result."""
     home = os.environ.get("HOME") or "/"
     own = os.path.join(home, OWN)
     if _in_use(own):
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _in_use(own: str) -> bool:
-    """What was begun in a folder is looked for there, whatever has become possible since."""
+    """Return whether the folder has attempts, which must be found there in any case."""
     try:
         return bool(os.listdir(os.path.join(own, "attempts")))
     except OSError:
@@ -95,7 +95,7 @@ def _as_user(own: str) -> dict[str, object]:
 
 
 def _made(prefix: tuple[str, ...], mark: str) -> str | None:
-    """Make the shared folder as root; return what stands against that."""
+    """Create the shared folder as root; return why that failed, or None."""
     command = [*prefix, sys.executable, "-E", "-s", "-S", "-c", MAKE, SHARED, mark]
     try:
         done = subprocess.run(

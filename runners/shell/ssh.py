@@ -24,24 +24,24 @@ from runners.shell.user_key import UserKey
 
 CHUNK_BYTES = 256 * 1024
 PACKET_BYTES = 32 * 1024 - 64
-"""What fits into one packet of OpenSSH; a larger piece would be copied again for each packet."""
+"""Maximum bytes in one packet of OpenSSH; larger pieces would be copied for each packet."""
 CHANNELS = 6
 """Commands at one time on one connection; OpenSSH's MaxSessions is 10 by default."""
 BUSY_S = 0.05
 PROBE_SHARE = 1 / 3
-"""How long, of the silence that is borne, the machine has to answer when it is asked."""
+"""Share of the allowed silence in which the machine must answer a probe."""
 GRACE_S = 2.0
 
 
 class _GoneError(Exception):
-    """The connection was gone before anything was asked of the machine."""
+    """The connection was closed before a request was sent to the machine."""
 
 
 class SshShell:
-    """Runs commands over one connection, which is made, and made again, when it is needed.
+    """Runs commands over one connection, which is opened and reopened when needed.
 
-    Any thread may use it: every command has a channel of its own, at most `CHANNELS` at one time;
-    a lock guards only the making of the connection.
+    Any thread may use it: every command has a separate channel, at most `CHANNELS` at one time; a
+    lock protects only the opening of the connection.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class SshShell:
         connect_timeout_s: float = 15.0,
         silence_s: float = 30.0,
     ) -> None:
-        """Keep how to connect; no connection is made yet.
+        """Store the settings; no connection is opened yet.
 
         Args:
             endpoint: The machine and its pinned host key.
             key: The only private key that is offered.
             connect_timeout_s: For connecting, verifying and signing in together.
-            silence_s: After so long without a sign of life during a command, the machine is
-                asked for one; without an answer the connection is given up.
+            silence_s: After this many seconds without data during a command, the machine is probed;
+                without an answer the connection is closed.
         """
         self._reach = endpoint
         self._key = key
@@ -213,7 +213,7 @@ class _Call:
         )
 
     def _drain(self, feeder: Feeder) -> None:
-        """Take output until it has ended and the status, which may come later, is there."""
+        """Read the output until its end and until the exit status, which may follow later."""
         poller = select.poll()
         poller.register(self._channel.fileno(), select.POLLIN)
         alive_at = time.monotonic()
@@ -253,7 +253,7 @@ class _Call:
         return self._output.size_bytes > taken
 
     def _demand_answer(self) -> None:
-        """Ask the machine for any answer. Raises ConnectionLostError if there is none."""
+        """Request any answer from the machine. Raises ConnectionLostError without one."""
         answered = threading.Event()
         patience_s = max(1.0, self._silence_s * PROBE_SHARE)
 

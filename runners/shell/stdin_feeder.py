@@ -1,7 +1,7 @@
-"""Streams a command's standard input from a thread of its own.
+"""Streams a command's standard input from a separate thread.
 
-Input and output have to move at the same time: a command that answers while it is still being fed
-fills one direction's window, and both sides would wait for each other for ever.
+Input and output must be transferred at the same time: a command that writes output before it has
+read its input fills the window of one direction, and both sides would wait forever.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def passed(self) -> bool:
-        """Whether the call has to end now."""
+        """Return whether the deadline has passed."""
         return self.left_s() <= 0.0
 
     def error(self, where: str) -> CommandTimeoutError:
@@ -53,11 +53,11 @@ class Output:
         self.size_bytes = 0
 
     def add_stdout(self, data: bytes) -> None:
-        """Keep a piece of standard output. Raises OutputLimitError."""
+        """Add a piece of standard output. Raises OutputLimitError."""
         self._add(self._stdout, data)
 
     def add_stderr(self, data: bytes) -> None:
-        """Keep a piece of standard error. Raises OutputLimitError."""
+        """Add a piece of standard error. Raises OutputLimitError."""
         self._add(self._stderr, data)
 
     def _add(self, pieces: list[bytes], data: bytes) -> None:
@@ -92,12 +92,11 @@ class Feeder:
         """Prepare to feed.
 
         Args:
-            chunks: What to write; iterated in the feeding thread.
-            write: Writes a part of what it is given and returns its length; 0 when the command
-                reads no more. It may raise what a broken stream raises.
-            finish: Tells the command that this was all.
-            abandon: Ends the command when `chunks` itself failed, as it must never take a
-                part for the whole.
+            chunks: The input; iterated in the feeding thread.
+            write: Writes a part of its argument and returns the number of bytes; 0 when the command
+                reads no more. It may raise the errors of a broken stream.
+            finish: Closes the command's input.
+            abandon: Ends the command when `chunks` failed, as it must not accept incomplete input.
         """
         self.sent_bytes = 0
         self.error: BaseException | None = None
@@ -109,7 +108,7 @@ class Feeder:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to feed; without input, end it here and now."""
+        """Start to feed; without input, close it immediately."""
         if self._chunks == ():
             self._end(self._finish)
             return
@@ -157,4 +156,4 @@ class Feeder:
         try:
             action()
         except STREAM_ERRORS:
-            return  # the command is gone already; its status says how
+            return  # the command has ended already; its status has the reason

@@ -18,7 +18,7 @@ _UNUSABLE = (SSHException, UnknownKeyType, ValueError, IndexError)
 
 
 class UserKey(Protocol):
-    """Where a private key comes from; it is asked for at every new connection."""
+    """Source of a private key, which is loaded at every new connection."""
 
     @property
     def name(self) -> str:
@@ -67,11 +67,11 @@ class LeaseKey:
 
     @property
     def name(self) -> str:
-        """Whose key it is."""
+        """Description of the key's owner."""
         return f"of lease {self.lease}"
 
     def load(self) -> paramiko.PKey:
-        """Ask for the key. Raises AuthenticationError; no message holds any of its text."""
+        """Load the key. Raises AuthenticationError, whose text contains no part of the key."""
         text = self.supply(self.lease)
         if text is None:
             raise AuthenticationError(
@@ -81,7 +81,7 @@ class LeaseKey:
         try:
             return paramiko.Ed25519Key.from_private_key(io.StringIO(text))
         except (*_UNUSABLE, TypeError):
-            # The library's own words could repeat what it could not read.
+            # The library's message could contain parts of the key.
             raise AuthenticationError(
                 f"the private key of lease {self.lease} is no ed25519 key in OpenSSH's format"
             ) from None

@@ -1,4 +1,4 @@
-"""Who we are on a machine: the work folder, a Python for the agent, and whether it is root."""
+"""The login on a machine: its work folder, a Python for the agent, and its privileges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLDEST_PYTHON = (3, 9)
 NO_PYTHON = 4
 LOOK_TIMEOUT_S = 90.0
 NOT_ROOT = "SEATRIAL_NOT_ROOT"
-"""Tells the agent why it is not root."""
+"""Variable with the reason why the agent is not root."""
 
 _CARRIED = (
     *("LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH"),
@@ -32,20 +32,20 @@ jobs inherit, word by word."""
 
 
 class GroundError(MachineError):
-    """The agent cannot work on this machine; the message says why."""
+    """The agent cannot work on this machine; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What is known of the machine after one look."""
+    """Facts about the machine from one probe."""
 
     base: str
     """Absolute path of the work folder."""
     python: str
     sudo: bool = False
-    """Whether commands run as root by sudo; then the work folder is root's."""
+    """Whether commands run as root by sudo; then the work folder belongs to root."""
     not_root: str = ""
-    """Why the agent is not root; empty where it is, or where nobody asked."""
+    """Why the agent is not root; empty if it is, or if that was not probed."""
 
     def command(self, script: str) -> str:
         """A POSIX shell command that runs `script` as the agent's user."""
@@ -57,16 +57,16 @@ class Ground:
 
 
 def look(shell: Shell, *, base: str | None, candidates: Sequence[str]) -> Ground:
-    """Look at a machine, in one command.
+    """Probe a machine with one command.
 
     Args:
-        shell: Reaches it.
-        base: The work folder, if that is decided; then the agent is the user who signs in.
-        candidates: Interpreters that may run the agent, the preferred first.
+        shell: Runs commands on it.
+        base: The work folder, if it is given; then the agent runs as the login user.
+        candidates: Interpreters that may run the agent, in order of preference.
 
     Raises:
-        GroundError: No Python is new enough, or sudo worked once and does not any more.
-        ShellError: The machine could not be spoken to.
+        GroundError: No Python is new enough, or sudo worked before and fails now.
+        ShellError: The machine could not be reached.
     """
     done = shell.run(_script(candidates, asked=base is None), timeout_s=LOOK_TIMEOUT_S)
     if done.status == NO_PYTHON:

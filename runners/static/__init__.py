@@ -25,7 +25,7 @@ TRAITS = ProviderTraits(
 
 
 class StaticProvider:
-    """Hands out the hosts that a platform lists, each to one cell at a time."""
+    """Provides the hosts that a platform lists, each to one cell at a time."""
 
     def __init__(self, context: ProviderContext) -> None:
         self._book = context.book
@@ -43,11 +43,11 @@ class StaticProvider:
         )
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Hand out the host that the place names; the same token answers with the same machine.
+        """Reserve the host that the place names; the same token returns the same machine.
 
         Raises:
             ConfigError: The platform lists no such host.
-            CapacityError: The host is still handed out under another token.
+            CapacityError: The host is still reserved by another token.
         """
         for held in self._book.pages(TRAITS.name):
             if held.token == request.token:
@@ -64,14 +64,14 @@ class StaticProvider:
         return machine
 
     def inspect(self, machine_id: str) -> Machine:
-        """The machine as it was handed out; GONE if it was not, or was given back."""
+        """Return the reserved machine; GONE without a reservation."""
         known = self._book.read(TRAITS.name, machine_id)
-        # With its token: the book is never late, so nobody has to wait whether it appears.
+        # With its token: the book is always current, so no caller has to wait for the machine.
         token = machine_id.rpartition("~")[2]
         return known or Machine(id=machine_id, token=token, state=MachineState.TERMINATED)
 
     def terminate(self, machine_id: str) -> None:
-        """Give the host back to the pool; the host itself goes on running."""
+        """Release the host; the host itself keeps running."""
         self._book.erase(TRAITS.name, machine_id)
 
     def inventory(self) -> Iterable[Machine]:

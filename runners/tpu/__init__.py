@@ -46,15 +46,15 @@ TRAITS = ProviderTraits(
 class TpuProvider:
     """Rents Cloud TPU virtual machines with one host.
 
-    A TPU cannot be told when to end: the guest's timer stops the work, not the bill. So a
-    machine that nobody releases is the janitor's.
+    The API has no expiry for a TPU: the guest's timer stops the work, not the bill. The janitor
+    therefore terminates a machine that was not released.
     """
 
     def __init__(self, context: ProviderContext) -> None:
         self._context = context
 
     def is_configured(self) -> bool:
-        """Whether somebody named the Google Cloud project to rent in."""
+        """Return whether a Google Cloud project to rent in is set."""
         return bool(self._context.settings.get("gcp_project"))
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
@@ -62,19 +62,19 @@ class TpuProvider:
         return self._cloud.places(platform)
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Ask for a machine; the same token answers with the same one. Raises ProviderError."""
+        """Launch a machine; the same token returns the same one. Raises ProviderError."""
         return self._cloud.launch(request)
 
     def inspect(self, machine_id: str) -> Machine:
-        """How the machine is now. Raises ProviderError."""
+        """Return the machine's present state. Raises ProviderError."""
         return self._cloud.inspect(machine_id)
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to delete the machine, its queue entry too. Raises ProviderError."""
+        """Start to delete the machine and its queue entry. Raises ProviderError."""
         self._cloud.terminate(machine_id)
 
     def inventory(self) -> Iterable[Machine]:
-        """Everything of the project in every zone. Raises ProviderError if one is silent."""
+        """Return the project's resources in every zone. Raises ProviderError."""
         return self._cloud.inventory()
 
     def read_prices(self) -> Iterable[Price]:
@@ -82,7 +82,7 @@ class TpuProvider:
         return self._cloud.read_prices()
 
     def known_prices(self) -> Iterable[Price]:
-        """The shipped table, with what was refreshed since."""
+        """Return the shipped prices, updated with refreshed ones."""
         return self._cloud.known_prices()
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:

@@ -56,7 +56,7 @@ class TpuApi:
 
     @property
     def simulated(self) -> bool:
-        """Whether an emulation is spoken to."""
+        """Whether the API is an emulation."""
         return self._account.is_simulated
 
     @property
@@ -65,7 +65,7 @@ class TpuApi:
         return self._account.project
 
     def read(self, what: str, call: Callable[[tpu_v2.TpuClient], T]) -> T:
-        """Make a call that changes nothing, twice at most. Raises ProviderError."""
+        """Send a read request, twice at most. Raises ProviderError."""
         for _ in range(READ_ATTEMPTS - 1):
             try:
                 return self.once(what, call)
@@ -83,7 +83,7 @@ class TpuApi:
             raise
 
     def once(self, what: str, call: Callable[[tpu_v2.TpuClient], T]) -> T:
-        """Make a call, without a repetition. Raises ProviderError."""
+        """Send a request once. Raises ProviderError."""
         return guarded(what, lambda: call(self._open()))
 
     def close(self) -> None:
@@ -111,10 +111,10 @@ class TpuApi:
 
 
 def guarded(what: str, call: Callable[[], T]) -> T:
-    """Make a call to Google; whatever its libraries raise becomes a ProviderError.
+    """Call Google; every exception of its libraries becomes a ProviderError.
 
     Args:
-        what: What is asked, and where, for a person.
+        what: The request and its place, for a person.
         call: The call.
     """
     try:
@@ -142,7 +142,7 @@ def _unanswered(what: str, error: Exception, code: str) -> ProviderUnavailableEr
 
 
 def answer_of(error: api.GoogleAPICallError) -> Answer:
-    """What the API said, from the exception that its client made of it."""
+    """Return the API's answer from its client's exception."""
     status = error.grpc_status_code
     number = int(error.code) if error.code is not None else 0
     code = status.name if status is not None else _HTTP_CODES.get(number, "UNKNOWN")
@@ -150,12 +150,12 @@ def answer_of(error: api.GoogleAPICallError) -> Answer:
 
 
 def status_answer(number: int, words: str, details: Iterable[object]) -> Answer:
-    """What an operation, or a queue, says of its failure (a ``google.rpc.Status``)."""
+    """Return the failure of an operation or a queue (a ``google.rpc.Status``)."""
     return Answer(code_name(number), words, kinds(details), late=True)
 
 
 def kinds(details: Iterable[object]) -> tuple[str, ...]:
-    """The kinds of an error's details, with their reasons and what they say of quotas."""
+    """Return the types of an error's details, with their reasons and quota descriptions."""
     found: list[str] = []
     for detail in map(_unpacked, details):
         found.append(type(detail).__name__)
@@ -165,7 +165,7 @@ def kinds(details: Iterable[object]) -> tuple[str, ...]:
 
 
 def _unpacked(detail: object) -> object:
-    """What an ``Any`` holds, where it is one of those that matter here."""
+    """Return the message in an ``Any`` if its type is relevant, else the detail itself."""
     for kind in (error_details_pb2.QuotaFailure, error_details_pb2.ErrorInfo):
         if str(getattr(detail, "type_url", "")).endswith(f"google.rpc.{kind.__name__}"):
             return kind.FromString(getattr(detail, "value", b""))
@@ -173,7 +173,7 @@ def _unpacked(detail: object) -> object:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether ``host:port`` is on this very computer."""
+    """Return whether ``host:port`` is on this computer."""
     host = endpoint.rpartition(":")[0].strip("[]")
     if host == "localhost":
         return True

@@ -20,10 +20,10 @@ class Deleter:
         self._status = status
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to delete; gone already is no error, and neither is being deleted already.
+        """Start to delete it; idempotent.
 
         Raises:
-            ProviderError: It could not be begun.
+            ProviderError: The deletion could not be started.
         """
         handle = parse(machine_id)
         if handle is None:
@@ -35,7 +35,7 @@ class Deleter:
             self._delete_node(handle.beside(NODES))
 
     def _delete_queued(self, handle: Handle) -> bool:
-        """Delete it by force, with its node. False where there is none."""
+        """Delete it by force, with its node. Return False if it is missing."""
         # No request id: the API would answer a repetition with the first call's failure.
         request = tpu_v2.DeleteQueuedResourceRequest(
             name=handle.path(self._tpu_api.project), force=True

@@ -1,7 +1,7 @@
-"""The table: what each answer of a Google API means for whoever asked.
+"""Maps the answers of Google APIs to provider errors.
 
-The code alone does not tell: RESOURCE_EXHAUSTED is a stockout, a quota and a throttle. So the
-words and the kinds of the details are looked at as well, and the first row that fits decides.
+The code alone is ambiguous: RESOURCE_EXHAUSTED is a stockout, a quota or a throttle. The message
+and the types of the details are matched as well, and the first matching row decides.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CODES = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an API said when it refused."""
+    """An API's refusal."""
 
     code: str
     """Name of the gRPC status."""
@@ -52,12 +52,12 @@ class Answer:
     details: tuple[str, ...] = ()
     """Kinds of its details, and their reasons: ``QuotaFailure``, ``RATE_LIMIT_EXCEEDED``."""
     late: bool = False
-    """It accepted the call, and refused in the operation or in the queue."""
+    """Whether the API accepted the call and refused it later, in the operation or the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What that means."""
+    """The error and its consequences."""
 
     kind: type[ProviderError]
     ended: str
@@ -122,7 +122,7 @@ _QUOTA_PROJECT = Refusal(QuotaError, "quota", Extent.PROJECT, "ask for more of t
 
 _EXHAUSTED = ("RESOURCE_EXHAUSTED",)
 _ROWS = (
-    # UNAVAILABLE is also what gRPC says when the credentials could not be refreshed
+    # UNAVAILABLE is also gRPC's code for credentials that could not be refreshed
     _Row(
         ("UNAVAILABLE", "UNAUTHENTICATED"),
         r"metadata from plugin failed.*(Refresh|Reauth|invalid_grant|DefaultCredentials)",
@@ -167,7 +167,7 @@ _ROWS = (
     _Row(_EXHAUSTED, r"quota", _QUOTA_ZONE),
     _Row(_EXHAUSTED, r"", _CAPACITY),
     _Row(("FAILED_PRECONDITION",), r"billing", _FORBIDDEN),
-    # In an operation 9 is "insufficient reserved capacity", unless its words say another thing.
+    # In an operation 9 is "insufficient reserved capacity", unless its message differs.
     _Row(("FAILED_PRECONDITION", "OUT_OF_RANGE"), r"", _CAPACITY, late=True),
     _Row(("PERMISSION_DENIED",), r"", _FORBIDDEN),
     _Row(("UNAUTHENTICATED",), r"", _STRANGER),
@@ -187,16 +187,16 @@ _ROWS = (
 
 
 def classify(answer: Answer) -> Refusal:
-    """What the answer means; whatever no row knows may have happened, and is asked again."""
+    """Return the refusal of an answer; an unknown one leaves the outcome open, for a retry."""
     return next((row.refusal for row in _ROWS if row.fits(answer)), _LATER)
 
 
 def refused(answer: Answer, what: str) -> ProviderError:
-    """The error to raise.
+    """Return the error to raise.
 
     Args:
-        answer: What the API said.
-        what: What was asked of it, and where: ``create queued resource us-west4-a/x``.
+        answer: The API's answer.
+        what: The request and its target: ``create queued resource us-west4-a/x``.
     """
     refusal = classify(answer)
     words = plain_words(answer.words) or "no words"

@@ -1,9 +1,9 @@
-"""Launching: the request, once, and what it means that there is one already.
+"""Launches machines: sends one request, and adopts a machine that exists already.
 
-A TPU has no kill switch of its own: neither API takes a run duration, and a guest that powers
-itself off goes on being billed. The startup script's timer therefore stops the work, not the
-bill; the bill is stopped by the release of the cell, and else by the janitor. What can be
-bounded here is the wait of a queued resource.
+A TPU has no expiry: neither API accepts a run duration, and a guest that powers itself off is still
+billed. The startup script's timer therefore stops the work, not the bill; the release of the cell
+stops the bill, or else the janitor does. Only the waiting time of a queued resource can be limited
+here.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Launcher:
         self._templates = templates
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Ask for a machine; the token's id makes a second one impossible in the zone.
+        """Launch a machine; the id from its token prevents a second one in the zone.
 
         Raises:
-            ProviderError: As the table of errors has it.
+            ProviderError: By the table of errors.
         """
         config = parse_platform(request.platform)
         zone, kind, market = _place(request)
@@ -95,7 +95,7 @@ class Launcher:
         return self._adopt(request, handle)
 
     def _guard(self, config: PlatformConfig, ingress: str) -> None:
-        """See that only our own network reaches it; a network of the user's has rules of theirs."""
+        """Restrict access to the ingress network; a user's network has the user's rules."""
         if config.public and not config.has_own_network and self._firewall is not None:
             self._firewall.ensure(ingress)
 
@@ -138,7 +138,10 @@ class Launcher:
         return self._ordered(ListedTpu(handle, None, node, simulated=self._tpu_api.simulated))
 
     def _adopt(self, request: LaunchRequest, handle: Handle) -> Machine:
-        """There is one of this id: the answer to its create was lost, or it is not ours."""
+        """Return the existing machine of this id. Raises ConfigError if it has another owner.
+
+        The answer to its create request was lost, or it was created by others.
+        """
         queued = self._status.queued(handle) if handle.collection == QUEUED else None
         node = None if queued is not None else self._status.node(handle.beside(NODES))
         if queued is None and node is None:
@@ -157,7 +160,7 @@ class Launcher:
         return self._ordered(ListedTpu(handle, queued, node, simulated=self._tpu_api.simulated))
 
     def _ordered(self, seen: ListedTpu) -> Machine:
-        """As it is right after the call; how it fares is for the next look."""
+        """Return the machine's state directly after the call; `inspect` returns later states."""
         machine = machine_of(seen)
         return Machine(
             id=machine.id,
@@ -217,9 +220,9 @@ def queued_resource(
 
 
 def _refuse(answer: Answer | None, what: str) -> None:
-    """Raise for an operation that failed at once, where the refusal leads somewhere else.
+    """Raise the error of an operation that failed at once, if it leads to another place.
 
-    Any other failure is left to the next look: a repetition would only be told of it again.
+    Any other failure is left to the next `inspect`: a retry would only return it again.
     """
     error = refused(answer, what) if answer is not None else None
     if error is not None and not isinstance(error, ProviderUnavailableError):

@@ -26,11 +26,11 @@ class Handle:
 
     @property
     def machine_id(self) -> str:
-        """As the rest of the system knows it, ``us-west4-a/nodes/x``."""
+        """The machine's id, ``us-west4-a/nodes/x``."""
         return f"{self.zone}/{self.collection}/{self.id}"
 
     def path(self, project: str) -> str:
-        """As the API knows it."""
+        """Return the resource's name in the API."""
         return f"{location(project, self.zone)}/{self.collection}/{self.id}"
 
     def beside(self, collection: str) -> Handle:
@@ -39,7 +39,7 @@ class Handle:
 
 
 def parse(machine_id: str) -> Handle | None:
-    """The handle in a machine's id; None where it is none of ours."""
+    """Return the handle in a machine's id; None for other ids."""
     parts = machine_id.split("/")
     if len(parts) != 3 or parts[1] not in (NODES, QUEUED) or not all(parts):
         return None
@@ -76,7 +76,7 @@ def request_id(project: str, token: str, zone: str) -> str:
 
 
 def network_tag(project: str) -> str:
-    """What our machines carry so that our firewall rules, and no others, are for them."""
+    """Return the network tag that applies only Seatrial's firewall rules to its machines."""
     # With a digest, since another project may be called "<project>-tpu": its virtual machines
     # would carry this tag, and its rules would have the names of ours.
     return named(f"{project}-tpu-{sha256(project.encode()).hexdigest()[:8]}")

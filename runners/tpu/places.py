@@ -1,4 +1,4 @@
-"""Where a platform may be launched: zones x markets, in the matrix's order."""
+"""The places of a platform: zones x markets, in the matrix's order."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What a zone said it has."""
+    """The accelerator types that a zone offers."""
 
     types: frozenset[str] | None
-    """None where it did not say: then a launch is to decide, and nothing is promised."""
+    """None if the zone did not answer: then only a launch shows whether it has the type."""
     until: datetime
 
 
@@ -54,11 +54,11 @@ class PlaceFinder:
         self._lock = threading.Lock()
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """Every zone x market that may have the accelerator type.
+        """Return every zone x market that may have the accelerator type.
 
         Raises:
             ConfigError: The platform is impossible.
-            NotOfferedError: No zone has the type, as the zones themselves say.
+            NotOfferedError: No zone offers the type.
         """
         config = parse_platform(platform)
         zones = self._offered(config, _zones(config))
@@ -84,7 +84,7 @@ class PlaceFinder:
         )
 
     def _ask(self, zones: Iterable[str]) -> dict[str, _Offer]:
-        """What each zone has. After one failure that is not the zone's own, no other is asked."""
+        """Return each zone's offer; after a failure that is not zonal, no other is requested."""
         now, answers, mute = self._now(), dict[str, _Offer](), False
         for zone in zones:
             with self._lock:
@@ -123,7 +123,7 @@ class PlaceFinder:
 
 
 def place_of(config: PlatformConfig, zone: str, market: str, prices: Iterable[Price]) -> Place:
-    """One place, with what it costs."""
+    """Return one place with its prices."""
     region, kind = region_of(zone), config.accelerator
     chip = find(prices, chip_item(kind.generation), region, market)
     address = find(prices, ADDRESS, region, market) if config.public else None

@@ -29,7 +29,7 @@ class Accelerator:
     """``v5e``."""
     chips: int
     runtime_version: str
-    """What its machines run unless the platform says otherwise."""
+    """Software version of its machines, unless the platform sets another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ _OTHER_RUNTIMES = ("tpu-vm-", "v2-nightly-")
 
 @dataclass(frozen=True, slots=True)
 class PlatformConfig:
-    """What a platform asks of Cloud TPU."""
+    """A platform's requirements of Cloud TPU."""
 
     accelerator: Accelerator
     markets: tuple[str, ...]
@@ -67,21 +67,21 @@ class PlatformConfig:
     queued: bool
     """By a queued resource; else as a plain node."""
     wait_s: int
-    """How long a queued resource may wait before it gives up."""
+    """Maximum seconds that a queued resource waits."""
     user: str
     network: str
     subnetwork: str
     labels: Mapping[str, str]
-    """That the project requires, beside ours."""
+    """Labels that the project requires, in addition to Seatrial's."""
 
     @property
     def has_own_network(self) -> bool:
-        """Whether a network is named that is not the project's `default` one."""
+        """Whether another network than the project's `default` one is used."""
         return self.network.rpartition("/")[2] not in ("", "default")
 
 
 def parse_platform(platform: Platform) -> PlatformConfig:
-    """What the platform asks of Cloud TPU. Raises PlatformError."""
+    """Return the platform's requirements of Cloud TPU. Raises PlatformError."""
     options = _options(platform)
     return PlatformConfig(
         accelerator=_accelerator(platform),

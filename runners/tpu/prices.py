@@ -1,4 +1,4 @@
-"""What chips cost: the shipped table, and what was refreshed since."""
+"""Prices of chips: the shipped table, and refreshed prices."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def table() -> Table:
 
 
 def chip_item(generation: str) -> str:
-    """How the chips of a generation are called in a price."""
+    """Return the price item of a generation's chips."""
     return f"{generation}-chip"
 
 
 def known(book: PriceBook | None) -> tuple[Price, ...]:
-    """The newest price of each thing: the table's, or what was refreshed since."""
+    """Return the newest price of each item: shipped or refreshed."""
     return google.known(PROVIDER, table().prices, book)
 
 

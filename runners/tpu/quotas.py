@@ -31,7 +31,7 @@ _CODES = {
 
 
 class QuotaReader:
-    """Reads quotas, and counts what is taken of them."""
+    """Reads quotas and counts their usage."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class QuotaReader:
         return list(self._clients.quotas.list_quota_infos(request, timeout=READ_TIMEOUT_S))
 
     def _used(self, quota: Quota) -> int:
-        """Chips of all that is listed in the zone, whoever made it and whatever became of it."""
+        """Return the chips of all TPUs listed in the zone, of any owner and in any state."""
         return sum(_chips(seen, quota.code) for seen in self._status.everything(quota.scope))
 
 

@@ -1,4 +1,4 @@
-"""What a queued resource and its node, together, are to the rest of the system. Pure."""
+"""Maps the state of a queued resource and its node to a machine's state. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Node = tpu_v2.Node.State
 _HOST_KEY = re.compile(r"[A-Za-z0-9+/]{40,100}={0,2}")
 _SPOT, _ON_DEMAND = "spot", "on-demand"
 
-# The cloud may still refuse until the node stands: stockouts are found as late as that.
+# The cloud may refuse until the node exists: stockouts are found as late as that.
 _WAITING = frozenset(
     {_Queue.STATE_UNSPECIFIED, _Queue.CREATING, _Queue.ACCEPTED, _Queue.WAITING_FOR_RESOURCES}
 )
@@ -43,13 +43,13 @@ _UNBILLED = frozenset({_Node.PREEMPTED, _Node.TERMINATED, _Node.STOPPED})
 
 @dataclass(frozen=True, slots=True)
 class ListedTpu:
-    """All that one look found."""
+    """A queued resource and its node, as read at one time."""
 
     handle: Handle
     queued: tpu_v2.QueuedResource | None
     node: tpu_v2.Node | None
     host_key: str = ""
-    """As the guest published it, base64."""
+    """Host key that the guest published, in base64."""
     now: datetime | None = None
     simulated: bool = False
 
@@ -76,14 +76,14 @@ def machine_of(seen: ListedTpu) -> Machine:
 
 
 def _is_unbilled(seen: ListedTpu) -> bool:
-    """Whether its chips were taken back, though it stays listed; the API tells no time of that."""
+    """Return whether its chips were preempted while it stays listed; no API has the time."""
     if seen.node is not None:
         return seen.node.state in _UNBILLED
     return seen.queued is not None and seen.queued.state.state == _Queue.SUSPENDED
 
 
 def address_of(seen: ListedTpu) -> SshAddress | None:
-    """Where the node listens; None until it has an address and has published its host key."""
+    """Return the node's SSH address; None until it has an address and a published host key."""
     node = seen.node
     if node is None or not node.network_endpoints or not _HOST_KEY.fullmatch(seen.host_key):
         return None
@@ -97,12 +97,12 @@ def address_of(seen: ListedTpu) -> SshAddress | None:
 
 
 def is_up(node: tpu_v2.Node | None) -> bool:
-    """Whether it may have published a host key."""
+    """Return whether the node may have published a host key."""
     return node is not None and node.state == _Node.READY
 
 
 def spec_of(seen: ListedTpu) -> tpu_v2.Node | None:
-    """The node as it is, or else as it was asked for: a queued resource has no labels itself."""
+    """Return the node, or else its specification: a queued resource has no labels itself."""
     if seen.node is not None:
         return seen.node
     specs = seen.queued.tpu.node_spec if seen.queued is not None else ()
@@ -173,7 +173,7 @@ def _queue_ended(queued: tpu_v2.QueuedResource, node: tpu_v2.Node | None) -> str
 def _failed_ended(queued: tpu_v2.QueuedResource) -> str:
     error = queued.state.failed_data.error
     if not error.code and not error.message:
-        # Nothing said: what a request that waited in vain is left with.
+        # No error is given: that is the result of a request that waited too long.
         return "capacity"
     answer = status_answer(error.code, error.message, error.details)
     if answer.code in ("DEADLINE_EXCEEDED", "CANCELLED"):
@@ -195,7 +195,7 @@ def _node_detail(node: tpu_v2.Node) -> str:
 
 
 def market_of(seen: ListedTpu) -> str:
-    """The market that it was asked for in."""
+    """Return the requested market."""
     if seen.queued is not None:
         return _SPOT if "spot" in seen.queued else _ON_DEMAND
     if seen.node is None:
@@ -220,7 +220,7 @@ def _facts(seen: ListedTpu, spec: tpu_v2.Node | None) -> dict[str, str]:
 
 
 def node_handle(queued: tpu_v2.QueuedResource) -> Handle:
-    """Where the node of a queued resource is, or will be."""
+    """Return the handle of a queued resource's present or future node."""
     handle = handle_of(queued.name)
     specs = queued.tpu.node_spec
     node_id = specs[0].node_id if specs else ""

@@ -26,16 +26,16 @@ from runners.ttl_cache import TtlCache
 
 VISIBLE_AFTER_S = 60.0
 PAGES = 5
-"""Old operations are forgotten by the API; beyond so many pages nobody looks."""
+"""Maximum number of pages of operations that are read; the API forgets old operations."""
 
 
 class Outcome(Enum):
-    """Of a create that did not fail."""
+    """Outcome of a create operation that did not fail."""
 
     UNKNOWN = "unknown"
     UNDER_WAY = "under way"
     JUST_DONE = "just done"
-    """So what it made may not be shown yet."""
+    """Its resources may not be listed yet."""
     DONE = "done"
 
 
@@ -48,7 +48,10 @@ class Failed:
 
 
 def outcome_of(tpu_api: TpuApi, handle: Handle, *, now: datetime) -> Outcome | Failed:
-    """How the newest create of this id went, unless it was deleted since. Raises ProviderError."""
+    """Return the outcome of the newest create of this id; unknown after a deletion.
+
+    Raises ProviderError.
+    """
     # A queue entry's node may have been deleted by itself, after its entry had vanished.
     paths = {handle.path(tpu_api.project), handle.beside(NODES).path(tpu_api.project)}
     found: tuple[float, Outcome | Failed] = (0.0, Outcome.UNKNOWN)
@@ -65,7 +68,7 @@ def outcome_of(tpu_api: TpuApi, handle: Handle, *, now: datetime) -> Outcome | F
 
 
 def error_of(operation: operations_pb2.Operation) -> Answer | None:
-    """Why it failed; None where it did not, or has not yet."""
+    """Return why it failed; None if it did not fail, or has not ended."""
     if not operation.HasField("error"):
         return None
     return status_answer(operation.error.code, operation.error.message, operation.error.details)
@@ -118,7 +121,7 @@ class StatusReader:
         self._host_keys: TtlCache[str] = TtlCache(now, serve_stale=True, kept=HOST_KEY_KEPT)
 
     def inspect(self, machine_id: str) -> Machine:
-        """The machine as it is now; GONE where neither its node nor its queue entry is left."""
+        """Return the machine's state; GONE if neither its node nor its queue entry exists."""
         handle = parse(machine_id)
         if handle is None:
             return Machine(machine_id, "", MachineState.TERMINATED, detail="no id of a TPU")
@@ -132,16 +135,16 @@ class StatusReader:
         )
 
     def inventory(self) -> Iterator[Machine]:
-        """Everything of the project: queue entries with their nodes, and nodes alone.
+        """Yield the project's queue entries with their nodes, and its other nodes.
 
         Raises:
-            ProviderError: Some zone did not answer; what is left might be there.
+            ProviderError: A zone did not answer and may have resources.
         """
         for seen in self.everything("-"):
             yield from self._ours(seen)
 
     def everything(self, zone: str) -> Iterator[ListedTpu]:
-        """Whatever is in a zone (``-`` is all), whoever made it. Raises ProviderError."""
+        """Yield every TPU in a zone (``-`` for all), of any owner. Raises ProviderError."""
         queues = self._list_queued(zone)
         nodes = {handle_of(node.name): node for node in self._list_nodes(zone)}
         for queued in queues:
@@ -185,7 +188,7 @@ class StatusReader:
             yield machine
 
     def _by_its_id(self, machine: Machine, handle: Handle) -> Machine:
-        """What the id tells of a queue entry whose node's labels are not shown."""
+        """Return the machine with the token from a queue entry's id, if labels are not visible."""
         token = token_in(handle.id, self._project)
         if token is None:
             return machine

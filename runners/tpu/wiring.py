@@ -60,7 +60,7 @@ class CloudTpu:
         self._catalogue = Catalogue(self._clients, now=context.now)
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """See `Offering.places`; that nobody could enter is said by a plan already."""
+        """See `Offering.places`; raises ConfigError in a plan already if no network may connect."""
         places = self._finder.places(platform)
         if parse_platform(platform).public:
             required_ingress(self._context.settings)
@@ -92,7 +92,7 @@ class CloudTpu:
         return self._catalogue.read()
 
     def known_prices(self) -> Iterable[Price]:
-        """The shipped table, with what was refreshed since."""
+        """Return the shipped prices, updated with refreshed ones."""
         return known(self._context.prices)
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
@@ -116,6 +116,6 @@ class CloudTpu:
         except (ConfigError, CredentialsError):
             if self._context.settings.get("ingress_cidr"):
                 raise
-            # Whoever lets nobody in makes no rules, and need not let us read any: TPUs cannot end
-            # themselves, so that is no reason to leave them unswept.
+            # Without an ingress network there are no rules, and the permission to read them may be
+            # missing: TPUs have no expiry, so they must be swept nevertheless.
             return ()

@@ -1,4 +1,4 @@
-"""The durable engine, on DBOS: the only module that knows it."""
+"""The durable engine, on DBOS; no other module imports it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Flow = Callable[[Durable, str], Awaitable[None]]
 T = TypeVar("T")
 
 FLOW_VERSION = "cells-v2"
-"""Bump when the order of a flow's steps changes: work of another version is not resumed."""
+"""Increment when the order of a flow's steps changes: flows of another version are not resumed."""
 
 _APP_NAME = "seatrial"
 _SCHEMA = "engine"
@@ -32,27 +32,27 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DbosSettings:
-    """Where the engine keeps its records, and who executes."""
+    """Settings of the engine: its database, its executor id, and its limits."""
 
     url: str
-    """Of its own database file, or of a Postgres database where it has a schema of its own."""
+    """URL of the engine's own database file, or of a Postgres database with a separate schema."""
     executor_id: str
-    """Fixed on SQLite, where one process owns the home; unique per process life on Postgres."""
+    """Fixed on SQLite, where one process owns the home; unique per process on Postgres."""
     threads: int = 16
-    """Bodies that may run at once."""
+    """Number of threads that run the bodies of steps."""
     stranded_s: float = 30.0
-    """After so long without anybody who runs it, a flow is begun anew."""
+    """Seconds that a flow may have no executor before it is started again."""
 
 
 class _AbandonedError(BaseException):
-    """The engine could not record a step: this execution ends here, as if its process had died."""
+    """The engine could not record a step; this execution ends as if its process had crashed."""
 
 
 class DbosEngine:
-    """Runs one flow per cell; the cell's id is the flow's.
+    """Runs one flow per cell; the cell's id is the flow's id.
 
-    Flows can be entered again at any time, as their steps ask the store how things stand. So what
-    the engine itself has lost hold of is begun anew, rather than replayed into the same dead end.
+    Flows may be entered again at any time, because their steps read the present state from the
+    store. A flow that the engine lost is therefore started again instead of being replayed.
     """
 
     def __init__(self, settings: DbosSettings, flow: Flow) -> None:
@@ -85,14 +85,14 @@ class DbosEngine:
         self._cell = cell
 
     def launch(self) -> None:
-        """Open the records and resume what this executor left unfinished."""
+        """Open the database and resume the unfinished flows of this executor."""
         DBOS.launch()
 
     def start(self, cell_id: str) -> None:
-        """Begin the cell's flow, unless somebody runs it.
+        """Start the cell's flow, unless an executor runs it.
 
-        Called again and again for a cell that is not done, it also begins anew what nobody has
-        run for a while: a flow that ended too early, or one whose execution was abandoned.
+        Repeated calls for an unfinished cell also restart a flow without an executor: one that
+        ended too early, or one whose execution was abandoned.
         """
         if self._flows.runs(cell_id):
             return
@@ -111,12 +111,12 @@ class DbosEngine:
             DBOS.start_workflow(self._cell, cell_id)
 
     def executors(self) -> set[str]:
-        """Who is said to run flows now, dead or alive."""
+        """Return the ids of executors with pending flows, alive or dead."""
         pending = DBOS.list_workflows(status=_PENDING, load_input=False, load_output=False)
         return {status.executor_id for status in pending if status.executor_id}
 
     def take_over(self, executor_id: str) -> list[str]:
-        """Resume here what a dead executor left unfinished; return the cells."""
+        """Resume the unfinished flows of a dead executor here; return their cells."""
         pending = DBOS.list_workflows(
             status=_PENDING, executor_id=executor_id, load_input=False, load_output=False
         )
@@ -126,13 +126,13 @@ class DbosEngine:
         return cells
 
     def destroy(self) -> None:
-        """End it, for tests only: a controller ends its process instead."""
+        """Shut the engine down, in tests only; a controller ends its process instead."""
         DBOS.destroy(destroy_registry=True)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _Flows:
-    """What runs in this process, and since when something was seen that should but does not."""
+    """The flows that run in this process, and since when each stranded flow was seen idle."""
 
     def __init__(self, stranded_s: float) -> None:
         self._stranded_s = stranded_s
@@ -142,7 +142,7 @@ class _Flows:
 
     @contextmanager
     def running(self, cell_id: str) -> Iterator[None]:
-        """Count the flow while it runs."""
+        """Count the flow as running inside the context."""
         self.found(cell_id)
         with self._lock:
             self._running[cell_id] += 1
@@ -153,18 +153,18 @@ class _Flows:
                 self._running -= Counter([cell_id])
 
     def runs(self, cell_id: str) -> bool:
-        """Whether it runs here."""
+        """Return whether the flow runs in this process."""
         with self._lock:
             return self._running[cell_id] > 0
 
     def is_stranded(self, cell_id: str) -> bool:
-        """Whether it was seen idle for long enough, this look included."""
+        """Return whether the flow was seen idle for long enough, this check included."""
         now = time.monotonic()
         with self._lock:
             return now - self._idle_since.setdefault(cell_id, now) >= self._stranded_s
 
     def found(self, cell_id: str) -> None:
-        """Somebody runs it."""
+        """Note that the flow has an executor."""
         with self._lock:
             self._idle_since.pop(cell_id, None)
 
@@ -190,10 +190,10 @@ class _DbosDurable:
         return await self._step(name, run)
 
     async def _step(self, name: str, run: Callable[[], Awaitable[Value]]) -> Value:
-        """Run one step; tell an error of its body from one of the engine's own records.
+        """Run one step; distinguish an error of its body from an error of the engine's database.
 
-        The flow may handle the first. After the second, as on a full disk, nothing that it would
-        do could be recorded either.
+        The flow may handle the first. After the second, for instance on a full disk, no further
+        step of the flow could be recorded either.
         """
         raised: list[Exception] = []
 

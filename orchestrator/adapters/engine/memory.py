@@ -1,4 +1,4 @@
-"""An engine in memory: it replays, crashes where it is told to, and checks the order of steps."""
+"""An engine in memory: it replays flows, crashes at planned steps, and checks the steps' order."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ LOOK_LIMIT = 3_000
 
 
 class SimulatedCrashError(BaseException):
-    """The process died here; no code of the flow may catch it."""
+    """A simulated crash of the process; no code of the flow may catch it."""
 
 
 class ChangedFlowError(AssertionError):
-    """A replay asked for other steps than were recorded."""
+    """A replay requested other steps than were recorded."""
 
 
 @dataclass(slots=True)
 class Journal:
-    """What one flow has recorded."""
+    """The recorded steps of one flow."""
 
     answers: list[tuple[str, Value]] = field(default_factory=list)
     finished: bool = False
@@ -34,7 +34,7 @@ class MemoryEngine:
 
     Args:
         flow: The flow.
-        tick: Called with the seconds between two looks, instead of waiting.
+        tick: Called with the seconds to wait between two polls, instead of sleeping.
     """
 
     def __init__(self, flow: Flow, *, tick: Callable[[float], None]) -> None:
@@ -45,11 +45,11 @@ class MemoryEngine:
         self.crash_after: int | None = None
 
     def start(self, cell_id: str) -> None:
-        """Remember the cell; `run` runs it."""
+        """Register the cell; `run` runs its flow."""
         self.journals.setdefault(cell_id, Journal())
 
     def run(self, cell_id: str) -> None:
-        """Run one flow to its end. Raises SimulatedCrashError where a crash is planned."""
+        """Run one flow to its end. Raises SimulatedCrashError at a planned crash."""
         journal = self.journals.setdefault(cell_id, Journal())
         if not journal.finished:
             asyncio.run(self._enter(journal, cell_id))

@@ -1,8 +1,8 @@
-"""Payload archives: packed so that equal folders have equal bytes, read without trust.
+"""Payload archives: equal folders give equal bytes, and archives are validated when read.
 
-The first member is ``payload.toml``, at its place in the shipped folder: where its ``root`` is
-another folder, that place is not the top, and this is how a reader finds it. An archive that
-somebody else made may have it anywhere, as long as it lies at the top.
+The first member is ``payload.toml``, at its path in the shipped folder. Where its ``root`` is
+another folder, that path is not at the top level, and a reader finds it as the first member. In an
+archive of another program ``payload.toml`` may be any member at the top level.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from orchestrator.domain.manifest import Manifest
 
 MANIFEST = "payload.toml"
 _LEVEL = 0
-# The digest must not depend on a zlib, and unpacking must cost the machine next to nothing.
+# The digest must not depend on the version of zlib, and unpacking must cost the machine little.
 
 
 class FilePayloadArchives:
@@ -115,7 +115,7 @@ class FilePayloadArchives:
         shipped = payload_files(root, exclude=manifest.exclude)
         names = [place, *(name for name in shipped if name != place)]
         archive = self._write(root, names, into)
-        self.read_manifest(file_chunks(archive))  # what is sent must be what is accepted
+        self.read_manifest(file_chunks(archive))  # the receiver must accept it
         return PackedPayload(archive.name.split(".")[0], archive.stat().st_size, manifest, archive)
 
     def _write(self, root: Path, names: list[str], into: Path) -> Path:
@@ -146,7 +146,7 @@ class FilePayloadArchives:
 
 
 def file_chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file."""
+    """Yield the bytes of a file in chunks."""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk
@@ -171,7 +171,7 @@ def _decoded(text: bytes, name: str) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """The sha256 of a file, in hex."""
+    """Return the sha256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -207,14 +207,14 @@ _MOST_HOPS = 40
 
 
 class Tree:
-    """Collects members and refuses what no honest archive holds."""
+    """Collects the members of an archive and refuses invalid ones."""
 
     def __init__(self) -> None:
         self._files: set[str] = set()
         self._links: dict[str, str] = {}
 
     def add(self, member: Member) -> None:
-        """Take one more member. Raises ArchiveError."""
+        """Add one member. Raises ArchiveError."""
         if member.kind is Kind.FOLDER:
             return
         name = member.name
@@ -229,7 +229,7 @@ class Tree:
         self._files.add(name)
 
     def check(self) -> None:
-        """Look at all of it once it is complete. Raises ArchiveError."""
+        """Validate the complete tree. Raises ArchiveError."""
         check_links(self._links)
         for name in (*self._files, *self._links):
             parts = name.split("/")
@@ -240,7 +240,7 @@ class Tree:
 
 
 def check_links(links: Mapping[str, str]) -> None:
-    """Follow each link, through other links too. Raises ArchiveError if one leaves the tree."""
+    """Follow each link, also through other links. Raises ArchiveError if one leaves the tree."""
     for name, target in links.items():
         if not target.isprintable():
             raise ArchiveError(f"the link {name!r} has an unprintable target")
@@ -283,23 +283,23 @@ def _steps(target: str) -> list[str]:
 CACHES = frozenset({".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 VENV_MARK = "pyvenv.cfg"
 HOME_MARK = "controller.lock"
-# A git hook sets these, and they would name another repository than the folder's own.
+# A git hook sets these variables, and they would point git to another repository.
 _GIT = ("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "git")
 
 
 def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
-    """Names of the files and links to ship, relative to `root`, sorted.
+    """Return the names of the files and links to ship, relative to `root`, sorted.
 
     Inside a git work tree these are the tracked and the untracked files that are not ignored,
-    unless the folder as a whole is ignored; elsewhere, all. Never caches, virtual environments and
-    homes of Seatrial.
+    unless the folder as a whole is ignored; elsewhere, all. Caches, virtual environments and homes
+    of Seatrial are never included.
 
     Args:
         root: The folder.
-        exclude: Patterns of files and folders that stay behind.
+        exclude: Patterns of files and folders that are not shipped.
 
     Raises:
-        ArchiveError: Git cannot tell.
+        ArchiveError: Git failed to list the files.
     """
     found = set(_kept(list(_in_work_tree(root) if _is_work_tree(root) else _below(root))))
     for pattern in exclude:
@@ -326,7 +326,7 @@ def _in_work_tree(root: Path) -> Iterator[str]:
         name = os.fsdecode(raw).rstrip("/")
         path = root / name
         if path.is_dir() and not path.is_symlink():
-            # A repository inside this one: git names its folder only.
+            # A repository inside this one: git lists only its folder.
             yield from (f"{name}/{deeper}" for deeper in payload_files(path))
         elif os.path.lexists(path):
             yield name

@@ -1,4 +1,4 @@
-"""Artifacts as a machine sends them: a tar that nobody vouches for."""
+"""Artifacts from a machine: an untrusted tar stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def unpack_bundle(
 ) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Yield (flat file name, its chunks); see `orchestrator.application.ports.archives`.
 
-    What is not read of a file before the next one is asked for is passed over.
+    The unread rest of a file is skipped when the next file is requested.
     """
     seen: set[str] = set()
     try:

@@ -1,4 +1,4 @@
-"""Reads a document into the domain's dataclasses; every mismatch is an error with its place."""
+"""Binds a document to the domain's dataclasses; every mismatch is a problem with its path."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCALARS: dict[object, str] = {
 
 
 def expected(hint: object) -> str:
-    """What a type is called."""
+    """Return the name of a type for messages."""
     origin = get_origin(hint)
     if origin is Literal:
         return either(get_args(hint))
@@ -39,12 +39,12 @@ def expected(hint: object) -> str:
 
 
 def either(choices: tuple[object, ...]) -> str:
-    """The possible words."""
+    """Return the allowed words for messages."""
     return " or ".join(repr(choice) for choice in choices)
 
 
 def found(item: ConfigNode) -> str:
-    """What stands there."""
+    """Return a description of the value that was found, for messages."""
     if item.entries is not None:
         return "a mapping"
     if item.elements is not None:
@@ -60,19 +60,19 @@ def found(item: ConfigNode) -> str:
 
 
 def list_advice(item: ConfigNode) -> str:
-    """For a word where a list belongs."""
+    """Return advice if a single word was given instead of a list."""
     return f"; for a list of one write [{item.value}]" if isinstance(item.value, str) else ""
 
 
 def quote_advice(item: ConfigNode) -> str:
-    """For a number where text belongs: `1.10` is 1.1."""
+    """Return advice if a number was given instead of text: unquoted ``1.10`` is read as 1.1."""
     plain = as_written(item.value)
     what = plain if isinstance(item.value, bool) else f"the number {plain}"
     return f'write it in quotes: "{item.written or plain}" - unquoted it is {what}'
 
 
 def unquote_advice(item: ConfigNode, kind: object) -> str:
-    """For text that would be right without its quotes; else empty."""
+    """Return advice if quoted text would be valid without its quotes; else an empty text."""
     if not isinstance(item.value, str) or kind is Decimal:
         return ""
     text = item.value.strip()
@@ -83,7 +83,7 @@ def unquote_advice(item: ConfigNode, kind: object) -> str:
 
 
 def as_written(value: object) -> str:
-    """A scalar as YAML and TOML write it."""
+    """Return a scalar in the notation of YAML and TOML."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -91,17 +91,17 @@ LARGEST_NUMBER = 10**12
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 _BAD = object()
-"""Stands for a value that was refused; never leaves this module."""
+"""Marks a refused value; it is never returned from this module."""
 
 
 class DataclassBinder:
-    """Reads items as a type; collects problems instead of stopping at the first."""
+    """Binds nodes to types; collects all problems instead of stopping at the first."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
     def read(self, item: ConfigNode, hint: object, path: Path = ()) -> object:
-        """Return the value, or something meaningless if `problems` is not empty afterwards."""
+        """Return the value; it is meaningless if `problems` is not empty afterwards."""
         origin = get_origin(hint)
         if origin in (Union, types.UnionType):
             return self._union(item, get_args(hint), path)
@@ -116,7 +116,7 @@ class DataclassBinder:
         return self._scalar(item, hint, path)
 
     def say(self, path: Path, message: str, at: Position | None) -> object:
-        """Note a problem."""
+        """Add a problem."""
         self.problems.append(placed(path, message, at))
         return _BAD
 
@@ -225,7 +225,7 @@ def _fits(item: ConfigNode, option: object) -> bool:
 
 
 def _is_other_word(item: ConfigNode, option: object, *, among: tuple[object, ...]) -> bool:
-    """A word that is not the one beside a list or a mapping: say that those are possible, too."""
+    """Return whether the item is an invalid word where a list or a mapping is valid as well."""
     choices = get_args(option) if get_origin(option) is Literal else (item.value,)
     return len(among) > 1 and item.value not in choices
 

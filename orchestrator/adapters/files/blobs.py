@@ -1,7 +1,7 @@
-"""Bytes by digest, each blob one file: ``<root>/aa/<sha256>``.
+"""Blobs by digest, each in one file: ``<root>/aa/<sha256>``.
 
-A file is a row of frames, each a length and as many bytes of zlib. A frame is handed out only
-after its checksum was right, and the whole only ends well if its sha256 is the file's name.
+A file is a sequence of frames: a length and that many bytes of zlib data. A frame is returned only
+after its checksum was verified, and reading succeeds only if the sha256 equals the file's name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LENGTH_BYTES = 4
 
 
 class FileBlobs:
-    """The Blobs of a folder."""
+    """Blobs in a folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -27,7 +27,7 @@ class FileBlobs:
     def put(
         self, chunks: Iterable[bytes], *, digest: str | None = None, limit_bytes: int | None = None
     ) -> tuple[str, int]:
-        """Store under the sha256; a blob that is there is written anew, which heals it."""
+        """Store the bytes under their sha256; an existing blob is rewritten, which repairs it."""
         self._unfinished.mkdir(parents=True, exist_ok=True)
         intake = Intake(limit_bytes)
         number, name = tempfile.mkstemp(dir=self._unfinished)
@@ -42,17 +42,20 @@ class FileBlobs:
         return found, intake.size_bytes
 
     def open(self, digest: str) -> Iterator[bytes]:
-        """The bytes again. Raises BlobMissingError now, BlobCorruptError while reading."""
+        """Return the bytes. Raises BlobMissingError now, BlobCorruptError while reading."""
         if not self.has(digest):
             raise BlobMissingError(f"there is no blob {digest}")
         return opened(digest, _frames(self._path(digest)))
 
     def has(self, digest: str) -> bool:
-        """Whether it is stored."""
+        """Return whether the blob is stored."""
         return is_digest(digest) and self._path(digest).is_file()
 
     def sweep(self) -> int:
-        """Remove what writers that were killed left; only for the one who holds the home."""
+        """Remove the temporary files of killed writers and return their number.
+
+        The caller must hold the home's lock.
+        """
         left = list(self._unfinished.glob("*"))
         for path in left:
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What git says of the checkout that a payload is packed from."""
+"""The git commit of the checkout that a payload is packed from."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from orchestrator.domain.commit import Commit
 
-# A git hook sets these, and they would name another repository than the folder's own.
+# A git hook sets these variables, and they would point git to another repository.
 _GIT = ("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "git")
 
 
 def checkout_of(source: Path) -> Commit:
-    """The commit of the work tree that a folder is in; an empty one where it is in none.
+    """Return the commit of the folder's work tree; an empty one outside a work tree.
 
-    Nothing is known of a folder that git ignores: its files are of no commit.
+    For a folder that git ignores the commit is empty: its files belong to no commit.
     """
     if not source.is_dir() or _said(source, "check-ignore", "--quiet", ".") is not None:
         return Commit()
@@ -30,7 +30,7 @@ def checkout_of(source: Path) -> Commit:
 
 
 def _said(folder: Path, *words: str) -> str | None:
-    """What git answers; None where it has no answer, or there is no git."""
+    """Return git's output; None if git fails or is not installed."""
     try:
         done = subprocess.run((*_GIT, "-C", str(folder), *words), capture_output=True, check=False)
     except OSError:

@@ -1,4 +1,4 @@
-"""YAML and TOML documents as nodes: values with the line and column where each stands."""
+"""YAML and TOML documents as nodes: values with their lines and columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_ITEMS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Both counted from 1."""
+    """A line and a column, both counted from 1."""
 
     line: int
     column: int
@@ -44,30 +44,30 @@ class ConfigNode:
     """A scalar, a mapping of Entry by key, or a sequence of Item."""
     at: Position | None = None
     written: str = ""
-    """A scalar as it stands in the file; empty where there is no file."""
+    """A scalar as written in the file; empty without a file."""
 
     @property
     def entries(self) -> Mapping[str, Entry] | None:
-        """Its keys, where it is a mapping."""
+        """Return the keys of a mapping; None for other values."""
         return self.value if isinstance(self.value, dict) else None
 
     @property
     def elements(self) -> Sequence[ConfigNode] | None:
-        """Its elements, where it is a list."""
+        """Return the elements of a list; None for other values."""
         return self.value if isinstance(self.value, list) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key of a mapping, and its value."""
+    """A key of a mapping with its value."""
 
     item: ConfigNode
     at: Position | None = None
-    """Where the key stands."""
+    """Position of the key."""
 
 
 class UnreadableError(ValueError):
-    """A text is not even a document of its language."""
+    """A text is not a valid document of its language."""
 
     def __init__(self, message: str, at: Position | None = None) -> None:
         self.problem = _placed(Problem((), message), at)
@@ -75,7 +75,7 @@ class UnreadableError(ValueError):
 
 
 def from_json(value: object, *, depth: int = 0) -> ConfigNode:
-    """Turn parsed JSON into items without positions. Raises UnreadableError."""
+    """Convert parsed JSON to nodes without positions. Raises UnreadableError."""
     if depth > DEEPEST:
         raise UnreadableError(f"it is nested deeper than {DEEPEST} levels")
     if isinstance(value, Mapping):
@@ -87,9 +87,9 @@ def from_json(value: object, *, depth: int = 0) -> ConfigNode:
 
 
 def located(root: ConfigNode, problem: Problem) -> Problem:
-    """Give a problem the place of the deepest part of its path that exists.
+    """Return a problem with the position of the deepest part of its path that exists.
 
-    That is where a scalar or a list's element begins, and the key of anything larger.
+    That is the beginning of a scalar or of a list's element, and the key of a mapping or list.
     """
     item, at = root, root.at
     for part in problem.path:
@@ -108,7 +108,7 @@ def located(root: ConfigNode, problem: Problem) -> Problem:
 
 
 def placed(path: Path, message: str, at: Position | None) -> Problem:
-    """A problem at a known place."""
+    """Return a problem at a given position."""
     return _placed(Problem(path, message), at)
 
 
@@ -130,7 +130,7 @@ _STRINGS = (
 
 
 def read_toml(text: str) -> ConfigNode:
-    """Read one document. Raises UnreadableError with the place."""
+    """Parse one document. Raises UnreadableError with the position."""
     if len(text.encode("utf-8", "replace")) > LARGEST_BYTES:
         raise UnreadableError(f"it is larger than {LARGEST_BYTES} bytes")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
@@ -157,7 +157,7 @@ def _unreadable(text: str, message: str) -> UnreadableError:
 
 
 class _Scan:
-    """Finds where keys and values stand in a text that is known to be TOML."""
+    """Finds the positions of keys and values in a valid TOML text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -178,7 +178,7 @@ class _Scan:
             self._skip(_BLANK)
 
     def item(self, value: object, path: Path) -> ConfigNode:
-        """The parsed value with the places that were found."""
+        """Return the parsed value with the positions that were found."""
         if len(path) > DEEPEST:
             raise UnreadableError(f"it is nested deeper than {DEEPEST} levels", self._key_at(path))
         begin, end = self._values.get(path, (-1, -1))
@@ -301,7 +301,7 @@ _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or a list whose end has not come yet."""
+    """A mapping or a list whose end was not read yet."""
 
     at: Position
     anchor: str | None
@@ -337,7 +337,7 @@ class _Open:
 
 
 class _Builder:
-    """Makes items of events."""
+    """Builds nodes from YAML events."""
 
     def __init__(self) -> None:
         self._open: list[_Open] = []
@@ -396,7 +396,7 @@ class _Builder:
 
 
 def read_yaml(text: str) -> ConfigNode:
-    """Read one document. Raises UnreadableError with the place."""
+    """Parse one document. Raises UnreadableError with the position."""
     if len(text.encode("utf-8", "replace")) > LARGEST_BYTES:
         raise UnreadableError(f"it is larger than {LARGEST_BYTES} bytes")
     builder = _Builder()
@@ -420,7 +420,10 @@ def _events(text: str) -> Iterator[Event]:
 
 
 def _plain_json(text: str) -> str:
-    """JSON may be indented by tabs, which YAML forbids; inside its texts a tab is never bare."""
+    """Return JSON with its tabs replaced by spaces, and any other text unchanged.
+
+    YAML forbids tabs as indentation; strings in JSON contain only escaped tabs.
+    """
     if not text.lstrip().startswith("{"):
         return text
     try:
@@ -455,7 +458,7 @@ def _scalar(event: ScalarEvent, at: Position) -> ConfigNode:
 
 
 def _whole(text: str, at: Position) -> str:
-    """Join the halves that JSON writes characters beyond U+FFFF in."""
+    """Join the surrogate pairs that JSON uses for characters beyond U+FFFF."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeError:
@@ -463,7 +466,7 @@ def _whole(text: str, at: Position) -> str:
 
 
 def _plain(text: str) -> object:
-    """What an unquoted word is, by the core schema of YAML 1.2: `yes` and `on` are words."""
+    """Resolve an unquoted scalar by the core schema of YAML 1.2: `yes` and `on` are strings."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):

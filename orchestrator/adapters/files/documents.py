@@ -1,4 +1,4 @@
-"""Matrices, manifests and policies from their files."""
+"""Reads matrices, manifests and policies from their files."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[T]):
-    """A well-formed document."""
+    """A valid document with its name, value and nodes."""
 
     name: str
     value: T
     root: ConfigNode
 
     def refuse(self, problems: Iterable[Problem]) -> None:
-        """Raise InvalidDocumentError, with lines and columns, if there are problems."""
+        """Raise InvalidDocumentError with lines and columns if there are problems."""
         found = sorted((located(self.root, problem) for problem in problems), key=_place)
         if found:
             raise InvalidDocumentError(self.name, found)
 
 
 class Form(Generic[T]):
-    """One kind of document: which dataclass it becomes, and how it introduces itself."""
+    """One kind of document: its dataclass, and its ``apiVersion`` and ``kind``."""
 
     def __init__(self, shape: type[T], kind: str | None = None) -> None:
-        """`kind` is what the file must say beside ``apiVersion``; None where it says neither."""
+        """`kind` is required beside ``apiVersion``; None for documents without both keys."""
         self._shape = shape
         self._kind = kind
 
     def read(
         self, source: Source, name: str, parse: Callable[[str], ConfigNode] = read_yaml
     ) -> Read[T]:
-        """Read the text with a parser, or what was parsed before. Raises InvalidDocumentError."""
+        """Parse the text, or bind nodes that were parsed before. Raises InvalidDocumentError."""
         try:
             root = parse(source) if isinstance(source, str) else from_json(source)
         except UnreadableError as error:
@@ -73,7 +73,7 @@ class Form(Generic[T]):
         return Read(name, cast(T, value), root)
 
     def schema(self) -> dict[str, object]:
-        """JSON Schema, draft 2020-12."""
+        """Return the JSON Schema, draft 2020-12."""
         schema: dict[str, Any] = self._adapter.json_schema()
         if self._kind:
             header = {"apiVersion": {"const": API_VERSION}, "kind": {"const": self._kind}}
@@ -82,14 +82,14 @@ class Form(Generic[T]):
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
     def document(self, value: T) -> dict[str, object]:
-        """What reads as this value."""
+        """Return a document that reads as this value."""
         header = {"apiVersion": API_VERSION, "kind": self._kind} if self._kind else {}
         body: dict[str, object] = self._adapter.dump_python(value, mode="json", exclude_none=True)
         return {**header, **body}
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        """Made once, at its first use: it takes longer than everything that it is used for."""
+        """Created at first use: creating it takes longer than all its uses."""
         return TypeAdapter(self._shape)
 
     def _without_header(self, root: ConfigNode, shaper: DataclassBinder) -> ConfigNode:

@@ -1,4 +1,4 @@
-"""The home folder, and who holds it: one controller at a time."""
+"""The home folder and its lock: one controller at a time."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from orchestrator.application.ports.clock import Clock
 LOCK = "controller.lock"
 PID = "controller.pid"
 TEMPORARY = "tmp"
-"""The folder for what only lives as long as a request: it is emptied whenever the home is taken."""
+"""Folder of temporary files for requests; it is emptied whenever the home is acquired."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OURS = ("*.db", "*.db-*", "controller.*", "token", "keys", "blobs", TEMPORARY, "wheels", "work")
-"""Files and folders of a home. A folder that is closed to others protects what it contains."""
+"""Files and folders of a home. Their contents are protected by closing the folders to others."""
 _PATIENCE_TRIES = 20
 _PAUSE_S = 0.05
 _START_FIELD = 19
-"""Of /proc/PID/stat after the command's closing parenthesis: when the process began, in ticks."""
+"""Field of /proc/PID/stat after the closing parenthesis: start time of the process, in ticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class HomeHeldError(Exception):
 
 
 class HomeUnusableError(Exception):
-    """The home cannot be written to, or cannot be closed to others."""
+    """The home is not writable, or its permissions cannot be restricted to the owner."""
 
 
 def prepare_home(home: Path) -> None:
-    """Make the folder, or close one that others can read. Raises HomeUnusableError."""
+    """Create the folder, or close one that others can read. Raises HomeUnusableError."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         _close(home)
@@ -65,7 +65,7 @@ def prepare_home(home: Path) -> None:
 
 
 def _close(home: Path) -> None:
-    """Take every right of group and others away from the home's own files and folders."""
+    """Remove all permissions of group and others from the home's files and folders."""
     found = home.stat()
     if found.st_mode & _OTHERS:
         if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX:
@@ -77,14 +77,14 @@ def _close(home: Path) -> None:
             )
         home.chmod(0o700)
     for path in (path for pattern in _OURS for path in home.glob(pattern)):
-        with suppress(FileNotFoundError):  # a controller that just leaves takes its files along
+        with suppress(FileNotFoundError):  # A controller that is ending removes its files.
             mode = path.lstat().st_mode
             if mode & _OTHERS and not stat.S_ISLNK(mode):
                 path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
 
 
 def system_user() -> str:
-    """The name of the operating-system user that this process runs as, or its number."""
+    """Return the user name of this process, or its number."""
     number = os.geteuid()
     try:
         return pwd.getpwuid(number).pw_name
@@ -93,7 +93,7 @@ def system_user() -> str:
 
 
 class HomeLock:
-    """Held by a file lock, which dies with its process; what stands in the file is for others."""
+    """A file lock on the home, which ends with its process; its content informs other processes."""
 
     def __init__(self, home: Path, *, clock: Clock, sleep: Callable[[float], None]) -> None:
         self._home = home
@@ -102,12 +102,12 @@ class HomeLock:
         self._fd: int | None = None
 
     def acquire(self, role: str) -> Self:
-        """Take the home, waiting about a second for one who is just leaving.
+        """Acquire the home, waiting about a second for a controller that is ending.
 
-        Whatever a dead holder left in the temporary folder is removed.
+        The temporary folder is emptied.
 
         Raises:
-            HomeHeldError: Somebody stays.
+            HomeHeldError: Another controller keeps the home.
         """
         prepare_home(self._home)
         fd = os.open(self._home / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -120,7 +120,10 @@ class HomeLock:
         return self
 
     def release(self) -> None:
-        """Give it back. The lock's file stays: removing it would let two hold two files."""
+        """Release the home.
+
+        The lock file is kept: removing it would allow two locks on two files.
+        """
         if self._fd is None:
             return
         (self._home / PID).unlink(missing_ok=True)
@@ -160,14 +163,14 @@ class HomeLock:
 
 
 def temporary_folder(home: Path) -> Path:
-    """The home's own, for its owner only; only whoever holds the home may use it."""
+    """Return the home's temporary folder, with mode 0700; only the lock's holder may use it."""
     folder = home / TEMPORARY
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def _clear(folder: Path) -> None:
-    """Nobody else can be using it: its users hold the home's lock until they are dead."""
+    """Empty the folder: its users hold the home's lock until their processes end."""
     for left in folder.iterdir() if folder.is_dir() else ():
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
@@ -177,7 +180,7 @@ def _clear(folder: Path) -> None:
 
 
 def holder(home: Path) -> Holder | None:
-    """Who holds the home, or None. It only looks: taking the lock could make a starter fail."""
+    """Return the holder of the home, or None; it takes no lock, which could make a starter fail."""
     try:
         signed = json.loads((home / LOCK).read_text(encoding="utf-8"))
         found = Holder(int(signed["pid"]), str(signed["role"]), str(signed["started_at"]))
@@ -187,7 +190,7 @@ def holder(home: Path) -> Holder | None:
 
 
 def _start_of(pid: int) -> str | None:
-    """What tells this process from a later one of the same number; None of a dead one."""
+    """Return the start time of a process, which differs for a reused number; None if it ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -197,7 +200,7 @@ def _start_of(pid: int) -> str | None:
 
 
 def _alive(pid: int) -> str | None:
-    """Where there is no /proc: only whether there is such a process."""
+    """Return a constant text if the process exists, else None, on systems without /proc."""
     if Path("/proc/self/stat").exists():
         return None
     try:

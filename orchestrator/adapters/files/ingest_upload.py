@@ -1,4 +1,4 @@
-"""Uploads of ingested files: packed by the client, unpacked below a folder of the controller."""
+"""Uploads of ingested files: packed by the client, unpacked in a folder of the controller."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _MOST_FILES = 10_000
 
 
 def pack_artifacts(source: Path, into: Path) -> Path:
-    """A tar of a folder, in a new file; a file or an archive stays where it is.
+    """Pack a folder into a new tar; return the path of a file or an archive unchanged.
 
-    Raises ArchiveError with a sentence that says what to mend.
+    Raises ArchiveError with the correction to make.
     """
     try:
         if not source.is_dir():
@@ -104,7 +104,7 @@ _OTHER_PACKING = (
     b"7z\xbc\xaf\x27\x1c",
     b"Rar!\x1a\x07",
 )
-"""How xz, bzip2, zstd, 7z and rar begin."""
+"""Magic bytes of xz, bzip2, zstd, 7z and rar."""
 _NOT_UNPACKED = "it is packed in a way that is not read here: use .zip, .tar.gz or .gz"
 
 
@@ -127,7 +127,7 @@ class FileTray:
         return self._tapes[-1]
 
     def close(self) -> None:
-        """Let every tape go."""
+        """Close every tape."""
         for tape in self._tapes:
             tape.close()
 
@@ -143,7 +143,7 @@ class FileIntake:
     """Implements `orchestrator.application.ports.ingest_upload.Intake`."""
 
     def __init__(self, limits: Limits = LIMITS, *, scratch: Path | None = None) -> None:
-        """`scratch` is an existing folder to unpack below; the system's own by default."""
+        """`scratch` is an existing folder to unpack in; by default the system's folder."""
         self._limits = limits
         self._scratch = scratch
 
@@ -180,7 +180,7 @@ class FileIntake:
         return tuple(files)
 
     def _readable(self, file: _Kept, left: int) -> tuple[_Readable, int]:
-        """Where a dialect finds the file's text, and how much more room that took."""
+        """Return the file in which a dialect finds the text, and the bytes that it adds."""
         head = _head(file.path)
         if is_zip(head):
             return _Readable(file.path, ("an archive within the archive is not opened",)), 0
@@ -218,7 +218,7 @@ class _Readable:
 
 @contextlib.contextmanager
 def _room_kept() -> Iterator[None]:
-    """A full disk is said as what it is."""
+    """Raise IntakeFullError instead of OSError if the disk is full."""
     try:
         yield
     except OSError as error:
@@ -258,7 +258,7 @@ def _tail(path: Path, size: int) -> bytes:
 
 
 def _common_top(names: list[str]) -> str:
-    """The folder that an archive has everything in, with its slash; else empty."""
+    """Return the folder that contains all members, with its slash; else an empty text."""
     tops = {PurePosixPath(name).parts[0] for name in names}
     nested = all("/" in name for name in names)
     return f"{tops.pop()}/" if nested and len(tops) == 1 else ""
@@ -270,20 +270,20 @@ _COMMENT_BYTES = 65_535
 _LOCATOR = struct.Struct("<4sLQL")
 _RECORD64 = struct.Struct("<4sQ2H2L4Q")
 _ENTRY_BYTES = 2_048
-"""The most that one file may take in a zip's directory, on average."""
+"""Maximum average number of bytes that one file takes in a zip's directory."""
 _DAMAGE = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """One file, whose bytes must be read before the next one is asked for."""
+    """One file; its bytes must be read before the next file is requested."""
 
     name: str
     content: Iterator[bytes]
 
 
 def members(body: Path, name: str, limits: Limits) -> Iterator[Unpacked]:
-    """Every file, in the archive's order. Raises ArchiveError."""
+    """Yield every file in the archive's order. Raises ArchiveError."""
     with body.open("rb") as file:
         head = file.read(CHUNK_BYTES)
     if is_zip(head):
@@ -342,7 +342,7 @@ def _of_zip(body: Path, limits: Limits) -> Iterator[Unpacked]:
 
 @dataclass(slots=True)
 class _Budget:
-    """What may still come out of a zip, whatever its directory says."""
+    """Limits the bytes that are unpacked from a zip, whatever its directory declares."""
 
     limits: Limits
     packed: int
@@ -377,7 +377,7 @@ def _inflated(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, budget: _Budget)
 
 
 def _check_directory(body: Path, limits: Limits) -> None:
-    """Refuse a directory that would not fit in memory, before anything reads it."""
+    """Refuse a directory that would not fit in memory, before it is read."""
     most = limits.members * _ENTRY_BYTES
     for size in _directory_sizes(body):
         if size > most:
@@ -385,7 +385,7 @@ def _check_directory(body: Path, limits: Limits) -> None:
 
 
 def _directory_sizes(body: Path) -> Iterator[int]:
-    """What the zip's end says of its directory, in the plain and in the large form."""
+    """Yield the directory sizes that the zip's end records declare, in 32-bit and zip64 form."""
     size = body.stat().st_size
     with body.open("rb") as file:
         file.seek(max(size - _END_BYTES - _COMMENT_BYTES - _LOCATOR.size, 0))
@@ -450,6 +450,6 @@ class FileTape:
         return record
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._out.close()
         self._back.close()

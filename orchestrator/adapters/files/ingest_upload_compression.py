@@ -1,4 +1,4 @@
-"""What a compressed file is, and one log out of it, in bounded memory."""
+"""Detects compressed files and uncompresses a single log in bounded memory."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from orchestrator.application.ports.archives import ArchiveError
 
 _FREE_OF_RATIO_BYTES = 256 * 1024**2
 _WITH_HEADER = 31
-"""What zlib calls gzip."""
+"""The window bits with which zlib reads gzip."""
 
 
 class TarredError(Exception):
-    """What is compressed is an archive."""
+    """The compressed content is an archive."""
 
 
 def is_gzip(head: bytes) -> bool:
-    """Whether a file begins like gzip."""
+    """Return whether a file has the magic bytes of gzip."""
     return head.startswith(b"\x1f\x8b\x08")
 
 
 def is_zip(head: bytes) -> bool:
-    """Whether a file begins like a zip archive, which may be empty."""
+    """Return whether a file begins like a zip archive, which may be empty."""
     return head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether a file begins like a tar archive, which may be empty."""
+    """Return whether a file begins like a tar archive, which may be empty."""
     block = head[:BLOCK_BYTES]
     if len(block) < BLOCK_BYTES:
         return False
@@ -44,14 +44,14 @@ def is_tar(head: bytes) -> bool:
 
 
 def is_gzipped_tar(path: Path) -> bool:
-    """Whether what is compressed is a tar archive."""
+    """Return whether the compressed content is a tar archive."""
     return is_tar(_first(path))
 
 
 def inflate(path: Path, target: Path, limit_bytes: int, *, ratio: int) -> tuple[str, ...]:
-    """Uncompress one log into a new file; returns what a person must know of it.
+    """Uncompress one log into a new file; return remarks for a person.
 
-    Raises TarredError of an archive, ArchiveError of what unpacks to more than is allowed.
+    Raises TarredError for an archive, ArchiveError if the content exceeds the limit.
     """
     if is_gzipped_tar(path):
         raise TarredError
@@ -70,7 +70,7 @@ def inflate(path: Path, target: Path, limit_bytes: int, *, ratio: int) -> tuple[
 
 
 def _inflated(path: Path) -> Iterator[bytes]:
-    """Everything up to where it is damaged, which the library's own file would swallow."""
+    """Yield the content up to the first damage; `gzip.GzipFile` would discard it."""
     with path.open("rb") as file:
         waiting = file.read(CHUNK_BYTES)
         while waiting:
@@ -82,12 +82,12 @@ def _inflated(path: Path) -> Iterator[bytes]:
                     raise EOFError("it ends too early")
                 yield piece
                 waiting = member.unconsumed_tail
-            # What follows a member is another one, or padding.
+            # A member is followed by another member or by padding.
             waiting = (member.unused_data or file.read(CHUNK_BYTES)).lstrip(b"\0")
 
 
 def _first(path: Path) -> bytes:
-    """The first block; zeros, which an empty archive begins with, are no archive here."""
+    """Return the first uncompressed block; an empty one for a block of zeros."""
     first = b""
     try:
         for piece in _inflated(path):

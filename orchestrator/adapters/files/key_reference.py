@@ -1,4 +1,4 @@
-"""The reference of a document's keys, made of the dataclasses that it becomes."""
+"""Generates the reference of a document's keys from its dataclasses."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ END = "<!-- keys: end -->"
 
 
 def replace_keys(page: str, shape: type, notes: Mapping[str, str] | None = None) -> str:
-    """Put the reference of a dataclass between the marks of a page."""
+    """Return a page with the reference of a dataclass between the page's marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{reference(shape, notes or {})}\n{END}{after}"
 
 
 def reference(shape: type, notes: Mapping[str, str]) -> str:
-    """A section for the dataclass and for each one below it.
+    """Return a section for the dataclass and for each nested dataclass.
 
     Args:
-        shape: The whole document.
-        notes: More to say of a key, by ``Class.key``.
+        shape: The dataclass of the document.
+        notes: Additional text for a key, by ``Class.key``.
     """
     texts = _descriptions(shape)
     return "\n".join(_section(each, texts, notes) for each in _shapes(shape))

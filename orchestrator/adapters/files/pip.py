@@ -37,16 +37,16 @@ _LAST_LINES = 6
 
 
 def pip(verb: str, *words: str, behind: Sequence[str] = (), cwd: Path | None = None) -> None:
-    """Run the controller's own pip, with its own configuration. Raises WheelsError.
+    """Run the controller's pip with its own configuration. Raises WheelsError.
 
-    `behind` are words that start it.
+    `behind` is the command prefix that starts it.
     """
     command = (*behind, sys.executable, "-m", "pip", verb, *_QUIET, *words)
     run(command, what=f"pip {verb}", cwd=cwd)
 
 
 def run(argv: Sequence[str], *, what: str, cwd: Path | None = None) -> str:
-    """Run a program to its end and return what it printed. Raises WheelsError with its words."""
+    """Run a program to its end and return its output. Raises WheelsError with its error output."""
     try:
         done = subprocess.run(
             argv,
@@ -72,16 +72,17 @@ def _said(output: bytes) -> str:
 
 
 Outward = Callable[[Sequence[str]], AbstractContextManager[tuple[str, ...]]]
-"""Given the addresses that somebody named: the words that pip is started behind, for a while.
+"""Yields the command prefix of pip for the given URLs while the context is open.
 
-Raises WheelsError where one of them is not asked."""
+Raises WheelsError if one of the URLs is not allowed.
+"""
 
 _HOST = re.compile(r"https?://(?:[^/@\s']*@)?([A-Za-z0-9.-]+)")
 
 
 @contextmanager
 def anywhere(_: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Reach whatever is named: the controller is one person's own."""
+    """Allow every address: the controller serves only one person."""
     yield ()
 
 
@@ -89,9 +90,9 @@ def anywhere(_: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def guarded(
     urls: Sequence[str], *, resolve: Resolve = addresses_of, look: Look = look_public
 ) -> Iterator[tuple[str, ...]]:
-    """Reach public servers over https:// alone, and the index that pip's configuration names.
+    """Allow only public servers over https:// and the index of pip's configuration.
 
-    Where the environment names a proxy, that one decides.
+    If the environment names a proxy, the proxy decides instead.
     """
     for url in urls:
         _check(url, resolve, look)
@@ -114,20 +115,20 @@ def _check(url: str, resolve: Resolve, look: Look) -> None:
 
 
 def _index_hosts() -> list[str]:
-    """The servers that the operator set pip up with."""
+    """Return the index servers of the operator's pip configuration."""
     said = run((sys.executable, "-m", "pip", "config", "list"), what="pip config list")
     return sorted(set(_HOST.findall(said)))
 
 
 SHIPPED_LIMIT_BYTES = 3 * 1024**3
-"""Of all wheels of one environment: they are sent to the machine while it costs."""
+"""Maximum size of all wheels of one environment: they are uploaded while the machine is billed."""
 _MOST_ROUNDS = 25
 _KEPT_BUILDS = ("torch", "triton", "pytorch-triton", "nvidia-", "libtpu", "jax", "numpy")
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """All that has been asked of one distribution."""
+    """All requirements of one distribution, combined."""
 
     specifier: SpecifierSet = field(default_factory=SpecifierSet)
     extras: frozenset[str] = frozenset()
@@ -139,7 +140,7 @@ class _Wanted:
 
 
 class DependencyResolver:
-    """Grows until nothing is missing on the machine."""
+    """Downloads wheels until every requirement of the machine is met."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class DependencyResolver:
         *,
         outward: Outward = anywhere,
     ) -> None:
-        """`outward` says where pip may look."""
+        """`outward` limits the addresses that pip may reach."""
         self._outward = outward
         self._target = target
         self._folder = folder
@@ -161,16 +162,16 @@ class DependencyResolver:
 
     @property
     def wheels(self) -> dict[NormalizedName, WheelFile]:
-        """What was fetched, by canonical name."""
+        """The downloaded wheels by canonical name."""
         return self._wheels
 
     def want(self, requirement: Requirement) -> None:
-        """Ask for something by name, even where the machine has another version of it."""
+        """Add a requirement by name, even if the machine has another version of it."""
         self._named.add(canonicalize_name(requirement.name))
         self._ahead.append((requirement, ""))
 
     def give(self, wheel: WheelFile) -> None:
-        """Add a wheel that is there already, and what it needs. Raises WheelsError."""
+        """Add an existing wheel and its requirements. Raises WheelsError."""
         if not tags(self._target) & set(wheel.tags):
             raise WheelsError(
                 f"{wheel.filename} cannot be installed for {self._target.platform}: build one that"
@@ -181,7 +182,7 @@ class DependencyResolver:
         self._take(wheel)
 
     def grow(self) -> None:
-        """Fetch what is missing, round by round. Raises WheelsError."""
+        """Download missing distributions, round by round. Raises WheelsError."""
         for _ in range(_MOST_ROUNDS):
             pending = self._pending()
             if not pending:
@@ -223,7 +224,7 @@ class DependencyResolver:
         return True
 
     def _refuse_replacing(self, requirement: Requirement, name: NormalizedName, asker: str) -> None:
-        """Builds that fit the machine's drivers are only replaced where a person says so."""
+        """Raise WheelsError if a kept build would be replaced that was not requested by name."""
         has = self._target.packages.get(name)
         if has is None or name in self._named or not name.startswith(_KEPT_BUILDS):
             return

@@ -1,4 +1,4 @@
-"""Where a run's rendered report lies: ``HOME/runs/<run>/report``."""
+"""Stores a run's rendered report: ``HOME/runs/<run>/report``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.adapters.files.home_folder import temporary_folder
 
 
 def write_report_tree(home: Path, run_id: str, files: Mapping[str, Iterable[bytes]]) -> Path:
-    """Write all files into a new folder and put it in the place of the old one.
+    """Write all files into a new folder that replaces the old one.
 
     Args:
         home: Seatrial's home.
@@ -24,7 +24,7 @@ def write_report_tree(home: Path, run_id: str, files: Mapping[str, Iterable[byte
     """
     run_folder = home / "runs" / run_id
     run_folder.mkdir(parents=True, exist_ok=True)
-    # What is left of a tree when its writer is killed goes when the home is taken again.
+    # A tree that a killed writer leaves is removed when the home is acquired again.
     with tempfile.TemporaryDirectory(prefix="report-", dir=temporary_folder(home)) as scratch:
         fresh = Path(scratch) / "report"
         fresh.mkdir(mode=0o755)
@@ -37,15 +37,15 @@ def write_report_tree(home: Path, run_id: str, files: Mapping[str, Iterable[byte
 
 
 def _replace(fresh: Path, place: Path) -> Path:
-    """Others may do so at the same time: each takes away what is there, the last one stays."""
+    """Replace the folder; of concurrent writers the last one wins."""
     while not _is_put(fresh, place):
-        with suppress(FileNotFoundError):  # another has just taken it away
+        with suppress(FileNotFoundError):  # another writer has just removed it
             place.rename(Path(tempfile.mkdtemp(prefix="old-", dir=fresh.parent)) / "report")
     return place
 
 
 def _is_put(fresh: Path, place: Path) -> bool:
-    """Put it there, unless there is one."""
+    """Rename the folder to its place; return False if the place is taken."""
     try:
         fresh.rename(place)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Requirements as pip writes them: which are well-formed, and which are met."""
+"""Validates pip requirements, and checks which are met."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.domain.matrix import Matrix, Subject
 
 
 def requirement_fault(text: str) -> str | None:
-    """Say why a text is no requirement that we take, or None."""
+    """Return why a text is not an accepted requirement, or None."""
     try:
         requirement = Requirement(text)
     except InvalidRequirement as error:
@@ -25,9 +25,10 @@ def requirement_fault(text: str) -> str | None:
 
 
 def address_fault(requirement: Requirement) -> str | None:
-    """Say why what a requirement points at is not fetched, or None.
+    """Return why the address of a requirement is refused, or None.
 
-    pip runs the code of anything but a wheel to learn what it is, and opens files of ours.
+    For anything but a wheel pip runs its code to read the metadata, and a file address would open
+    files of the controller.
     """
     if requirement.url is None:
         return None
@@ -41,7 +42,7 @@ def address_fault(requirement: Requirement) -> str | None:
 
 
 def manifest_faults(manifest: Manifest) -> Iterator[Problem]:
-    """Requirements of a payload that no installer would understand."""
+    """Yield the requirements of a payload that installers cannot parse."""
     places: list[tuple[Path, tuple[str, ...]]] = [
         (("env", name, "pip"), environment.pip) for name, environment in manifest.env.items()
     ]
@@ -60,7 +61,7 @@ def manifest_faults(manifest: Manifest) -> Iterator[Problem]:
 
 
 def matrix_faults(matrix: Matrix) -> Iterator[Problem]:
-    """Pinned requirements of a matrix that are none, or that pin something else."""
+    """Yield the pinned requirements of a matrix that are invalid or pin another distribution."""
     if matrix.baseline and matrix.baseline.package:
         path: Path = ("baseline", "package")
         faults = list(_pin_faults(matrix.baseline.package, path))
@@ -95,7 +96,7 @@ def _name_faults(text: str, subject: Subject, path: Path) -> Iterator[Problem]:
 
 
 def pinned(requirement: Requirement) -> str | None:
-    """The one version that a requirement allows, or None."""
+    """Return the single version that a requirement allows, or None."""
     specifiers = list(requirement.specifier)
     if len(specifiers) != 1 or specifiers[0].operator not in ("==", "==="):
         return None
@@ -104,7 +105,7 @@ def pinned(requirement: Requirement) -> str | None:
 
 
 def same_version(one: str, other: str) -> bool:
-    """Whether two spellings mean the same version."""
+    """Return whether two spellings are the same version."""
     try:
         return Version(one) == Version(other)
     except InvalidVersion:

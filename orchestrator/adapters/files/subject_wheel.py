@@ -1,4 +1,4 @@
-"""A matrix's subject as a wheel: found by its pattern, or built from a revision."""
+"""The wheel of a matrix's subject: found by its pattern, or built from a git revision."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FileSubjects:
 
 
 def build_revision(source: GitSource, into: Path) -> SubjectWheel:
-    """A wheel of a revision, whatever it is called, in an empty folder. Raises WheelsError."""
+    """Build the wheel of a revision in an empty folder, of any distribution. Raises WheelsError."""
     path, commit = _built(source, into)
     wheel = read_wheel(path)
     return SubjectWheel(path, file_digest(path), wheel.distribution, str(wheel.version), commit)
@@ -54,7 +54,7 @@ def _built(source: GitSource, into: Path) -> tuple[Path, str]:
     commit = _commit(git, source)
     run((*git, "checkout", "--quiet", "--detach", commit), what=f"git checkout {source.rev}")
     when = run((*git, "show", "-s", "--format=%ct", commit), what="git show").strip()
-    # The same commit is to give the same bytes, so the files in the wheel get the commit's time.
+    # The same commit must give the same bytes, so the files in the wheel get the commit's time.
     build = ("env", f"SOURCE_DATE_EPOCH={when}", sys.executable, "-m", "pip", "wheel")
     words = ("--no-deps", "--no-input", "--disable-pip-version-check", "--wheel-dir", str(wheels))
     run((*build, *words, str(clone)), what=f"building a wheel of {source.url} at {commit[:12]}")

@@ -1,7 +1,7 @@
-"""Reading a tar stream that nobody vouches for: forward only, bounded, every name checked.
+"""Reads an untrusted tar stream: forward only, bounded, every name checked.
 
-The standard library's reader is not used because it takes a header's word for how much to hold in
-memory; only its parser of one 512-byte header is.
+The standard library's reader is not used because it allocates as much memory as a header declares;
+only its parser of one 512-byte header is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EXTENSIONS = frozenset({tarfile.XHDTYPE, tarfile.XGLTYPE, *_LONG})
 
 
 class Kind(StrEnum):
-    """What a member is; nothing else is taken."""
+    """Kinds of members; other kinds are refused."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -60,24 +60,24 @@ class Member:
     """One entry of an archive."""
 
     name: str
-    """Relative, normalised, without a leading ``./``; empty is the archive's own folder."""
+    """Relative and normalised, without a leading ``./``; empty for the archive's own folder."""
     kind: Kind
     size_bytes: int
     target: str
-    """Of a link, as written."""
+    """Target of a link, as written."""
     content: Iterator[bytes]
-    """Of a file; what is not read before the next member is passed over."""
+    """Content of a file; its unread rest is skipped when the next member is read."""
 
 
 class _Input:
-    """Exact reads from chunks of any size."""
+    """Reads exact numbers of bytes from chunks of any size."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
         self._held = b""
 
     def upto(self, size: int) -> bytes:
-        """Between 1 and `size` bytes; none at the end."""
+        """Return between 1 and `size` bytes; an empty value at the end."""
         while not self._held:
             chunk = next(self._chunks, None)
             if chunk is None:
@@ -110,7 +110,7 @@ def open_tar(chunks: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
         head += source.upto(CHUNK_BYTES)
     plain = _inflated(source, head, limits) if head.startswith(_GZIP) else _plain(source, head)
     total = 0
-    # Headers and padding come on top of the files: they are bounded by the number of members.
+    # Headers and padding are additional to the files: the number of members limits them.
     allowed = limits.total_bytes + limits.members * 8 * BLOCK_BYTES
     for chunk in plain:
         total += len(chunk)
@@ -126,7 +126,7 @@ def _plain(source: _Input, head: bytes) -> Iterator[bytes]:
 
 
 class _Raw(io.RawIOBase):
-    """The packed bytes as a file, with a count of them."""
+    """The packed bytes as a file object that counts them."""
 
     def __init__(self, source: _Input, head: bytes) -> None:
         self._source = source
@@ -201,7 +201,7 @@ def _content(source: _Input, size: int) -> Iterator[bytes]:
 
 
 def _next_header(source: _Input) -> tarfile.TarInfo | None:
-    """The next member's header, with what the extension headers before it say of it."""
+    """Return the next member's header with its extension headers applied; None at the end."""
     changes: dict[str, str] = {}
     while True:
         block = source.upto(BLOCK_BYTES)
@@ -217,7 +217,7 @@ def _next_header(source: _Input) -> tarfile.TarInfo | None:
 
 
 def _said(kind: bytes, data: bytes) -> dict[str, str]:
-    """What an extension header changes of the member after it."""
+    """Return the fields that an extension header overrides in the next member."""
     if kind in _LONG:
         return {_LONG[kind]: _text(data.split(b"\0")[0])}
     records = _records(data)
@@ -277,7 +277,7 @@ def _text(data: bytes) -> str:
 
 
 def safe_name(name: str) -> str:
-    """Normalise a member's name. Raises ArchiveError if it could lead anywhere else."""
+    """Return a member's normalised name. Raises ArchiveError if it could leave the folder."""
     if len(name.encode("utf-8", "surrogateescape")) > LONGEST_NAME_BYTES:
         raise ArchiveError(f"the name {name[:80]!r}... is too long")
     if not name.isprintable():

@@ -1,4 +1,4 @@
-"""A machine's Python as the packaging standards see it: tags, markers, what is satisfied."""
+"""A machine's Python in terms of the packaging standards: tags, markers, installed packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEGACY = (("manylinux1", 5), ("manylinux2010", 12), ("manylinux2014", 17))
 
 
 def interpreters(probe: Mapping[str, object]) -> Iterator[tuple[Interpreter | None, str]]:
-    """Each interpreter of a probe, or a sentence about why it cannot be used."""
+    """Yield each interpreter of a probe, or the reason why it cannot be used."""
     found = probe.get("interpreters")
     for raw in found if isinstance(found, list) else ():
         if isinstance(raw, dict):
@@ -86,7 +86,7 @@ def _lacks(interpreter: Interpreter, required: list[Requirement]) -> str:
 
 
 def is_met(requirement: Requirement, packages: Mapping[str, str]) -> bool:
-    """Whether installed packages satisfy a requirement; ``2.13.0+cpu`` satisfies ``>=2.13``."""
+    """Return whether installed packages meet a requirement; ``2.13.0+cpu`` meets ``>=2.13``."""
     version = _version(packages.get(canonicalize_name(requirement.name), ""))
     if version is None or requirement.url:
         return False
@@ -96,7 +96,7 @@ def is_met(requirement: Requirement, packages: Mapping[str, str]) -> bool:
 def applies(
     requirement: Requirement, target: Interpreter, extras: frozenset[str] = frozenset()
 ) -> bool:
-    """Whether the requirement's marker is true there, for any of the extras that are wanted."""
+    """Return whether the requirement's marker is true on the machine for any of the extras."""
     if requirement.marker is None:
         return True
     markers = _markers(target)
@@ -124,7 +124,7 @@ def _markers(target: Interpreter) -> dict[str, str]:
 
 
 def platforms(target: Interpreter) -> list[str]:
-    """Platform tags that the machine accepts, the newest first. Raises WheelsError."""
+    """Return the platform tags that the machine accepts, newest first. Raises WheelsError."""
     if target.implementation != "cpython" or target.libc is None:
         raise WheelsError(
             f"{target.path} is {target.implementation} on {target.platform}: wheels can only be"
@@ -147,7 +147,7 @@ def platforms(target: Interpreter) -> list[str]:
 
 
 def tags(target: Interpreter) -> frozenset[Tag]:
-    """Every tag whose wheels the interpreter can use."""
+    """Return every tag whose wheels the interpreter can use."""
     version = Version(target.version)
     accepted = platforms(target)
     python = (version.major, version.minor)

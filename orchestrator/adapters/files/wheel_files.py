@@ -1,4 +1,4 @@
-"""Wheels as files: what they are and what they need."""
+"""Wheel files: their names, tags and requirements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST_METADATA_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WheelFile:
-    """A wheel on disk, by its own word rather than by its file's name."""
+    """A wheel on disk, by its metadata instead of its file name."""
 
     path: Path
     distribution: str
@@ -36,20 +36,20 @@ class WheelFile:
 
     @property
     def filename(self) -> str:
-        """The name that installers expect."""
+        """The file name that installers expect."""
         axes = [
             ".".join(dict.fromkeys(getattr(tag, axis) for tag in self.tags))
             for axis in ("interpreter", "abi", "platform")
         ]
         if parse_tag("-".join(axes)) != frozenset(self.tags):
-            # They do not form a grid, so that no one name says them all.
+            # The tags form no grid, so that no single name contains them all.
             axes = str(self.tags[0]).split("-")
         name = re.sub(r"[-_.]+", "_", self.distribution)
         return f"{name}-{self.version}-{'-'.join(axes)}.whl"
 
 
 def read_wheel(path: Path) -> WheelFile:
-    """Read a wheel's metadata. Raises WheelsError if it is none."""
+    """Read a wheel's metadata. Raises WheelsError if it is no wheel."""
     try:
         with zipfile.ZipFile(path) as archive:
             metadata, wheel = (_headers(archive, name) for name in ("METADATA", "WHEEL"))

@@ -1,4 +1,4 @@
-"""The wheelhouse: what a machine is to install, resolved here and kept by digest."""
+"""The wheelhouse: wheels for a machine, resolved on the controller and stored by digest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from orchestrator.domain.reuse_inputs import Interpreter
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One question to the resolver."""
+    """The inputs of one resolution."""
 
     target: Interpreter
     missing: tuple[Requirement, ...]
@@ -39,7 +39,7 @@ class _Job:
     find_links: tuple[str, ...]
 
     def key(self, day: str) -> str:
-        """Equal questions of one day have one answer; tomorrow an index may know more."""
+        """Return the cache key: equal inputs share a result for one day, as indexes change."""
         wheel = hashlib.sha256(self.wheel.read_bytes()).hexdigest() if self.wheel else ""
         target = {**asdict(self.target), "path": ""}
         parts = [target, [str(r) for r in self.missing], str(self.subject), wheel]
@@ -50,7 +50,7 @@ class Wheelhouse:
     """Implements `orchestrator.application.ports.wheels.Wheels` below a folder."""
 
     def __init__(self, folder: Path, *, clock: Clock, outward: Outward = anywhere) -> None:
-        """`outward` says where pip may look."""
+        """`outward` limits the addresses that pip may reach."""
         self._outward = outward
         self._folder = folder
         self._clock = clock
@@ -180,7 +180,7 @@ def _missing(target: Interpreter, environment: Environment) -> tuple[Requirement
 
 
 def _versioned(subject: Subject, given: WheelFile | None) -> Subject:
-    """A baseline's version is what its wheel, or its pin, says."""
+    """Return a baseline with the version of its wheel or of its pin."""
     if subject.version or subject.source == "payload":
         return subject
     pin = pinned(Requirement(subject.package)) if subject.package else None
@@ -242,9 +242,9 @@ def _subject_wheel(opener: Opener, subject: Subject, work: Path) -> WheelFile:
 
 
 def check_subject(wheel: WheelFile, subject: Subject) -> None:
-    """Refuse another distribution or version than the matrix says. Raises WheelsError."""
+    """Raise WheelsError for another distribution or version than the matrix declares."""
     same_name = wheel.name == canonicalize_name(subject.name)
-    any_version = not subject.version  # of a baseline: the wheel itself says it
+    any_version = not subject.version  # a baseline's version is read from its wheel
     if not same_name or not (any_version or same_version(str(wheel.version), subject.version)):
         wanted = f"{subject.name} {subject.version}".strip()
         raise WheelsError(
@@ -263,7 +263,7 @@ def _read_note(path: Path) -> tuple[str, Mapping[str, str]] | None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One resolver of a question at a time: the others find its answer."""
+    """Lock one resolution, so that concurrent resolvers reuse its result."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,1 +1,1 @@
-"""GitHub: statuses of commits."""
+"""GitHub commit statuses."""

@@ -1,1 +1,1 @@
-"""Messages by HTTP."""
+"""Notifications by HTTP."""

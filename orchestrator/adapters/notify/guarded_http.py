@@ -19,16 +19,16 @@ _SERVICES = frozenset(
     ip_address(one)
     for one in ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254")
 )
-"""Where clouds tell a machine of itself, keys too; 169.254.169.254 is link-local anyway."""
+"""Addresses of cloud metadata, which includes keys; 169.254.169.254 is link-local anyway."""
 
 
 REMEDY = ": add the channel with --allow-private if it is meant"
 
 
 def refusal(address: str, *, allow_private: bool, remedy: str = REMEDY) -> str:
-    """Why nothing is sent to this address; empty where it may be.
+    """Return why requests to an address are refused; empty if they are allowed.
 
-    `remedy` ends the sentence about a private one.
+    `remedy` ends the sentence about a private address.
     """
     for one in _reached(ip_address(address.partition("%")[0])):
         why = _refusal(one, allow_private=allow_private, remedy=remedy)
@@ -49,7 +49,7 @@ def _refusal(one: Address, *, allow_private: bool, remedy: str) -> str:
 
 
 def _reached(address: Address) -> Iterator[Address]:
-    """The addresses that it reaches: the IPv4 one of a mapped address, both of a tunnel."""
+    """Yield the target addresses: the IPv4 one of a mapped address, both of a tunnel."""
     if isinstance(address, IPv4Address):
         yield address
     elif address.ipv4_mapped is not None:
@@ -62,18 +62,18 @@ def _reached(address: Address) -> Iterator[Address]:
 
 
 DEADLINE_S = 10.0
-"""For everything after the name is resolved."""
+"""Total seconds after the name is resolved."""
 ANSWER_LIMIT_BYTES = 16 * 1024
 Resolve = Callable[[str, int], list[str]]
 
 
 class GuardedHttpError(Exception):
-    """There was no answer; the text says why, for a person."""
+    """The request got no response; the text gives the reason for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked."""
+    """A request."""
 
     method: str
     url: str
@@ -83,23 +83,23 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered; of the body, the beginning."""
+    """A response with the beginning of its body."""
 
     status: int
     headers: Mapping[str, str]
-    """By lower-case name."""
+    """Headers by lower-case name."""
     body: bytes
 
 
 def addresses_of(host: str, port: int) -> list[str]:
-    """Every address of a name, as the system resolves it."""
+    """Return every address of a name, as the system resolves it."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 
 @dataclass(frozen=True, slots=True)
 class GuardedHttp:
-    """Sends requests."""
+    """Sends requests to checked addresses."""
 
     resolve: Resolve = addresses_of
     deadline_s: float = DEADLINE_S
@@ -145,7 +145,7 @@ def _beginning(response: httpcore.Response) -> bytes:
 
 
 class _GuardedBackend(SyncBackend):
-    """Resolves a name once, and connects to one of the addresses that it has looked at."""
+    """Resolves a name once, and connects to one of the checked addresses."""
 
     def __init__(self, resolve: Resolve, deadline_s: float, *, allow_private: bool) -> None:
         self._resolve = resolve
@@ -160,7 +160,7 @@ class _GuardedBackend(SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> NetworkStream:
-        """Connect, unless one of the name's addresses is not allowed."""
+        """Connect to the host. Raises GuardedHttpError if one of its addresses is not allowed."""
         addresses = self._looked_at(host, port)
         end = time.monotonic() + self._deadline_s
         for number, address in enumerate(addresses, start=1):
@@ -174,7 +174,7 @@ class _GuardedBackend(SyncBackend):
         raise httpcore.ConnectError(f"{host} has no address")
 
     def _looked_at(self, host: str, port: int) -> list[str]:
-        """The addresses of the host: if one is not allowed, none is."""
+        """Return the addresses of the host. Raises GuardedHttpError if any is not allowed."""
         try:
             addresses = self._resolve(host, port)
         except (OSError, UnicodeError) as error:
@@ -184,7 +184,7 @@ class _GuardedBackend(SyncBackend):
         return addresses
 
     def _looked_at_again(self, stream: NetworkStream) -> NetworkStream:
-        """What is at the other end, whatever was asked for."""
+        """Check the actual address of the connected peer."""
         peer = stream.get_extra_info("server_addr")
         try:
             self._look_at(str(peer[0]))
@@ -200,18 +200,18 @@ class _GuardedBackend(SyncBackend):
 
 
 class _TimedStream(NetworkStream):
-    """A stream that ends at a time, however slowly the other side goes on."""
+    """A stream with a deadline, however slowly the peer sends."""
 
     def __init__(self, stream: NetworkStream, end: float) -> None:
         self._stream = stream
         self._end = end
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read what is there."""
+        """Read the available bytes."""
         return self._stream.read(max_bytes, _left(self._end))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write all of it."""
+        """Write all bytes."""
         self._stream.write(buffer, _left(self._end))
 
     def close(self) -> None:
@@ -224,17 +224,17 @@ class _TimedStream(NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> NetworkStream:
-        """Go on encrypted, to the one who proves the name."""
+        """Start TLS and verify the server's name."""
         left = _left(self._end)
         return _TimedStream(self._stream.start_tls(ssl_context, server_hostname, left), self._end)
 
     def get_extra_info(self, info: str) -> object:
-        """As the stream knows it."""
+        """Return the information of the wrapped stream."""
         return self._stream.get_extra_info(info)
 
 
 def _left(end: float) -> float:
-    """Seconds. Raises ReadTimeout when there are none."""
+    """Return the seconds left until `end`. Raises ReadTimeout if none are left."""
     left = end - time.monotonic()
     if left <= 0:
         raise httpcore.ReadTimeout("the time is over")

@@ -43,7 +43,7 @@ _MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def webhook_body(delivery: Delivery) -> str:
-    """JSON in ASCII, for programs."""
+    """Return the JSON body of a webhook, in ASCII."""
     news = delivery.news
     told = news.announcement
     data = {
@@ -70,7 +70,7 @@ def slack_body(delivery: Delivery) -> str:
 
 
 def web_link(url: str) -> str:
-    """The URL, if it is one that a browser may be sent to."""
+    """Return the URL if a browser may open it, else an empty text."""
     usable = url.startswith(("https://", "http://")) and url.isascii() and url.isprintable()
     return url if usable and " " not in url and len(url) <= _URL_LIMIT else ""
 
@@ -80,21 +80,21 @@ def _unmarked(text: str) -> str:
 
 
 GITHUB_REFUSES = frozenset({422})
-"""No such commit, or a thousand statuses of one name already: the same would be said again."""
+"""An unknown commit, or 1000 statuses with one name: a retry would get the same answer."""
 _DESCRIPTION_LIMIT = 140
 _NAME_LIMIT = 100
 _LARGEST = "\uffff"
-"""GitHub refuses what lies above."""
+"""GitHub refuses characters above this one."""
 
 
 class TokenMissingError(Exception):
-    """The controller does not find the token where the channel says."""
+    """The controller does not find the token at the channel's ``token_from``."""
 
 
 def status_request(
     channel: Channel, delivery: Delivery, *, token: str, headers: Mapping[str, str]
 ) -> Request:
-    """The request that sets the status; of a test without a commit, one that only looks."""
+    """Return the request that sets the status; for a test without a commit, one that only reads."""
     asked = {
         **headers,
         "Accept": "application/vnd.github+json",
@@ -140,19 +140,19 @@ class HttpSender:
     """Implements the Courier."""
 
     secret: Callable[[str], str | None] = _no_secret
-    """A variable of the environment."""
+    """Reads a variable of the environment."""
     keys: Path | None = None
-    """The folder of files that a channel may name."""
+    """The folder of token files that a channel may name."""
     wire: GuardedHttp = field(default_factory=GuardedHttp)
 
     def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryReceipt:
-        """Try once; whatever goes wrong is a receipt."""
+        """Send once; every failure is returned as a receipt."""
         begun = time.monotonic()
         receipt = self._tried(channel, delivery, now)
         return replace(receipt, seconds=round(time.monotonic() - begun, 3))
 
     def new_secret(self) -> str:
-        """Make a secret to sign with."""
+        """Generate a signing secret."""
         return new_secret()
 
     def _tried(self, channel: Channel, delivery: Delivery, now: datetime) -> DeliveryReceipt:
@@ -179,7 +179,7 @@ class HttpSender:
         return Request("POST", channel.target, headers, body.encode())
 
     def _token(self, channel: Channel) -> str:
-        """GitHub's token, from where the channel says. Raises TokenMissingError."""
+        """Return GitHub's token from the channel's ``token_from``. Raises TokenMissingError."""
         place, name = token_place(channel)
         token = self.secret(name) if place == "env" else self._file(name)
         token = (token or "").strip()
@@ -202,7 +202,7 @@ _GONE = 410
 def delivery_answer(
     answer: Answer, *, now: datetime, refused: frozenset[int] = frozenset()
 ) -> DeliveryReceipt:
-    """What an answer means; those of the statuses `refused` would be answered so again."""
+    """Return the receipt for a response; the statuses in `refused` are not retried."""
     status = answer.status
     excerpt = one_line(answer.body.decode("utf-8", "replace"), _SAID_LIMIT)
     said = f"HTTP {status}" + (f": {excerpt}" if excerpt else "")
@@ -225,7 +225,7 @@ def delivery_answer(
 
 
 def _retry_after_s(answer: Answer, now: datetime) -> float | None:
-    """How long the server wants to be left alone."""
+    """Return the seconds that the server requests to wait; None without such a request."""
     wish = answer.headers.get("retry-after", "").strip()
     if wish.isdecimal():
         return float(wish[:9])
@@ -244,15 +244,15 @@ _SECRET_BYTES = 32
 
 
 def new_secret() -> str:
-    """Make a secret to sign with."""
+    """Generate a signing secret."""
     return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode("ascii")
 
 
 def signed_headers(
     message_id: str, body: str, *, keys: Sequence[str], now: datetime
 ) -> dict[str, str]:
-    """A signature by every secret, so that a receiver that knows one of them is content."""
-    at = now.astimezone(UTC)  # the library takes the wall time of any zone for UTC's
+    """Return headers with one signature per secret: a receiver needs only one of the secrets."""
+    at = now.astimezone(UTC)  # the library reads the wall time of any time zone as UTC
     return {
         "webhook-id": message_id,
         "webhook-timestamp": str(int(at.timestamp())),

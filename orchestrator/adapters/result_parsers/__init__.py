@@ -1,1 +1,1 @@
-"""Dialects: the ways in which other programs write results down."""
+"""Dialects: the result formats of other programs."""

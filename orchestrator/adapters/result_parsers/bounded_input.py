@@ -1,4 +1,4 @@
-"""Foreign documents piece by piece: decoded, and no text or number of them larger than we like."""
+"""Reads foreign documents in decoded pieces, with limits on texts and numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Final
 from orchestrator.application.ports.result_parsers import Artifact
 
 TEXT_LIMIT: Final = 65_536
-"""Characters of a traceback; of a longer one the beginning and the end are kept."""
+"""Maximum characters of a traceback; of a longer one the beginning and the end are kept."""
 LINE_LIMIT: Final = 2_000
-"""Characters of a message, a reason or a name."""
+"""Maximum characters of a message, a reason or a name."""
 DEEPEST: Final = 64
-"""Levels of nesting; what nests deeper is refused."""
+"""Maximum levels of nesting; deeper documents are refused."""
 _CHUNK_BYTES: Final = 65_536
 _MARKS: Final = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -27,17 +27,17 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def head_text(artifact: Artifact) -> str:
-    """The first bytes as text, without what no text has."""
+    """Return the first bytes as text, without a byte order mark and leading white space."""
     return artifact.head.decode(encoding(artifact.head), "replace").lstrip()
 
 
 def encoding(head: bytes) -> str:
-    """What a byte order mark says; UTF-8 where there is none."""
+    """Return the encoding of the byte order mark; UTF-8 without one."""
     return next((name for mark, name in _MARKS.items() if head.startswith(mark)), "utf-8")
 
 
 def chunks(artifact: Artifact, codec: str = "") -> Iterator[str]:
-    """The whole text in pieces; bytes that are none are replaced."""
+    """Yield the whole text in pieces; undecodable bytes are replaced."""
     decoder = codecs.getincrementaldecoder(codec or encoding(artifact.head))("replace")
     with artifact.path.open("rb") as file:
         while block := file.read(_CHUNK_BYTES):
@@ -46,7 +46,7 @@ def chunks(artifact: Artifact, codec: str = "") -> Iterator[str]:
 
 
 def shortened(text: str, limit: int = TEXT_LIMIT) -> str:
-    """The text, or its two ends with a mark that says how much is left out."""
+    """Return the text; of a long one, both ends and the number of characters left out."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -54,30 +54,30 @@ def shortened(text: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def as_text(value: object, limit: int = TEXT_LIMIT) -> str:
-    """A text that can be stored; empty where there is none."""
+    """Return a text that can be stored; empty for other values."""
     return shortened(_UNSTORABLE.sub("\ufffd", value), limit) if isinstance(value, str) else ""
 
 
 def as_line(value: object) -> str:
-    """The first line of a text that says something, short enough for a table."""
+    """Return the first non-blank line, shortened to `LINE_LIMIT` characters."""
     lines = (line.strip() for line in as_text(value).splitlines())
     return next((line[:LINE_LIMIT] for line in lines if line), "")
 
 
 def last_error(text: str) -> str:
-    """The last line that pytest marks with an E, or the first line."""
+    """Return the last line that pytest marks with an E, else the first line."""
     marked = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
     return as_line(marked[-1]) if marked else as_line(text)
 
 
 def skip_reason(text: str) -> str:
-    """Of a skip as pytest's reports keep it: ``('path', line, 'Skipped: reason')``."""
+    """Return the reason of a skip in pytest's notation ``('path', line, 'Skipped: reason')``."""
     _, mark, reason = text.rstrip().partition("Skipped: ")
     return as_line(reason.removesuffix(")")[:-1] if mark else text)
 
 
 def as_number(value: object) -> float | None:
-    """A finite number; None of anything else."""
+    """Return a finite number; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     try:
@@ -88,7 +88,7 @@ def as_number(value: object) -> float | None:
 
 
 def as_seconds(value: object) -> float | None:
-    """A duration: a number that is not negative, be it written as text."""
+    """Return a duration in seconds: a non-negative number, also written as text; else None."""
     if isinstance(value, str):
         value = _from_words(value)
     number = as_number(value)
@@ -96,18 +96,18 @@ def as_seconds(value: object) -> float | None:
 
 
 def as_count(value: object) -> int | None:
-    """A whole number of things, be it written as text."""
+    """Return a non-negative whole number, also written as text; else None."""
     number = as_seconds(value)
     return int(number) if number is not None and number == int(number) else None
 
 
 def as_map(value: object) -> Mapping[str, object]:
-    """An object; empty where there is none."""
+    """Return a JSON object as a mapping; empty for other values."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> Sequence[object]:
-    """A list; empty where there is none."""
+    """Return a JSON array as a sequence; empty for other values."""
     return value if isinstance(value, list) else ()
 
 

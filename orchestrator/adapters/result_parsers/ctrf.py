@@ -1,8 +1,8 @@
 """CTRF 1.x (ctrf.io): JSON from reporters of many test frameworks.
 
-Its five states are mapped to ours with the help of ``rawStatus``: what failed in its setup or
-teardown is an error, and an expected failure is one. A state that says nothing (``other``) is a
-test whose outcome is not known, which never counts as passed.
+Its five states are mapped to outcomes with the help of ``rawStatus``: a failure in setup or
+teardown is an error, and an expected failure is ``xfailed``. The state ``other`` gives a test
+without a known outcome, which never counts as passed.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _outcome(status: str, raw: str) -> TestOutcome:
 
 
 def _nodeid(name: str, test: Mapping[str, object], tool: str) -> str:
-    """A test without file and suite stands under the tool that ran it."""
+    """Return the test's id; a test without file and suite is put below the tool that ran it."""
     suite = test.get("suite")
     groups = [as_line(part) for part in as_list(suite)] or [as_line(suite)]
     file = as_line(test.get("filePath"))
@@ -180,7 +180,7 @@ def _nodeid(name: str, test: Mapping[str, object], tool: str) -> str:
 
 
 def _earlier(test: Mapping[str, object], outcome: TestOutcome) -> tuple[TestOutcome, ...]:
-    """The tries before the last one: told one by one, or only counted, or only hinted at."""
+    """Return the outcomes of earlier tries: listed, only counted, or implied by ``flaky``."""
     tries = [as_map(attempt) for attempt in as_list(test.get("retryAttempts"))][:_MOST_TRIES]
     if tries:
         return tuple(
@@ -219,7 +219,7 @@ def _said_of_summary(
         for state, number in wrong.items():
             words = f"its summary says {number} {state}, and {states[state]} stand in it"
             yield ParsedProblem("error", words)
-        # Where its states agree, its sum is told in our words, which are finer than its own.
+        # If its states agree, the sum is given in Seatrial's outcomes, which are finer.
         counts = dict(seen) if not wrong else _coarse(stated)
         yield ParsedTally("footer", total, counts, duration)
     else:

@@ -1,7 +1,7 @@
-"""Demos that only announce their parts: ``Demo N: title``, and ``All demos completed!`` at last.
+"""Demo output with titles only: ``Demo N: title``, and ``All demos completed!`` at last.
 
-Nothing says how a part went. That it went well is inferred, from the next heading or the happy
-end, and from no trouble on the way; every such check is marked as inferred.
+The output has no results of parts. A part is inferred to have passed if the next heading or the
+closing line follows without an error line in between; every such check is marked as inferred.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orchestrator.domain.parsed_results import (
 )
 
 MARKS_KEPT = 10_000
-"""Different marks of one artifact."""
+"""Maximum number of different marks of one artifact."""
 
 MARK = re.compile(
     r"^\s{0,20}\[ {0,9}(?P<word>PASS|PASSED|OK|FAIL|FAILED|ERROR|SKIP|SKIPPED) {0,9}\]"
@@ -50,11 +50,11 @@ _RANK = {"passed": 0, "skipped": 1, "failed": 2}
 
 @dataclass(slots=True)
 class _Marks:
-    """Every mark that was seen, by name, and the job's own sum."""
+    """All marks that were seen, by name, and the job's own sum."""
 
     outcomes: dict[str, str] = field(default_factory=dict)
     summed: tuple[int, int] | None = None
-    """Passed, and of how many."""
+    """Number of passed marks, and of all."""
     dropped: bool = False
 
     def add(self, check: ParsedCheck) -> Iterator[Said]:
@@ -70,7 +70,7 @@ class _Marks:
             yield check
 
     def contradiction(self) -> str:
-        """How the marks and the sum disagree; empty where they agree."""
+        """Return how the marks contradict the sum; empty if they agree."""
         if self.summed is None or self.dropped:
             return ""
         counts = Counter(self.outcomes.values())
@@ -93,7 +93,7 @@ class DemoMarks:
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
-        """Sure where marks and their sum are there; unsure of either alone."""
+        """Return high confidence for marks with their sum, low confidence for only one of them."""
         if is_document(artifact):
             return 0.0
         lines = [*head_lines(artifact), *tail_lines(artifact)]
@@ -102,7 +102,7 @@ class DemoMarks:
         return 0.9 if has_marks and has_sum else 0.6 if has_marks else 0.45 if has_sum else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """Checks as they are marked, figures and remarks on the way, and the end it tells of."""
+        """Yield the marked checks, the metrics and remarks in order, and the end of the demo."""
         notes, narration, marks, troubles = Notes(), FreeText(), _Marks(), ErrorLines()
         yield ParsedJob(kind="demo")
         for line in text_lines(artifact, notes=notes):
@@ -169,7 +169,7 @@ _UNHAPPY = re.compile(r"\b(?:but|except|fail\w*|errors?)\b", re.IGNORECASE)
 
 @dataclass(slots=True)
 class _Parts:
-    """The parts so far; the last of them is still going on."""
+    """The parts that were announced; the last of them has not ended."""
 
     numbers: set[int] = field(default_factory=set)
     current: str = ""
@@ -183,14 +183,14 @@ class _Parts:
             self.total = int(found["total"])
 
     def conclude(self, troubles: ErrorLines) -> Iterator[Said]:
-        """The current part is over, and something came after it."""
+        """End the current part; its result is inferred from the following text."""
         if self.current:
             outcome = "failed" if troubles.last else "passed"
             yield ParsedCheck(self.current, outcome, reason=troubles.last, inferred=True)
         self.current, troubles.last = "", ""
 
     def gap(self) -> str:
-        """Which parts were announced by number, and are not there."""
+        """Return the numbers of parts that are missing from the headings."""
         last = max([*self.numbers, self.total or 0], default=0)
         missing = [str(n) for n in range(1, last + 1) if n not in self.numbers]
         return f"no heading has the number {', '.join(missing[:20])}" if missing else ""
@@ -204,7 +204,7 @@ class DemoHeadings:
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
-        """Surer with a happy end, and with several headings."""
+        """Return the confidence, which rises with a closing line and with several headings."""
         if is_document(artifact):
             return 0.0
         headings = sum(bool(_HEADING.match(line)) for line in head_lines(artifact))
@@ -214,7 +214,7 @@ class DemoHeadings:
         return 0.8 if happy else 0.55 if headings > 1 else 0.4
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """A check for each heading as the next one comes, figures and remarks on the way."""
+        """Yield a check for each heading when the next one is read, with metrics and remarks."""
         notes, narration, parts, troubles = Notes(), FreeText(), _Parts(), ErrorLines()
         yield ParsedJob(kind="demo")
         for line in text_lines(artifact, notes=notes):

@@ -1,8 +1,8 @@
 """``results.json`` of a device's own retest: a flat JSON object with figures and a verdict.
 
-No format has this name: the keys that such files share are known here, and the others are told as
-not understood. What such a file claims is held against what it says of the device: a verdict
-PASS where no device was available proves nothing about that device.
+The format has no specification: common keys are read, and the others are reported as not
+understood. The file's verdict is compared with its device facts: a verdict PASS where no device was
+available proves nothing about that device.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _Document:
 
     @property
     def _missing(self) -> str:
-        """The device that was not there, where no other was."""
+        """Return the unavailable device if no other device was available."""
         absent = [name for name, is_there in self._available.items() if not is_there]
         return absent[0].upper() if absent and not any(self._available.values()) else ""
 
@@ -160,7 +160,7 @@ class _Document:
                 self._strange.append(key[:80])
 
     def _take(self, key: str, value: object) -> bool:
-        """Whether the key is known."""
+        """Read a key; return whether it is known."""
         if (flag := _FLAG.fullmatch(key)) and isinstance(value, bool):
             self._available[flag.group(1)] = value
         elif key in _SOFTWARE:
@@ -238,7 +238,7 @@ _MOST: Final = 100_000
 
 
 def state_of(value: object) -> str | None:
-    """passed, failed or skipped; None of what is none of them."""
+    """Return ``passed``, ``failed`` or ``skipped``; None for other values."""
     if isinstance(value, bool):
         return "passed" if value else "failed"
     word = as_line(value).strip(" .!✅❌").lower()
@@ -246,7 +246,7 @@ def state_of(value: object) -> str | None:
 
 
 def devices_of(value: object) -> list[Facts]:
-    """Devices that are told as a word, a list of words, or objects."""
+    """Return the devices of a word, a list of words, or objects."""
     found: list[Facts] = []
     for each in (value if isinstance(value, list) else [value])[:64]:
         told = as_map(each)
@@ -265,7 +265,7 @@ def devices_of(value: object) -> list[Facts]:
 
 
 def tests_of(part: object, group: str, *, as_checks: bool) -> Iterator[Said]:
-    """Outcomes: counted, by name, or as a list of objects; a test is ``group::name``."""
+    """Yield outcomes: counts, by name, or from a list of objects; a test is ``group::name``."""
     told = as_map(part)
     if any(k in _COUNTED and _is_count(v) for k, v in told.items()) and _is_sum(told):
         yield from _counted(told)
@@ -282,7 +282,7 @@ def tests_of(part: object, group: str, *, as_checks: bool) -> Iterator[Said]:
 
 
 def metrics_of(part: object, path: tuple[str, ...] = ()) -> Iterator[Said]:
-    """Figures whose names say their unit; the others are counted."""
+    """Yield the metrics whose names contain their unit; the others are counted."""
     items = list(as_map(part).items())
     items += [(_name(as_map(each)) or str(n), each) for n, each in enumerate(as_list(part))]
     left_out = max(len(items) - _MOST, 0)
@@ -319,7 +319,7 @@ def _is_count(value: object) -> bool:
 
 
 def _is_sum(told: Mapping[str, object]) -> bool:
-    """Whether the object counts outcomes, and names no test."""
+    """Return whether the object only counts outcomes and names no test."""
     return set(told) <= {*_COUNTED, *_SUMS}
 
 

@@ -1,4 +1,4 @@
-"""A program's own story of what it does: its parts, what it measures, what it remarks."""
+"""Reads a program's free text: titles of its parts, measurements, and remarks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class _Column:
 
 @dataclass(slots=True)
 class TextTables:
-    """Watches lines for tables."""
+    """Detects tables in lines."""
 
     _previous: str = ""
     _columns: list[_Column] = field(default_factory=list)
 
     def see(self, line: str) -> Measured | None:
-        """The row that the line is; None where it is none with a figure."""
+        """Return the measurement of a table row; None for other lines."""
         if len(line) > _LONGEST or not line.strip():
             self._columns, self._previous = [], ""
             return None
@@ -76,7 +76,7 @@ def _heads(line: str) -> list[_Column]:
 
 
 METRICS_KEPT = 10_000
-"""Figures of one artifact; a log that prints more is not made for people."""
+"""Maximum number of figures of one artifact; a log with more is not written for people."""
 TITLE_LIMIT = 120
 
 _RULE = re.compile(r"^\s{0,8}(?:={8,}|#{8,}|\*{8,}|━{8,}|─{8,})\s*$")
@@ -84,7 +84,7 @@ _SIGN = re.compile(
     r"^(?:[^\x00-\u2192⚠ℹ│►▶][^\x00-\x7f]{0,3}\s{0,4}|[^\x00-\x7f]{2,5}\s{1,4})"
     r"(?P<title>[A-Za-z][\w &/().+-]{2,80})$"
 )
-"""A pictogram, also one that was mangled, and a title."""
+"""A title after a pictogram, which may be mojibake."""
 _GROUP = re.compile(r"^(?P<indent>\s{0,20})(?P<title>[A-Za-z][^:=]{0,80}):\s*$")
 _QUANTITY_WORDS = re.compile(r"(?:time|latency|throughput|duration|speed|ratio)$", re.IGNORECASE)
 _SPEEDUP = re.compile(r"speed-?up|faster", re.IGNORECASE)
@@ -92,16 +92,16 @@ _SPEEDUP = re.compile(r"speed-?up|faster", re.IGNORECASE)
 
 @dataclass(slots=True)
 class FreeText:
-    """Reads the lines of one artifact, in order."""
+    """Reads the lines of one artifact in order."""
 
     marks_are_checks: bool = False
-    """Whether a tick or cross at a line's start is a statement of the job about itself."""
+    """Whether a tick or cross at a line's start is a check of the job."""
     section: str = ""
-    """The title of the part that is being told."""
+    """Title of the present part."""
     failed: int = 0
-    """Lines that were marked with a cross."""
+    """Number of lines that were marked with a cross."""
     measures: int = 0
-    """Figures that were found."""
+    """Number of figures that were found."""
     _group: tuple[int, str] = (0, "")
     _title: list[str] | None = None
     _times: list[tuple[str, Quantity]] = field(default_factory=list)
@@ -109,7 +109,7 @@ class FreeText:
     _remarks: LogNotices = field(default_factory=LogNotices)
 
     def see(self, line: str) -> Iterator[Said]:
-        """What the line says."""
+        """Yield the remarks and measurements of a line."""
         for said in self._remarks.see(line):
             yield self._placed(said)
         if self._is_title(line):
@@ -127,13 +127,13 @@ class FreeText:
             yield from self._metrics(found)
 
     def _placed(self, said: Said) -> Said:
-        """A fallback, with the part of the program in which it happened."""
+        """Return a fallback with the section in which it happened; other items unchanged."""
         if isinstance(said, ParsedFallback) and self.section:
             return ParsedFallback(f"{said.reason} (in {self.section!r})")
         return said
 
     def _is_title(self, line: str) -> bool:
-        """Whether the line belongs to a head between two rules, or is a head of its own."""
+        """Return whether the line is a title, alone or between two rules."""
         if _RULE.match(line):
             if self._title:
                 self._begin(self._title[0])
@@ -208,7 +208,7 @@ class FreeText:
     def _ratio(
         self, figure: Figure, found: Measured, params: dict[str, object], times: list[Figure]
     ) -> ParsedMetric | None:
-        """A ratio whose two times are known, else one that calls itself a speedup."""
+        """Return the metric of a ratio with two known times, or of one that is called a speedup."""
         named = figure.name or found.label
         name = self._name(replace(figure, name=named), found)
         beside = [(time.name, time.quantity) for time in times]
@@ -222,7 +222,7 @@ class FreeText:
         return ParsedMetric(name, (figure.quantity.value,), "x", direction, said)
 
     def _name(self, figure: Figure, found: Measured) -> str:
-        """``section/group/label/latency``: what a report cuts into rows and columns."""
+        """Return ``section/group/label/latency``, which a report splits into rows and columns."""
         label, leaf = found.label, figure.name
         if not leaf and _QUANTITY_WORDS.search(label):
             label, leaf = "", label
@@ -232,7 +232,7 @@ class FreeText:
 
 
 def _related(ratio: Quantity, times: list[tuple[str, Quantity]]) -> tuple[str, str]:
-    """What is better of a ratio between two times, and the name of the second of them."""
+    """Return the better direction of a ratio between two times, and the name of the second time."""
     if len(times) != 2:
         return "", ""
     (_, first), (name, second) = times
@@ -241,5 +241,5 @@ def _related(ratio: Quantity, times: list[tuple[str, Quantity]]) -> tuple[str, s
 
 
 def _plain(words: str) -> str:
-    """Without the character that parts names."""
+    """Return the words without ``/``, which separates the parts of a name."""
     return " ".join(words.replace("/", " ").split())[:TITLE_LIMIT]

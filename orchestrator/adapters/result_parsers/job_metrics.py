@@ -1,4 +1,4 @@
-"""The figures that a job's output or files hold, by the readers that ingestion uses."""
+"""Reads the metrics of a job's output and files with the readers of ingestion."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class JobMetrics:
         return tuple(metrics), tuple(problems)
 
     def _said(self, artifact: Artifact) -> Iterator[Said]:
-        """What a job printed is read by lines, whatever program printed it."""
+        """Read a job's output by lines, whatever program printed it."""
         if artifact.name == OUTPUT:
             yield from json_lines(artifact)
             yield from MetricLines().read(artifact)

@@ -1,4 +1,4 @@
-"""What pytest-json-report writes."""
+"""The format of pytest-json-report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _EXIT: Final[Path] = ("exitcode",)
 _CREATED: Final[Path] = ("created",)
 _PHASES: Final = ("setup", "call", "teardown")
 _RERUN: Final = "rerun"
-"""pytest-rerunfailures: it went wrong before; its phases are those of the last try."""
+"""pytest-rerunfailures: an earlier try failed; the phases are those of the last try."""
 _OUTCOMES: Final = {
     **{o.word: o for o in TestOutcome if o not in (TestOutcome.MISSING, TestOutcome.NOT_RUN)},
     "subtests passed": TestOutcome.PASSED,
@@ -89,7 +89,7 @@ class PytestJsonReport:
 
 @dataclass(slots=True)
 class _Reading:
-    """One reading of one document."""
+    """The state of reading one document."""
 
     facts: dict[str, object] = field(default_factory=dict)
     """The document's own duration, exit code and summary."""
@@ -98,7 +98,7 @@ class _Reading:
     _not_collected: Counter[str] = field(default_factory=Counter)
 
     def collector(self, collector: Mapping[str, object]) -> Iterator[Said]:
-        """A file or class: of interest where it could not be collected, or was skipped."""
+        """Read a file or class that could not be collected or was skipped; others yield nothing."""
         nodeid = as_text(collector.get("nodeid"), LINE_LIMIT)
         text = as_text(collector.get("longrepr"))
         state = as_text(collector.get("outcome"))
@@ -111,7 +111,7 @@ class _Reading:
             self._not_collected["skipped"] += 1
 
     def test(self, test: Mapping[str, object]) -> Iterator[Said]:
-        """A test, with its phases."""
+        """Read a test with its phases."""
         nodeid = as_text(test.get("nodeid"), LINE_LIMIT)
         if not nodeid:
             yield ParsedProblem("error", "a test without a node id is left out")
@@ -131,7 +131,7 @@ class _Reading:
         yield ParsedTest(nodeid, outcome, duration, reason, message, text, earlier)
 
     def end(self) -> Iterator[Said]:
-        """The document is complete."""
+        """Yield the end of the document and its sums."""
         duration = as_seconds(self.facts.get("duration"))
         summary = as_map(self.facts.get("summary"))
         collected = as_count(summary.get("collected"))
@@ -155,20 +155,20 @@ class _Reading:
                 "error",
                 f"its summary says {stated[word]} {word}, and {self._stated[word]} stand in it",
             )
-        # What it calls an error may have failed before, too: where its words agree with its
-        # tests, its sum is told in ours. Its own sum leaves out what could not be collected.
+        # An error of the report may also have failed before. If its sum agrees with its tests, the
+        # sum is given in Seatrial's outcomes. The report's sum omits collection errors.
         counts = Counter({_OUTCOMES[w].word: n for w, n in stated.items() if n})
         counts = counts if wrong else self._found + self._not_collected
         yield ParsedTally("footer", total + self._not_collected.total(), dict(counts), duration)
 
 
 def _outcome(stated: str, phases: Mapping[str, Mapping[str, object]]) -> TestOutcome:
-    """The worst of what it says of the test and of its phases."""
+    """Return the worst outcome of the test and its phases."""
     states = {as_text(phase.get("outcome")) for phase in phases.values() if phase}
     known = {**_OUTCOMES, _RERUN: _last_try(states)}
     own = known.get(stated, TestOutcome.MISSING)
     if own is TestOutcome.SKIPPED and "passed" in states and "skipped" not in states:
-        own = TestOutcome.PASSED  # a subtest was skipped, and its test was not
+        own = TestOutcome.PASSED  # a subtest was skipped, not its test
     outcomes = [own]
     for name, phase in phases.items():
         if phase.get("outcome") == "failed":
@@ -185,7 +185,7 @@ def _last_try(states: Collection[str]) -> TestOutcome:
 def _words(
     outcome: TestOutcome, phases: Mapping[str, Mapping[str, object]]
 ) -> tuple[str, str, str]:
-    """Reason, message and text."""
+    """Return reason, message and text."""
     if outcome in (TestOutcome.SKIPPED, TestOutcome.XFAILED):
         phase = next((p for p in phases.values() if p.get("outcome") == "skipped"), {})
         return skip_reason(as_text(phase.get("longrepr"))), "", ""
@@ -201,7 +201,7 @@ def _words(
 
 
 def _said_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
-    """What pytest-metadata adds."""
+    """Yield the environment that pytest-metadata adds."""
     facts: dict[str, object] = {}
     if python := as_line(environment.get("Python")):
         facts["python"] = python

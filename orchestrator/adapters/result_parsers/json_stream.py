@@ -1,7 +1,7 @@
-"""JSON of any size, in bounded memory: a reader names the parts that it wants, and gets those.
+"""Reads JSON of any size in bounded memory: the caller names the parts that it wants.
 
-What Python's own writer adds to JSON (``NaN``, ``Infinity``) and numbers that no float holds read
-as null. A document that ends in its middle is told as far as it goes.
+Python's additions to JSON (``NaN``, ``Infinity``) and numbers outside the range of a float are read
+as null. A truncated document is read up to its end.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from orchestrator.domain.parsed_results import ParsedProblem
 
 Path = tuple[str, ...]
 EACH: Final = "*"
-"""In a path: every element of a list."""
+"""Matches every element of a list in a path."""
 MOST_VALUES: Final = 250_000
-"""Numbers, texts, lists and objects inside one wanted part."""
+"""Maximum number of values inside one wanted part."""
 MOST_CHARACTERS: Final = 16 * 1024 * 1024
-"""Of all texts inside one wanted part."""
+"""Maximum characters of all texts inside one wanted part."""
 _STRING_LIMIT: Final = 1024 * 1024
 _WORD_LIMIT: Final = 300
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _WHOLE = re.compile(rf'(?:[^"]*+{_STRING})*+', re.DOTALL)
 _REST = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _TORN_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
-# A number that Python refuses must never reach the parser, which does not survive it.
+# A number that Python refuses must not reach the parser, which would fail on it.
 _NOT_JSON = re.compile(
     rf"-?Infinity|NaN|(?<![-+.0-9eE])(?:[-+.0-9eE]{{{_WORD_LIMIT},}}|[-+.0-9]++[eE][-+]?[0-9]{{5,}})"
 )
@@ -47,7 +47,7 @@ _WORD_CHARACTERS = "-+." + string.ascii_letters + string.digits
 
 
 class JsonReader:
-    """One reading of one document."""
+    """Reads one document."""
 
     def __init__(self, artifact: Artifact, wanted: Collection[Path]) -> None:
         """`wanted` are the paths of the parts to build; none of them is inside another."""
@@ -57,12 +57,12 @@ class JsonReader:
         self._open: list[str | None] = []
         self._values: int = 0
         self.problems: list[ParsedProblem] = []
-        """What a person must know, complete after the last part."""
+        """Problems for a person; complete after the last part."""
         self.is_torn = False
-        """The document ends before its end; the last part may be incomplete."""
+        """The document is truncated; the last part may be incomplete."""
 
     def parts(self) -> Iterator[tuple[Path, object]]:
-        """Every wanted part with its path. Raises UnreadableError where nothing can be read."""
+        """Yield every wanted part with its path. Raises UnreadableError if no part can be read."""
         is_list = any(path[:1] == (EACH,) for path in self._wanted)
         kind, begin = ("list", "[") if is_list else ("object", "{")
         if not head_text(self._artifact).startswith(begin):
@@ -134,7 +134,7 @@ class JsonReader:
 
 @dataclass(slots=True)
 class _Building:
-    """A wanted part whose end has not come yet."""
+    """A wanted part whose end was not read yet."""
 
     path: Path
     root: object = None
@@ -220,7 +220,7 @@ def _events(artifact: Artifact) -> Iterator[tuple[str, object]]:
 
 
 class _Washed:
-    """The bytes of a document, with nothing in them that the parser cannot hold."""
+    """The bytes of a document without values that the parser cannot represent."""
 
     def __init__(self, artifact: Artifact) -> None:
         self._chunks = chunks(artifact)
@@ -264,7 +264,7 @@ class _Washed:
         yield _mended(rest[:whole])
 
     def _inside(self, text: str, begin: int) -> Generator[str, None, int]:
-        """What is left of a string; where it goes on after its end, as the generator's value."""
+        """Yield the rest of a string; the generator's value is the position after it."""
         found = _REST.match(text, begin)
         end = found.end() if found else begin
         yield self._limited(text[begin:end])
@@ -285,7 +285,7 @@ class _Washed:
 
 
 def _mended(text: str) -> str:
-    """Pieces that hold only whole strings, without what the parser would choke on."""
+    """Return a piece with only complete strings, without values that the parser refuses."""
     if not _NOT_JSON.search(text):
         return text
     return _PIECE.sub(lambda found: found.group(1) or "null", text)

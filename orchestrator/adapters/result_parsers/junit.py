@@ -1,9 +1,9 @@
 """JUnit XML, as pytest, Maven, Gradle, GoogleTest, Jest and others write it.
 
 pytest's two families name a test by its module's dotted path and its classes; which part is the
-module is found by `junit_names`. What pytest does not write cannot be read: a test that passed
-although it was expected to fail (and need not) stands there as passed, one of whose subtests was
-skipped as skipped, and subtests that passed are counted without being named.
+module is found by `junit_names`. Some outcomes of pytest are lost in this format: an unexpected
+pass (``xpassed``) is recorded as passed, a test with a skipped subtest as skipped, and passed
+subtests are counted without names.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _EARLIER: Final = {
 _STATED: Final = {"failed": "failures", "error": "errors", "skipped": "skipped"}
 _MOST_SUITES: Final = 100_000
 _MOST_TESTS: Final = 200_000
-"""That are remembered, to find those with several testcases."""
+"""Maximum number of remembered tests, to detect those with several testcases."""
 _NOT_RUN: Final = {"notrun", "disabled", "skipped", "ignored"}
 _PHASE = re.compile(r"failed on (setup|teardown) with \"?(.*?)\"?$", re.DOTALL)
 
@@ -89,17 +89,17 @@ class JUnitXml:
 
 @dataclass(slots=True)
 class _Case:
-    """A testcase whose end has not come yet."""
+    """A testcase whose end was not read yet."""
 
     attributes: Mapping[str, str]
     suite: str
     outcomes: list[TestOutcome] = field(default_factory=list)
     earlier: list[TestOutcome] = field(default_factory=list)
     words: dict[TestOutcome, tuple[str, str, str]] = field(default_factory=dict)
-    """Reason, message and text, by outcome; the first of each."""
+    """Reason, message and text by outcome; the first of each."""
 
     def add(self, tag: str, attributes: Mapping[str, str], text: str) -> None:
-        """One child element, complete or as far as it came."""
+        """Read one child element, complete or truncated."""
         if tag in _EARLIER:
             self.earlier.append(_EARLIER[tag])
             return
@@ -128,7 +128,7 @@ class _Case:
 
 
 class _Reading:
-    """One reading of one document."""
+    """The state of reading one document."""
 
     def __init__(self) -> None:
         self._names = Names()
@@ -139,7 +139,7 @@ class _Reading:
         self._begun = ""
 
     def begin(self, event: Begin) -> Iterator[Said]:
-        """An element begins."""
+        """Read the beginning of an element."""
         if not self._open and event.tag not in _SUITES:
             raise UnreadableError(f"it is XML, but not JUnit's: it begins with <{event.tag}>")
         if event.tag in _SUITES:
@@ -151,7 +151,7 @@ class _Reading:
         self._open.append(event)
 
     def end(self, event: End) -> Iterator[Said]:
-        """An element ends."""
+        """Read the end of an element."""
         began = self._open.pop()
         parent = self._open[-1].tag if self._open else ""
         if event.tag == "testcase" and self._case is not None:
@@ -163,7 +163,7 @@ class _Reading:
             yield ParsedProblem("error", f"a whole suite went wrong: {message}")
 
     def tear(self, torn: Torn) -> Iterator[Said]:
-        """The document ends too early."""
+        """Yield the truncated testcase and the problem of a document that ends too early."""
         if self._case is not None:
             for element in self._open[-1:]:
                 self._case.add(element.tag, element.attributes, "")
@@ -173,7 +173,7 @@ class _Reading:
         yield ParsedProblem("error", f"torn: {torn.reason}; what came before it is kept")
 
     def finish(self) -> Iterator[Said]:
-        """The document is complete."""
+        """Yield the last testcase and the sums of the complete document."""
         if self._waiting is not None:
             yield self._waiting
         yield from self._sums.said(is_pytest=self._names.is_pytest)
@@ -207,22 +207,24 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Sums:
-    """What the suites say they hold, beside what was found in them."""
+    """Sums that the suites declare, and sums of the testcases that were found."""
 
     _root: Mapping[str, str] = field(default_factory=dict)
     _suites: list[Mapping[str, str]] = field(default_factory=list)
     _elements: Counter[str] = field(default_factory=Counter)
     _reports: int = 0
-    """As pytest counted until 9.1: a teardown that goes wrong counts beside a call that went well,
-    and not beside one that failed."""
+    """Sum as pytest counted until 9.1.
+
+    A failed teardown counts beside a passed call, and does not count beside a failed one.
+    """
     _cases: int = 0
-    """As it counts since 9.2: the other way round."""
+    """Sum as pytest counts since 9.2: a failed teardown counts only beside a failed call."""
     _outcomes: Counter[str] = field(default_factory=Counter)
     _worst: dict[bytes, TestOutcome] = field(default_factory=dict)
-    """Of tests by digest: with xdist, a test's second testcase may stand far off."""
+    """Worst outcome by digest of the test's id: xdist may write its second testcase much later."""
 
     def see(self, tag: str, attributes: Mapping[str, str], *, is_outermost: bool) -> None:
-        """A suite begins."""
+        """Read the beginning of a suite."""
         if tag == "testsuites":
             self._root = attributes
         elif is_outermost and len(self._suites) < _MOST_SUITES:
@@ -230,7 +232,7 @@ class _Sums:
             self._suites.append({k: attributes[k] for k in kept if k in attributes})
 
     def see_case(self, outcomes: list[TestOutcome], test: ParsedTest) -> None:
-        """A testcase, as it stands there."""
+        """Count one testcase."""
         self._reports += max(1, len(outcomes))
         self._cases += max(1, len(outcomes) - (test.reason == "teardown"))
         for outcome in outcomes:
@@ -239,9 +241,9 @@ class _Sums:
         key = blake2b(test.nodeid.encode("utf-8", "replace"), digest_size=12).digest()
         known = self._worst.get(key)
         if known is TestOutcome.FAILED and outcomes == [TestOutcome.ERROR]:
-            self._reports -= 1  # pytest counts a test that fails twice as one
+            self._reports -= 1  # pytest counts a test that failed twice once
         elif outcomes == [TestOutcome.ERROR] and test.reason == "teardown":
-            self._reports += 1  # pytest counts its call, which went well, too
+            self._reports += 1  # pytest also counts its passed call
         if known is TestOutcome.PASSED:
             self._reports -= 1  # an earlier try, which pytest does not count
             self._cases -= 1
@@ -256,7 +258,7 @@ class _Sums:
             self._worst[key] = worst
 
     def said(self, *, is_pytest: bool) -> Iterator[Said]:
-        """The tally, and where it contradicts the testcases."""
+        """Yield the tally, and a problem for each contradiction to the testcases."""
         duration = as_seconds(self._root.get("time", "")) or self._sum_of_times()
         total = self._attribute("tests")
         if total is not None:
@@ -281,12 +283,12 @@ class _Sums:
                 f"it counts {more} more than it names: subtests that passed, or tests that were "
                 "taken out of it",
             )
-        # pytest counts reports, not tests; once that is settled its sum is told in our words.
+        # pytest counts reports, not tests; the corrected sum is given in Seatrial's outcomes.
         named = self._outcomes.total()
         yield ParsedTally("footer", named + min(more, 0), dict(+self._outcomes), duration)
 
     def _counts(self, total: int, stated: Mapping[str, int | None]) -> dict[str, int]:
-        """By outcome; what it does not state is taken from the testcases, and the rest passed."""
+        """Return counts by outcome; undeclared ones come from testcases, and the rest passed."""
         stated = {**stated, "skipped": stated["skipped"] or self._attribute("disabled")}
         counts = {w: self._outcomes[w] if n is None else n for w, n in stated.items()}
         return {**counts, "passed": max(total - sum(counts.values()), 0)}
@@ -306,13 +308,13 @@ class _Sums:
 
 
 def _state(attributes: Mapping[str, str]) -> TestOutcome:
-    """Of a testcase without a word in it: GoogleTest says in attributes that it did not run."""
+    """Return the outcome of an empty testcase: GoogleTest marks tests not run by attributes."""
     said = {attributes.get("status", "").lower(), attributes.get("result", "").lower()}
     return TestOutcome.SKIPPED if said & _NOT_RUN else TestOutcome.PASSED
 
 
 def _words(outcome: TestOutcome, message: str, text: str) -> tuple[str, str, str]:
-    """Reason, message and text."""
+    """Return reason, message and text."""
     if outcome in (TestOutcome.SKIPPED, TestOutcome.XFAILED):
         if message == "collection skipped":
             message = skip_reason(text) or message
@@ -326,10 +328,10 @@ def _words(outcome: TestOutcome, message: str, text: str) -> tuple[str, str, str
 
 
 def _together(one: ParsedTest, other: ParsedTest) -> ParsedTest:
-    """A test that pytest tells twice.
+    """Merge two testcases of one test.
 
-    It failed and its teardown went wrong, too; or it was tried again: a try that goes on to
-    another one has an empty testcase.
+    Either the test failed and its teardown failed too, or it was tried again: a try that is
+    followed by another one has an empty testcase.
     """
     if one.outcome is TestOutcome.PASSED:
         one = replace(one, earlier=(*one.earlier, TestOutcome.FAILED))
@@ -353,18 +355,18 @@ _ILLEGAL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 class Names:
-    """Names the testcases of one document."""
+    """Derives the ids of the testcases of one document."""
 
     def __init__(self) -> None:
         self.is_pytest = False
         self._told: Counter[bytes] = Counter()
 
     def see_suite(self, name: str) -> None:
-        """A suite's name tells who wrote the document."""
+        """Detect the writer of the document from a suite's name."""
         self.is_pytest = self.is_pytest or name in _PYTEST_SUITES
 
     def nodeid(self, attributes: Mapping[str, str], suite: str) -> str:
-        """The id of a testcase."""
+        """Return the id of a testcase."""
         classname, name = _clean(attributes.get("classname")), _clean(attributes.get("name"))
         file = _clean(attributes.get("file")).replace("\\", "/").removeprefix("./")
         if self.is_pytest or _looks_like_python(classname, name, file):
@@ -382,7 +384,7 @@ class Names:
 
 
 def pytest_nodeid(classname: str, name: str, file: str = "") -> str:
-    """Undo what pytest does to a node id."""
+    """Return the node id that pytest's ``classname`` and ``name`` were made from."""
     if not classname:
         return _path(name) if _DOTTED.fullmatch(name) or not file else file or name
     module, classes = _split(classname, name, file)
@@ -403,13 +405,13 @@ def _split(classname: str, name: str, file: str) -> tuple[str, list[str]]:
 
 
 def _is_doctest(module: list[str], name: list[str]) -> bool:
-    """``pkg.mod.f`` in ``src.pkg.mod``: the name begins with the end of the module."""
+    """Return whether a name begins with its module's end: ``pkg.mod.f`` in ``src.pkg.mod``."""
     longest = min(len(module), len(name), _DEEPEST_MODULE)
     return len(name) > 1 and any(module[-n:] == name[:n] for n in range(1, longest + 1))
 
 
 def _module_end(parts: list[str]) -> int:
-    """How many parts belong to the module's path."""
+    """Return the number of parts that belong to the module's path."""
     found = [n for n, part in enumerate(parts, 1) if _MODULE.fullmatch(part)]
     if found:
         return found[-1]

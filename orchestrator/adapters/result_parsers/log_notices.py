@@ -1,7 +1,7 @@
-"""What any line of a log may say beside results: version stamps, fallbacks, the machine.
+"""Finds version stamps, fallbacks and machine facts in log lines.
 
-A fallback that happens while something is used marks the job as degraded. A part that is found
-missing when it is imported is only remarked: whatever needs it says so when it runs.
+A fallback while a part is used marks the job as degraded. A part that is missing on import is only
+a remark: the code that needs it reports a fallback when it runs.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ _WORDS = (
 
 
 def is_notable(small: str) -> bool:
-    """Whether a line, in small letters, can hold a fact: every reader needs one of the words."""
+    """Return whether a lower-case line can contain a fact: every reader requires a word of it."""
     return any(word in small for word in _WORDS) or _OS.match(small) is not None
 
 
 class EnvironmentLines:
-    """Collects what the lines of one artifact say; the device grows as more is said of it."""
+    """Collects environment facts from the lines of one artifact; device facts are merged."""
 
     def __init__(self) -> None:
-        """Know nothing."""
+        """Start without facts."""
         self._known: Facts = {}
         self._device: Facts = {}
 
     def see(self, line: str) -> Mapping[str, object]:
-        """What is new in the line, in the words of `ParsedEnvironment`; empty where nothing is."""
+        """Return the line's new facts, with the keys of `ParsedEnvironment`; empty without any."""
         facts: Facts = {}
         for read in _READERS:
             facts.update(read(line))
@@ -96,7 +96,7 @@ class EnvironmentLines:
         return self._news(facts)
 
     def _has_grown(self, said: Facts) -> bool:
-        """Add what is said of the device; a second device of another name is not ours to mix."""
+        """Merge facts into the device; return False for a device of another name."""
         if said.get("name", self._device.get("name")) != self._device.get("name", said.get("name")):
             return False
         grown = {**said, **self._device}
@@ -172,10 +172,10 @@ _READERS: tuple[Callable[[str], Facts], ...] = (_cuda, _torch, _python, _package
 
 
 LOOKED_AT = 2_000
-"""Characters of a line that are looked at: whoever has something to say says it early."""
+"""Characters of a line that are searched: notices are near the beginning."""
 SENTENCE_LIMIT = 500
 KEPT = 200
-"""Different remarks of one sort that are made of one artifact."""
+"""Maximum number of different remarks of one kind for one artifact."""
 
 FALLBACKS: tuple[str, ...] = (
     r"\b(?:falling|fell|falls)[ -]back\b",
@@ -185,13 +185,13 @@ FALLBACKS: tuple[str, ...] = (
     ),
     r"\b(?:using|running on) (?:the )?cpu instead\b",
 )
-"""Said where something is used, and does not run the way it should."""
+"""Messages of a fallback while a part is used."""
 ABSENCES: tuple[str, ...] = (
     r"\bnot (?:available|installed|found)\b[^\n]{0,80}\b(?:using|will use|fallback)\b",
     r"\bimport failed\b",
     r"\bcould not be imported\b",
 )
-"""Said where something is imported: a remark, since nothing has run yet."""
+"""Messages of a missing part on import: a remark, since no code has used it yet."""
 
 _NEGATED = re.compile(
     r"\b(?:no|without|never|not|instead of|rather than|avoids?) (?:any )?fall(?:ing)?[ -]?back",
@@ -216,12 +216,12 @@ _NOT_SUBJECTS = frozenset((
     "torch_xla", "triton", "ubuntu", "uv", "version", "wheel", "xla",
 ))  # fmt: skip
 _SPEAKING = ("back", "instead", "available", "installed", "found", "import")
-"""Lines without any of these words, in small letters, are not read for fallbacks and absences."""
+"""Lines without any of these words, in lower case, are not searched for fallbacks and absences."""
 _DIGITS = re.compile(r"\d+")
 
 
 class LogNotices:
-    """Reads the lines of one artifact, in order; says each thing once."""
+    """Reads the lines of one artifact in order; reports each notice once."""
 
     def __init__(
         self,
@@ -230,13 +230,13 @@ class LogNotices:
         fallbacks: tuple[str, ...] = FALLBACKS,
         absences: tuple[str, ...] = ABSENCES,
     ) -> None:
-        """Take what counts as a fallback.
+        """Set the patterns of fallbacks and missing parts.
 
         Args:
-            suite: whether the lines are of a suite, where a fallback is one test's business, and
-                a remark rather than a mark on the whole job.
-            fallbacks: patterns of what is said where something falls back when it is used.
-            absences: patterns of what is said where a part is missing.
+            suite: whether the lines are of a suite, where a fallback concerns one test and is a
+                remark instead of a mark on the job.
+            fallbacks: patterns of messages about a fallback in use.
+            absences: patterns of messages about a missing part.
         """
         self._suite = suite
         self._fallback = re.compile("|".join(fallbacks), re.IGNORECASE)
@@ -245,7 +245,7 @@ class LogNotices:
         self._said: dict[str, set[str]] = {}
 
     def see(self, line: str) -> tuple[Said, ...]:
-        """What the line says that no line before it said."""
+        """Return the notices of the line that no earlier line had."""
         line = line[:LOOKED_AT]
         small = line.lower()
         speaks = any(word in small for word in _SPEAKING)
@@ -294,7 +294,7 @@ class LogNotices:
 
 
 def _sentence(line: str) -> str:
-    """The line without the place in the source and the level that stand before what it says."""
+    """Return the message without its source location and its level."""
     said = _LEVEL.sub("", _WARNING.sub("", line.strip(), count=1), count=1)
     return said.strip()[:SENTENCE_LIMIT]
 
@@ -303,7 +303,7 @@ _AVAILABLE = re.compile(r"'(\w{1,60})_available': True")
 
 
 def _unused(line: str) -> str:
-    """A printed dictionary in which something is available and not used."""
+    """Return a remark for a printed dictionary with an available and unused feature."""
     for match in _AVAILABLE.finditer(line):
         name = match.group(1)
         if f"'using_{name}': False" in line:

@@ -1,4 +1,4 @@
-"""Lines that print what was measured.
+"""Parses lines that print measurements.
 
 ``✅ Backend creation: 0.2956 ms/iteration`` · ``Hidden size 512: 7.79ms/batch, 525.7K tokens/sec``
 · ``Seq=  64: Flex=17.03ms, Standard=0.79ms, Ratio=0.05x`` · ``Balanced: 14.11ms (5/5 passed)``
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from orchestrator.adapters.result_parsers.quantities import Quantity, half_step, quantity, whole
 
 LONGEST = 300
-"""Characters of a line that prints figures for people."""
+"""Maximum characters of a line with figures."""
 PARTS = 12
-"""Figures that are taken from one line."""
+"""Maximum number of figures of one line."""
 
 _UNITED = re.compile(
     r"\d\s?(?:[nuµμm]?s\b|m?secs?\b|seconds?\b|[x×](?!\w)|[fqr]ps\b|[TG]FLOP"
@@ -45,7 +45,7 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a line; its name is empty where the line's label is its name."""
+    """One figure of a line; its name is empty if the line's label is its name."""
 
     name: str
     quantity: Quantity
@@ -53,14 +53,14 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one line prints."""
+    """The measurements of one line."""
 
     label: str = ""
-    """What it is about, where that is more than parameters."""
+    """Name of the measured item, if it is more than parameters."""
     params: Mapping[str, int] = field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
     tally: tuple[int, int] | None = None
-    """``5/5 passed``."""
+    """Passed and total of ``5/5 passed``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class Marked:
 
 
 def marked(line: str) -> Marked | None:
-    """The tick or cross at the line's start, and what follows it."""
+    """Return the tick or cross at the line's start with the text after it; None without one."""
     found = _MARK.match(line) if len(line) <= LONGEST else None
     return Marked(found["mark"] not in _FAILED, found["rest"].strip()) if found else None
 
 
 def measured(text: str) -> Measured | None:
-    """What the line prints, without its mark; None where there is no figure with a unit in it."""
+    """Return the measurement of a line without its mark; None if it has no number with a unit."""
     text = text.strip()
     if len(text) > LONGEST or not _UNITED.search(text):
         return None
@@ -97,7 +97,7 @@ def measured(text: str) -> Measured | None:
 
 
 def label_params(label: str) -> tuple[str, dict[str, int]]:
-    """``Hidden size 512`` says nothing but that hidden is 512; other labels are kept."""
+    """Return the label and its parameters: ``Hidden size 512`` is only a parameter."""
     params: dict[str, int] = {}
     for part in _PARTED.split(label):
         found = _NUMBERED.match(part.strip())
@@ -108,7 +108,7 @@ def label_params(label: str) -> tuple[str, dict[str, int]]:
 
 
 def param_name(words: str) -> str:
-    """``Batch size`` is ``batch``."""
+    """Return the name of a parameter: ``batch`` for ``Batch size``."""
     plain = " ".join(words.lower().replace("_", " ").replace("-", " ").split())
     return _SHORT.get(plain, plain.replace(" ", "_"))
 
@@ -121,13 +121,13 @@ def _parts(rest: str) -> Iterator[str]:
 
 
 def tally_of(text: str) -> tuple[int, int] | None:
-    """``5/5 passed``."""
+    """Return passed and total of ``5/5 passed``; None for other texts."""
     found = _TALLY.match(text)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def _take(part: str, label: str, params: dict[str, int], figures: list[Figure]) -> str:
-    """Add what the part says to the parameters or figures; what is left of the label."""
+    """Add a part of the line to the parameters or figures; return the rest of the label."""
     if said := quantity(part):
         figures.append(Figure("", said))
         return label
@@ -146,10 +146,10 @@ def _take(part: str, label: str, params: dict[str, int], figures: list[Figure]) 
 
 
 def relation(ratio: Quantity, first: Quantity, second: Quantity) -> str:
-    """What a ratio printed beside two times is, by arithmetic.
+    """Return the direction of a ratio that is printed beside two times, by arithmetic.
 
-    Returns ``higher`` where it is second / first, so that the first is so many times as fast;
-    ``lower`` where it is first / second; empty where it is neither, or the units differ.
+    The result is ``higher`` if the ratio is second / first, so that the first is faster by it;
+    ``lower`` if it is first / second; empty if it is neither, or if the units differ.
     """
     if first.unit != second.unit or not (first.value > 0 and second.value > 0):
         return ""

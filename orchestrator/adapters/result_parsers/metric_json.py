@@ -1,6 +1,6 @@
-"""Figures as JSON: a list of ``{"name", "value", "unit"}``, or a line for each of them.
+"""Metrics as JSON: a list of ``{"name", "value", "unit"}``, or one line per metric.
 
-The list is what benchmark actions of code hosts take; a line is what jobs append to
+Benchmark actions of code hosts read the list; jobs append such a line to
 ``$SEATRIAL_EVENTS``: ``{"metric": "latency", "samples": [1.2], "unit": "ms"}``.
 """
 
@@ -72,7 +72,7 @@ class MetricJson:
 
 
 def json_lines(artifact: Artifact) -> Iterator[ParsedMetric | ParsedProblem]:
-    """The figures of lines that are objects with a ``metric``; other lines say nothing."""
+    """Yield the metrics of lines that are objects with a ``metric``; other lines are ignored."""
     for line in text_lines(artifact):
         if not _LINES.match(line):
             continue
@@ -99,7 +99,7 @@ def _figure(said: Mapping[str, object]) -> Iterator[ParsedMetric | ParsedProblem
 
 
 def _direction(said: Mapping[str, object], unit: str) -> str:
-    """What it says, else what its unit says; empty where nobody knows."""
+    """Return the stated direction, else the direction of the unit; empty if both are unknown."""
     known = _DIRECTIONS.get(as_line(said.get("direction")).lower(), "")
     told = quantity(f"1 {unit}") if not known else None
     return known or (told.direction if told else "")

@@ -1,4 +1,4 @@
-"""Benchmarks that print a line for each figure: ``✅ Backend creation: 0.2956 ms/iteration``."""
+"""Benchmarks that print one line per figure: ``✅ Backend creation: 0.2956 ms/iteration``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MetricLines:
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
-        """Never very sure: any program may print a figure."""
+        """Return a low confidence: any program may print a figure."""
         if is_document(artifact):
             return 0.0
         surest = 0.0
@@ -38,7 +38,7 @@ class MetricLines:
         return surest
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """Figures, what is ticked or crossed, remarks, and a guess of the end."""
+        """Yield figures, checks by tick or cross, remarks, and an inferred end."""
         notes, troubles = Notes(), ErrorLines()
         narration = FreeText(marks_are_checks=True)
         yield ParsedJob(kind="benchmark")
@@ -54,7 +54,7 @@ class MetricLines:
 
 
 def _ending(narration: FreeText, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
-    """A benchmark never says that it ended: a whole last line without trouble sounds like it."""
+    """Yield the inferred end: passed if figures, a complete last line and no errors were read."""
     if narration.measures >= METRICS_KEPT:
         yield ParsedProblem("error", f"more than {METRICS_KEPT} figures: the rest is left out")
     if torn or not (narration.measures or narration.failed):

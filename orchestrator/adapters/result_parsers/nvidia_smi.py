@@ -1,7 +1,7 @@
-"""What ``nvidia-smi`` prints: its CSV with or without header and units, its table, its ``-q``.
+"""Output of ``nvidia-smi``: CSV with or without header and units, its table, and ``-q``.
 
-A query that was repeated (``-l``) is a series of samples, and each quantity of each device becomes
-a metric. Asked once, it only tells which devices there are.
+A repeated query (``-l``) is a series of samples: each quantity of each device becomes a metric. A
+single query only lists the devices.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _START: Final = 8
 
 
 def looks_like_text(lines: Sequence[str]) -> bool:
-    """Whether the first lines are one of the two."""
+    """Return whether the first lines are the table or the output of ``-q``."""
     return any(_TABLE_HEAD.match(line) or _LONG_HEAD.match(line) for line in lines[:_START])
 
 
 class TextDevices:
-    """Reads either text."""
+    """Reads the table or the output of ``-q``."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
@@ -55,7 +55,7 @@ class TextDevices:
         self._section = ""
 
     def said(self) -> Iterator[Said]:
-        """The devices that it lists."""
+        """Yield the listed devices."""
         see: Callable[[str], None] = self._see_table
         for line in self._lines:
             if _LONG_HEAD.match(line):
@@ -105,7 +105,7 @@ def _long_fact(section: str, key: str, value: str) -> Mapping[str, object]:
 
 MOST_DEVICES: Final = 64
 MOST_SAMPLES: Final = 100_000
-"""Of one quantity of one device."""
+"""Maximum samples of one quantity of one device."""
 _ALL_SAMPLES: Final = 2_000_000
 _MOST_CELLS: Final = 200
 _FIRST_LOOK: Final = 20
@@ -172,7 +172,7 @@ def _said_of_rows(first: Sequence[str], lines: Iterator[str]) -> Iterator[Said]:
 
 @dataclass(slots=True)
 class _Device:
-    """One device, and what was measured on it."""
+    """One device with its samples."""
 
     facts: dict[str, object]
     rows: int = 0
@@ -180,7 +180,7 @@ class _Device:
 
 
 class _Rows:
-    """Collects rows."""
+    """Collects the rows of a CSV."""
 
     def __init__(self, heads: Sequence[Column]) -> None:
         self._heads = heads[:_MOST_CELLS]
@@ -280,7 +280,7 @@ DIRECTIONS: Final[Mapping[str, str]] = {
     "clocks.current.graphics": "higher", "clocks.current.sm": "higher",
     "clocks.current.memory": "higher", "clocks.current.video": "higher", "fan.speed": "lower",
 }  # fmt: skip
-"""What can be sampled, and which way is better."""
+"""Quantities that are sampled, with their better direction."""
 _KNOWN: Final = {
     *DIRECTIONS, "timestamp", "index", "name", "uuid", "serial", "driver_version", "memory.total",
     "memory.free", "memory.reserved", "compute_cap", "pci.bus_id", "pstate", "count",
@@ -288,7 +288,7 @@ _KNOWN: Final = {
     "clocks.max.sm", "clocks.max.memory", "clocks.max.graphics", "mig.mode.current",
 }  # fmt: skip
 _GENERAL: Final = {"timestamp", "index", "name", "serial", "count"}
-"""Words that any table may have."""
+"""Column names that occur in any table."""
 _HEAD = re.compile(r"([a-z][a-z0-9_.]{1,60})(?: \[([A-Za-z%/]{1,10})\])?")
 _AMOUNT = re.compile(r"(-?\d{1,15}(?:\.\d{1,9})?)(?: ?(%|[A-Za-z]{1,5}))?")
 _ABSENT = re.compile(r"(?i)\[?(?:n/a|not supported|unknown error|not found|.*error.*|err!)\]?")
@@ -307,7 +307,7 @@ _GUESSES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One of the quantities that were asked for."""
+    """One queried quantity."""
 
     name: str
     unit: str = ""
@@ -315,7 +315,7 @@ class Column:
 
 
 def columns(line: str) -> list[Column]:
-    """The header; empty where the line is none."""
+    """Return the columns of a header line; empty for other lines."""
     cells = [cell.strip() for cell in line[:10_000].split(",")]
     found = [_HEAD.fullmatch(cell) for cell in cells]
     if not all(found):
@@ -330,7 +330,7 @@ def columns(line: str) -> list[Column]:
 
 
 def guessed_columns(lines: Sequence[str]) -> list[Column]:
-    """What rows without a header seem to hold; empty where nothing says that they are a GPU's."""
+    """Return the likely columns of rows without a header; empty if they do not fit a GPU."""
     rows = [[cell.strip() for cell in line.split(",")] for line in lines]
     if len(rows[0]) < 2 or any(len(row) != len(rows[0]) for row in rows):
         return []
@@ -344,18 +344,18 @@ def guessed_columns(lines: Sequence[str]) -> list[Column]:
 
 
 def is_absent(cell: str) -> bool:
-    """``[N/A]`` and its kin."""
+    """Return whether the cell has no value, such as ``[N/A]``."""
     return _ABSENT.fullmatch(cell) is not None
 
 
 def amount(cell: str) -> tuple[float | None, str]:
-    """A number and its unit."""
+    """Return a number and its unit; (None, "") for other cells."""
     found = _AMOUNT.fullmatch(cell)
     return (float(found.group(1)), found.group(2) or "") if found else (None, "")
 
 
 def device_fact(head: Column, cell: str) -> dict[str, object]:
-    """What a cell says of the device itself."""
+    """Return the device fact of a cell; empty if the cell has none."""
     if is_absent(cell):
         return {}
     plain = {"name": "name", "uuid": "uuid", "driver_version": "driver"}

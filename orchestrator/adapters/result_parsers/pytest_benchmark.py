@@ -1,4 +1,4 @@
-"""What ``pytest --benchmark-json`` writes: every round of every benchmark, in seconds."""
+"""The format of ``pytest --benchmark-json``: every round of every benchmark, in seconds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from orchestrator.domain.parsed_results import (
 )
 
 MOST_SAMPLES: Final = 100_000
-"""As many as an agent's metric may have; of more, evenly spaced ones are kept."""
+"""Maximum samples of a metric, as for the agent; of more, evenly spaced ones are kept."""
 _MACHINE: Final[Path] = ("machine_info",)
 _COMMIT: Final[Path] = ("commit_info",)
 _BENCHMARKS: Final[Path] = ("benchmarks", EACH)
@@ -77,7 +77,7 @@ class PytestBenchmark:
 
 
 class _Names:
-    """The name of a function, unless another function has it with the same parameters."""
+    """Names a benchmark by its function, unless another function has the name and parameters."""
 
     def __init__(self) -> None:
         self._taken: dict[str, str] = {}
@@ -118,7 +118,7 @@ def _params(benchmark: Mapping[str, object]) -> dict[str, object]:
 def _samples(
     name: str, stats: Mapping[str, object]
 ) -> tuple[tuple[float, ...], list[ParsedProblem]]:
-    """The rounds; where the file was saved without them, the median alone, and what that means."""
+    """Return the rounds; of a file without rounds, the median with a problem about it."""
     raw = as_list(stats.get("data"))
     rounds = [number for each in raw if (number := as_seconds(each)) is not None]
     problems = []
@@ -157,7 +157,7 @@ def _said_of_machine(machine: Mapping[str, object]) -> Iterator[Said]:
 
 
 def _said_of_commit(commit: Mapping[str, object]) -> Iterator[Said]:
-    """A commit's id is no version; a version is only told where one stands there."""
+    """Yield the version in a commit's information, and a warning if its work tree is dirty."""
     project = as_line(commit.get("project"))
     for key in ("version", "tag"):
         word = as_line(commit.get(key))

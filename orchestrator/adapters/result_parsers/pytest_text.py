@@ -1,8 +1,8 @@
-"""The dialect ``pytest-text``: what pytest prints on a terminal.
+"""The dialect ``pytest-text``: pytest's output on a terminal.
 
-Any number of sessions, one after another; with ``-v``, every test has a line, without, tests are
-counted and only those of the short summary have names. Sums are told in tests, not in reports: a
-test that passed and failed to tear down is one error, where pytest sums up one of each.
+A log may have several sessions. With ``-v`` every test has a line; without it tests are counted,
+and only those of the short summary have names. Sums count tests, not reports: a test that passed
+and failed in its teardown is one error, where pytest counts one of each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from orchestrator.domain.parsed_results import ParsedEnd, ParsedProblem, Provena
 STARTS = "test session starts"
 _SURE, _SUMMED, _NAMED, _COUNTED, _SHORT = 0.95, 0.9, 0.8, 0.7, 0.5
 _QUOTED = 0.3
-"""Of a document for people that quotes a log."""
+"""Confidence for a document that quotes a log."""
 _DEATH = re.compile(
     r"(?:\S{1,80}: line \d{1,9}: +\d{1,9} )?"
     r"(?:Segmentation fault|Aborted|Killed|Bus error|Illegal instruction|Terminated)"
@@ -44,7 +44,7 @@ class PytestText:
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
-        """How sure it is, from the first and the last lines."""
+        """Return the confidence, from the first and the last lines."""
         if artifact.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"<", b"{"):
             return 0.0
         head, tail = head_lines(artifact), tail_lines(artifact)
@@ -52,7 +52,7 @@ class PytestText:
         return sure * _QUOTED if artifact.name.lower().endswith((".md", ".rst")) else sure
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """What the log says. Raises UnreadableError where there is no session in it."""
+        """Yield the results of the log. Raises UnreadableError if it has no session."""
         notes, remarks, reader = Notes(), LogNotices(suite=True), _Reader()
         for line in text_lines(artifact, notes=notes, states=True):
             yield from reader.see(line)
@@ -63,7 +63,7 @@ class PytestText:
 
 
 class _Reader:
-    """Parts the lines into sessions."""
+    """Splits the lines into sessions."""
 
     def __init__(self) -> None:
         self.outside = False
@@ -71,7 +71,7 @@ class _Reader:
         self._last: Footer | None = None
         self._sessions = 0
         self._depth = 0
-        """How many sessions deep what a test printed is."""
+        """Depth of nested sessions in a test's output."""
         self._inner: Footer | None = None
         self._codes: list[int] = []
         self._duration_s = 0.0
@@ -79,7 +79,7 @@ class _Reader:
         self._fatal = ""
         self._is_hung = False
         self._refusal = ""
-        """What stands on its error stream, which comes first where its output was buffered."""
+        """Text of pytest's error stream, which comes first if its output was buffered."""
 
     def see(self, line: str) -> Iterator[Said]:
         self.outside = True
@@ -102,7 +102,7 @@ class _Reader:
             self._look_for_death(line)
 
     def finish(self) -> Iterator[Said]:
-        """The log is over."""
+        """Yield the end of the log. Raises UnreadableError if it has no session."""
         if self._session is not None:
             yield from self._close(self._inner_sum(self._session))
         if not self._sessions:
@@ -120,7 +120,7 @@ class _Reader:
         )
 
     def _refuse(self, footer: Footer | None) -> Iterator[Said]:
-        """Where nothing was run, say why: pytest does so before or after its sum."""
+        """Yield why pytest refused to run; pytest prints it before or after its sum."""
         is_idle = footer is not None and not footer.counts and self._codes[-1:] == [5]
         if is_idle and self._refusal:
             self._codes[-1] = 4
@@ -152,7 +152,7 @@ class _Reader:
             return
         if self._session is None:
             if summed == self._last:
-                return  # the same line once more, as a script shows it that greps for it
+                return  # the same line repeated by a script that greps the log
             self._open(WIDTH)
         yield from self._close(summed)
 
@@ -189,7 +189,7 @@ class _Reader:
         self._refusal = ""
 
     def _inner_sum(self, session: Session) -> Footer | None:
-        """The last sum of a printed session is the log's own, where it fits its tests."""
+        """Return the last sum inside a printed session if it fits the log's own tests."""
         inner = self._inner
         if not self._depth or inner is None:
             return None
@@ -231,7 +231,7 @@ def _is_lettered(line: str) -> bool:
 
 
 def _opens(line: str, title: str | None) -> bool:
-    """Whether a session is under way whose beginning is not there, or was not printed."""
+    """Return whether the line belongs to a session whose beginning is missing."""
     if title is not None:
         return title in _OPENINGS
     if "::" in line:
@@ -241,7 +241,7 @@ def _opens(line: str, title: str | None) -> bool:
 
 
 def _exit_code(session: Session, footer: Footer) -> int:
-    """What pytest must have exited with after such a sum."""
+    """Return the exit code that pytest must have had, from its sum."""
     if session.internal:
         return 3
     if session.refused:

@@ -1,4 +1,4 @@
-"""What single lines of pytest's terminal output mean. Every function is linear in the line."""
+"""Parses single lines of pytest's terminal output; every function takes linear time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUBTESTS = {
     "SUBSKIP": TestOutcome.SKIPPED,
     "SUBXFAIL": TestOutcome.XFAILED,
 }
-"""Words of subtests: of pytest itself and of the older plug-in."""
+"""Outcome words of subtests, in pytest and in the older plug-in."""
 LETTERS = {
     ".": TestOutcome.PASSED,
     "F": TestOutcome.FAILED,
@@ -34,7 +34,7 @@ LETTERS = {
     "x": TestOutcome.XFAILED,
     "X": TestOutcome.XPASSED,
 }
-"""What a test looks like without ``-v``; other letters are reruns and subtests."""
+"""Letters of outcomes without ``-v``; other letters are reruns and subtests."""
 
 _PLAIN = frozenset({*OUTCOMES, RERUN})
 _WORDS = "|".join((*OUTCOMES, RERUN))
@@ -54,11 +54,11 @@ _WORKER = re.compile(
     rf" (?:({_WORDS}) |({_SUBWORDS})(?=[\[( ]))"
 )
 _ROOTLESS = re.compile(r"::[A-Za-z_]\w{0,200}(?:::|\[| |$)")
-"""A node id of a file outside of pytest's root folder has no path."""
+"""A node id of a file outside of pytest's root folder, which has no path."""
 _LETTERED = re.compile(r"(?:(\S+) )?([.FEsxXRuy,-]+)")
 _GLUED_ROW = re.compile(r"([.FEsxXRuy,-]+) {1,200}\[ {0,3}\d{1,3}%\](?=\S)")
 _TRIES = 8
-"""How many places of a word on a line are looked at."""
+"""Maximum number of occurrences of a word on a line that are tried."""
 
 _FOOTER_LIMIT = 400
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:s| seconds)(?: \([^()]*\))?")
@@ -77,43 +77,43 @@ _SKIPS = re.compile(r"SKIPPED \[(\d{1,9})\] (.+?):\d{1,9}: (.*)")
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """A line that names a test."""
+    """A line with a test's node id."""
 
     nodeid: str
     word: str = ""
-    """``PASSED``, ``SUBFAILED`` ...; empty where the line does not say how it went."""
+    """``PASSED``, ``SUBFAILED`` ...; empty if the line has no outcome."""
     reason: str = ""
     worker: str = ""
-    """``gw0``: xdist's worker; empty without xdist."""
+    """xdist's worker, such as ``gw0``; empty without xdist."""
     duration_s: float | None = None
     is_marked: bool = False
-    """It ends with the progress, as pytest's own lines do unless nothing is captured."""
+    """Whether the line ends with a progress mark, as pytest's lines do unless capturing is off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """pytest's own sum. `counts` is by `TestOutcome.word`, each report counted."""
+    """pytest's own sum. `counts` has the number of reports by `TestOutcome.word`."""
 
     counts: dict[str, int] = field(default_factory=dict)
     duration_s: float | None = None
     warnings: int | None = None
     collected: int | None = None
-    """Of ``--collect-only``: nothing was run."""
+    """Number of tests that ``--collect-only`` listed; they were not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was announced."""
+    """The announced numbers of tests."""
 
     items: int
-    """Tests that are to be run: deselected ones are not among them."""
+    """Tests to run, without deselected ones."""
     errors: int = 0
     skipped: int = 0
-    """Modules and classes that were skipped as a whole; nobody knows how many tests they have."""
+    """Modules and classes that were skipped as a whole; their number of tests is unknown."""
 
 
 def banner(line: str, character: str) -> str | None:
-    """The title in a row of `character`, as ``==== title ====``; None where there is none."""
+    """Return the title of a row such as ``==== title ====``; None if the line is no such row."""
     if not line.startswith(character):
         return None
     row = line.rstrip()
@@ -125,7 +125,7 @@ def banner(line: str, character: str) -> str | None:
 
 
 def marked(line: str) -> tuple[str, float | None, bool]:
-    """The line without the progress at its end, the time that it tells, and whether it has one."""
+    """Return the line without its progress mark, the duration in it, and whether it has a mark."""
     row = line.rstrip()
     found = _MARK.search(row, max(0, len(row) - _MARK_LENGTH))
     if found is None or (found.start() and row[found.start() - 1] != " "):
@@ -135,7 +135,7 @@ def marked(line: str) -> tuple[str, float | None, bool]:
 
 
 def node_line(line: str) -> NodeLine | None:
-    """A test's line without xdist: complete, or its beginning; None where it is neither."""
+    """Return a test's line without xdist, complete or only its beginning; None for other lines."""
     at = line.find("::")
     if at < 0:
         return None
@@ -150,7 +150,7 @@ def node_line(line: str) -> NodeLine | None:
 
 
 def worker_line(line: str) -> NodeLine | None:
-    """A test's line with xdist: ``[gw0] [ 12%] PASSED nodeid``."""
+    """Return a test's line with xdist, ``[gw0] [ 12%] PASSED nodeid``; None for other lines."""
     found = _WORKER.match(line) if line.startswith("[gw") else None
     if found is None:
         return None
@@ -165,7 +165,7 @@ def worker_line(line: str) -> NodeLine | None:
 
 
 def lone_outcome(line: str) -> NodeLine | None:
-    """An outcome that has a line of its own, because the test printed something before it."""
+    """Return an outcome on a separate line, which pytest prints if the test printed before it."""
     body, took, is_marked = marked(line)
     found = _ALONE.fullmatch(body)
     if found is None:
@@ -174,17 +174,17 @@ def lone_outcome(line: str) -> NodeLine | None:
 
 
 def glued_outcome(line: str) -> str:
-    """The word that stands at an end of a printed line without a break between; else empty."""
+    """Return an outcome word glued to the start or end of a printed line; else an empty text."""
     found = _LAST_WORD.search(line, max(0, len(line) - 8)) or _FIRST_WORD.match(line)
     return found.group() if found else ""
 
 
 def lettered(line: str) -> tuple[str, str] | None:
-    """The path, or an empty one, and the letters of a line without ``-v``."""
+    """Return the path, which may be empty, and the letters of a line without ``-v``."""
     body, _, is_marked = marked(line)
     found = _LETTERED.fullmatch(body)
     if found is None:
-        # What another process wrote behind the row, before the row was ended.
+        # Text that another process wrote after the row, before its line end.
         row = _GLUED_ROW.match(line)
         return ("", row[1]) if row else None
     path = found[1] or ""
@@ -194,7 +194,7 @@ def lettered(line: str) -> tuple[str, str] | None:
 
 
 def footer(text: str) -> Footer | None:
-    """The sum at the end, without the row around it."""
+    """Return the sum of a footer without the row around it; None for other texts."""
     if len(text) > _FOOTER_LIMIT:
         return None
     said, _, took = text.rpartition(" in ")
@@ -213,7 +213,7 @@ def footer(text: str) -> Footer | None:
 
 
 def collected(line: str) -> Collected | None:
-    """How many tests are announced, in pytest's words or in xdist's."""
+    """Return the announced number of tests, in pytest's or in xdist's words."""
     found = _COLLECTED.fullmatch(line.rstrip())
     if found is None:
         shared = _WORKERS.fullmatch(line.rstrip())
@@ -229,7 +229,7 @@ def collected(line: str) -> Collected | None:
 
 
 def summary_line(line: str) -> tuple[NodeLine, str] | None:
-    """A line of the short summary: the test, and the message after it."""
+    """Return the test and the message of a line of the short summary; None for other lines."""
     found = _SUMMARY.match(line)
     if found is None:
         return None
@@ -241,13 +241,13 @@ def summary_line(line: str) -> tuple[NodeLine, str] | None:
 
 
 def summed_skips(line: str) -> tuple[int, str, str] | None:
-    """``SKIPPED [2] path:12: reason`` of the short summary: how many, where, and why."""
+    """Return count, location and reason of a line like ``SKIPPED [2] path:12: reason``."""
     found = _SKIPS.fullmatch(line) if line.startswith("SKIPPED [") else None
     return (int(found[1]), found[2], found[3]) if found else None
 
 
 def without_subtest(name: str) -> str:
-    """A title's test, without the message and the parameters of its subtest."""
+    """Return the test of a title, without the message and parameters of its subtest."""
     for at in _places(name, re.compile(r" [\[(]")):
         if _is_whole(name[:at]):
             return name[:at]
@@ -255,13 +255,13 @@ def without_subtest(name: str) -> str:
 
 
 def begun_alone(line: str) -> str:
-    """The node id of a line that says nothing but that a test begins, as xdist's do."""
+    """Return the node id of a line that only announces a test, as xdist's lines do."""
     body = line.rstrip()
     return body if body.endswith("]") else _begun(body, max(body.find("::"), 0))
 
 
 def unglued(nodeid: str) -> str:
-    """The node id without what another process printed behind it."""
+    """Return the node id without text that another process printed after it."""
     return _begun(nodeid, max(nodeid.find("::"), 0))
 
 
@@ -282,7 +282,7 @@ def _outcome(body: str) -> tuple[str, str, str]:
 
 
 def _described(rest: str) -> str:
-    """The node id after the description of a subtest, which may hold anything; or nothing."""
+    """Return the node id after a subtest's description, which may be any text; empty without it."""
     at = -2
     for _ in range(_TRIES):
         at = rest.find("::", at + 2)
@@ -295,7 +295,7 @@ def _described(rest: str) -> str:
 
 
 def _begun(body: str, at: int) -> str:
-    """The node id that a line begins with; what was printed may follow it."""
+    """Return the node id at the beginning of a line; printed text may follow it."""
     space, bracket = body.find(" ", at), body.find("[", at)
     if bracket < 0 or 0 <= space < bracket:
         return body if space < 0 else body[:space]
@@ -328,7 +328,7 @@ def _summed(parts: list[str], seconds: float) -> Footer | None:
 
 
 def _parted(rest: str) -> tuple[str, str]:
-    """Node id and message, which `` - `` parts; a parameter may have that in it too."""
+    """Return node id and message, separated by `` - ``, which a parameter may contain as well."""
     for at in _places(rest, re.compile(" - ")):
         if _is_whole(rest[:at]):
             return rest[:at], rest[at + 3 :]
@@ -336,7 +336,7 @@ def _parted(rest: str) -> tuple[str, str]:
 
 
 def _is_whole(nodeid: str) -> bool:
-    """Whether it does not break off within its parameters."""
+    """Return whether the node id does not end within its parameters."""
     return "[" not in nodeid or nodeid.endswith("]")
 
 

@@ -31,7 +31,7 @@ from orchestrator.domain.parsed_results import (
 from orchestrator.domain.units import plural
 
 TEXT_LIMIT = 65_536
-"""Characters of a text; the middle of a longer one is dropped."""
+"""Maximum characters of a text; the middle of a longer one is dropped."""
 _TAIL_LINES = 40
 MESSAGE_LIMIT = 500
 CUT_MARK = "...[cut]..."
@@ -44,11 +44,11 @@ _ONLY_SUM = re.compile(r"contains \d{1,9} failed subtests?")
 
 @dataclass(slots=True)
 class Detail:
-    """One section's text, as it comes."""
+    """The text of one section, line by line."""
 
     title: str
     is_printed: bool = False
-    """What follows was printed by the test."""
+    """The following lines were printed by the test."""
     _lines: list[str] = field(default_factory=list)
     _tail: list[str] = field(default_factory=list)
     _size: int = 0
@@ -58,7 +58,7 @@ class Detail:
     _node: str = ""
 
     def add(self, line: str) -> None:
-        """The next line of it."""
+        """Add the next line of the section."""
         if not self.is_printed:
             self.is_printed = _CAPTURED.match(line) is not None
         if not self.is_printed:
@@ -73,7 +73,7 @@ class Detail:
             del self._tail[:_TAIL_LINES]
 
     def told(self, failures: Failures, *, is_error: bool) -> ParsedDetail | None:
-        """What it says of which test; None where another section says it better."""
+        """Return the failure's details; None if another section has better ones."""
         name, phase = _named(self.title)
         message = self._said()
         if _ONLY_SUM.fullmatch(message):
@@ -120,40 +120,40 @@ _BEFORE_TEARDOWN = ("passed", "skipped", "xfailed", "xpassed")
 
 @dataclass(slots=True)
 class _Named:
-    """A test of the short summary; it has a line there for each report of a kind."""
+    """A test of the short summary, which has one line per report."""
 
     outcomes: list[TestOutcome] = field(default_factory=list)
     message: str = ""
     is_by_subtest: bool = True
-    """Only its subtests are told; its own report is not among them."""
+    """Only subtests are reported; the test's own report is missing."""
 
     @property
     def errors_with_failures(self) -> int:
-        """Its errors that the file counts beside another report of the same test."""
+        """Return the number of its errors that are counted beside another report of the test."""
         errors = self.outcomes.count(TestOutcome.ERROR)
         return errors if errors < len(self.outcomes) else max(errors - 1, 0)
 
 
 @dataclass(slots=True)
 class CountedTests:
-    """Tests that have no lines of their own."""
+    """Tests without separate lines."""
 
     letters: Counter[str] = field(default_factory=Counter)
-    """Reports by their outcome's word."""
+    """Number of reports by outcome."""
     extra: Counter[str] = field(default_factory=Counter)
-    """Reports beside the one that decides, as far as the summary names them."""
+    """Number of reports beside the deciding one, for tests that the summary names."""
     _named: dict[str, _Named] = field(default_factory=dict)
     _told: Counter[str] = field(default_factory=Counter)
     _doubled: int = 0
-    """Errors of named tests that have another report, too."""
+    """Number of errors of named tests that also have another report."""
 
     def count(self, letters: str) -> None:
-        """A row of letters."""
+        """Count the letters of a row."""
         for letter, outcome in LETTERS.items():
             self.letters[outcome.word] += letters.count(letter)
 
     def name(self, line: NodeLine, message: str) -> Iterator[ParsedTest]:
-        """A line of the short summary."""
+        """Read a line of the short summary."""
         outcome = OUTCOMES.get(line.word) or SUBTESTS.get(line.word)
         is_part = line.word in SUBTESTS
         if outcome is None or (is_part and outcome is not TestOutcome.FAILED):
@@ -166,7 +166,7 @@ class CountedTests:
         named.is_by_subtest = named.is_by_subtest and is_part
 
     def doubts(self, errors: int) -> Iterator[ParsedProblem]:
-        """Say that tests may be counted twice, where nothing tells setups from teardowns."""
+        """Warn of tests counted twice if setup and teardown errors cannot be distinguished."""
         known = sum(test.errors_with_failures for test in self._named.values())
         unsure = errors - known - self._doubled
         if unsure > 0:
@@ -185,13 +185,13 @@ class CountedTests:
         total: int | None,
         aside: Counter[str],
     ) -> Iterator[ParsedTest | ParsedUnnamedTests]:
-        """The named tests, and how many others there are.
+        """Yield the named tests and the number of the other tests.
 
         Args:
             counts: The reports by outcome, of the footer or of the letters.
-            teardowns: Errors of tests that have another report as well; None: nothing tells.
-            total: Tests, as announced; it tells of errors at teardown where nothing else does.
-            aside: Tests that are told elsewhere: modules that could not be collected.
+            teardowns: Errors of tests that have another report as well; None if unknown.
+            total: Announced number of tests, which reveals teardown errors if `teardowns` is None.
+            aside: Tests that are reported elsewhere: modules that could not be collected.
         """
         yield from self._tests()
         if teardowns is not None:
@@ -210,7 +210,7 @@ class CountedTests:
             yield ParsedUnnamedTests(unnamed)
 
     def _hide(self, number: int, counts: Mapping[str, int]) -> None:
-        """Tests that had another report before their error at teardown: mostly they passed."""
+        """Move the earlier reports of tests with a teardown error to `extra`; most passed."""
         for word in _BEFORE_TEARDOWN:
             known = self.extra[word] + self._told[word]
             taken = min(number, max(counts.get(word, 0) - known, 0))
@@ -262,26 +262,26 @@ _DETAILS = frozenset({_Place.ERRORS, _Place.FAILURES, _Place.PASSES})
 
 @dataclass(slots=True)
 class _Pending:
-    """A test that has begun; what it prints comes before its outcome."""
+    """A test that has begun; its output comes before its outcome."""
 
     nodeid: str
     outcome: NodeLine | None = None
     word: str = ""
-    """A word that is glued to something printed: only taken where nothing better comes."""
+    """Outcome word glued to printed text; used only without a better one."""
 
 
 @dataclass(slots=True)
 class Session:
-    """What one session has said so far."""
+    """The state of one session after the lines read so far."""
 
     width: int = WIDTH
     outside: bool = False
-    """The last line stands outside of tracebacks, and is no result."""
+    """The last line is outside of tracebacks and is no result."""
     stopped: str = ""
     internal: str = ""
     refused: str = ""
     fatal: str = ""
-    """What ended the process; anything that comes later shows that it did not."""
+    """The message that ended the process; a later line shows that it did not end."""
     is_hung: bool = False
     tests: Tests = field(default_factory=Tests)
     _place: _Place = _Place.ITEMS
@@ -296,20 +296,20 @@ class Session:
     _broken: int = 0
     _is_broken_told: bool = False
     _skipped: int = 0
-    """Modules that were skipped as a whole and are named."""
+    """Number of named modules that were skipped as a whole."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was announced to run."""
+        """Return whether no test was announced to run."""
         return self._announced is not None and not self._announced.items
 
     @property
     def is_printed(self) -> bool:
-        """Whether the last line was printed by a test."""
+        """Return whether the last line was printed by a test."""
         return self._detail is not None and self._detail.is_printed
 
     def see(self, line: str) -> Iterator[Said]:
-        """The next line."""
+        """Read the next line."""
         self.outside = False
         if line.startswith(_INTERNAL):
             self.internal = line[len(_INTERNAL) :].strip() or self.internal
@@ -330,13 +330,13 @@ class Session:
             self.outside = True
 
     def text(self, line: str) -> None:
-        """A line that belongs to what a test printed, whatever it looks like."""
+        """Read a line that belongs to a test's output, whatever it looks like."""
         self.outside = False
         if self._detail is not None:
             self._detail.add(line)
 
     def finish(self, footer: Footer | None) -> Iterator[Said]:
-        """The session is over, with its sum or without."""
+        """Yield the rest of the session, with or without its sum."""
         yield from self._leave()
         yield from self.tests.finish()
         counts = footer.counts if footer is not None else None
@@ -364,7 +364,7 @@ class Session:
         return False
 
     def _section(self, line: str) -> _Place | None:
-        """Where a title leads; None where the line is none."""
+        """Return the section of a title; None if the line is no title."""
         title = grammar.banner(line, "=")
         if title is None or len(line.rstrip()) < self.width - 1:
             return None
@@ -375,7 +375,7 @@ class Session:
         return _Place.OTHER if is_other or _DURATIONS.fullmatch(title) else None
 
     def _living(self, line: str) -> str:
-        """The line, without the cry of a process that dies in it."""
+        """Return the line without a fatal error message in it, which is kept in `fatal`."""
         at = line.find(FATAL)
         if at >= 0:
             self.fatal = line[at : at + MESSAGE_LIMIT]
@@ -398,7 +398,10 @@ class Session:
             self._before(line)
 
     def _is_said(self, node: NodeLine) -> bool:
-        """Whether pytest says it: where its lines have no progress, one that has is printed."""
+        """Return whether pytest wrote the line.
+
+        In a session without progress marks a line with one was printed by a test.
+        """
         if node.word and not self.tests.total:
             self._is_unmarked = not node.is_marked
         return not (self._is_unmarked and node.is_marked and not node.worker)
@@ -421,7 +424,7 @@ class Session:
             self._pending = _Pending(node.nodeid, word=grammar.glued_outcome(printed))
 
     def _of_worker(self, node: NodeLine) -> NodeLine:
-        """Without what another worker wrote on the same line."""
+        """Return the line without text of another worker."""
         if self.tests.knows(node.nodeid, node.worker):
             return node
         nodeid = grammar.unglued(node.nodeid)
@@ -429,7 +432,7 @@ class Session:
         return replace(node, nodeid=nodeid) if is_known else node
 
     def _printed(self, pending: _Pending, line: str) -> Iterator[Said]:
-        """Something that a running test printed, or its outcome."""
+        """Read a line that a running test printed, or its outcome."""
         alone = grammar.lone_outcome(line)
         if alone is None:
             pending.word = grammar.glued_outcome(line) or pending.word
@@ -444,7 +447,7 @@ class Session:
             self._pending = None
 
     def _settled(self, *, is_silent: bool = False) -> Iterator[Said]:
-        """The running test has ended: with what was seen of it, or without a word."""
+        """Yield the running test with the outcome that was seen, or without one."""
         pending, self._pending = self._pending, None
         if pending is None:
             return
@@ -461,7 +464,7 @@ class Session:
             yield ParsedTest(pending.nodeid, TestOutcome.MISSING)
 
     def _before(self, line: str) -> None:
-        """A line of the head, or letters, or anything else."""
+        """Read a line before the first section: an announcement, letters, or other text."""
         announced = grammar.collected(line)
         if announced is not None:
             self._announced = announced
@@ -505,7 +508,7 @@ class Session:
             yield from self._summed(*found)
 
     def _skips(self, number: int, path: str, reason: str) -> Iterator[Said]:
-        """A module without a test of its own was skipped as a whole."""
+        """Yield a module without tests that was skipped as a whole."""
         of_modules = self._announced.skipped if self._announced else 0
         is_left = number == 1 and (self._is_shared or self._skipped < of_modules)
         if is_left and self.tests.total and path not in self.tests.modules:
@@ -526,13 +529,13 @@ class Session:
             yield ParsedDetail(node.nodeid, message=message)
 
     def _leave(self) -> Iterator[Said]:
-        """Nothing more comes of what was read until here."""
+        """Yield the results of the sections read so far."""
         yield from self._told()
         yield from self._settled()
         yield from self.tests.flush()
 
     def _others(self, counts: dict[str, int] | None) -> Iterator[Said]:
-        """The tests that have no lines."""
+        """Yield the tests without lines."""
         broken = Counter({"error": self._broken})
         if counts is None:
             letters = dict(self._unlined.letters)
@@ -545,12 +548,12 @@ class Session:
         yield from self._unlined.finish(counts, teardowns=teardowns, total=total, aside=broken)
 
     def _modules_skipped(self, counts: dict[str, int] | None) -> int:
-        """How many; xdist's workers keep it to themselves, so there the sum tells."""
+        """Return the number of skipped modules; with xdist it is derived from the sum."""
         if not self._is_shared:
             return self._announced.skipped if self._announced else 0
         of_tests = self.tests.seen if self.tests.total else self._unlined.letters
         extra = self.tests.extra["skipped"]
-        unseen = 0  # tests, where letters of theirs were lost in what others printed
+        unseen = 0  # tests whose letters were lost in the output of others
         if self._announced is not None and not self.tests.total and not self.stopped:
             unseen = max(self._announced.items - of_tests.total(), 0)
         return max((counts or {}).get("skipped", 0) - of_tests["skipped"] - extra - unseen, 0)
@@ -583,5 +586,5 @@ class Session:
 
 
 def _broken(name: str, message: str, text: str) -> ParsedTest:
-    """A module that could not be collected counts as one test that went wrong."""
+    """Return a module that could not be collected, as one test with an error."""
     return ParsedTest(name, TestOutcome.ERROR, reason="collection", message=message, text=text)

@@ -1,9 +1,9 @@
-"""The tests of one pytest session, put together from the lines that speak of them.
+"""Assembles the tests of one pytest session from their lines.
 
-A test has one line for each report that pytest counts: a test that passed and then failed to tear
-down has two, each failed subtest has one. Its outcome is the worst of them, so a failed subtest
-fails its test; a skipped subtest says nothing about it. All lines of a test follow one another,
-or those of its worker do, so that one test per worker is all that is remembered.
+A test has one line for each report that pytest counts: a test that passed and then failed in its
+teardown has two, and each failed subtest has one. Its outcome is the worst of them, so a failed
+subtest fails its test; a skipped subtest does not change it. All lines of a test are adjacent in
+its worker's output, so only one test per worker is kept.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import ParsedTest
 
 OPEN_LIMIT = 4_096
-"""Tests that are begun and not ended; more are no workers' any longer."""
+"""Maximum number of begun tests without an end; more cannot belong to running workers."""
 FAILED_LIMIT = 50_000
-"""Failures that are remembered until their section comes."""
+"""Maximum number of failures that are kept until their section is read."""
 MODULES_LIMIT = 10_000
 WORKERS_LIMIT = 1_024
 _BAD = {TestOutcome.FAILED: "failed", TestOutcome.ERROR: "error"}
@@ -44,13 +44,13 @@ class _Held:
 
 @dataclass(slots=True)
 class Failures:
-    """Node ids of what went wrong, in the order in which pytest tells of it again."""
+    """Node ids of failures and errors, in the order of pytest's failure sections."""
 
     failed: deque[str] = field(default_factory=lambda: deque(maxlen=FAILED_LIMIT))
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=FAILED_LIMIT))
 
     def named(self, name: str, *, is_error: bool) -> str:
-        """The node id that a section's title means, once; the title itself where none fits."""
+        """Return and remove the node id of a section's title; the title itself if none fits."""
         waiting = self.errors if is_error else self.failed
         for place, nodeid in zip(range(64), waiting, strict=False):
             if domain(nodeid) == name:
@@ -61,18 +61,18 @@ class Failures:
 
 @dataclass(slots=True)
 class Tests:
-    """The tests that have lines of their own."""
+    """Tests with separate lines."""
 
     __test__ = False
 
     seen: Counter[str] = field(default_factory=Counter)
-    """Tests by their outcome's word, with those that are still held."""
+    """Number of tests by outcome, including those that are still held."""
     extra: Counter[str] = field(default_factory=Counter)
-    """Reports that pytest counts beside the one that decides, by the outcome's word."""
+    """Number of reports beside the deciding one of their test, by outcome."""
     modules: set[str] = field(default_factory=set)
     failures: Failures = field(default_factory=Failures)
     _bad: set[str] = field(default_factory=set)
-    """Tests that failed, and have a line that says so."""
+    """Failed tests with a line for the failure."""
     _parts: set[str] = field(default_factory=set)
     """Tests with a failed subtest that has a line."""
     _held: dict[str, _Held] = field(default_factory=dict)
@@ -80,11 +80,11 @@ class Tests:
 
     @property
     def total(self) -> int:
-        """Tests that were named with an outcome."""
+        """Return the number of named tests with an outcome."""
         return self.seen.total()
 
     def begin(self, nodeid: str) -> Iterator[ParsedTest]:
-        """A test is said to have begun on some worker."""
+        """Note that a test has begun on some worker."""
         self._open[nodeid] = None
         if len(self._open) > OPEN_LIMIT:
             oldest = next(iter(self._open))
@@ -92,12 +92,12 @@ class Tests:
             yield ParsedTest(oldest, TestOutcome.MISSING)
 
     def knows(self, nodeid: str, worker: str) -> bool:
-        """Whether the test was said to have begun, or is the worker's last one."""
+        """Return whether the test has begun, or is the worker's last one."""
         held = self._held.get(worker)
         return nodeid in self._open or (held is not None and held.nodeid == nodeid)
 
     def report(self, line: NodeLine) -> Iterator[ParsedTest]:
-        """One line that says how a test, or a part of it, went."""
+        """Read one line with the outcome of a test or of a part of it."""
         self._open.pop(line.nodeid, None)
         held = self._held.get(line.worker)
         if held is None or held.nodeid != line.nodeid:
@@ -115,7 +115,7 @@ class Tests:
             self._whole(held, line)
 
     def subtest_failed(self, nodeid: str, message: str) -> Iterator[ParsedTest]:
-        """A failed subtest in the short summary; where its line was captured, it is news."""
+        """Read a failed subtest of the short summary; it is new if its own line was captured."""
         if nodeid in self._parts:
             return
         if nodeid in self._bad or len(self._bad) >= FAILED_LIMIT:
@@ -128,18 +128,18 @@ class Tests:
         yield ParsedTest(nodeid, TestOutcome.FAILED, message=message or "a subtest failed")
 
     def crashed(self, nodeid: str, *, reason: str, message: str) -> Iterator[ParsedTest]:
-        """The test that ran when everything ended."""
+        """Yield the test that ran when the process ended."""
         yield from self.flush()
         self.seen["error"] += 1
         yield ParsedTest(nodeid, TestOutcome.ERROR, reason=reason, message=message)
 
     def flush(self) -> Iterator[ParsedTest]:
-        """Nothing more comes of the tests that are held."""
+        """Yield the held tests; no more lines of theirs follow."""
         held, self._held = self._held, {}
         yield from map(_told, held.values())
 
     def finish(self) -> Iterator[ParsedTest]:
-        """Nothing more comes at all: what has begun has no end."""
+        """Yield the held tests, and the begun tests without an end as missing."""
         yield from self.flush()
         begun, self._open = self._open, {}
         for nodeid in begun:
@@ -181,7 +181,7 @@ class Tests:
         self.seen[held.outcome.word] += 1
 
     def _again(self, held: _Held) -> None:
-        """It is run again; what it did before counts no longer."""
+        """Reset the test for a rerun; its earlier outcome no longer counts."""
         held.earlier.append(TestOutcome.FAILED)
         if held.outcome is not None:
             self.seen[held.outcome.word] -= 1
@@ -194,7 +194,7 @@ class Tests:
 
 
 def domain(nodeid: str) -> str:
-    """The part of a node id that a section's title has: ``Class.name[params]``."""
+    """Return the part of a node id that a section's title has: ``Class.name[params]``."""
     path, found, rest = nodeid.partition("::")
     if not found:
         return path

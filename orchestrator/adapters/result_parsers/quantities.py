@@ -1,4 +1,4 @@
-"""Numbers with units, as people print them: ``7.79ms/batch``, ``525.7K tokens/sec``, ``0.12x``."""
+"""Parses printed numbers with units: ``7.79ms/batch``, ``525.7K tokens/sec``, ``0.12x``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUNDS = frozenset((
     "batch", "batches", "call", "forward", "inference", "it", "iter", "iteration", "iterations",
     "iters", "request", "run", "step", "steps",
 ))  # fmt: skip
-"""What a time is per, where that is one go of what is measured."""
+"""Words after "per" that mean one iteration of the measured code."""
 _LARGE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 _TIME = r"ns|us|µs|μs|ms|msec|s|secs?|seconds?"
 _RATE = (
@@ -41,24 +41,24 @@ class Quantity:
     """One printed figure."""
 
     value: float
-    """In `unit`; what was printed, and no digit more."""
+    """Value in `unit`, with the printed digits only."""
     unit: str
-    """``ms``, ``tokens/s``, ``x``."""
+    """Unit: ``ms``, ``tokens/s``, ``x``."""
     kind: str
     """``latency``, ``throughput`` or ``ratio``."""
     printed: str
-    """The number as it stands there, ``525.7``."""
+    """The number as printed, ``525.7``."""
     per: str = ""
-    """What a time is per: ``batch``."""
+    """The iteration that a time refers to: ``batch``."""
 
     @property
     def direction(self) -> str:
-        """What is better; nobody knows of a ratio before it is known of what."""
+        """Return the better direction; empty for a ratio, whose direction depends on its terms."""
         return {"latency": "lower", "throughput": "higher"}.get(self.kind, "")
 
 
 def quantity(text: str) -> Quantity | None:
-    """The figure that the text is; None where it is anything more or else."""
+    """Return the quantity of a text; None if the text is not exactly one quantity."""
     found = _QUANTITY.fullmatch(text.strip()) if len(text) <= 80 else None
     if found is None:
         return None
@@ -88,13 +88,13 @@ def _rate_unit(word: str) -> str:
 
 
 def whole(text: str) -> int | None:
-    """The integer that the text is."""
+    """Return the integer of a text; None for other texts."""
     text = text.strip()
     is_whole = len(text) <= 18 and text.isascii() and text.replace(",", "").isdigit()
     return int(text.replace(",", "")) if is_whole else None
 
 
 def half_step(printed: str) -> float:
-    """Half of the last digit's place: how far the figure may be from what was rounded."""
+    """Return half of the last digit's place: the maximum rounding error of the figure."""
     places = Decimal(printed.replace(",", "")).as_tuple().exponent
     return float(Decimal(5).scaleb(places - 1)) if isinstance(places, int) else 0.0

@@ -1,7 +1,7 @@
-"""Which dialects there are.
+"""The registry of dialects.
 
 Other distributions add dialects through entry points of the group ``seatrial.dialects``:
-``name = "package.module:Class"``, a class that is made without arguments.
+``name = "package.module:Class"``, a class whose constructor takes no arguments.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ BUILT_IN: tuple[Callable[[], Dialect], ...] = (
 
 
 class DialectError(RuntimeError):
-    """A dialect of another distribution cannot be used; the text says which and why."""
+    """A dialect of another distribution cannot be used; the text names it and the reason."""
 
 
 class FileDialects:
     """Implements `Dialects`: those that are built in, and those that are installed."""
 
     def __init__(self, dialects: Iterable[Dialect] | None = None) -> None:
-        """Take just `dialects`, or every one there is. Raises DialectError."""
+        """Register only `dialects`, or all available ones. Raises DialectError."""
         chosen = tuple(dialects) if dialects is not None else (*_built_in(), *_installed())
         self._dialects = tuple(sorted(chosen, key=lambda dialect: dialect.name))
 
@@ -60,7 +60,7 @@ class FileDialects:
         return tuple(dialect.name for dialect in self._dialects)
 
     def best(self, artifact: Artifact) -> tuple[Dialect, float] | None:
-        """The surest dialect and how sure it is; the first by name of several as sure."""
+        """Return the dialect of highest confidence with it; of equals, the first by name."""
         surest: tuple[Dialect, float] | None = None
         for dialect in self._dialects:
             confidence = dialect.match(artifact)
@@ -79,7 +79,7 @@ def _installed() -> tuple[Dialect, ...]:
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             dialect = cast("Dialect", entry.load()())
-        except Exception as error:  # whatever a stranger's code raises
+        except Exception as error:  # a dialect of another distribution may raise anything
             raise DialectError(
                 f"the dialect {entry.name} cannot be loaded from {entry.value}: {error}; "
                 "repair or remove the distribution that registers it"

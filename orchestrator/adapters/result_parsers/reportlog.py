@@ -1,9 +1,9 @@
 """The dialect ``reportlog``: the JSON lines of pytest-reportlog.
 
-A test is told when its teardown arrives, so that only running tests are remembered. Its outcome
-is the worst of its phases, as in our own agent's records. A failed subtest fails its test; other
-subtests say nothing about it. A module that could not be collected, or was skipped as a whole,
-counts as one test, as pytest counts it.
+A test is yielded when its teardown is read, so that only running tests are kept. Its outcome is the
+worst of its phases, as in the agent's records. A failed subtest fails its test; other subtests do
+not change it. A module that could not be collected, or was skipped as a whole, counts as one test,
+as pytest counts it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
 class Reportlog:
-    """Reads the file that ``--report-log`` names."""
+    """Reads the file of pytest's option ``--report-log``."""
 
     name = "reportlog"
     version = 1
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """How sure it is: every record has a mark of its own."""
+        """Return the confidence: every record has a distinctive key."""
         head = artifact.head.removeprefix(b"\xef\xbb\xbf").lstrip()
         if not head.startswith(b"{") or b'"$report_type"' not in head:
             return 0.0
@@ -51,7 +51,7 @@ class Reportlog:
         return _SURE if b'"$report_type"' in first and _is_record(first) else _LIKELY
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """What the records say. Raises UnreadableError where there are none."""
+        """Yield the results of the records. Raises UnreadableError if there are none."""
         spoilt, log = UnreadableLines(), _Log()
         number = 0
         for record in records(artifact, spoilt):
@@ -69,12 +69,12 @@ class _Open:
 
     fact: TestFact | None = None
     is_again: bool = False
-    """This try is not the last one."""
+    """Whether another try follows this one."""
     earlier: list[TestOutcome] = field(default_factory=list)
 
 
 class _Log:
-    """What the records have said so far."""
+    """The state after the records read so far."""
 
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
@@ -85,7 +85,7 @@ class _Log:
         self._ended = 0.0
 
     def see(self, record: Mapping[str, object]) -> Iterator[Said]:
-        """The next record."""
+        """Read the next record."""
         match record.get("$report_type"):
             case "TestReport" | "SubTestReport":
                 yield from self._test(record)
@@ -100,7 +100,7 @@ class _Log:
                 self._exit_code = code if isinstance(code, int) and 0 <= code < 256 else 1
 
     def finish(self) -> Iterator[Said]:
-        """There are no more records."""
+        """Yield the unfinished tests and the end of the session."""
         yield from self._abandoned()
         if self._exit_code is None:
             yield ParsedProblem("warning", "the log stops before the session was over")
@@ -147,7 +147,7 @@ class _Log:
         yield _told(nodeid, test)
 
     def _lost(self, nodeid: str, record: Mapping[str, object]) -> Iterator[Said]:
-        """Xdist speaks for a worker that died."""
+        """Yield the test of a worker that crashed, as xdist reports it."""
         test = self._open.pop(nodeid, _Open())
         text, _ = longrepr_of(record.get("longrepr"))
         said = text if isinstance(text, str) else ""
@@ -185,7 +185,7 @@ class _Log:
         )
 
     def _abandoned(self, number: int | None = None) -> Iterator[Said]:
-        """Tests that have begun and have no end."""
+        """Yield the tests that began and have no end."""
         for nodeid in list(islice(self._open, number)):
             test = self._open.pop(nodeid)
             known = test.fact.outcome if test.fact is not None else TestOutcome.MISSING
@@ -204,7 +204,7 @@ class _Log:
 def _add(
     test: _Open, record: Mapping[str, object], nodeid: str, *, without_duration: bool = False
 ) -> None:
-    """One phase more. Of several failures the first is told: the others follow from it."""
+    """Add one phase. Only the first of several failures is kept: the others follow from it."""
     text, crash = longrepr_of(record.get("longrepr"))
     phase: dict[str, object] = {
         "nodeid": nodeid,
@@ -244,22 +244,22 @@ def _is_record(line: bytes) -> bool:
 
 
 RECORD_LIMIT = 16 * 1024 * 1024
-"""Bytes of a record; a longer one is left out."""
+"""Maximum bytes of a record; a longer one is left out."""
 ENTRIES_LIMIT = 200
-"""Frames of a traceback that are told."""
+"""Maximum number of frames of a traceback."""
 _CHAIN_LIMIT = 20
 
 
 @dataclass(slots=True)
 class UnreadableLines:
-    """Lines that could not be read."""
+    """Counts of unreadable lines."""
 
     broken: int = 0
     large: int = 0
     is_torn: bool = False
 
     def said(self) -> tuple[ParsedProblem, ...]:
-        """The same for a person, after the last line was read."""
+        """Return the counts as problems, after the last line was read."""
         problems = []
         if self.is_torn:
             problems.append(ParsedProblem("warning", "the last record is torn"))
@@ -272,7 +272,7 @@ class UnreadableLines:
 
 
 def records(artifact: Artifact, spoilt: UnreadableLines) -> Iterator[Mapping[str, object]]:
-    """Every record that can be read; `spoilt` learns of the others."""
+    """Yield every readable record; the others are counted in `spoilt`."""
     with artifact.path.open("rb") as file:
         while line := file.readline(RECORD_LIMIT):
             if not line.endswith(b"\n") and len(line) >= RECORD_LIMIT:
@@ -289,7 +289,7 @@ def records(artifact: Artifact, spoilt: UnreadableLines) -> Iterator[Mapping[str
 
 
 def longrepr_of(said: object) -> tuple[str | list[object], Mapping[str, str] | None]:
-    """The text of a failure, or ``[path, line, reason]`` of a skip; and where it was raised."""
+    """Return a failure's text, or ``[path, line, reason]`` of a skip, and the crash's message."""
     if isinstance(said, list) and len(said) == 3:
         return [as_text(said[0]), said[1], as_text(said[2])], None
     if not isinstance(said, dict):

@@ -1,4 +1,4 @@
-"""What a job of ours printed about itself, read as the logs of others are."""
+"""Finds a self-reported failure in the output of one of the agent's jobs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _WORDS = (b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test
 
 
 def read_self_report(output: Iterable[bytes]) -> str:
-    """The line in which the output speaks of a failure; empty where none does.
+    """Return the line in which the output reports a failure; empty if there is none.
 
     Args:
-        output: All that the job printed, in pieces.
+        output: The complete output of the job, in pieces.
     """
     with NamedTemporaryFile() as file:
         file.writelines(_telling(output))
@@ -30,10 +30,10 @@ def read_self_report(output: Iterable[bytes]) -> str:
 
 
 def _telling(output: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines that may say something, each no longer than is read of one."""
+    """Yield the lines that may report a failure, each shortened to `LINE_LIMIT` bytes."""
     rest = b""
     for piece in output:
-        text = rest + piece.replace(b"\r", b"\n")  # what a terminal overwrote was said, too
+        text = rest + piece.replace(b"\r", b"\n")  # overwritten text is searched as well
         *lines, rest = text.split(b"\n") if _tells(text) else (text[text.rfind(b"\n") + 1 :],)
         yield from (line[:LINE_LIMIT] + b"\n" for line in lines if _tells(line))
         rest = rest[:LINE_LIMIT]
@@ -42,13 +42,13 @@ def _telling(output: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _tells(text: bytes) -> bool:
-    """Whether it has a word without which a line says nothing here, as most of them do."""
+    """Return whether the text has a word that every self-report contains."""
     text = text.lower()
     return any(word in text for word in _WORDS)
 
 
 _QUOTED = 200
-"""Characters of a line that is quoted."""
+"""Maximum number of characters of a quoted line."""
 _BAD = r"fail(?:ed|ures?)?|errors?|not ok"
 _GOOD = re.compile(r"pass|ok|total|tests?|checks?")
 _WORD = (
@@ -82,7 +82,7 @@ _STAMP = re.compile(
     r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,12}\s{1,4}"
     r"(?:\[?(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL)\]?\s{0,4}[-:|]?\s{1,4})?"
 )
-"""What logging puts before a line."""
+"""Prefix of lines that the logging module wrote."""
 _RUNNERS = re.compile(
     r"FAILED\s\((?:failures|errors|unexpected successes)="  # unittest
     r"|(?:FAILED|ERROR)\s[^\s:]{1,200}\.py::"  # pytest's short summary
@@ -102,11 +102,11 @@ def _whole(text: str) -> int:
 
 @dataclass(slots=True)
 class _Sum:
-    """A sum of passed and of all, with its line."""
+    """Passed and total, with their line."""
 
     line: str = ""
     short: int = -1
-    """How many of them did not pass."""
+    """Number of tests that did not pass."""
 
 
 @dataclass(slots=True)
@@ -114,17 +114,19 @@ class _Read:
     """The state after the lines read so far."""
 
     failure: str = ""
-    """The first line that says so by itself."""
+    """The first line that reports a failure by itself."""
     error: str = ""
-    """The first mark of an error."""
+    """The first line with a mark of an error."""
     skipped: int = 0
     results: _Sum = field(default_factory=_Sum)
-    """The worst of the ``Results:`` lines."""
+    """The worst ``Results:`` line."""
     share: _Sum = field(default_factory=_Sum)
-    """The last ``7/8 tests passed``: earlier ones may have reported progress."""
+    """The last line such as ``7/8 tests passed``: earlier ones may have reported progress."""
     section: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """By word, the number of a line that counts that alone, with the line; a word that comes again
-    begins another section."""
+    """By word, the number in a line that counts only that word, with the line.
+
+    A repeated word begins another section.
+    """
 
     def take(self, line: str) -> None:
         line = _STAMP.sub("", line)
@@ -165,7 +167,7 @@ class _Read:
             self.section[word] = number, line
 
     def end_section(self) -> None:
-        """Judge the section: it has failed if it counts both failures and what passed or ran."""
+        """End the section: it failed if it counts both failures and tests that passed or ran."""
         bad = [line for word, (n, line) in self.section.items() if n and re.fullmatch(_BAD, word)]
         if bad and any(_GOOD.match(word) for word in self.section):
             self.failure = self.failure or bad[0]
@@ -175,9 +177,9 @@ class _Read:
 def failure_line(lines: Iterable[str]) -> str:
     """Return the line in which a program reports its own failure; empty if there is none.
 
-    That is a mark of failure, the summary of a test program with failures in it, or a sum that is
-    short by more than what is marked as skipped. A mark of an error counts beside a sum alone:
-    without one it is how many programs write logs.
+    The line is a mark of failure, a test summary with failures, or a sum that is short by more than
+    the skipped tests. A mark of an error counts only together with a sum: without one it may be
+    ordinary log output.
     """
     read = _Read()
     for line in lines:

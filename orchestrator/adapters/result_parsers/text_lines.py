@@ -1,7 +1,7 @@
-"""The lines of a text that some other program wrote, in bounded memory.
+"""The lines of a foreign program's text, read in bounded memory.
 
-What a terminal would not show is not in them: escape sequences, overwritten progress, the words
-of the program that fetched the text. Nothing else is changed, but for mojibake, where it is one.
+Text that a terminal would not show is removed: escape sequences, overwritten progress, and messages
+of the program that fetched the text. Mojibake is repaired; everything else is unchanged.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _DOCUMENTS = (".md", ".html", ".htm", ".xml", ".json", ".jsonl", ".yaml", ".yml"
 
 @dataclass(slots=True)
 class ErrorLines:
-    """Watches lines for tracebacks and words of failure."""
+    """Watches lines for tracebacks and error words."""
 
     last: str = ""
     """The last error line; the caller clears it once reported."""
     _in_traceback: bool = False
 
     def see(self, line: str) -> None:
-        """Note what went wrong."""
+        """Note an error in the line."""
         if line.lstrip().startswith(_TRACEBACK):
             self._in_traceback = True
             self.last = self.last or "a traceback that does not end"
@@ -51,13 +51,13 @@ class ErrorLines:
             self.last = line.strip()[:MESSAGE_LIMIT]
 
     def _see_in_traceback(self, line: str) -> None:
-        """The first line that is not indented names the exception."""
+        """Read a line of a traceback: the first line without indentation names the exception."""
         if line[:1] not in ("", " ", "\t"):
             self._in_traceback = False
             self.last = line.strip()[:MESSAGE_LIMIT]
 
     def cut_off(self, what: str, *, torn: bool) -> str:
-        """One sentence about an end that is not there."""
+        """Return one sentence about a missing end."""
         words = [what]
         if torn:
             words.append("the text stops in the middle of a line")
@@ -67,28 +67,28 @@ class ErrorLines:
 
 
 def is_torn(artifact: Artifact) -> bool:
-    """Whether the text stops within a line."""
+    """Return whether the text ends within a line."""
     last = (artifact.tail or artifact.head)[-2:]
     return bool(last) and b"\n" not in last and b"\r" not in last
 
 
 def is_document(artifact: Artifact) -> bool:
-    """Whether the name says that it is a document, and no output of a program."""
+    """Return whether the name is that of a document instead of a program's output."""
     return artifact.name.lower().endswith(_DOCUMENTS)
 
 
 LINE_LIMIT = 65_536
-"""Characters of a line; the rest of a longer one is dropped."""
+"""Maximum characters of a line; the rest is dropped."""
 CUT_MARK = " ...[cut]"
 MENDED_LIMIT = 4_096
-"""Longer lines are left as they are: nobody reads them."""
+"""Mojibake is not repaired in lines with more characters."""
 _CHUNK_BYTES = 65_536
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"  # colours, cursor, erasing
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links
-    r"|\x1b[ -/]*[0-~]?"  # everything else, and one that was torn
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"  # what has no width
+    r"|\x1b[ -/]*[0-~]?"  # all other sequences, and a torn one
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"  # characters without width
 )
 _BREAKS = re.compile(r"[\r\n]")
 _NOISE = re.compile(
@@ -117,16 +117,16 @@ _STAMPED_LINES = 3
 
 @dataclass(slots=True)
 class Notes:
-    """What was done to the text on the way."""
+    """Changes that were made to the text."""
 
     mended: int = 0
     cut: int = 0
     undecodable: int = 0
     genuine: bool = False
-    """A character was seen that mojibake never has: the text was decoded rightly."""
+    """A character was seen that mojibake never contains: the text was decoded correctly."""
 
     def said(self) -> tuple[ParsedProblem, ...]:
-        """The same for a person, after the last line was read."""
+        """Return the changes as problems, after the last line was read."""
         told = (
             (self.mended, "mojibake mended"),
             (self.undecodable, "bytes that are no text replaced"),
@@ -142,10 +142,10 @@ class Notes:
 def text_lines(
     artifact: Artifact, *, notes: Notes | None = None, states: bool = False
 ) -> Iterator[str]:
-    """The lines, without their ends.
+    """Yield the lines without their line ends.
 
-    Of a line that was overwritten by carriage returns the last state is told; with `states` every
-    state, each as a line of its own. The encoding is UTF-8 unless a byte order mark says UTF-16.
+    Of a line that was overwritten by carriage returns only the last state is yielded; with `states`
+    each state is yielded as a line. The encoding is UTF-8 unless a byte order mark declares UTF-16.
     """
     notes = notes if notes is not None else Notes()
     raw = _broken(_decoded(artifact), states=states)
@@ -161,24 +161,24 @@ def text_lines(
 
 
 def head_lines(artifact: Artifact) -> list[str]:
-    """The first lines, for a first look; the last of them may be torn."""
+    """Return the first lines, for dialect detection; the last of them may be torn."""
     return list(_lines_of(artifact, artifact.head))
 
 
 def tail_lines(artifact: Artifact) -> list[str]:
-    """The last lines, for a first look; the first of them may be torn."""
+    """Return the last lines, for dialect detection; the first of them may be torn."""
     return list(_lines_of(artifact, artifact.tail or artifact.head))
 
 
 def is_noise(line: str) -> bool:
-    """Whether it is what gcloud and OpenSSH say while they connect, and nothing of the log."""
+    """Return whether the line is a connection message of gcloud or OpenSSH."""
     if not line.startswith(_NOISE_STARTS) or len(line) > _NOISE_LIMIT:
         return False
     return _NOISE.fullmatch(line.rstrip()) is not None
 
 
 def encoding(head: bytes) -> str:
-    """The codec that the byte order mark, or its absence, asks for."""
+    """Return the codec for the byte order mark; UTF-8 without one."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     return "utf-8-sig"
@@ -202,7 +202,7 @@ def _first_look(artifact: Artifact, part: bytes) -> Iterator[str]:
 
 
 def _is_stamped(artifact: Artifact) -> bool:
-    """Whether a CI system wrote the time before each line."""
+    """Return whether a CI system wrote a timestamp before each line."""
     lines = (line for line in _first_look(artifact, artifact.head[:4_096]) if line.strip())
     first = [line for _, line in zip(range(_STAMPED_LINES), lines, strict=False)]
     return len(first) == _STAMPED_LINES and all(_STAMP.match(line) for line in first)
@@ -217,7 +217,7 @@ def _decoded(artifact: Artifact) -> Iterator[str]:
 
 
 def _broken(chunks: Iterable[str], *, states: bool) -> Iterator[tuple[str, bool]]:
-    """Lines, and whether each was too long to be kept whole."""
+    """Yield lines, and whether each was too long to be kept complete."""
     state = _State()
     for chunk in chunks:
         start = 0
@@ -229,7 +229,7 @@ def _broken(chunks: Iterable[str], *, states: bool) -> Iterator[tuple[str, bool]
                 if not states:
                     continue
             elif state.returned and states and not state.text:
-                state.returned = False  # the line was told at its carriage return
+                state.returned = False  # the line was yielded at its carriage return
                 continue
             yield state.take()
             state.returned = found.group() == "\r"
@@ -245,7 +245,7 @@ class _State:
     text: str = ""
     is_cut: bool = False
     returned: bool = False
-    """A carriage return came last: what comes next overwrites."""
+    """The last character was a carriage return: the next text overwrites the line."""
 
     def add(self, piece: str) -> None:
         if not piece:
@@ -272,7 +272,7 @@ def _cleaned(line: str, notes: Notes) -> str:
 
 
 def _mended(line: str, notes: Notes) -> str:
-    """The line as it was meant, unless the text was decoded rightly elsewhere."""
+    """Return the line with mojibake repaired, unless other text was decoded correctly."""
     notes.genuine = notes.genuine or any(map(_is_genuine, line))
     if notes.genuine or len(line) > MENDED_LIMIT:
         return line
@@ -284,7 +284,7 @@ def _mended(line: str, notes: Notes) -> str:
 
 
 def _is_genuine(character: str) -> bool:
-    """Whether no eight-bit code page has it, so that no misreading makes it."""
+    """Return whether no eight-bit code page has the character: mojibake cannot contain it."""
     return "\u2600" <= character <= "\uf8fe" or "\ufe00" <= character != "\ufffd"
 
 

@@ -1,4 +1,4 @@
-"""Times of day in foreign documents: as they are written, with or without their zone."""
+"""Timestamps in foreign documents, with or without a time zone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from orchestrator.domain.parsed_results import ParsedTime
 _FIRST_YEAR: Final = 1990
 _LAST_YEAR: Final = 2200
 _LAST_S: Final = 4102444800.0
-"""The year 2100."""
+"""The beginning of the year 2100, in seconds since 1970."""
 _LONGEST: Final = 64
 
 
 def parsed_time(text: object) -> Iterator[ParsedTime]:
-    """A time or a date as in ISO 8601; nothing where it is none, or cannot be true."""
+    """Yield an ISO 8601 time or date; nothing if it is invalid or implausible."""
     if not isinstance(text, str) or not len("2026-01-19") <= len(text.strip()) <= _LONGEST:
         return
     try:
@@ -29,7 +29,7 @@ def parsed_time(text: object) -> Iterator[ParsedTime]:
 
 
 def parsed_epoch(seconds: float | None) -> Iterator[ParsedTime]:
-    """Seconds since 1970."""
+    """Yield the time of seconds since 1970; nothing if it is implausible."""
     if seconds is None or not math.isfinite(seconds) or not 0 < seconds < _LAST_S:
         return
     read = datetime.fromtimestamp(seconds, UTC)

@@ -1,4 +1,4 @@
-"""Figures that a person typed from a document: YAML, or JSON, checked as strictly as a matrix."""
+"""Transcriptions: results typed from a document by a person, as strictly checked YAML or JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TypedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedEnvironment:
-    """The machine and its software, as far as the document tells."""
+    """The machine and its software, as documented."""
 
     python: str = ""
     torch: str = ""
@@ -68,7 +68,7 @@ class TypedEnvironment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedTest:
-    """A test with more than its outcome."""
+    """A test with details beside its outcome."""
 
     outcome: OutcomeWord
     reason: str = ""
@@ -78,7 +78,7 @@ class TypedTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedCheck:
-    """A check with more than its outcome."""
+    """A check with details beside its outcome."""
 
     outcome: CheckWord
     value: str = ""
@@ -106,9 +106,9 @@ class TypedJob:
     kind: Literal["suite", "demo", "benchmark", "use-case"] = "suite"
     title: str = ""
     counts: dict[OutcomeWord, int] = field(default_factory=dict)
-    """Tests that the document counts without naming them."""
+    """Number of tests without names, by outcome."""
     tests: dict[str, OutcomeWord | TypedTest] = field(default_factory=dict)
-    """Tests that it names, by node id."""
+    """Named tests, by node id."""
     duration_s: float | None = None
     degraded: str = ""
     checks: dict[str, CheckWord | TypedCheck] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class TypedDocument:
     """A transcription."""
 
     of: str
-    """The document that it was typed from, and its date."""
+    """The source document and its date."""
     jobs: tuple[TypedJob, ...]
     environment: TypedEnvironment = TypedEnvironment()
 

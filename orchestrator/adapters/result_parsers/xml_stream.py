@@ -1,4 +1,4 @@
-"""XML of any size, in bounded memory, from strangers: no document types, no entities of its own."""
+"""Reads untrusted XML of any size in bounded memory, without document types and entities."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from orchestrator.application.ports.result_parsers import Artifact, UnreadableEr
 ATTRIBUTE_LIMIT: Final = TEXT_LIMIT
 MOST_ATTRIBUTES: Final = 200
 MARKUP_LIMIT: Final = 4 * 1024 * 1024
-"""Characters of one tag or comment."""
+"""Maximum characters of one tag or comment."""
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _PLAIN_CODEC = re.compile(r"ascii|big5|cp\d|euc|gb|iso|koi8|mac|shift|utf-8")
 _DECLARED = re.compile(r"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
@@ -35,7 +35,7 @@ _DECLARED = re.compile(r"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._-
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """An element begins."""
+    """The beginning of an element."""
 
     tag: str
     attributes: Mapping[str, str]
@@ -43,22 +43,25 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """An element ends."""
+    """The end of an element."""
 
     tag: str
     text: str
-    """What stands in it before its first child and between its children, its ends if it is long."""
+    """Text before the first child and between children; of a long text only both ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """Nothing can be read after this."""
+    """The document cannot be read any further."""
 
     reason: str
 
 
 def xml_events(artifact: Artifact) -> Iterator[Begin | End | Torn]:
-    """What begins and ends, in order. Raises UnreadableError where it is refused or no XML."""
+    """Yield the beginnings and ends of elements in order.
+
+    Raises UnreadableError if the document is refused or no XML.
+    """
     target = _Target()
     parser = DefusedXMLParser(target=target, forbid_dtd=True)
     has_begun = False
@@ -94,7 +97,7 @@ def _codec(artifact: Artifact) -> str:
 
 
 def _fed(parser: DefusedXMLParser, piece: str | None) -> str:
-    """Parse one more piece, or the end. What is wrong, if anything is."""
+    """Parse one more piece, or the end; return the error, if any."""
     try:
         if piece is None:
             parser.close()
@@ -112,7 +115,7 @@ def _fed(parser: DefusedXMLParser, piece: str | None) -> str:
 
 @dataclass(slots=True)
 class _Text:
-    """The two ends of a text that comes in pieces."""
+    """Keeps both ends of a text that is read in pieces."""
 
     length: int = 0
     _head: list[str] = field(default_factory=list)
@@ -142,7 +145,7 @@ class _Text:
 
 
 class _Target:
-    """Receives what the parser finds; its method names are the parser's."""
+    """Receives the parser's events; the parser prescribes the method names."""
 
     def __init__(self) -> None:
         self.events: list[Begin | End] = []
@@ -168,15 +171,15 @@ class _Target:
         self._silent = 0
 
     def close(self) -> None:
-        """The document is complete."""
+        """Note that the document is complete."""
 
     def drained(self) -> Iterator[Begin | End]:
-        """What was found since the last time."""
+        """Return the events since the last call."""
         found, self.events = self.events, []
         return iter(found)
 
     def excess(self, length: int) -> str:
-        """What is wrong where the parser finds nothing in ever more text."""
+        """Return the error of an overlong text in which the parser finds no event."""
         self._silent += length
         if self._silent > MARKUP_LIMIT:
             return f"a single tag or comment is longer than {MARKUP_LIMIT} characters"

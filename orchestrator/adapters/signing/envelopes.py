@@ -1,7 +1,7 @@
-"""Bundles: DSSE envelopes, a line each, written in one way only.
+"""Bundles: DSSE envelopes, one per line, in a canonical form.
 
-There are many ways to write the same JSON and the same base64. Only one is taken here, so that
-no byte of a bundle can be changed without it being seen.
+The same JSON and the same base64 can be written in many ways. Only the canonical form is accepted,
+so that every change of a byte of a bundle is detected.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
 def write_line(envelope: Mapping[str, object]) -> bytes:
-    """An envelope as a line."""
+    """Return an envelope as a line."""
     return canonical(envelope) + b"\n"
 
 
 def read_bundle(bundle: bytes) -> list[Envelope]:
-    """The envelopes of a bundle. Raises NotVerifiedError."""
+    """Return the envelopes of a bundle. Raises NotVerifiedError."""
     lines = bundle.split(b"\n")
     if lines.pop() or not lines:
         raise NotVerifiedError("this is no signed verdict: it must end with a whole line")
@@ -55,7 +55,7 @@ def _read_line(line: bytes, number: int) -> Envelope:
 
 
 def _again(text: str) -> str:
-    """The same bytes in base64, as they are always written."""
+    """Decode base64 and encode it again in its canonical form."""
     try:
         return base64.b64encode(base64.b64decode(text, validate=True)).decode()
     except binascii.Error as error:

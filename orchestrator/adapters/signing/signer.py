@@ -1,4 +1,4 @@
-"""Signs with Ed25519: keys are PEM files, made here or handed in."""
+"""Signs with Ed25519: keys are PEM files, created here or given by a person."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestrator.application.ports.signer import KeyUnusableError, Verified
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
 
-# The library imports every cloud's, for keys that a cloud keeps: only who signs waits for that.
+# The library imports the key services of every cloud, which is slow: only signing imports it.
 # ruff: noqa: PLC0415
 
 _SUFFIX = ".pem"
@@ -30,8 +30,8 @@ class DsseSigner:
     """Implements the Notary.
 
     Args:
-        folder: Where keys that are made here are kept, a file each, named by the key's id.
-        key_file: The one key that is used instead, where a person handed one in.
+        folder: Folder of the keys that are created here, one file per key, named by the key's id.
+        key_file: A key given by a person, which is used instead of the folder's keys.
     """
 
     def __init__(self, folder: Path, key_file: Path | None = None) -> None:
@@ -39,21 +39,21 @@ class DsseSigner:
         self._key_file = key_file
 
     def held(self) -> tuple[str, ...]:
-        """Ids of the keys that can sign here."""
+        """Return the ids of the keys that can sign here."""
         if self._key_file is not None:
             return (self._handed_in.public_key.keyid,)
         return tuple(sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}")))
 
     def public(self, key_id: str) -> str:
-        """The public half, in hex."""
+        """Return the public key, in hex."""
         return str(self._signer(key_id).public_key.keyval["public"])
 
     def can_make(self) -> bool:
-        """Only where no key was handed in."""
+        """Return whether keys can be created: only without a given key."""
         return self._key_file is None
 
     def make(self) -> str:
-        """Make a key and keep it where only this user reads it; its id."""
+        """Create a key file that only this user can read; return the key's id."""
         private = Ed25519PrivateKey.generate()
         key_id = str(_signer(private).public_key.keyid)
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -71,12 +71,12 @@ class DsseSigner:
         return key_id
 
     def sign(self, documents: Sequence[bytes], key_id: str) -> bytes:
-        """An envelope a line, in the same order."""
+        """Return one envelope per line, in the same order."""
         signer = self._signer(key_id)
         return b"".join(_signed(document, signer) for document in documents)
 
     def verify(self, bundle: bytes, keys: bytes) -> Verified:
-        """Check a bundle with a keyring or a public key."""
+        """Verify a bundle with a keyring or a public key."""
         from orchestrator.adapters.signing.verifier import verify_bundle
 
         return verify_bundle(bundle, keys)
@@ -108,7 +108,7 @@ def _signed(document: bytes, signer: CryptoSigner) -> bytes:
 
 
 def _read(path: Path, what: str) -> CryptoSigner:
-    """The key of a PEM file. Raises KeyUnusableError, which quotes nothing of it."""
+    """Return the key of a PEM file. Raises KeyUnusableError, without any part of the key."""
     try:
         private = load_pem_private_key(path.read_bytes(), password=None)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Checks signed verdicts with nothing but the file and the keys: no controller, no database."""
+"""Verifies signed verdicts from the file and the keys only, without a controller or database."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Json = Mapping[str, object]
 
 
 def verify_bundle(bundle: bytes, keys: bytes) -> Verified:
-    """Check every signature and every digest, and that the key had not ended.
+    """Verify every signature and every digest, and that no key had ended.
 
-    Raises NotVerifiedError, which says what is wrong.
+    Raises NotVerifiedError with the reason.
     """
     ring = read_keyring(keys)
     envelopes = read_bundle(bundle)
@@ -72,7 +72,7 @@ def _statement(envelope: Envelope, number: int) -> Json:
 
 
 def _verdict(statement: Json) -> tuple[Json, Verdict]:
-    """Our part of the first statement, and the verdict in it."""
+    """Return Seatrial's part of the first statement and the verdict in it."""
     predicate = statement.get("predicate")
     stated = predicate.get("seatrial") if isinstance(predicate, dict) else None
     if statement.get("predicateType") != SIMPLE_RESULT or not isinstance(stated, dict):
@@ -88,7 +88,7 @@ def _verdict(statement: Json) -> tuple[Json, Verdict]:
 
 
 def _check_statements(stated: Json, rest: Sequence[Envelope]) -> None:
-    """Those of the cells are exactly the ones that the verdict was signed with."""
+    """Verify that the statements of the cells are exactly those the verdict was signed with."""
     listed = stated.get("statements")
     named = listed if isinstance(listed, list) else []
     if len(named) != len(rest):
@@ -130,11 +130,11 @@ class Keyring:
 
     keys: Mapping[str, PublicKey]
     remarks: tuple[str, ...] = ()
-    """What they do not allow to check."""
+    """Checks that these keys do not allow."""
 
 
 def read_keyring(keys: bytes) -> Keyring:
-    """The keys of a file. Raises NotVerifiedError."""
+    """Return the keys of a file. Raises NotVerifiedError."""
     return _of_pem(keys) if keys.lstrip().startswith(_PEM) else _of_json(keys)
 
 
@@ -164,7 +164,7 @@ def _of_json(keys: bytes) -> Keyring:
 
 
 def _key(one: Mapping[str, str | None]) -> PublicKey:
-    """A key whose id is made from its bytes: nobody can put another under a known name."""
+    """Return a key. Raises ValueError if its id is not derived from its bytes."""
     public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(one["public"] or ""))
     known = SSlibKey.from_crypto(public)
     if known.keyid != one["id"]:

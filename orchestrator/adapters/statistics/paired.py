@@ -1,11 +1,11 @@
-"""The test of pairs: a robust mean of log ratios, and how certain it is.
+"""The paired test: a robust mean of log ratios with its uncertainty.
 
-A pair is one turn of the subject and one of the baseline, one straight after the other on one
-machine: what the machine does to both cancels in their ratio. Turns go A B B A, so that a drift
-shows with the opposite sign in every second pair; half the difference between even and odd pairs
-is taken out, at the price of one degree of freedom. The mean is Tukey's bisquare, which weighs
-down what lies far off, with its usual standard error, against Student's t. Which estimate, and
-its constants, were chosen by measurement: docs/explanation/statistics.md.
+A pair is one turn of the subject and one of the baseline, one directly after the other on one
+machine, so that influences of the machine cancel in their ratio. Turns are ordered A B B A, so that
+a drift has the opposite sign in every second pair; half the difference between even and odd pairs
+is subtracted, which costs one degree of freedom. The mean is Tukey's bisquare, which reduces the
+weight of outliers, with its usual standard error, against Student's t. The estimator and its
+constants were chosen by measurement: docs/explanation/statistics.md.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from orchestrator.domain.gate.performance import POWER, Comparison
 FEWEST_PAIRS: Final = 3
 _DIRECTIONS = ("higher", "lower")
 _QUANTILE: Final = 0.7
-"""Of the distances from the median: the scale is blind to nearly a third of outliers."""
+"""Quantile of the distances from the median: nearly a third of the values may be outliers."""
 _NORMAL_SCALE: Final = float(norm.ppf((1 + _QUANTILE) / 2))
 _REACH: Final = 6.0
-"""Scales from the centre at which a value's weight is zero; few pairs reach further."""
+"""Distance from the centre, in scales, at which a value's weight is zero; few pairs exceed it."""
 _REACH_OF_FEW: Final = 40.0
 _EXACT: Final = 1e-12
-"""Log ratios that differ by less are the same: the metric has no noise."""
+"""Log ratios that differ by less are equal: the metric has no noise."""
 _ROUNDS: Final = 100
 _MOST: Final = 700.0
-"""Of a logarithm: what follows is no number of a computer."""
+"""Maximum logarithm: the exponential of a larger one overflows a float."""
 _MIDPOINTS: Final = (np.arange(4000) + 0.5) / 4000
 
 Values = NDArray[np.float64]
@@ -49,7 +49,7 @@ class _Centre:
 
     mean: float
     error: float
-    """Standard error; 0 where there is no noise at all."""
+    """Standard error; 0 for a metric without noise."""
     freedom: int
 
 
@@ -88,18 +88,18 @@ class PairedStatistics:
 
 
 def _slowdown(log_ratio: float) -> float:
-    """0.03 for 3 % slower; a few wild pairs say nothing, and break nothing."""
+    """Return the slowdown as a fraction, 0.03 for 3 %; the logarithm is limited to `_MOST`."""
     return math.expm1(min(log_ratio, _MOST))
 
 
 @lru_cache(maxsize=256)
 def _measured(subject: tuple[float, ...], baseline: tuple[float, ...], direction: str) -> _Centre:
-    """Asked again for the same turns at another alpha, most of the time."""
+    """Return the mean of the log ratios without drift, cached: alpha varies for the same turns."""
     return _centre(_without_drift(_log_ratios(subject, baseline, direction)))
 
 
 def _log_ratios(subject: Sequence[float], baseline: Sequence[float], direction: str) -> Values:
-    """How much slower, as logarithms: positive is slower, whichever way is better."""
+    """Return log ratios; positive is slower, whichever direction is better."""
     if len(subject) != len(baseline):
         raise ValueError(f"{len(subject)} turns of the subject, {len(baseline)} of the baseline")
     if len(subject) < FEWEST_PAIRS:
@@ -119,7 +119,7 @@ def _without_drift(ratios: Values) -> Values:
 
 
 def _centre(ratios: Values) -> _Centre:
-    """Tukey's bisquare mean; where nothing lies far off, nearly the plain mean."""
+    """Return Tukey's bisquare mean; without outliers it is nearly the plain mean."""
     count, middle = len(ratios), _median(ratios)
     if np.ptp(ratios) < _EXACT:
         return _Centre(mean=middle, error=0.0, freedom=count - 2)
@@ -144,11 +144,11 @@ def _median(values: Values) -> float:
 
 
 def _scale(ratios: Values, middle: float) -> float:
-    """Like a standard deviation of the undisturbed ones, made good for few pairs."""
+    """Return a robust standard deviation, corrected for few pairs."""
     count = len(ratios)
     far = np.sort(np.abs(ratios - middle))
     scale = float(np.interp(_QUANTILE * (count - 1), np.arange(count), far)) / _NORMAL_SCALE
-    if scale < _EXACT:  # most are the very same: a coarse clock
+    if scale < _EXACT:  # most values are equal: a coarse clock
         scale = float(np.std(ratios))
     return scale * count / (count - 1.5)
 
@@ -167,9 +167,9 @@ def _t_of(alpha: float, freedom: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _shift(alpha: float, freedom: int) -> float:
-    """Standard errors beyond the margin that are found with the power that we promise.
+    """Return the standard errors beyond the margin that are detected with the target power.
 
-    The power of a t test is the mean, over what the sd may be estimated as, of a normal tail.
+    The power of a t test is the mean of a normal tail over the distribution of the estimated sd.
     """
     limit = _t_of(alpha, freedom)
     estimates = np.sqrt(chi2.ppf(_MIDPOINTS, freedom) / freedom)

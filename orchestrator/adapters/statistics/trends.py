@@ -1,9 +1,9 @@
-"""Change points: spikes out, then the clearest step, then the same on both sides of it.
+"""Change points: spikes are removed, then the clearest step is found, then those on both sides.
 
-The statistic of a step is the largest two-sample t over all places where the series could be
-split. Choosing the place before testing it makes it far larger than any table of t allows for, so
-its distribution without a step is simulated, spikes taken out likewise, with a fixed seed. The
-figures, and what was tried instead: docs/explanation/statistics.md.
+The statistic of a step is the largest two-sample t over all places where the series could be split.
+Because the place is chosen before the test, it is far larger than tables of t allow; its
+distribution without a step is therefore simulated, with spikes removed likewise, with a fixed seed.
+The results and the rejected alternatives are in docs/explanation/statistics.md.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from scipy.stats import norm, rankdata
 from orchestrator.application.ports.trends import ChangePoint, Trend, Watched
 
 SIDE: Final = 3
-"""Values on each side of a change point, at least: one bad night is none."""
+"""Minimum number of values on each side of a change point: a single bad night is none."""
 FLOOR: Final = 0.02
-"""Smaller steps are not told of."""
+"""Minimum relative size of a reported step."""
 LEVEL: Final = 0.01
-"""How often a series without a step may seem to have one, by the test alone."""
+"""Probability that the test alone finds a step in a series without one."""
 _HALF_WINDOW: Final = 3
 _SORTING: Final = (
     *((0, 5), (0, 3), (1, 6), (2, 4), (0, 1), (3, 5), (2, 6)),
     *((2, 3), (3, 6), (4, 5), (1, 4), (1, 3), (3, 4)),
 )
-"""Exchanges that bring the median of a window of seven to its middle."""
+"""Exchanges that move the median of a window of seven to its middle."""
 _SPIKE: Final = 3.0
 _MAD_SCALE: Final = float(1 / norm.ppf(0.75))
 _SIMULATED: Final = 2000
@@ -75,7 +75,7 @@ class StepDetector:
 
 
 class _Step:
-    """A place where a series may be split."""
+    """A possible change point of a series."""
 
     __slots__ = ("index", "p")
 
@@ -84,7 +84,7 @@ class _Step:
 
 
 def _steps(logs: Values, offset: int) -> Iterator[_Step]:
-    """The clearest step, and those on its sides."""
+    """Yield the clearest step, and those on both sides of it."""
     if len(logs) < _FEWEST or np.ptp(logs) < _EXACT:
         return
     sizes = _step_sizes(_despiked(logs[np.newaxis, :]))[0]
@@ -100,7 +100,7 @@ def _steps(logs: Values, offset: int) -> Iterator[_Step]:
 
 
 def _stepping(many: Sequence[Sequence[float]]) -> Iterator[int]:
-    """Which series have a step at all: most have none, and one look at all of them tells."""
+    """Yield the indices of series with a step: a batch test rules out most series at once."""
     by_length: dict[int, list[int]] = {}
     for at, values in enumerate(many):
         by_length.setdefault(len(values), []).append(at)
@@ -120,17 +120,17 @@ def _stepping(many: Sequence[Sequence[float]]) -> Iterator[int]:
 def _remembered(
     values: tuple[float, ...], environments: tuple[str, ...]
 ) -> tuple[ChangePoint, ...]:
-    """The same series is looked at each time somebody asks for a list of benchmarks."""
+    """Return the change points of a series, cached: lists of benchmarks request them repeatedly."""
     series = np.asarray(values, dtype=np.float64)
     steps = {step.index: step.p for step in _steps(np.log(series), 0)}
     return tuple(_changes(series, steps, environments))
 
 
 def _despiked(rows: Values) -> Values:
-    """Hampel's filter: what lies far from its neighbours becomes their median.
+    """Apply Hampel's filter: a value far from its neighbours becomes their median.
 
-    Unless it goes on for as many nights as make a step: at the end of a series, where the old
-    level is still in the majority, a large new one would be taken for a spike.
+    A deviation that lasts for as many nights as a step requires is kept: at the end of a series,
+    where the old level is still the majority, a large new level would be taken for a spike.
     """
     width, count = 2 * _HALF_WINDOW + 1, rows.shape[1]
     windows = [rows[:, at : count - width + 1 + at] for at in range(width)]
@@ -143,7 +143,7 @@ def _despiked(rows: Values) -> Values:
 
 
 def _median_of_seven(values: Sequence[Values]) -> Values:
-    """Place by place; as `np.median` has it, in a tenth of its time."""
+    """Return the median of each window of seven, like `np.median` in a tenth of its time."""
     some = list(values)
     for low, high in _SORTING:
         some[low], some[high] = (
@@ -154,7 +154,7 @@ def _median_of_seven(values: Sequence[Values]) -> Values:
 
 
 def _goes_on(side: Values) -> NDArray[np.bool_]:
-    """Where as many in a row lie on the same side as a step needs."""
+    """Return a mask of the values in runs on one side that are as long as a step requires."""
     windows = np.lib.stride_tricks.sliding_window_view(side, SIDE, axis=1)
     whole = (windows == windows[:, :, :1]).all(axis=2)
     goes_on = np.zeros(side.shape, dtype=np.bool_)
@@ -164,7 +164,7 @@ def _goes_on(side: Values) -> NDArray[np.bool_]:
 
 
 def _step_sizes(rows: Values) -> Values:
-    """By where it is split, how clear the step of a row is: |t| before its own variance is out."""
+    """Return a step statistic for each row and split: |t| with the variance of the whole row."""
     count = rows.shape[1]
     spread = rows.std(axis=1, ddof=1, keepdims=True)
     sums = np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1)
@@ -182,7 +182,7 @@ def _p(count: int, size: float) -> float:
 @lru_cache(maxsize=512)
 def _sizes_without_step(count: int) -> Values:
     noise = np.random.default_rng([_SEED, count]).standard_normal((_SIMULATED, count))
-    # Some rows at a time, which stay near the processor.
+    # A limited number of rows at a time, so that they fit the processor's cache.
     parts = (_step_sizes(_despiked(some)).max(axis=1) for some in np.array_split(noise, _PARTS))
     largest: Values = np.concatenate(list(parts))
     return largest
@@ -207,13 +207,16 @@ def _changes(
 
 
 def _environment_changed(environments: Sequence[str], index: int) -> bool:
-    """Within two runs of it: no step is placed more exactly. Unknown ones say nothing."""
+    """Return whether the environment changed within two runs; unknown ones are ignored."""
     near = environments[max(0, index - 3) : index + 3]
     return len({one for one in near if one}) > 1
 
 
 def _autocorrelation(logs: Values, steps: Sequence[int]) -> float | None:
-    """Of neighbours, by ranks, around the levels: what spikes cannot feign and steps do not."""
+    """Return the autocorrelation of neighbours, by ranks around the levels.
+
+    Spikes and steps do not affect it.
+    """
     if len(logs) < _FEWEST:
         return None
     edges = [0, *steps, len(logs)]

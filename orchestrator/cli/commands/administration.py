@@ -160,7 +160,7 @@ def token_revoke(
 
 @db_app.command("upgrade")
 def db_upgrade(context: typer.Context) -> None:
-    """Bring the database to the revision that this program needs; make it if there is none."""
+    """Upgrade the database to the revision of this program, or create it."""
     session = session_of(context)
     state = _refusing(lambda: session.wiring.database(upgrade=True))
     session.print(_state_line(state))
@@ -168,7 +168,7 @@ def db_upgrade(context: typer.Context) -> None:
 
 @db_app.command("check")
 def db_check(context: typer.Context) -> None:
-    """Show the database's revision. Exit code 1 where it needs an upgrade."""
+    """Show the database's revision. Exit code 1 if it needs an upgrade."""
     session = session_of(context)
     state = _refusing(lambda: session.wiring.database(upgrade=False))
     session.print(_state_line(state))

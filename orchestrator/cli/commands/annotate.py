@@ -43,7 +43,7 @@ def annotate_command(
 ) -> None:
     """Add annotations to the reports of a run: narrative, fixes, recommendations.
 
-    What the results contradict is kept, and said beside it wherever it is printed.
+    An annotation that the results contradict is kept, and shown with the contradiction.
     """
     session = session_of(context)
     given = {"kind": kind, "title": title, "text": text, "author": author, "at": at}

@@ -49,7 +49,7 @@ BadOption = Annotated[
 
 
 class _MachineLeftError(Exception):
-    """The machine accepts no more retests; the text says why, and what to do."""
+    """The machine accepts no more retests; the text gives the reason and the correction."""
 
 
 @dataclass(slots=True)

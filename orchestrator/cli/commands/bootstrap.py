@@ -33,8 +33,8 @@ def bootstrap_command(
 ) -> None:
     """Set up an account: least permissions, and a kill switch that needs no controller.
 
-    Writes the document that says what would be made, then asks before it makes it. The kill
-    switch ends everything of the project past its expires-at tag, every five minutes.
+    Writes the document of the resources, then asks before it creates them. Every five minutes the
+    kill switch ends the project's resources past their expires-at tag.
     """
     session = session_of(context)
     with _provider_errors():
@@ -53,7 +53,7 @@ def bootstrap_command(
 
 
 def check_account(session: Session, cloud: str, *, as_json: bool) -> None:
-    """Print every check of the account. Raises typer.Exit(1) where one failed."""
+    """Print every check of the account. Raises typer.Exit(1) if one failed."""
     with _provider_errors():
         setup: AccountSetup = session.wiring.account_setup(cloud)
         checks = []

@@ -114,7 +114,7 @@ def notify_test(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Send a test message now. Exit code 1 where it is not delivered."""
+    """Send a test message now. Exit code 1 if it is not delivered."""
     session = session_of(context)
     path = f"/channels/{quote(channel, safe='')}/test"
     answer = session.client().post(path, {"git_sha": commit})

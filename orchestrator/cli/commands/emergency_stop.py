@@ -93,7 +93,7 @@ def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
 
 
 def _order_controller(session: Session) -> StopReport | None:
-    """Let the controller cancel its runs and end every machine; None where there is none."""
+    """Request the controller to cancel its runs and end every machine; return None without one."""
     try:
         answer = session.urgent_client().post("/machines/terminate-all")
     except UnreachableError as error:

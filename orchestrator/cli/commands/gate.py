@@ -97,7 +97,7 @@ def keys_retire(
     key: Annotated[str, typer.Argument(metavar="ID", help="As `gate keys list` shows it.")],
     as_json: JsonOption = False,
 ) -> None:
-    """End a key now, as when its file was lost: what it signed before stays proven."""
+    """Retire a key now, for instance after a loss: its earlier signatures stay valid."""
     session = session_of(context)
     answer = session.client().post(f"/keys/{quote(key, safe='')}/retire")
     if as_json:
@@ -172,7 +172,7 @@ def gate_check(
     stored = store_policy(session, client, policy)
     runs = finished_runs(session, client, run or [], minutes=timeout, waits=not no_wait)
     path = f"/gates/{quote(stored.gate, safe='')}/evaluate"
-    # Somebody may give the gate another policy while this waits.
+    # The gate's policy may change while this waits.
     body: Json = {"runs": runs, "lineage": lineage, "policy_digest": stored.digest}
     answer = client.post(path, body, key=session.wiring.new_id())
     verdict = read(VerdictResponse, answer)
@@ -270,7 +270,7 @@ def gate_verify(
     key: _Key,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a signed verdict, offline. Exit code 1, and what is wrong, where it proves nothing."""
+    """Verify a signed verdict offline. Exit code 1 with the reason if it is not valid."""
     session = session_of(context)
     bundle, keys = read_file(file), read_file(key)
     try:

@@ -50,7 +50,7 @@ def ingest_command(
 ) -> None:
     """Create a finished run of one cell from files of other programs, and print its id.
 
-    What ingest.yaml in the folder says need not be said here.
+    Values of ingest.yaml in the folder need no option.
     """
     session = session_of(context)
     _check_sources(sources, platform)

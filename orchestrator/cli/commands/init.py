@@ -39,7 +39,7 @@ class Finding:
     level: Level
     name: str
     text: str
-    """The finding, and what to do where it is not OK."""
+    """The finding, with the correction if it is not OK."""
 
 
 def check_up(session: Session) -> Iterator[Finding]:
@@ -217,7 +217,7 @@ def doctor_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this computer, the home and the controller, or a cloud's account; say what to do."""
+    """Check this computer, the home and the controller, or a cloud account; print corrections."""
     session = session_of(context)
     if cloud is not None:
         check_account(session, cloud, as_json=as_json)

@@ -73,7 +73,7 @@ def known_issue_add(
     url: Annotated[str, text_option("--url", "URL", "Of the issue.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Add a known issue: say by signature, or by patterns, which failures it explains."""
+    """Add a known issue, which explains failures by signature or by patterns."""
     session = session_of(context)
     scope = {"platforms": platform or [], "jobs": job or []}
     where = {"versions": versions, "requires_package": requires_package}

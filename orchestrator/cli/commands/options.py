@@ -42,7 +42,7 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
 
 
 def text_option(flag: str, metavar: str, text: str) -> object:
-    """An option that takes a text, with what stands for it in the help."""
+    """Return an option for a text, with its placeholder in the help."""
     return typer.Option(flag, metavar=metavar, help=text)
 
 

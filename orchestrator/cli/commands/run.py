@@ -172,7 +172,7 @@ def watch_command(
 def _launch_and_wait(
     session: Session, client: Client, launch: Callable[[str], Json], waiting: Waiting
 ) -> int:
-    # From here on an interrupt must not leave a run behind that nobody was told of.
+    # From here on an interrupt must not leave a run whose id was not printed.
     with Interrupts() as interrupts:
         shown = launch(session.wiring.new_id())
         run = read(RunResponse, shown)

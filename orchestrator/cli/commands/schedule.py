@@ -115,7 +115,7 @@ def schedule_add(
     owner: _Owner = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Add a schedule. Machines are rented without asking anybody, up to the matrix's limits."""
+    """Add a schedule. It rents machines without a confirmation, up to the matrix's limits."""
     session = session_of(context)
     selector = read_selector(subject, prereleases=pre)
     client = session.client()

@@ -1,4 +1,4 @@
-"""slowest: the tests of a run that took longest, beside what they took before."""
+"""slowest: the slowest tests of a run, compared with their earlier durations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.domain.units import duration
 
 _SLOWER = 0.5
 _SLOWER_S = 1.0
-"""So much more than usual, and so many seconds, stand out."""
+"""Minimum relative increase, and minimum increase in seconds, that is highlighted."""
 _LAYOUT = Layout(
     titles=("took", "usually", "change", "test", "cell"),
     first_to_go=("change", "usually", "cell"),

@@ -104,7 +104,7 @@ def read_sources(folder: Path) -> Sources:
 
 
 def table(value: Table, *path: str) -> Table:
-    """Return the table at a path; empty where there is none."""
+    """Return the table at a path; an empty one if it is missing."""
     found: object = value
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -151,7 +151,7 @@ def _dynamic_version(folder: Path, name: str) -> tuple[str, list[str]]:
 
 
 def _python_path(folder: Path) -> str:
-    """Return ``src`` where it has the packages, else the project itself."""
+    """Return ``src`` if it has the packages, else the project itself."""
     source = folder / "src"
     inside = any(any(source.glob(pattern)) for pattern in ("*.py", "*/*.py"))
     return "src" if inside else "."
@@ -279,7 +279,7 @@ jobs:
 
 
 def write_all(files: tuple[Written, ...], *, force: bool) -> None:
-    """Write all files or none. Raises CliError where one exists."""
+    """Write all files or none. Raises CliError if one exists and `force` is false."""
     there = [file.path for file in files if file.path.exists()]
     if there and not force:
         names = " and ".join(str(path) for path in there)

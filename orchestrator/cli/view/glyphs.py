@@ -30,7 +30,7 @@ _OWN_STYLES = {
     "not_run": "magenta",
     "queued": "dim",
 }
-"""Styles of outcomes that say nothing about the subject: infrastructure, or no evidence."""
+"""Styles of outcomes without a result of the subject: infrastructure, or no evidence."""
 _UNKNOWN = Term("?", "unknown", "warn")
 
 

@@ -31,16 +31,16 @@ def print_list(
     nothing: str,
     as_json: bool,
 ) -> None:
-    """Print the items of an answer. Raises CliError where they cannot be parsed.
+    """Print the items of an answer. Raises CliError if they cannot be parsed.
 
     Args:
-        session: Where to print.
-        answer: What the controller answered.
+        session: The session that prints.
+        answer: The controller's answer.
         kind: The record that each item is.
         layout: The columns of the table.
         row: The row of an item.
-        nothing: What to tell a person where there is no item.
-        as_json: Print the items for a program instead.
+        nothing: Text for a person if there are no items.
+        as_json: Print the items as JSON.
     """
     if as_json:
         session.print_json(answer.get("items"))

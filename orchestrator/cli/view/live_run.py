@@ -165,12 +165,12 @@ def picture(
 
     Args:
         run: As the controller shows it.
-        tail: What is at the bottom.
-        now: Aware.
+        tail: The log lines at the bottom.
+        now: The present time, timezone-aware.
         width: Columns of the terminal.
         height: Rows of the terminal.
-        note: Stands in the last line: how to leave, or what is wrong with the connection.
-        heard: What the controller told last of each cell.
+        note: Last line: how to leave, or a connection problem.
+        heard: The controller's last message of each cell.
     """
     frame = replace(Frame.of(run.cells, now, width, run_id=run.id), heard=heard or {})
     head = [*header(run, frame), Text()]

@@ -22,7 +22,7 @@ _LEAST_LEFT_S = 1.0
 
 
 def since(start: datetime | None, now: datetime) -> float:
-    """Return seconds since a time; 0 where it is unknown or in the future."""
+    """Return seconds since a time; 0 if it is unknown or in the future."""
     return max((now - start).total_seconds(), 0.0) if start else 0.0
 
 
@@ -41,8 +41,7 @@ def reported(counts: Counts) -> int:
 def job_left_s(job: JobRecord, now: datetime) -> float | None:
     """Estimate a running suite's remaining seconds by its pace; None if unknown.
 
-    Once every test has reported, or would have by now, nobody knows when the job itself ends; nor
-    while nothing is heard of it.
+    The end is unknown once every test has reported or should have, and while the job is silent.
     """
     counts = job.counts
     if not job.is_running or job.silent_since is not None or reported(counts) < _ENOUGH_TESTS:
@@ -91,7 +90,7 @@ class Frame:
         cls, cells: tuple[CellRecord, ...], now: datetime, width: int, *, run_id: str = "RUN"
     ) -> Frame:
         """Return a layout for the longest id, within limits."""
-        # A job stands two cells further right than its cell.
+        # A job is indented by two cells more than its cell.
         names = [len(c.id) for c in cells] + [len(j.id) + 2 for c in cells for j in c.jobs]
         widest = max(names, default=_NAME_MIN)
         name_width = min(max(widest, _NAME_MIN), _NAME_MAX, max(width // 3, _NAME_MIN))

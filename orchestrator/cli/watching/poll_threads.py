@@ -155,7 +155,7 @@ class WatchedRun:
     notices: tuple[Notice, ...] = ()
     """Notices in order."""
     trouble: str = ""
-    """Why it is not up to date; empty where it is."""
+    """Why it is not up to date; empty if it is."""
 
 
 class Follower:
@@ -234,7 +234,7 @@ class Follower:
                         if is_over or self._stopped.is_set():
                             break
             except CliError:
-                self._changed.set()  # the other thread finds out, and says, what is wrong
+                self._changed.set()  # the other thread finds and reports the problem
             if not is_over:
                 self._stopped.wait(_PAUSE_S)
         self._feed.close()

@@ -23,8 +23,8 @@ _PATIENCE = 3
 class Interrupts:
     """Counts interrupts while it is entered.
 
-    It sets no event: an event's lock may be held by the very thread that is interrupted. The third
-    one raises KeyboardInterrupt: whoever waits elsewhere must not be waited for.
+    It sets no event: the interrupted thread itself may hold an event's lock. The third interrupt
+    raises KeyboardInterrupt, so that code that waits elsewhere ends as well.
     """
 
     def __init__(self) -> None:

@@ -122,7 +122,7 @@ def artifact_table(run_id: str, cell: CellRecord) -> Table:
 
 
 def fact_table(cell: CellRecord) -> Table:
-    """The environment, but for its packages; the machine, and who attests it."""
+    """Return the table of environment facts without packages, the machine, and its attestation."""
     known = {k: v for k, v in traits(cell.probed).items() if not k.startswith(_PACKAGE)}
     facts = [("environment", cell.environment), *known.items(), *_machine(cell), *_told(cell)]
     rows = [Row((Text(name), Text(value))) for name, value in facts if value]

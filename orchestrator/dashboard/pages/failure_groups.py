@@ -118,7 +118,7 @@ def show_failures(
 
 
 def _with(names: Sequence[str], chosen: str) -> Sequence[str]:
-    """What can be chosen, and what is, even where there is none of it."""
+    """Return the options, with the chosen one even if no row has it."""
     return names if not chosen or chosen in names else (chosen, *names)
 
 
@@ -187,7 +187,7 @@ def _row(asked: Asked, kind: ListedFailureGroup, names: Mapping[int, KnownTest])
 
 
 def _beside(kind: ListedFailureGroup, test: KnownTest | None) -> str:
-    """Where it is, whose it may be, and a test that has it."""
+    """Return the location, the probable cause, and one test of a failure group."""
     signature = kind.signature
     name = test.nodeid.rpartition("::")[2] if test else ""
     more = f" and {len(kind.tests) - 1} more" if len(kind.tests) > 1 else ""
@@ -299,7 +299,7 @@ def _newest_url(shown: FailureGroupDetail) -> str:
 
 
 def _issue_form(asked: Asked, shown: FailureGroupDetail) -> str:
-    """The form for a known issue, filled in as far as the failures say."""
+    """Return the form for a known issue, filled in from the failures."""
     kind = shown.kind
     if kind is None or not asked.viewer.may("gate"):
         return ""

@@ -188,7 +188,7 @@ def _empty(asked: Asked, shown: _Shown) -> str:
 
 
 def _column(shown: _Shown, cell: GridCell) -> Column:
-    """When and what; with the outcome's sign where it is neither passed nor failed."""
+    """Return a column with time and version; unusual outcomes have a sign."""
     outcome = cell.outcome or cell.state
     is_usual = outcome in (Outcome.PASSED, Outcome.FAILED)
     sign = "" if is_usual else f"{term(outcome).glyph} {term(outcome).word} · "

@@ -1,4 +1,4 @@
-"""Known issues: whether they still explain anything, until when, and whom to ask."""
+"""The page of known issues: whether they match failures, their expiry, and their owner."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def add_issue(
     viewer: Annotated[Viewer, needs(Scope.GATE)],
     form: Annotated[Form, Depends(_form)],
 ) -> Response:
-    """Add one; where it is refused, the page again with what was written."""
+    """Add a known issue; a refused form is shown again with its values."""
     new = _read(form, viewer.person)
     if not form.is_refused:
         try:

@@ -1,4 +1,4 @@
-"""The launch page: a form, the plan of what it would launch, and the start."""
+"""The launch page: a form, the plan of the launch, and its start."""
 
 from __future__ import annotations
 
@@ -448,7 +448,7 @@ def _ready() -> dict[str, str]:
 
 
 async def _uploaded(sent: FormData) -> tuple[str, str]:
-    """The name and the text of a file that was sent; empty where none was."""
+    """Return name and text of an uploaded file; empty without one."""
     file = sent.get("file")
     if not isinstance(file, UploadFile) or not file.filename:
         return "", ""

@@ -60,7 +60,7 @@ class ShownLine:
 
 
 def shown_line(line: LogLine) -> ShownLine:
-    """As a terminal leaves it, with nothing hidden, and cut where it is long."""
+    """Return a line as a terminal shows it, with visible control characters, cut at `LONGEST`."""
     text, is_cut = _text(line)
     parts: list[Part] = []
     room = LONGEST
@@ -146,7 +146,7 @@ class OpenedLog:
 
     @property
     def total(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         return 0 if self.reader is None else self.reader.total
 
 
@@ -222,7 +222,7 @@ def window_of(asked: Window, line: int, total: int) -> Window:
 
 
 def found_in(query: LogQuery, opened: OpenedLog) -> Found | None:
-    """What a search comes to; None where nothing is searched."""
+    """Return the result of a search; None without a search."""
     if opened.reader is None or not query.search.text or not query.go:
         return None
     if query.go == "previous":
@@ -237,7 +237,7 @@ def _chosen(logs: Sequence[AttemptLog], number: int) -> AttemptLog | None:
 
 
 PART_BYTES = 64_000
-"""Of one line on a page of its own."""
+"""Maximum bytes of one line on a separate page."""
 _UTF8_BYTES = 4
 
 router = APIRouter()
@@ -377,7 +377,7 @@ def _said_of(found: Found | None, query: LogQuery) -> str:
 def _links(
     asked: Asked, opened: OpenedLog, window: Window, lines: Sequence[ShownLine]
 ) -> Mapping[str, str]:
-    """To the lines before and after those shown, for who reads page by page."""
+    """Return links to the previous and next lines, for paging without scripts."""
     last = lines[-1].number if lines else 0
 
     def link(first: int) -> str:

@@ -51,7 +51,7 @@ _RANGE = re.compile(r"(\w+)-(\w+)")
 
 
 def cron_words(expression: str) -> str:
-    """``every day at 02:00``; empty where it is too special for words."""
+    """Return ``every day at 02:00``; empty for an expression that is too complex."""
     fields = expression.split()
     if len(fields) != 5:
         return ""
@@ -123,7 +123,7 @@ _OVERLAPS = {
 
 
 def deadline_of(firing: Firing, now: datetime) -> str:
-    """``in_time`` or ``deadline_missed``; ``queued`` while there is time; empty for no deadline."""
+    """Return ``in_time``, ``deadline_missed`` or ``queued``; empty without a deadline."""
     if firing.deadline_at is None:
         return ""
     ended = firing.ended_at
@@ -133,7 +133,7 @@ def deadline_of(firing: Firing, now: datetime) -> str:
 
 
 def outcome_of(firing: Firing) -> str:
-    """How it went, or where it is."""
+    """Return the outcome, or the state of an unfinished firing."""
     return firing.outcome or firing.state
 
 

@@ -1,4 +1,4 @@
-"""The tests of a run that took longest, beside what they took before."""
+"""The slowest tests of a run, compared with their earlier durations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.domain.units import duration
 
 SHOWN = 50
 _LOUD, _LOUD_S = 0.5, 1.0
-"""So much more than usual, and so many seconds, stand out."""
+"""Minimum relative and absolute increase in seconds that is highlighted."""
 _COLUMNS = (
     Column("test", "Test"),
     Column("cell", "Cell"),

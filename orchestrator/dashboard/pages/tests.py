@@ -270,7 +270,7 @@ def _is_web(address: str) -> bool:
 
 
 def names_table(story: TestDetail) -> Table:
-    """What it was called before."""
+    """Return the table of the test's former names."""
     return Table(
         id="names",
         caption="Older names",
@@ -362,7 +362,7 @@ def show_test(asked: AskedDep, test_id: int, cell: str = "", before: str = "") -
 
 
 def _history(asked: Asked, story: TestDetail, cell: str, before: str) -> Sequence[CellResult]:
-    """Results, the newest first; more than a page has where there are more."""
+    """Return results, newest first; one more than a page shows if there are more."""
     if not before and not cell:
         goes = (go for one in story.cells for go in one.goes)
         return sorted(goes, key=lambda go: go.run, reverse=True)

@@ -86,7 +86,7 @@ def fetch(folder: Path) -> None:
 
 
 def copied(package: Package, source: Path, locked: dict[str, Any]) -> dict[str, Any]:
-    """Copy a package's files, and say what they are."""
+    """Copy a package's files, and return their description."""
     lock = locked[f"node_modules/{package.name}"]
     folder = f"{package.folder}-{lock['version']}"
     target = package.into / folder

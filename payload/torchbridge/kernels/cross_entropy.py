@@ -43,10 +43,10 @@ _TWICE = (
 
 
 class Terms(NamedTuple):
-    """What the loss of a token is made of, and how it is computed.
+    """The parameters of a token's loss, and how it is computed.
 
-    `way` turns logits into gradients, "triton" or "torch", "auto": as the registry says; `rows` are
-    the tokens of a chunk.
+    `way` is the kernel that turns logits into gradients, "triton" or "torch", or "auto" for the
+    registry's choice; `rows` is the number of tokens of a chunk.
     """
 
     ignore_index: int
@@ -291,12 +291,13 @@ def rows_by_library_(
     smoothing: float,
     z_loss: float,
 ) -> tuple[Tensor, Tensor]:
-    """logits [N, V] -> losses [N], and the logits: scale * their gradient, if there is a scale.
+    """logits [N, V] -> losses [N], and the logits, replaced by scale * their gradient if a scale is
+    given.
 
-    One copy of them in float32 is made if they are of 16 bit, none otherwise.
+    16-bit logits are copied once to float32; others are not copied.
 
     Raises:
-        IndexError, RuntimeError: a target that is no class.
+        IndexError, RuntimeError: a target outside of the classes.
     """
     wide = logits.to(_wide(logits.dtype))
     counts = target != ignore_index
@@ -387,7 +388,7 @@ def rows_in_triton_(
     losses = torch.empty(rows, dtype=torch.float32, device=logits.device)
     if rows == 0:
         return losses, logits
-    factor = losses if scale is None else scale  # not looked at when there is none
+    factor = losses if scale is None else scale  # not read when there is none
     with launching(logits):
         cross_entropy_kernel[(rows,)](
             logits, target.contiguous(), factor, losses, size, room or size, logits.stride(0),

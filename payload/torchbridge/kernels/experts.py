@@ -58,16 +58,16 @@ def moe_experts(
     *,
     path: str = "auto",
 ) -> Tensor:
-    """The sum of weight * expert(x) over each token's experts: x [T, d] -> [T, d].
+    """Return the sum of weight * expert(x) over each token's experts: x [T, d] -> [T, d].
 
     experts [T, k] int64, weights [T, k], up [E, h, d] (gated [E, 2h, d]: act(first half) * second
     half), down [E, d, h], biases [E, h or 2h] and [E, d]. `path` as in `kernel_for`; the kernel in
     Triton has no backward.
 
     Raises:
-        KernelRefused: the kernel asked for cannot compute this here.
+        KernelRefused: the requested kernel cannot compute this on this device.
         ValueError: an unknown activation.
-        IndexError: an expert that there is not; the kernel in Triton answers NaN for its token.
+        IndexError: an unknown expert; the kernel in Triton returns NaN for its token.
     """
     tensors = (x, up, down, up_bias, down_bias)
     variant = rows_variant(0 if traced() else experts.numel(), len(up), *tensors)
@@ -109,7 +109,7 @@ def by_library(
 
 @jit
 def chosen(experts, at, assignments, num_experts):
-    """The experts of assignments `at`, int32; where there is none or an unknown one, E."""
+    """Return the experts of assignments `at`, int32; E for a missing or unknown one."""
     expert = tl.load(experts + at, mask=at < assignments, other=-1)
     return tl.where((expert >= 0) & (expert < num_experts), expert, num_experts).to(tl.int32)
 
@@ -122,7 +122,7 @@ def expert_index_kernel(
     """order [A] int32: the assignments by expert, in one expert by number, unknown ones last.
 
     blocks [3, count] int32, zeros before: expert, first row, one past the last. Each program counts
-    who comes before its `rows` assignments, and lists the blocks that start with one of them.
+    the assignments before its `rows` assignments, and lists the blocks that start with one of them.
     """
     at = tl.program_id(0) * rows + tl.arange(0, rows)
     expert = chosen(experts, at, assignments, num_experts)
@@ -223,7 +223,7 @@ def expert_down_kernel(
 def expert_sum_kernel(
     parts, experts, y, width, num_experts, top_k: tl.constexpr, columns: tl.constexpr
 ):  # fmt: skip
-    """y [T, width]: the sum of a token's parts; NaN where it was sent to an expert there is not."""
+    """y [T, width]: the sum of a token's parts; NaN for a token with an unknown expert."""
     token = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * columns + tl.arange(0, columns)
     total = tl.zeros((columns,), tl.float32)

@@ -1,7 +1,8 @@
-"""Linear and activation in one step where a library has it, in two where it has not.
+"""Linear and activation in one step if the library supports it, else in two.
 
 The matrix product's epilogue computes one kind of GELU, and which one depends on the device: erf on
-the CPU, its tanh approximation on CUDA. So it is asked, and taken only for the kind it computes.
+the CPU, its tanh approximation on CUDA. So the device is probed, and the epilogue is used only for
+the kind that it computes.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def linear_silu(
 
 
 def epilogue_gelu(device: str) -> str | None:
-    """Which GELU the epilogue of this kind of device computes; None where there is none."""
+    """Return the GELU that this kind of device's epilogue computes; None without an epilogue."""
     try:
         return _ask_epilogue(device)
     except (RuntimeError, AssertionError, TypeError):  # no device, no kernel, no function

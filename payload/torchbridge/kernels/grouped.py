@@ -1,9 +1,8 @@
-"""One matrix product for each expert's rows, many rows each: the library's way, and one in Triton.
+"""One matrix product per expert with many rows: by the library, and by a Triton kernel.
 
-The one in Triton is for chips on which torch's own grouped product (`torchbridge.moe.grouped`) asks
-the host how many rows there are and loops, sm_80 to sm_89: it is one launch, and waits for nothing.
-Grids follow from shapes alone: as many blocks as any routing may need, those without rows end at
-once.
+The Triton kernel is for sm_80 to sm_89, where torch's grouped product (`torchbridge.moe.grouped`)
+copies the row counts to the host and loops: it is one launch without synchronization. Grids depend
+only on shapes: as many blocks as any routing may need, of which those without rows end immediately.
 
 A rows sorted by expert, E experts, depth K, width N.
 """

@@ -1,6 +1,6 @@
-"""Which kernel computes an operation: the best one that this hardware, dtype and use allow.
+"""Selects the kernel of an operation: the best one for the hardware, dtype and use.
 
-Every kernel that was passed over says why, so that a slow path never comes as a surprise.
+Every refused kernel has a reason, so that a slow path can be explained.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from torchbridge.hardware import Hardware, probe
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a kernel is wanted for.
+    """The request for a kernel.
 
-    `gradient`: its output will be differentiated. `variant` distinguishes what the other fields do
-    not and a kernel goes by: GELU's "none" (erf) and "tanh" say, or rows that are wide.
+    `gradient`: its output will be differentiated. `variant` distinguishes requests that the other
+    fields do not: for instance GELU's "none" (erf) and "tanh", or wide rows.
     """
 
     hardware: Hardware
@@ -33,11 +33,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One way to compute an operation, and what it needs; an empty set allows everything.
+    """A kernel of an operation with its requirements; an empty set allows everything.
 
-    `refuse` tells of what the other fields cannot say: None, or a reason for this request.
-    `yields` says why the best choice for a request is another kernel, although this one could: by
-    name it is still to be had.
+    `refuse` checks what the other fields cannot express: it returns None, or a reason to refuse.
+    `yields` returns why another kernel is a better choice for a request that this one supports; by
+    name this one can still be selected.
     """
 
     operation: str
@@ -120,10 +120,10 @@ class KernelRegistry:
         return tuple(sorted(self._kernels))
 
     def kernels(self, operation: str) -> tuple[Kernel, ...]:
-        """All of an operation, the best first; of equal rank the first registered.
+        """Return all kernels of an operation, best first; of equal rank, the first registered.
 
         Raises:
-            KernelRefused: there is no such operation.
+            KernelRefused: the operation is unknown.
         """
         if operation not in self._kernels:
             known = ", ".join(self.operations) or "none"
@@ -142,10 +142,10 @@ class KernelRegistry:
         return self._choices[key]
 
     def named(self, operation: str, name: str, request: Request) -> Kernel:
-        """The kernel of that name, never another.
+        """Return the kernel of that name, never another.
 
         Raises:
-            KernelRefused: there is none, or it cannot serve the request.
+            KernelRefused: it is unknown, or cannot serve the request.
         """
         for kernel in self.kernels(operation):
             if kernel.name == name:
@@ -184,14 +184,14 @@ def kernel_for(
     *,
     ruled: bool = True,
 ) -> Kernel:
-    """The kernel to take for these tensors; the first of them says where and in which dtype.
+    """Return the kernel for these tensors; the first one determines device and dtype.
 
     `path` is a kernel's name, which is used or refused, or "auto" for the best. Under
-    torch.compile, export and trace that is the library's, which they fuse themselves, and under
-    autocast too where that has rules for it (`ruled`).
+    torch.compile, export and trace "auto" is the library's kernel, which they fuse, and also under
+    autocast if autocast has rules for the operation (`ruled`).
 
     Raises:
-        KernelRefused: the kernel asked for cannot compute this here, or none can.
+        KernelRefused: the requested kernel cannot compute this on this device, or none can.
     """
     given = [one for one in tensors if one is not None]
     kind = given[0].device.type
@@ -210,12 +210,12 @@ def traced() -> bool:
 
 
 def autocast_on(device: str) -> bool:
-    """Does autocast choose the dtypes on such devices? There are some that it does not know."""
+    """Return whether autocast is available and enabled on such devices."""
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def autocast_dtype(x: Tensor) -> torch.dtype | None:
-    """The dtype that autocast multiplies x in; None where it leaves x as it is."""
+    """Return the dtype in which autocast multiplies x; None if it leaves x unchanged."""
     kind = x.device.type
     if x.dtype == torch.float64 or not autocast_on(kind):
         return None
@@ -223,6 +223,6 @@ def autocast_dtype(x: Tensor) -> torch.dtype | None:
 
 
 def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Within it products are made in the dtypes of what is multiplied."""
+    """Return a context without autocast: products have the dtypes of their operands."""
     kind = device.type
     return torch.autocast(kind, enabled=False) if autocast_on(kind) else contextlib.nullcontext()

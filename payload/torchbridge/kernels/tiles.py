@@ -1,6 +1,6 @@
-"""What the kernels in Triton share: where they run, shapes of tiles, and when they are worth it.
+"""Shared parts of the Triton kernels: supported devices, tile shapes, and when they are faster.
 
-Their modules import without Triton, too: the registry then refuses the kernels, and says why.
+Their modules can be imported without Triton: the registry then refuses the kernels with a reason.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def register(
     library_refuses: Callable[[Request], str | None] | None = None,
     **told: Any,
 ) -> None:
-    """An operation's kernel in Triton, which goes before the library's way; `told`: its fields."""
+    """Register a Triton kernel with precedence over the library's; `told` are its fields."""
     told = {"rank": 1, "vendors": VENDORS, "dtypes": DTYPES, "refuse": refuse_matrices} | told
     REGISTRY.register(Kernel(operation, "triton", run, **told))
     REGISTRY.register(Kernel(operation, "torch", library, refuse=library_refuses))
@@ -80,9 +80,9 @@ def register(
 def rows_variant(
     rows: int, experts: int = 1, x: Tensor | None = None, *weights: Tensor | None
 ) -> str:
-    """What a request says of its size, and of x and the weights and biases it comes with.
+    """Return the variant of a request, from its number of rows, x, weights and biases.
 
-    Without rows, as for a call that is traced, no more than whether dtypes are mixed.
+    Without rows, as for a traced call, it only distinguishes mixed dtypes.
     """
     given = [one for one in (x, *weights) if one is not None]
     if any(one.dtype != given[0].dtype for one in given):
@@ -113,10 +113,10 @@ def yields_few_rows(request: Request) -> str | None:
 
 
 def activation_of(name: str) -> Callable[[Tensor], Tensor]:
-    """The library's function of that name.
+    """Return the library's function of that name.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the name is unknown.
     """
     if name not in ACTIVATION:
         raise ValueError(f"activation must be one of {', '.join(ACTIVATION)}, got {name!r}")

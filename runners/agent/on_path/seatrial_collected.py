@@ -1,5 +1,5 @@
 """Hooks that write down which tests were collected, and what kept others out."""
-# ruff: noqa: INP001 - not a package: this folder stands on the jobs' path
+# ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Write = Callable[[Dict[str, Any]], None]
 _NAMED = 200
 _USUAL = ("__pycache__", ".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv",
           "{arch}")  # fmt: skip
-"""Folders that pytest leaves out where nobody says anything."""
+"""Folders that pytest ignores by default."""
 _OPTIONS = {
     "deselect_by_keyword": "-k",
     "deselect_by_mark": "-m",
@@ -36,10 +36,10 @@ class Collected:
         """Prepare to follow.
 
         Args:
-            config: pytest's.
-            write: Takes the record.
-            name: Returns a node id as it stands in evidence.
-            own: File whose deselecting is the agent's: tests that have their results already.
+            config: pytest's configuration.
+            write: Receives the record.
+            name: Returns a node id in the form that evidence has.
+            own: File whose deselections are the agent's: tests that have results already.
         """
         self._config = config
         self._write = write
@@ -77,19 +77,19 @@ class Collected:
                 self._ignored[self._name(f"{collector.nodeid}::{name}")] = key
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Count a test before anybody can drop it."""
+        """Count a test before a plugin can drop it."""
         self._seen[self._name(item.nodeid)] = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_deselected(self, items: List[pytest.Item]) -> None:
-        """Note who deselects."""
+        """Record the file that deselects tests."""
         by = self._caller()
         for item in items:
             self._by[self._name(item.nodeid)] = by
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note what was skipped as a whole, and which files hide their tests behind an error."""
+        """Record skipped modules, and files whose collection failed."""
         if report.failed:
             self._hidden.append(self._name(report.nodeid))
         elif report.skipped:
@@ -99,7 +99,7 @@ class Collected:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Compare what was collected with what is going to run."""
+        """Record the difference between collected tests and tests to run."""
         kept = {self._name(item.nodeid) for item in session.items}
         gone = [test for test in self._seen if test not in kept]
         line: Dict[str, Any] = {"record": "collected", "deselected": self._causes(gone)}
@@ -122,7 +122,7 @@ class Collected:
         ]
 
     def _droppers(self) -> str:
-        """Name who could have dropped tests without a word."""
+        """Return the files that could have dropped tests without reporting them."""
         impls = self._config.hook.pytest_collection_modifyitems.get_hookimpls()
         files = [impl.function.__code__.co_filename for impl in impls]
         ours = (str(Path(pytest.__file__).parent.parent / "_pytest"), str(Path(__file__).parent))
@@ -155,7 +155,7 @@ class Collected:
         return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
 
     def _is_passed_over(self, path: Path) -> bool:
-        """Whether a file has a usual name for tests, which the settings do not have."""
+        """Return whether a file has a usual name for tests that the settings do not match."""
         if path.suffix != ".py" or self._might_hold_tests(path):
             return False
         return any(fnmatch.fnmatch(path.name, usual) for usual in ("test_*.py", "*_test.py"))

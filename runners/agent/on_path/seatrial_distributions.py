@@ -1,7 +1,7 @@
-"""Finds installed distributions as importlib.metadata does, without what that imports (40 ms).
+"""Finds installed distributions like importlib.metadata, without its imports (40 ms).
 
-Folders on the path only: what is imported from a zip file has no files that could be proven.
-The agent also runs this file's text by itself, in interpreters where nothing of ours is installed.
+Only folders on the path: a module in a zip file has no files that could be verified. The agent also
+runs this file's text in interpreters without Seatrial's packages.
 """
 # ruff: noqa: INP001, PTH100, PTH118, PTH119, PTH120, PTH122, PTH123, PTH208 - no package, no pathlib
 
@@ -16,17 +16,17 @@ class NotInstalledError(Exception):
 
 
 class Distribution:
-    """What one folder or file beside the installed modules says of them."""
+    """The metadata of one distribution, from its folder or file beside the installed modules."""
 
     def __init__(self, info: str) -> None:
-        """Keep the path of a ``.dist-info`` or ``.egg-info``."""
+        """`info` is the path of a ``.dist-info`` or ``.egg-info``."""
         self._info = info
         self.home = os.path.dirname(info)
         """The folder that the paths in RECORD are relative to."""
 
     @property
     def name(self) -> str:
-        """As the distribution writes it; empty where it does not say."""
+        """Name as the distribution writes it; empty without one."""
         return self._header("name")
 
     @property
@@ -35,7 +35,7 @@ class Distribution:
         return self._header("version")
 
     def text(self, name: str) -> str:
-        """Return a file of the folder; nothing where it cannot be read."""
+        """Return the text of a metadata file; empty if it is unreadable."""
         try:
             path = os.path.join(self._info, name) if name else self._info
             with open(path, encoding="utf-8", errors="replace") as stream:
@@ -55,10 +55,10 @@ class Distribution:
 
 
 def distributions(name: str = "") -> Iterator[Distribution]:
-    """Yield what is installed, in the order of the path.
+    """Yield installed distributions in the order of the path.
 
     Args:
-        name: Of the distribution, in any spelling; without one, all of them.
+        name: Name of the distribution in any spelling; empty for all.
     """
     wanted = _normal(name)
     for entry in sys.path:
@@ -73,10 +73,10 @@ def distributions(name: str = "") -> Iterator[Distribution]:
 
 
 def distribution(name: str) -> Distribution:
-    """Return the one that Python's import would use.
+    """Return the distribution that Python's import would use.
 
     Raises:
-        NotInstalledError: there is none.
+        NotInstalledError: it is not installed.
     """
     for found in distributions(name):
         return found

@@ -1,9 +1,9 @@
-"""Lets a job say more than an exit code. Optional: the same lines can be written by hand.
+"""Events of a job beside its exit code. Optional: the same lines can be written by hand.
 
 Outside a Seatrial job (``SEATRIAL_EVENTS`` unset) every function does nothing and returns False, so
 a demo or benchmark runs the same at a desk.
 """
-# ruff: noqa: INP001 - not a package: this folder stands on the jobs' path
+# ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def check(
     tolerance: Scalar = None,
     reason: Optional[str] = None,
 ) -> bool:
-    """Say how one check went.
+    """Report the result of one check.
 
     Args:
         name: Its stable name within the job.
-        outcome: ``passed``, ``failed`` or ``skipped`` (then say the reason).
-        value: What was measured.
-        expected: What it should be. A value that is further away than the tolerance makes a check
-            that is said to have passed a failed one.
+        outcome: ``passed``, ``failed`` or ``skipped`` (then give the reason).
+        value: The measured value.
+        expected: The expected value. A check that is reported as passed fails if the value differs
+            by more than the tolerance.
         unit: Unit of the value.
-        tolerance: What the value, or its distance from what was expected, was held against.
+        tolerance: Limit of the value, or of its distance from the expected value.
         reason: Why, for a person.
 
     Returns:
-        Whether somebody listens.
+        Whether the event was written; False outside of a Seatrial job.
     """
     if outcome not in ("passed", "failed", "skipped"):
         raise ValueError(f"outcome must be passed, failed or skipped, not {outcome!r}")
@@ -55,17 +55,17 @@ def metric(
     direction: str,
     params: Optional[Mapping[str, Scalar]] = None,
 ) -> bool:
-    """Say what was measured: every sample, not a summary of them.
+    """Report a measurement: every sample, not a summary of them.
 
     Args:
         name: Its stable name within the job.
         samples: The measurements, in the order they were taken.
         unit: Their unit.
         direction: ``higher`` or ``lower``: which is better.
-        params: What it was measured at.
+        params: Parameters of the measurement.
 
     Returns:
-        Whether somebody listens.
+        Whether the event was written; False outside of a Seatrial job.
     """
     if direction not in ("higher", "lower"):
         raise ValueError(f"direction must be higher or lower, not {direction!r}")
@@ -74,19 +74,19 @@ def metric(
 
 
 def degraded(reason: str) -> bool:
-    """Say that the job ran, but not on what it claims to run on (a fallback was taken)."""
+    """Report that the job ran on a fallback instead of what it claims to run on."""
     return _say({"degraded": reason})
 
 
 def turns() -> Iterator[int]:
-    """Measure whenever it is this process's turn: one pass of the loop is one turn.
+    """Iterate over this process's turns: one pass of the loop is one turn.
 
     Import, load and warm up before the loop; measure and call `metric` within it. While another
-    process has its turn, this one sleeps. Where nobody takes turns there is exactly one pass, so
-    the same program is a benchmark of its own. For jobs with ``turns = true`` in payload.toml.
+    process has its turn, this one sleeps. Outside of a pairing there is exactly one pass, so the
+    same program also runs alone. For jobs with ``turns = true`` in payload.toml.
 
     Yields:
-        How many turns this process has had before.
+        The number of turns that this process had before.
     """
     path = os.environ.get("SEATRIAL_TURNS")
     if not path:

@@ -1,4 +1,4 @@
-"""Tells which files a distribution installed, and whether loaded modules came from them.
+"""Finds the files that a distribution installed, and checks that modules came from them.
 
 PYTEST_DONT_REWRITE: loaded before pytest could rewrite it, from a place that no payload reaches.
 The agent also runs this file's text by itself: before the first job, it lists what is installed.
@@ -29,7 +29,7 @@ _START_MODULES = ("sitecustomize.py", "usercustomize.py")
 _IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\b"
 
 GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
-"""What the agent said, before anything of the payload could say otherwise."""
+"""The agent's variables, saved before code of the payload can change them."""
 
 
 class Problem(NamedTuple):
@@ -37,13 +37,13 @@ class Problem(NamedTuple):
 
     module: str
     file: str
-    """Empty where there is none."""
+    """The module's file; empty without one."""
     what: str
     fix: str
 
 
 class Installed:
-    """What a distribution says that it installed (its RECORD)."""
+    """The files that a distribution installed, by its RECORD."""
 
     def __init__(self, name: str, *, roots: Iterable[str] = ()) -> None:
         """Read it, as the current path finds it.
@@ -60,27 +60,27 @@ class Installed:
         self._dist = dist
         self.home = dist.home
         self.files, self.record = _modules(dist.text("RECORD"))
-        """By path below `home`: the digest as RECORD writes it, or nothing where it has none."""
+        """Digests by path below `home`, as RECORD writes them; empty for files without one."""
         self.roots = frozenset(roots) or import_names(self.files)
         self._folders = frozenset(os.path.dirname(path) for path in self.files)
         self._good: Dict[str, object] = {}
 
     @property
     def version(self) -> str:
-        """Of the distribution."""
+        """Version of the distribution."""
         return self._dist.version
 
     def start_files(self) -> List[str]:
-        """Return what it installed that Python runs at its start, by path below `home`."""
+        """Return the installed files that Python runs at its start, by path below `home`."""
         text = self._dist.text("RECORD")
         paths = [line.split(",")[0] for line in text.splitlines()]
         return [path for path in paths if path.endswith(".pth") or path in _START_MODULES]
 
     def of(self, loaded: Mapping[str, object]) -> Dict[str, object]:
-        """Return those modules that bear names of this distribution.
+        """Return the modules with names of this distribution.
 
-        Their contents are looked at by their exact types: asked for its class, what stands for
-        something deprecated would warn.
+        Modules are recognised by their exact types: reading the class of a lazy object that
+        replaces a deprecated one would warn.
 
         Args:
             loaded: ``sys.modules``, or a part of it.
@@ -95,11 +95,11 @@ class Installed:
     def problems(
         self, loaded: Mapping[str, object], *, payload: str = "", own: FrozenSet[str] = frozenset()
     ) -> List[Problem]:
-        """Say what did not come from here.
+        """Return the modules that did not come from this distribution.
 
         Args:
             loaded: ``sys.modules``, or a part of it.
-            payload: The payload's folder: what lies in it is never the distribution's.
+            payload: The payload's folder: files in it are never the distribution's.
             own: Files of tests and conftests: they may add modules, but replace none.
         """
         found = []
@@ -116,9 +116,9 @@ class Installed:
     def borrowed(
         self, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
     ) -> Iterator[Problem]:
-        """Say which modules these modules import that only the payload has.
+        """Yield the modules that only the payload has and that these modules import.
 
-        Without the payload beside it, what is installed could not import them.
+        Without the payload the installed distribution could not import them.
 
         Args:
             loaded: ``sys.modules``, or a part of it.
@@ -149,9 +149,9 @@ class Installed:
                     yield Problem(name, strangers[stranger], what, fix)
 
     def replaced(self, loaded: Mapping[str, object], payload: str) -> List[Tuple[str, str]]:
-        """List what was put into these modules, with the file that its code is in.
+        """List replaced attributes of these modules, with the file of their code.
 
-        That is functions and other objects that are called, of the payload's files, and mocks.
+        These are functions and other callables from the payload's files, and mocks.
 
         Args:
             loaded: ``sys.modules``, or a part of it.
@@ -251,7 +251,7 @@ class Installed:
         )
 
     def _is_namespace(self, module: object) -> bool:
-        """Say whether it is a folder of ours that has no file of its own."""
+        """Return whether it is a namespace package in a folder of the distribution."""
         if type(module) is not types.ModuleType:
             return False
         places = [str(place) for place in _dict(module).get("__path__") or ()]  # type: ignore[attr-defined]
@@ -264,7 +264,7 @@ class Installed:
     def _made_here(
         self, module: object, name: str, loaded: Mapping[str, object], payload: str
     ) -> bool:
-        """Say whether our own code made a module without a file, as six.moves is made."""
+        """Return whether the distribution made a module without a file, like six.moves."""
         if self._is_native(module, name, loaded):
             return True
         kind = type(module)
@@ -274,7 +274,7 @@ class Installed:
         return not strange and any(self.path_of(maker) is not None for maker in makers)
 
     def _is_native(self, module: object, name: str, loaded: Mapping[str, object]) -> bool:
-        """Say whether one of our binary modules made it: it is a part of that, or of its parts."""
+        """Return whether a binary module of the distribution made it as its submodule."""
         above, _, last = name.rpartition(".")
         parent = loaded.get(above)
         if parent is None or _dict(parent).get(last, module) is not module:
@@ -286,7 +286,7 @@ class Installed:
         return binary and all(self.path_of(file) is not None for file in files)
 
     def _lent(self, name: str, module: object, loaded: Mapping[str, object]) -> bool:
-        """Say whether it is a module of others under a second name that no file of ours has."""
+        """Return whether it is another distribution's module under a name without a file here."""
         told = _dict(module)
         own_names = (str(getattr(told.get("__spec__"), "name", "")), str(told.get("__name__", "")))
         return not self._has(name) and any(
@@ -296,7 +296,7 @@ class Installed:
 
 
 def leave_out(source: str) -> str:
-    """How a payload that has the subject's own source is run against what was installed.
+    """Return advice to run a payload with the subject's source against the installed subject.
 
     Args:
         source: A file or folder of the source, relative to the payload.
@@ -319,7 +319,7 @@ def _source(file: str) -> bytes:
 
 
 def below_payload(file: str) -> str:
-    """Return a file's path below the payload; any other file as it is."""
+    """Return a file's path relative to the payload; any other path unchanged."""
     payload = _real(GIVEN.get("SEATRIAL_PAYLOAD", "")) if GIVEN.get("SEATRIAL_PAYLOAD") else ""
     real = _real_file(file)
     return os.path.relpath(real, payload) if payload and _is_below(real, payload) else file
@@ -362,7 +362,7 @@ def _modules(text: str) -> Tuple[Dict[str, str], str]:
 
 
 def _files(module: object) -> List[str]:
-    """Return every file that a module says it came from: they ought to be one."""
+    """Return every file that a module declares as its origin; they should be the same."""
     told = _dict(module)
     spec, loader = told.get("__spec__"), told.get("__loader__")
     origin = getattr(spec, "origin", None) if getattr(spec, "has_location", False) else None
@@ -380,10 +380,10 @@ def _dict(module: object) -> Mapping[str, object]:
 
 
 def _not_of_its_file(name: str, module: object, payload: str) -> str:
-    """Say where all of a module's own functions come from, if that is text or the payload.
+    """Return the origin of a module's functions if all come from text or the payload.
 
-    Functions that wrap others are left aside: libraries make such ones from text. So are all
-    where the file makes functions from text itself, and defines none of their names.
+    Functions that wrap others are ignored: libraries make such ones from text. All are ignored if
+    the file makes functions from text itself and defines none of their names.
     """
     own: List[str] = []
     found = ""
@@ -400,7 +400,7 @@ def _not_of_its_file(name: str, module: object, payload: str) -> str:
 
 
 def _makes_from_text(module: object, functions: Iterable[str]) -> bool:
-    """Say whether a module's file executes text, and defines none of these functions itself."""
+    """Return whether a module's file executes text and defines none of these functions."""
     try:
         with open(str(_dict(module).get("__file__")), "rb") as source:
             parts = [compile(source.read(), "<source>", "exec", dont_inherit=True)]
@@ -414,9 +414,9 @@ def _makes_from_text(module: object, functions: Iterable[str]) -> bool:
 
 
 def _code_files(value: object) -> FrozenSet[str]:
-    """Return the files of the code that runs when a value is called; none where it has none.
+    """Return the files of the code that runs when a value is called; empty without code.
 
-    Values are looked at by their exact types: asked for an attribute, a lazy one would wake.
+    Values are recognised by their exact types: reading an attribute would load a lazy value.
     """
     kind = type(value)
     if kind is functools.partial:
@@ -444,7 +444,7 @@ def _is_mock(value: object) -> bool:
 _WRAPPERS = (types.MethodType, staticmethod, classmethod, property)
 _NOTHING: FrozenSet[str] = frozenset()
 _CALLED: Dict[type, FrozenSet[str]] = {}
-"""Where the `__call__` of objects of a class was written."""
+"""File of the `__call__` method, by class of the object."""
 
 
 def _makers(values: Iterable[object]) -> FrozenSet[str]:
@@ -475,15 +475,15 @@ def _real_file(file: str) -> str:
 
 
 class InventoryReport(NamedTuple):
-    """What a process of pytest has to have loaded."""
+    """The distributions that a process of pytest must have loaded."""
 
     tools: Tuple[Installed, ...]
-    """pytest, and what it stands on."""
+    """pytest and its dependencies."""
     subject: Optional[Installed]
-    """What is validated, where something is installed for that."""
+    """The installed subject, if any."""
 
     def problems(self, own: FrozenSet[str] = frozenset()) -> List[Tuple[str, Problem]]:
-        """Say what did not come from where it should, each with the reason of the outcome."""
+        """Return each module of a wrong origin with the reason of the outcome."""
         payload = GIVEN.get("SEATRIAL_PAYLOAD", "")
         told = [("wrong_pytest", each) for each in self.tools]
         told += [("wrong_subject", self.subject)] if self.subject else []
@@ -498,7 +498,7 @@ class InventoryReport(NamedTuple):
         return found
 
     def elsewhere(self) -> Optional[Tuple[str, Installed]]:
-        """Find one that is not where the agent saw it installed, with the reason of the outcome."""
+        """Return a distribution outside of the folder that the agent recorded, with the reason."""
         homes = json.loads(GIVEN.get("SEATRIAL_HOMES") or "{}")
         told = [("wrong_pytest", each) for each in self.tools]
         told += [("wrong_subject", self.subject)] if self.subject else []
@@ -512,7 +512,7 @@ _SURVEY: List[InventoryReport] = []
 
 
 def survey() -> InventoryReport:
-    """Read what is installed, once: before anything of the payload could be imported."""
+    """Read the installed distributions once, before code of the payload can be imported."""
     if not _SURVEY:
         subject = GIVEN.get("SEATRIAL_SUBJECT", "")
         _SURVEY.append(InventoryReport(tuple(_tools()), Installed(subject) if subject else None))

@@ -1,5 +1,5 @@
-"""Hooks that prove, in every process of pytest, where the subject and pytest were loaded from."""
-# ruff: noqa: INP001 - not a package: this folder stands on the jobs' path
+"""Hooks that prove, in every process of pytest, the origins of the subject and of pytest."""
+# ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _WATCHED = (
     "pytest_runtestloop",
     "pytest_sessionfinish",
 )
-"""Hooks that can change what a test comes to."""
+"""Hooks that can change the outcome of a test."""
 _KNOWN = frozenset((
     "_hypothesis_pytestplugin", "anyio", "pytest_asyncio", "pytest_benchmark", "pytest_cov",
     "pytest_mock", "pytest_randomly", "pytest_rerunfailures", "pytest_subtests", "pytest_timeout",
     "xdist",
 ))  # fmt: skip
 _NAMES = 50
-"""Import names of the subject that are told."""
+"""Maximum number of the subject's import names in a record."""
 _TOLD = frozenset(("seatrial_events",))
 _TOOLS = (
     "_pytest.main",
@@ -59,7 +59,7 @@ _TOOLS = (
     "pluggy._callers",
     "pluggy._execution",
 )
-"""Modules whose functions make an outcome of what a test did; not every version has all."""
+"""Modules whose functions derive an outcome from a test; not every version has all of them."""
 
 _COLLECTORS = ("python", "unittest", "doctest")
 """pytest's plugins that collect tests."""
@@ -86,7 +86,7 @@ class Prover:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Look before the first test; what is wrong now makes every result worthless."""
+        """Check before the first test; a problem now invalidates every result."""
         files = (getattr(item, "path", item.fspath) for item in session.items)
         self._own = frozenset(str(file) for file in files) | self._conftests()
         problems = self._look("collection")
@@ -95,7 +95,7 @@ class Prover:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Look after the last test."""
+        """Check after the last test."""
         self._look("end")
 
     def _look(self, when: str) -> List[Dict[str, str]]:
@@ -111,14 +111,17 @@ class Prover:
         return problems
 
     def _subject_modules(self) -> Optional[int]:
-        """Count the subject's modules; None where there is none, or children may have them."""
+        """Return the number of the subject's loaded modules; None if it is unknown.
+
+        It is unknown without a subject, and if child processes may have loaded them.
+        """
         subject = seatrial_origins.survey().subject
         if subject is None:
             return None
         return len(subject.of(sys.modules)) or (0 if _children() == self._children else None)
 
     def _tell_hooks(self) -> None:
-        """Say who else has a hand in outcomes, whenever that is news."""
+        """Record other plugins' hooks that can change outcomes, whenever they change."""
         own = _PYTEST_HOOKS.union(self._code.values())
         hooks = [*_foreign_hooks(self._config, own), *_replacements(self._config)]
         if hooks != self._told:
@@ -136,21 +139,21 @@ def _subject_names() -> List[str]:
 
 
 class Workers:
-    """Starts pytest-xdist's processes as safely as this one, and says which there are."""
+    """Starts pytest-xdist's processes as safely as this one, and records them."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
 
     @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_xdist_setupnodes(self, specs: List[Any]) -> None:
-        """Put our start in front of every local interpreter that nobody has chosen."""
+        """Set the start command of every local worker without an explicit interpreter."""
         for spec in specs:
             if spec.popen and not spec.python:
                 spec.python = _command()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:  # noqa: ANN401 - pytest-xdist's
-        """Say that there is a process which has to prove itself."""
+        """Record a worker process, which must prove its origins."""
         self._write({"record": "worker", "worker": str(node.gateway.id)})
 
 
@@ -160,7 +163,7 @@ def _children() -> int:
 
 
 def _command() -> str:
-    """Return what starts a worker, as a shell would be told it."""
+    """Return the start command of a worker, quoted for a shell."""
     given = {**seatrial_origins.GIVEN, "SEATRIAL_PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     words = ["/usr/bin/env", "-u", "PYTHONPATH"]
     words += [f"{name}={value}" for name, value in sorted(given.items())]
@@ -171,7 +174,7 @@ def _command() -> str:
 def own_code() -> Dict[str, object]:
     """Return the code of every function and method of the recorder's modules, by full name.
 
-    Built-in functions that a module keeps for itself are in it as they are.
+    Built-in functions in a module are included unchanged.
     """
     names = [name for name in sys.modules if name.startswith("seatrial_") and name not in _TOLD]
     found: Dict[str, object] = dict(code_of(names))
@@ -225,9 +228,9 @@ def _told_not_to_run(word: str) -> Dict[str, str]:
 
 
 def _foreign_hooks(config: pytest.Config, own: FrozenSet[object]) -> List[List[str]]:
-    """List hook and file of everything that can change an outcome and is not well known.
+    """List hook and file of every plugin that can change an outcome and is not well known.
 
-    Code that says that it is pytest's or the recorder's has to be in `own`.
+    Code that declares pytest or the recorder as its origin must be in `own`.
     """
     found = set()
     for hook in _WATCHED:
@@ -258,7 +261,7 @@ def _pytest_hooks() -> FrozenSet[object]:
 
 
 def _is_of(function: object, file: str) -> bool:
-    """Say whether a function belongs to the loaded module of the file that its code names."""
+    """Return whether a function belongs to the loaded module of the file that its code names."""
     module = sys.modules.get(str(getattr(function, "__module__", "")))
     known = getattr(function, "__globals__", None)
     return module is not None and known is vars(module) and getattr(module, "__file__", "") == file
@@ -288,7 +291,7 @@ def _is_inside(file: str, folder: str) -> bool:
 
 
 def _is_known(file: str) -> bool:
-    """Say whether a well-known plugin has it: neither the payload nor the subject brought it."""
+    """Return whether the file is of a well-known plugin, outside of payload and subject."""
     payload = seatrial_origins.GIVEN.get("SEATRIAL_PAYLOAD", "")
     subject = seatrial_origins.survey().subject
     own = subject is not None and subject.path_of(file) is not None

@@ -6,7 +6,7 @@ variable it is idle.
 
 PYTEST_DONT_REWRITE: it is loaded before anything of the payload (``seatrial_start``).
 """
-# ruff: noqa: INP001 - not a package: this folder stands on the jobs' path
+# ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _POISON = re.compile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start recording, where somebody asked for it."""
+    """Start recording if ``SEATRIAL_RECORDS`` is set."""
     path = os.environ.get("SEATRIAL_RECORDS")
     if not path:
         return
@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Records:
-    """The pipe, as one descriptor; each line has a number, so that one that is not ours is seen."""
+    """The pipe with numbered lines, so that lines of other writers are detected."""
 
     def __init__(self, path: str, worker: str) -> None:
         self._worker = worker
@@ -100,14 +100,14 @@ class Records:
         self._append(b"\n")
 
     def write(self, line: Dict[str, Any]) -> None:
-        """Append one record; a forked child's copy of pytest is not heard."""
+        """Append one record; a forked child process writes none."""
         if _getpid() == self._pid:
             self._seq += 1
             line = {**line, "seq": self._seq, "from": self._worker, "pid": self._pid}
             self._append(b"\n" + _json(line).encode("ascii") + b"\n")
 
     def cap(self, text: str) -> str:
-        """Keep head and tail of a text that is too long."""
+        """Return the beginning and end of a text that is too long."""
         limit = self.text_bytes
         if len(text) <= limit // 4:
             return text
@@ -150,7 +150,7 @@ class Records:
                 _sleep(0.1)
 
     def _give_up(self, error: OSError) -> None:
-        """End the process: results that nobody could see must not look like a pass."""
+        """End the process: results that cannot be recorded must not look like a pass."""
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         message = f"\nseatrial: a test result cannot be written ({error}): giving up\n"
         try:
@@ -160,7 +160,7 @@ class Records:
 
 
 class Collector:
-    """Writes the manifest of what was asked for, then leaves out what already has a result."""
+    """Writes the manifest of the selected tests, then removes those with results."""
 
     def __init__(self, records: Records, *, writes: bool) -> None:
         self._records = records
@@ -171,7 +171,7 @@ class Collector:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: List[pytest.Item]
     ) -> Generator[None, Any, None]:
-        """Act after everybody else has chosen, deselected and ordered."""
+        """Run after all other plugins have selected, deselected and ordered tests."""
         outcome = yield
         outcome.get_result()
         only = _listed("SEATRIAL_ONLY")
@@ -205,12 +205,12 @@ class Retries:
 
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, None]:
-        """Its fixtures are made: for the first time, or again."""
+        """Record the setup of a test, in its first run or a rerun."""
         yield from self._phase(item)
 
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
-        """It is run: for the first time, or again."""
+        """Record the call of a test, in its first run or a rerun."""
         yield from self._phase(item)
 
     def _phase(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -233,7 +233,7 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_warning_recorded(self, warning_message: Any, nodeid: str) -> None:  # noqa: ANN401 - of `warnings`
-        """Keep what says that a test asserts nothing, or was not collected."""
+        """Keep warnings that a test asserts nothing, or was not collected."""
         kind, text = warning_message.category.__name__, str(warning_message.message)
         said = _IDLE.get(kind) or (_IDLE_COROUTINE if _NEVER_AWAITED.search(text) else None)
         if said:
@@ -261,7 +261,7 @@ class Recorder:
             self._leave()
 
     def _lost(self, report: pytest.TestReport) -> None:
-        """pytest-xdist says that a test took its worker with it: that has failed."""
+        """Record the test that crashed its pytest-xdist worker as failed."""
         line = {**_report(report, self._records), "outcome": "failed"}
         self._records.write({**line, "when": "call"})
         self._records.write({**line, "when": "teardown", "outcome": "passed", "longrepr": None})
@@ -280,7 +280,7 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """The session came to its end: whatever is missing now was not lost in a crash."""
+        """Record the end of the session: tests that are missing now were not lost in a crash."""
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._collector.all_done:
             # There were tests; all of them have their results from before.
             session.exitstatus = exitstatus = pytest.ExitCode.OK
@@ -298,7 +298,7 @@ class Recorder:
 
 
 def name(nodeid: str) -> str:
-    """Return a node id as it stands in evidence and skip lists: storable, and not too long."""
+    """Return a node id in the form of evidence and skip lists: storable and limited in length."""
     text = nodeid.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
     if len(text) <= _NAME_CHARS:
         return text
@@ -307,7 +307,7 @@ def name(nodeid: str) -> str:
 
 
 def is_poison(line: Dict[str, Any]) -> bool:
-    """Say whether a failure means that every later use of the device in this process fails too."""
+    """Return whether a failure means that all later uses of the device in this process fail."""
     message = str((line.get("crash") or {}).get("message") or "")
     return not message.startswith("AssertionError") and bool(_POISON.search(message[:4000]))
 
@@ -364,7 +364,7 @@ def _longrepr(longrepr: object) -> LongRepr:
 
 
 def _told(title: str, when: Optional[str]) -> bool:
-    """Say whether the report of an earlier phase has had this section (pytest repeats them)."""
+    """Return whether an earlier phase's report had this section (pytest repeats them)."""
     earlier = {"call": ("setup",), "teardown": ("setup", "call")}.get(when or "", ())
     return title.startswith("Captured ") and title.rpartition(" ")[2] in earlier
 
@@ -401,4 +401,4 @@ def _json(line: Dict[str, Any]) -> str:
 
 
 OWN_CODE = own_code()
-"""Of every function of the recorder, before anything of the payload could replace one."""
+"""The code of all recorder functions, saved before the payload can replace them."""

@@ -3,8 +3,8 @@
 ``python seatrial_start.py pytest ARGUMENTS`` does what ``python -m pytest ARGUMENTS`` does, and
 ``python seatrial_start.py worker -u -c CODE`` what ``python -u -c CODE`` does for pytest-xdist.
 Only this file's folder and the environment are on the path until pytest and the recorder are
-loaded. The agent has taken PYTHONPATH away (it stands in SEATRIAL_PYTHONPATH); it is put back then,
-with the payload's folder in front of it, as ``-m`` has it.
+loaded. The agent has moved PYTHONPATH to SEATRIAL_PYTHONPATH; it is restored then, with the
+payload's folder in front of it, as ``-m`` does.
 """
 # ruff: noqa: INP001, PTH100, PTH109, PTH123 - no package; pathlib is not needed to start
 
@@ -16,7 +16,7 @@ import sys
 from typing import List, Optional
 
 REFUSED = 76
-"""Exit code where pytest is not started, or what it tests is not the subject."""
+"""Exit code if pytest is not started, or if the tested package is not the subject."""
 
 _TOOLS = (
     "pytest",
@@ -29,7 +29,7 @@ _TOOLS = (
 
 
 def main(how: str, arguments: List[str]) -> None:
-    """Load what must not be replaced, put the path back, and go on as asked."""
+    """Load the protected modules, restore the path, and run pytest or the worker."""
     before, safe = _payload_path(), list(sys.path)
     outside = [entry for entry in before[1:] if not _is_the_payloads(entry)]
     sys.path[1:1] = outside
@@ -81,7 +81,7 @@ def _payload_path() -> List[str]:
 
 
 def _shadow(before: List[str], safe: List[str]) -> Optional[str]:
-    """Return the payload's file that would be imported instead of a tool's, if there is one."""
+    """Return the payload's file that would be imported instead of a tool's, or None."""
     from importlib.machinery import PathFinder  # noqa: PLC0415
 
     for entry in before:
@@ -95,7 +95,7 @@ def _shadow(before: List[str], safe: List[str]) -> Optional[str]:
 
 
 def _is_the_payloads(entry: str) -> bool:
-    """Say whether a folder is in the payload; what else PYTHONPATH names is the environment's."""
+    """Return whether a folder is in the payload; other entries are the environment's."""
     root = os.path.realpath(os.environ.get("SEATRIAL_PAYLOAD") or os.getcwd())
     return (os.path.realpath(entry) + os.sep).startswith(root + os.sep)
 

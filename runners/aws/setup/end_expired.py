@@ -26,7 +26,7 @@ class Kind(NamedTuple):
     id: str
     end: str
     parameter: str
-    """Of `end`; it takes a list where it ends with ``s``."""
+    """Parameter of `end` for the id; it takes a list if its name ends with ``s``."""
     left: tuple[str, tuple[str, ...]] | None = None
     """The filter for what can be ended now."""
 

@@ -1,4 +1,4 @@
-"""Which of a controller's permissions the credentials have, asked one by one."""
+"""Checks which of a controller's permissions the credentials have, one by one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runners.aws.setup.permissions import Statement
 
 _SESSION = re.compile(r"arn:(?P<partition>[\w-]+):sts::\d+:assumed-role/(?P<role>[^/]+)/.+")
 _DRY = "DryRunOperation"
-# Any id of the right form: EC2 decides about the permission first, or says that there is no such.
+# Any valid id: EC2 checks the permission first, or reports that the id does not exist.
 _DRY_RUNS: dict[str, dict[str, Any]] = {
     "ec2:RunInstances": {"ImageId": "ami-00000000000000000", "MinCount": 1, "MaxCount": 1},
     "ec2:CreateSecurityGroup": {"GroupName": "seatrial-doctor", "Description": "never made"},
@@ -30,7 +30,7 @@ _DRY_RUNS: dict[str, dict[str, Any]] = {
 
 
 class PermissionCheck:
-    """Asks IAM to simulate each action; where that is not allowed, tries them by dry runs."""
+    """Checks each action by IAM's simulation, or by dry runs if that is not allowed."""
 
     def __init__(self, account: Account, region: str, project: str) -> None:
         self._account = account
@@ -65,7 +65,7 @@ class PermissionCheck:
                 _grant(who, ["iam:SimulatePrincipalPolicy"], self._project),
             )
             found = [(action, self._tried(action)) for action in _DRY_RUNS]
-        # An action may be asked for under two conditions.
+        # An action may have two conditions.
         found = list(dict.fromkeys(found))
         missing = [action for action, decision in found if decision.startswith("no")]
         yield from (_check(action, decision) for action, decision in found)
@@ -78,7 +78,7 @@ class PermissionCheck:
             )
 
     def _principal(self, who: str) -> str:
-        """What IAM simulates: a session's role, with its path."""
+        """Return the principal that IAM simulates: a session's role, with its path."""
         session = _SESSION.fullmatch(who)
         if session is None:
             return who.replace(":sts:", ":iam:")

@@ -1,4 +1,4 @@
-"""What a controller and the kill switch may do in an AWS account, as IAM policies."""
+"""The permissions of a controller and of the kill switch in an AWS account, as IAM policies."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class Statement:
 
     sid: str
     reason: str
-    """What they are for, for a person."""
+    """Purpose of the permissions, for a person."""
     actions: tuple[str, ...]
     context: dict[str, str] = field(default_factory=dict)
-    """Condition keys and what they must be."""
+    """Condition keys with their required values."""
 
     @property
     def document(self) -> dict[str, Any]:
-        """As IAM has it."""
-        # No narrower resource: machines are rented in any region, and images are anybody's.
+        """Return the statement in IAM's format."""
+        # The resource cannot be narrower: machines run in any region, and images have other owners.
         allowed = {"Effect": "Allow", "Action": list(self.actions), "Resource": "*"}
         condition = {"Condition": {"StringEquals": dict(self.context)}} if self.context else {}
         return {"Sid": self.sid, **allowed, **condition}
 
 
 def controller(project: str) -> tuple[Statement, ...]:
-    """What the controllers of a project call."""
+    """Return the permissions of a project's controllers."""
     return (
         Statement(
             "Read",
@@ -73,7 +73,7 @@ def controller(project: str) -> tuple[Statement, ...]:
 
 
 def kill_switch(project: str) -> tuple[Statement, ...]:
-    """What the function that ends what is expired calls."""
+    """Return the permissions of the kill switch."""
     return (
         Statement(
             "Find",

@@ -80,7 +80,7 @@ class AwsAccountSetup:
         return self._account.region() or DEFAULT_REGION
 
     def document(self) -> SetupDocument:
-        """The template, and where it would be applied. Raises ProviderError."""
+        """Return the template and the account that it applies to. Raises ProviderError."""
         who = self._account.read("sts", self._region, "get_caller_identity")
         return SetupDocument(
             file_name=f"{self._stack}.yaml",

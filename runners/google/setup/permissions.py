@@ -1,4 +1,4 @@
-"""What a controller and the kill switch may do in a Google Cloud project."""
+"""The permissions of a controller and of the kill switch in a Google Cloud project."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ APIS = (
     "iam.googleapis.com",
     "serviceusage.googleapis.com",
 )
-"""What controllers and `seatrial doctor gcp` call."""
+"""APIs that controllers and `seatrial doctor gcp` call."""
 SWITCH_APIS = ("run.googleapis.com", "cloudscheduler.googleapis.com")
-"""What the kill switch runs on."""
+"""APIs of the kill switch."""
 TPU_ROLE = "roles/tpu.admin"
-"""Of controllers and the kill switch: Google documents no permissions of queued resources that a
-role of one's own could name."""
+"""Role of controllers and the kill switch.
+
+Google documents no permissions of queued resources that a custom role could name.
+"""
 
 KILL_SWITCH = (
     "compute.instances.list",
@@ -60,6 +62,6 @@ CONTROLLER = (
     "resourcemanager.projects.get",
 )
 TPU = ("tpu.nodes.create", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.delete")
-"""Those of `TPU_ROLE` that are checked."""
+"""Permissions of `TPU_ROLE` that are checked."""
 ACT_AS = "iam.serviceAccounts.actAs"
 """On the project's default service account, which every TPU VM is made with."""

@@ -1,4 +1,4 @@
-"""What `seatrial bootstrap gcp` makes in a Google Cloud project, and `seatrial doctor gcp` checks.
+"""The resources that `seatrial bootstrap gcp` creates and `seatrial doctor gcp` checks.
 
 The kill switch is a Cloud Run service of a public Python image, whose command is the file
 `end_expired.py`, and a Cloud Scheduler job that calls it: nothing is built and nothing is stored.
@@ -20,7 +20,7 @@ from runners.google.setup.rest import ENDPOINT, Json, Rest
 CODE = Path(__file__).with_name("end_expired.py")
 IMAGE = "docker.io/library/python:3.13-slim"
 REGION = "us-central1"
-"""Where the kill switch runs; it ends machines of all zones."""
+"""Region of the kill switch, which ends machines of all zones."""
 SCHEDULE = "*/5 * * * *"
 IAM, RUN, TIMER = "iam.googleapis.com", "run.googleapis.com", "cloudscheduler.googleapis.com"
 PROJECTS, USAGE = "cloudresourcemanager.googleapis.com", "serviceusage.googleapis.com"
@@ -32,7 +32,7 @@ class GoogleAccountSetup:
     """Implements `orchestrator.domain.cloud_account.AccountSetup`."""
 
     def __init__(self, settings: Mapping[str, str], templates: Path) -> None:
-        """Nothing is asked yet.
+        """Store the settings without a request.
 
         Args:
             settings: ``project``, ``gcp_project``, ``gcp_account_endpoint``.
@@ -110,7 +110,7 @@ class GoogleAccountSetup:
         }
 
     def document(self) -> SetupDocument:
-        """Everything that would be sent. Raises ProviderError."""
+        """Return the requests that would be sent. Raises ProviderError."""
         wanted = {
             "apis": [*permissions.APIS, *permissions.SWITCH_APIS],
             "roles": self._roles,
@@ -132,7 +132,7 @@ class GoogleAccountSetup:
         )
 
     def apply(self) -> Iterator[str]:
-        """Make everything, or bring it up to date. Raises ProviderError."""
+        """Create or update everything. Raises ProviderError."""
         names = [*permissions.APIS, *permissions.SWITCH_APIS]
         path = f"v1/projects/{self._cloud}/services:batchEnable"
         self._rest.finish(USAGE, self._rest.call("POST", USAGE, path, {"serviceIds": names}))
@@ -152,7 +152,7 @@ class GoogleAccountSetup:
         )
 
     def remove(self) -> Iterator[str]:
-        """Take away all but the APIs. Raises ProviderError."""
+        """Remove everything except the APIs. Raises ProviderError."""
         for host, path in (
             (TIMER, f"v1/{self._place}/jobs/{self._id}"),
             (RUN, f"v2/{self._place}/services/{self._id}"),
@@ -189,7 +189,7 @@ class GoogleAccountSetup:
             yield f"role {role}"
 
     def _bind(self, wanted: bool) -> None:
-        """Give the kill switch its roles, or take them; others' bindings stay as they are."""
+        """Add or remove the kill switch's roles; other bindings are unchanged."""
         member = f"serviceAccount:{self._email}"
         roles = {
             f"projects/{self._cloud}/roles/{next(iter(self._roles))}",
@@ -344,7 +344,7 @@ def _role(title: str, included: tuple[str, ...]) -> Json:
 
 
 def _rebind(policy: Json, member: str, roles: set[str]) -> bool:
-    """Let the member have exactly these roles without a condition. False if it has them."""
+    """Give the member exactly these roles without a condition; return False without a change."""
     bindings = policy.setdefault("bindings", [])
     has = {one["role"] for one in bindings if member in one["members"]}
     if has == roles:

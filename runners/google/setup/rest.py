@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 class _NotYetError(Exception):
-    """What is waited for is not there."""
+    """The awaited resource is missing."""
 
 
 class Rest:
@@ -59,9 +59,9 @@ class Rest:
             return None
 
     def ensure(self, method: str, host: str, path: str, body: Json, *, update: str = "") -> bool:
-        """Make something; where it is there, change it by PATCH of `update`. True if it was made.
+        """Create a resource, or update an existing one; return whether it was created.
 
-        `update` is a path; empty leaves it as it is.
+        An existing one is changed by PATCH of the path `update`, and unchanged without it.
         """
         try:
             self.finish(host, self.call(method, host, path, body))
@@ -72,7 +72,7 @@ class Rest:
         return True
 
     def delete(self, host: str, path: str) -> bool:
-        """Delete something; False where it is gone already."""
+        """Delete a resource; return False if it is missing."""
         try:
             self.finish(host, self.call("DELETE", host, path))
         except NotThereError:
@@ -80,7 +80,7 @@ class Rest:
         return True
 
     def finish(self, host: str, operation: Json) -> None:
-        """Wait until a long-running operation is done. Raises ProviderError where it failed."""
+        """Wait until a long-running operation is done. Raises ProviderError if it failed."""
         name = str(operation.get("name", ""))
         if "/operations/" not in name and not name.startswith("operations/"):
             return
@@ -98,7 +98,7 @@ class Rest:
             create(name, _raise(api.from_grpc_status(code, words)))  # type: ignore[no-untyped-call]
 
     def until(self, what: str, is_true: Callable[[], bool]) -> None:
-        """Look until it is true. Raises ProviderUnavailableError at the limit."""
+        """Poll until it is true. Raises ProviderUnavailableError at the limit."""
 
         def look() -> None:
             if not is_true():

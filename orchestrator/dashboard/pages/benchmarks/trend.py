@@ -144,7 +144,7 @@ def _points(
 
 
 def still(trend: BenchmarkTrend, scale: Scale) -> Picture:
-    """For who has no script: bands, lines within an environment, and where the level steps."""
+    """Return the chart without scripts: bands, lines within an environment, and level steps."""
     draw = _Still(trend, scale)
     shapes = (*draw.bands(), *draw.marks(), *draw.lines(), *draw.steps())
     return Picture(WIDTH, HEIGHT, tuple(shapes), "plot")

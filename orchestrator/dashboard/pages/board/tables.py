@@ -36,7 +36,7 @@ from orchestrator.domain.vocabulary import Term, term
 from orchestrator.store.release_board import LiveRun
 
 Figure = tuple[Term, int]
-"""What is counted, and how many there are."""
+"""A counted term with its number."""
 _WHY_STALE = {
     Staleness.SUPERSEDED: "a newer run has nothing from here",
     Staleness.TOO_OLD: "older than the gates believe",
@@ -75,7 +75,7 @@ class Evidence:
 
     @property
     def why_stale(self) -> str:
-        """In words; empty where it is not."""
+        """The reason why it is stale; empty if it is not."""
         return _WHY_STALE[self.staleness] if self.staleness is not None else ""
 
     def plain(self) -> Plain:
@@ -150,7 +150,7 @@ class Rate:
 
     @property
     def change(self) -> str:
-        """``+0.3`` or ``−1.2`` points; empty where it stayed."""
+        """``+0.3`` or ``−1.2`` percentage points; empty without a change."""
         return points(self.trend.change)
 
     @property
@@ -183,7 +183,7 @@ class Rate:
 
 
 def beside(counts: Counts) -> list[Figure]:
-    """The counts that are no passes, where there are any."""
+    """Return the counts of outcomes other than passed, without zeros."""
     return [(term(word), many) for word, many in Tally(counts).beside]
 
 
@@ -193,7 +193,7 @@ def in_words(figures: Iterable[Figure]) -> str:
 
 
 def points(change: Fraction | None) -> str:
-    """A change of a rate in percentage points; empty where it would be rounded to zero."""
+    """Return a change of a rate in percentage points; empty if there is none."""
     if not change:
         return ""
     size = abs(float(change)) * 100
@@ -218,7 +218,7 @@ _ALL = "all suites"
 _NOTHING = Text("–")
 _STEP = 5.0
 _TESTS = "tests"
-"""Why most fail: the counts say so."""
+"""The reason of most failures, which is not shown: the counts show it."""
 
 
 def board_table(asked: Asked, board: Board) -> Table:
@@ -379,7 +379,7 @@ _SERIOUS = frozenset(
         WaitReason.POLICY,
     }
 )
-"""What the reasons do not say already."""
+"""Reasons to wait that no other text shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +388,7 @@ class GateSentence:
 
     gate: str
     word: str
-    """Of its newest verdict; empty where it never decided."""
+    """Outcome of its newest verdict; empty without one."""
     verdict: str
     href: str
     about: str

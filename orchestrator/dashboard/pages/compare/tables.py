@@ -51,7 +51,7 @@ class Contrast:
     """Of each pair and kind so many tests that differ, the worst kind first."""
     traits: Sequence[Trait]
     silent: Sequence[tuple[str, str]]
-    """Cells of which a side told nothing of where it ran: (name, sides)."""
+    """Cells with a side that did not report its environment: (name, sides)."""
     deltas: Sequence[Delta]
     other_stack: frozenset[str]
     """Cells whose sides had another stack."""
@@ -96,7 +96,7 @@ class Contrast:
 
     @property
     def both_sided(self) -> Sequence[int]:
-        """Places of the pairs in which there is something to compare."""
+        """Indices of the pairs with results on both sides."""
         return [at for at in range(len(self.pairs)) if not self.lacking(at)]
 
     @property
@@ -338,7 +338,7 @@ def cells_table(asked: Asked, contrast: Contrast) -> Table:
 
 
 def _kinds(contrast: Contrast) -> Sequence[Difference]:
-    """Those that some test went; what everybody asks for even where there is none of it."""
+    """Return the differences that some test has, and those that are always shown."""
     if not contrast.has_tests:
         return ()
     return [kind for kind in TITLES if kind in _ALWAYS or contrast.total(kind)]
@@ -392,7 +392,7 @@ def _outcome(cell: RunCell | None) -> Cell:
 
 
 def sections(asked: Asked, contrast: Contrast, *, what: str, skip: int) -> Sequence[Section]:
-    """The kinds of differences that there are, the worst first; or one of them, page by page."""
+    """Return the sections of all differences, worst first; or one difference with its pages."""
     if what:
         return [_one(asked, contrast, Difference(what), skip)] if what in list(Difference) else []
     by_kind: dict[Difference, list[Changed]] = {}

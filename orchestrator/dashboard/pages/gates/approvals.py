@@ -1,4 +1,4 @@
-"""The approvals of a gate, each with what it is for and whether it counts."""
+"""The approvals of a gate with their evidence, and whether each counts."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Outcome:
 
     verdict: Verdict
     stored: StoredVerdict | None
-    """The gate's newest verdict of the same runs, if there is one."""
+    """The gate's newest verdict of the same runs; None without one."""
     runs: Sequence[str]
     tables: Sequence[Table]
     hidden: int

@@ -70,7 +70,7 @@ class PolicyFacts:
     diff: list[Changed] | None
     """None where nothing is compared, or the texts are too long."""
     names: Sequence[tuple[str, str]]
-    """(digest, words) of what can be compared."""
+    """(digest, label) of each policy that can be compared."""
 
 
 def policy_facts(asked: Asked, present: StoredPolicy) -> PolicyFacts:
@@ -159,7 +159,7 @@ class Refused:
     problems: Sequence[tuple[str, str]]
     """(field, what is wrong with it)."""
     written: Mapping[str, str] = field(default_factory=dict)
-    """What stood in it."""
+    """The submitted values of the form."""
 
     def of(self, name: str) -> str:
         """What is wrong with a field; empty where nothing is."""
@@ -460,7 +460,7 @@ def add_waiver(
 
 @router.post(_GATE + "/waivers/{waiver}/approve")
 def approve_one_waiver(asked: AskedDep, gate: str, viewer: Decider, waiver: str) -> Response:
-    """Approve what somebody else asked for; again changes nothing."""
+    """Approve another person's waiver; idempotent."""
     try:
         approve_waiver(asked.context, waiver, by=viewer.person)
     except (InvalidDocumentError, WaiverMissingError) as error:
@@ -470,7 +470,7 @@ def approve_one_waiver(asked: AskedDep, gate: str, viewer: Decider, waiver: str)
 
 @router.post(_GATE + "/approvals")
 def add_approval(asked: AskedDep, gate: str, viewer: Decider, verdict: Word = "") -> Response:
-    """Say yes to the evidence of a verdict; once a person."""
+    """Approve the evidence of a verdict; each person counts once."""
     try:
         approve(asked.context, gate, by=viewer.person, verdict=verdict)
     except VerdictMissingError as error:

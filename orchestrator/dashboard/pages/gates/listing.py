@@ -117,7 +117,7 @@ def key_table(asked: Asked) -> Table:
 
 
 def channel_table(asked: Asked) -> Table:
-    """Channels, the oldest first; who may try them has a button for each."""
+    """Return the table of channels, oldest first; admins have a test button for each."""
     channels = asked.context.stores.outbox.channels()
     return Table(
         id="channels",
@@ -131,7 +131,7 @@ def channel_table(asked: Asked) -> Table:
 
 
 def last_try(asked: Asked, channel_id: str) -> Try | None:
-    """What became of the last test of a channel; None where it was not tried."""
+    """Return the result of a channel's last test; None if it was never tested."""
     channel = find_channel(asked.context, channel_id) if channel_id else None
     log = asked.context.stores.outbox.log(channel.id, limit=10) if channel else []
     tests = [attempts for delivery, attempts in log if delivery.is_test and attempts]
@@ -249,7 +249,7 @@ def show_gates(asked: AskedDep, tried: str = "") -> Response:
 
 
 def _rows(asked: Asked, status: GateStatus, *, has_lines: bool) -> Iterator[Row]:
-    """A row for each lineage of the gate, newest first; the first row has what it waits for."""
+    """Yield a row for each lineage of the gate, newest first; the first shows what is pending."""
     lines: Sequence[VerdictLineage | None] = status.lines or (None,)
     for number, line in enumerate(lines):
         head, *rest = _cells(asked, status, line, is_first=number == 0)
@@ -258,7 +258,7 @@ def _rows(asked: Asked, status: GateStatus, *, has_lines: bool) -> Iterator[Row]
 
 
 def _line_of(line: VerdictLineage | None) -> str:
-    """Its name, where it is not the gate's own."""
+    """Return the lineage's name; empty if it is the gate's name."""
     newest = line.head.newest if line else None
     return newest.lineage if newest and newest.lineage != newest.gate else ""
 

@@ -25,7 +25,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Lines of a policy, and how many more there are."""
+    """Lines of a policy, and the number of lines not shown."""
 
     lines: Sequence[Line]
     more: int

@@ -50,7 +50,7 @@ _ORDER = {
     RuleOutcome.OK: 4,
 }
 _RAN = ("passed", "failed", "timed_out")
-"""Outcomes of a cell that was judged: the rules of its jobs say how."""
+"""Outcomes of a cell that was evaluated: the rules of its jobs have the reason."""
 Inputs = Mapping[str, object]
 Seen = Callable[[Inputs], tuple[str, str]]
 
@@ -93,7 +93,7 @@ def summary_of(decision: str, summary: str) -> str:
 
 
 def measured(rule: RuleResult) -> tuple[str, str]:
-    """What it saw, and what the policy allows, in few words."""
+    """Return the measured value and the limit of a rule as short texts."""
     seen = _SEEN.get(rule.kind)
     return seen(rule.inputs) if seen is not None else ("", "")
 
@@ -289,20 +289,20 @@ class Change:
 
     rule: str
     before: RuleOutcome | None
-    """None where it did not block."""
+    """Outcome in the previous verdict; None if the rule did not block there."""
     now: RuleOutcome | None
     was_there: bool = True
     is_there: bool = True
-    """Whether there is such a rule at all: one that only informs blocks nothing."""
+    """Whether the rule exists in the new verdict; a rule that only informs does not block."""
 
     @property
     def before_words(self) -> str:
-        """For where it did not block."""
+        """Text for a rule that did not block before."""
         return "only informed" if self.was_there else "was not there"
 
     @property
     def now_words(self) -> str:
-        """For where it does not block."""
+        """Text for a rule that does not block now."""
         return "only informs" if self.is_there else "is gone"
 
     @property
@@ -349,11 +349,11 @@ _COLUMNS = (
     Column("until", "Until"),
 )
 Words = tuple[str, str, str, str]
-"""Kind, reason, who, until."""
+"""Kind, reason, owner, expiry."""
 
 
 def exception_table(asked: Asked, stored: StoredVerdict) -> Iterator[Table]:
-    """A table of the exceptions that changed a rule's outcome; empty if there is none."""
+    """Yield a table of the exceptions that changed a rule's outcome, if there are any."""
     changed: dict[str, list[str]] = {}
     for rule in stored.verdict.rules:
         if rule.kind not in ("known_issue", "flaky"):
@@ -401,7 +401,7 @@ def _tells(rule: RuleResult) -> bool:
 
 
 def _told(rule: RuleResult) -> tuple[str, Words]:
-    """Of a known issue, or of a quarantine: the rule of its own that only informs."""
+    """Return the id of a known issue or quarantine, and its texts."""
     inputs = rule.inputs
     kind = "known issue" if rule.kind == "known_issue" else "quarantine"
     owner, until = str(inputs.get("owner", "")), str(inputs.get("expires", ""))

@@ -1,4 +1,4 @@
-"""A verdict: what was decided, on what it hangs, root causes, and how anybody can check it."""
+"""The page of a verdict: the decision, its rules, root causes, and how to verify it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 def show_verdict(
     asked: AskedDep, verdict: str, start: Offset = 0, only: str = "", again: str = ""
 ) -> Response:
-    """All of it; with `again`, evaluated once more from what it was made from."""
+    """Show a verdict; with `again`, also its reevaluation from the frozen evidence."""
     stored = find_verdict(asked.context, verdict)
     rules = sorted(stored.verdict.rules, key=severity)
     wanted = _wanted(rules, only)
@@ -81,7 +81,7 @@ def _approvals(asked: Asked, stored: StoredVerdict) -> Sequence[Approval]:
 
 
 def _wanted(rules: Sequence[RuleResult], only: str) -> list[RuleResult]:
-    """Those of an outcome, or `all`; else those that are not ok, where there are any."""
+    """Return the rules of an outcome, or of `all`; by default those that are not ok, if any."""
     if only and only != ALL:
         return [rule for rule in rules if rule.outcome == only]
     open_ = [rule for rule in rules if rule.outcome is not RuleOutcome.OK]

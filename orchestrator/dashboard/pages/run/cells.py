@@ -91,7 +91,7 @@ def told(stays: Sequence[Phase]) -> str:
 
 
 def _box(stay: Phase, left: float, width: float) -> Shape:
-    # A queue is thin: nothing happens in it. What has a machine stands full.
+    # A queue is drawn thin; a phase with a machine has the full height.
     is_thin = stay.state is CellState.QUEUED
     top, height = (_HEIGHT / 2 - 1.5, 3.0) if is_thin else (0.0, float(_HEIGHT))
     places = (("x", left), ("y", top), ("width", width), ("height", height))
@@ -289,7 +289,7 @@ def _machine_row(cell: CellRecord, lease: LeaseRecord) -> Row:
 
 
 def decision_table(record: RunRecord) -> Table:
-    """Why each machine is where it is."""
+    """Return the table of placement decisions with their reasons."""
     lines = [(cell, line) for cell in record.cells for line in cell.decisions]
     rows = [
         Row(
@@ -329,12 +329,12 @@ _WORST = (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ERRORED, Outcome.NOT_RUN, O
 
 
 def job_table(record: RunRecord, now: datetime, *, most: int | None = None) -> Table:
-    """Every job of every cell; what did not pass first, then what is going on.
+    """Return the table of all jobs: those that did not pass, then the running ones.
 
     Args:
         record: The run.
-        now: The present.
-        most: Rows that there is room for.
+        now: The present time.
+        most: Maximum number of rows.
     """
     idle = [cell for cell in record.cells if most is not None and _is_idle(cell)]
     jobs = [(cell, job) for cell in record.cells if cell not in idle for job in cell.jobs]
@@ -440,7 +440,7 @@ def _counts(cell: CellRecord, job: JobRecord) -> Counts:
 
 
 def _job_reason(job: JobRecord, now: datetime) -> Text:
-    """The reason and its details; of what runs, which test it is at and whether it is silent."""
+    """Return reason and details; for a running job, its test and its silence."""
     if job.outcome is None:
         said = "; ".join(part for part in (_progress(job), job.silence(now)) if part)
         return Text(said, note=job.current)
@@ -467,5 +467,5 @@ def _seconds(job: JobRecord, run: Run, now: datetime) -> float | None:
         return None
     if job.duration_s is not None or job.outcome is not None or job.started_at is None:
         return job.duration_s
-    # A machine says when it began, by its own clock.
+    # The machine's start time is by its own clock.
     return max(0.0, (now - max(job.started_at, run.created_at)).total_seconds())

@@ -201,7 +201,7 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What a run costs, against what it may."""
+    """The costs of a run and their limit."""
 
     spent_usd: Decimal
     limit_usd: Decimal | None
@@ -359,7 +359,7 @@ def _reports(asked: Asked, run: str) -> Sequence[tuple[str, str]]:
 
 
 def _again(record: RunRecord) -> Sequence[tuple[str, str, int]]:
-    """What can run again: (word, what it is, how many jobs)."""
+    """Return the jobs that can run again: (word, title, number of jobs)."""
     every = [(cell, job) for cell in record.cells for job in cell.jobs if cell.ingested is None]
     if not every:
         return ()
