@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TypeVar
@@ -16,14 +17,15 @@ def extended(kind: type[T], record: object, /, **more: object) -> T:
     return kind(**{one.name: getattr(record, one.name) for one in fields(record)}, **more)
 
 
-def filled(kind: type[T], source: object, /, **more: object) -> T:
+def filled(kind: type[T], source: object, /, *, unset: Collection[str] = (), **more: object) -> T:
     """Return a `kind`: `more`, and all other fields from the attributes of `source`.
 
-    Raises AttributeError for a field that neither has, even if it has a default: a renamed
-    attribute must not become a default value.
+    `unset` names the fields that keep their default values. Raises AttributeError for any other
+    field that `source` does not have: a renamed attribute must not become a default value.
     """
     names = _names(kind)  # type: ignore[arg-type]  # a class has a hash
-    return kind(**{name: getattr(source, name) for name in names if name not in more}, **more)
+    taken = (name for name in names if name not in more and name not in unset)
+    return kind(**{name: getattr(source, name) for name in taken}, **more)
 
 
 @cache
