@@ -30,7 +30,8 @@ USER 10001:10001
 WORKDIR /var/lib/seatrial
 VOLUME /var/lib/seatrial
 EXPOSE 8470
+# By the socket of the home: the port may speak TLS, and have another number.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8470/readyz', timeout=4)"]
+    CMD ["python", "-c", "import os, httpx; home = httpx.HTTPTransport(uds=os.environ['SEATRIAL_HOME'] + '/controller.sock'); httpx.Client(transport=home, timeout=4).get('http://localhost/readyz').raise_for_status()"]
 ENTRYPOINT ["seatrial"]
 CMD ["serve", "--host", "0.0.0.0", "--port", "8470"]

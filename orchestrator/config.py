@@ -91,7 +91,7 @@ class Settings(BaseModel):
     contact_timeout_s: float = Field(default=180.0, gt=0)
     """Seconds without contact after which a running attempt is lost."""
     http_headers_s: float = Field(default=10.0, gt=0)
-    """Seconds for a client's request headers."""
+    """Seconds for a client's request headers, and for the TLS handshake before the first."""
     http_pause_s: float = Field(default=60.0, gt=0)
     """Maximum pause within a request body, in seconds."""
     http_connections: int = Field(default=512, ge=2)

@@ -11,9 +11,8 @@ import contextlib
 import logging
 import os
 import signal
-import ssl
 import sys
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from socket import socket
 from typing import Any, Protocol
@@ -84,12 +83,10 @@ class Listener:
     """Bound sockets; the server closes them."""
     close_streams: Callable[[], None]
     """Ends event streams, which would keep the server from stopping."""
-    http: type[asyncio.Protocol] | None = None
-    """Connection class; None uses uvicorn's own, without limits."""
-    tls: ssl.SSLContext | None = None
-    """None for plain HTTP."""
-    renew: Callable[[], None] = lambda: None
-    """Uses a renewed certificate from now on."""
+    server: Callable[[Application], uvicorn.Server]
+    """Makes the server of an application."""
+    renew: Callable[[], None] | None = None
+    """Uses a renewed certificate from now on; None for plain HTTP."""
 
 
 @dataclass(slots=True)
@@ -148,7 +145,7 @@ class Controller:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
         self._last_live = loop.time()
-        self._servers = [self._server(listener) for listener in self.listeners]
+        self._servers = [one.server(self._counted(one.application)) for one in self.listeners]
         tasks = [
             asyncio.create_task(server.serve(sockets=listener.sockets))
             for listener, server in zip(self.listeners, self._servers, strict=True)
@@ -158,7 +155,7 @@ class Controller:
         tasks += [
             asyncio.create_task(self._every(RENEW_S, listener.renew))
             for listener in self.listeners
-            if listener.tls is not None
+            if listener.renew is not None
         ]
         if self.cells is not None:
             tasks.append(asyncio.create_task(self._every(SWEEP_S, self._sweep)))
@@ -262,21 +259,6 @@ class Controller:
                 logger.warning("controller %s is dead; took over %s", one, taken or "nothing")
         self._suspects = suspects
 
-    def _server(self, listener: Listener) -> uvicorn.Server:
-        config = uvicorn.Config(
-            self._counted(listener.application),
-            http=listener.http or "h11",
-            log_level="warning",
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            timeout_graceful_shutdown=2,
-        )
-        if listener.tls is not None:
-            config.load()
-            config.ssl = listener.tls  # the library would ask a terminal for a key's password
-        return _QuietServer(config)
-
     def _counted(self, application: Application) -> Application:
         """Count running requests, so that a controller in use is not idle."""
 
@@ -294,15 +276,6 @@ class Controller:
 def _name(work: Callable[[], object]) -> str:
     operation = getattr(work, "func", work)
     return getattr(operation, "__name__", repr(operation))
-
-
-class _QuietServer(uvicorn.Server):
-    """A server without signal handlers."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Install no signal handlers."""
-        yield
 
 
 def end_process(status: int) -> None:

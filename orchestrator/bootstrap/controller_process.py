@@ -35,7 +35,7 @@ from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
 from orchestrator.bootstrap.http_server import (
     AsgiDispatch,
     HttpLimits,
-    bounded,
+    HttpServer,
     home_socket,
     port_sockets,
 )
@@ -111,7 +111,7 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     own = home_socket(path)
     operator, secret = _operator(settings, options, parts.context)
     near = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
-    listeners = [Listener(near, own, close_streams=near.state.streams.close)]
+    listeners = [Listener(near, own, near.state.streams.close, HttpServer)]
     said = ""
     if ports:
         listener, said = _port(settings, options, parts, ports, secret, tls)
@@ -245,11 +245,9 @@ def _port(
         pause_s=settings.http_pause_s,
         connections=settings.http_connections,
     )
-    close, http = api.state.streams.close, bounded(limits)
-    listener = Listener(application, sockets, close_streams=close, http=http)
-    if tls is not None:
-        listener = replace(listener, tls=tls.context, renew=tls.renew)
-    return listener, said
+    server = partial(HttpServer, limits=limits, tls=tls.context if tls else None)
+    renew = tls.renew if tls else None
+    return Listener(application, sockets, api.state.streams.close, server, renew), said
 
 
 def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:

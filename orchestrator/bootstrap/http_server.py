@@ -6,18 +6,23 @@ import asyncio
 import contextlib
 import errno
 import json
+import logging
 import os
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import h11
+import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.cli.wiring import RefusedError
+
+logger = logging.getLogger(__name__)
 
 _PATH_LIMIT_BYTES = 100
 """The kernel's limit is 107 on Linux, 103 elsewhere."""
@@ -112,11 +117,14 @@ class HttpLimits:
     """Limits of a client. Answers are not limited in time, since event streams last for days."""
 
     headers_s: float
-    """Seconds from the connection, or the previous answer, to the complete headers."""
+    """Seconds from the connection, or the previous answer, to the complete headers.
+
+    With TLS, the handshake has the same number of seconds, before these.
+    """
     pause_s: float
     """Maximum seconds between two parts of a body."""
     connections: int
-    """Maximum connections of all clients."""
+    """Maximum connections of all clients, with those whose TLS handshake is under way."""
 
     @property
     def of_one_client(self) -> int:
@@ -125,25 +133,41 @@ class HttpLimits:
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection under `limits`; `bounded` creates a subclass with limits."""
+    """A connection under `limits`, which a subclass has."""
 
     limits: ClassVar[HttpLimits]
+    is_refused = False
+    """Whether the client gets 503 and no more."""
     _clock: asyncio.TimerHandle | None = None
-    _is_refused = False
+
+    def admit(self, client: tuple[str, int] | None) -> float:
+        """Count the connection; return the seconds that a TLS handshake may take, 0 to cut it."""
+        limits = self.limits
+        self.client = client
+        self.connections.add(self)
+        near = [one for one in self.connections if _is_of(one, client)]
+        is_cut = len(self.connections) > limits.connections * _ROOM
+        if is_cut or len(near) > limits.of_one_client * _ROOM:
+            self.connections.discard(self)
+            return 0.0
+        too_many = _served(self.connections) > limits.connections
+        self.is_refused = too_many or _served(near) > limits.of_one_client
+        return _LINGER_S if self.is_refused else limits.headers_s
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, unless there are too many connections."""
+        """Begin, unless there are too many connections. With TLS they were counted before."""
+        is_counted = self in self.connections
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections * _ROOM:
+        if not is_counted and not self.admit(self.client):
             transport.abort()
-        elif self._are_too_many():
+        elif self.is_refused:
             self._refuse()
         else:
             self._watch()
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes."""
-        if self._is_refused:
+        if self.is_refused:
             return
         was = self.conn.their_state
         super().data_received(data)
@@ -160,19 +184,13 @@ class BoundedProtocol(H11Protocol):
         self._stop()
         super().connection_lost(exc)
 
-    def _are_too_many(self) -> bool:
-        if len(self.connections) > self.limits.connections:
-            return True
-        host = self.client[0] if self.client else ""
-        return sum(_is_of(one, host) for one in self.connections) > self.limits.of_one_client
-
     def _refuse(self) -> None:
         """Send the reason, and close after it was read: closing early would lose the answer."""
-        self._is_refused = True
+        self._clock = self.loop.call_later(_LINGER_S, self.transport.abort)
         said = "there are too many connections; send the request again later"
         self.transport.write(_answer(503, "Service Unavailable", "too-many-connections", said))
-        self.transport.write_eof()
-        self._clock = self.loop.call_later(_LINGER_S, self.transport.abort)
+        if self.transport.can_write_eof():  # not with TLS
+            self.transport.write_eof()
 
     def _watch(self) -> None:
         """Start the timer of what the client must send now: headers, a body part, or nothing."""
@@ -203,14 +221,14 @@ class BoundedProtocol(H11Protocol):
             self.transport.close()
 
 
-def bounded(limits: HttpLimits) -> type[BoundedProtocol]:
-    """Return a connection class with these limits, for `uvicorn.Config`."""
-    return type("Bounded", (BoundedProtocol,), {"limits": limits})
+def _is_of(one: object, client: tuple[str, int] | None) -> bool:
+    other: tuple[str, int] | None = getattr(one, "client", None)
+    return client is not None and other is not None and client[0] == other[0]
 
 
-def _is_of(one: object, host: str) -> bool:
-    client: tuple[str, int] | None = getattr(one, "client", None)
-    return client is not None and client[0] == host
+def _served(connections: Iterable[object]) -> int:
+    """Return how many are not refused."""
+    return sum(not getattr(one, "is_refused", False) for one in connections)
 
 
 def _answer(status: int, phrase: str, kind: str, detail: str) -> bytes:
@@ -227,3 +245,106 @@ def _answer(status: int, phrase: str, kind: str, detail: str) -> bytes:
         f"content-length: {len(body)}\r\nretry-after: 5\r\nconnection: close\r\n\r\n"
     )
     return head.encode("ascii") + body
+
+
+_NO_DESCRIPTOR_S = 1.0
+"""Seconds to wait where the process has no free file descriptor for a connection."""
+
+
+class HttpServer(uvicorn.Server):
+    """A server of one application, without signal handlers.
+
+    Args:
+        application: What answers.
+        limits: Of its clients; None for a socket of the owner alone.
+        tls: The context of HTTPS, which demands limits; None for plain HTTP.
+    """
+
+    def __init__(
+        self,
+        application: ASGIApp,
+        *,
+        limits: HttpLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        http = type("Bounded", (BoundedProtocol,), {"limits": limits}) if limits else "h11"
+        config = uvicorn.Config(
+            application,
+            http=http,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+        super().__init__(config)
+        self._tls = tls
+        self._encrypted: list[socket.socket] = []
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Install no signal handlers."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen. Sockets with TLS are this class's own, which counts clients as they connect.
+
+        The event loop's own server tells nobody of a client before its handshake is complete.
+        """
+        if self._tls is None:
+            await super().startup(sockets)
+            return
+        self._encrypted = list(sockets or ())
+        for one in self._encrypted:
+            one.setblocking(False)
+            one.listen(self.config.backlog)
+        await super().startup(sockets=[])
+
+    async def main_loop(self) -> None:
+        """Serve until the server is to stop; one that can no longer accept fails."""
+        async with asyncio.TaskGroup() as group:
+            accepting = [group.create_task(self._accept(one)) for one in self._encrypted]
+            await super().main_loop()
+            for task in accepting:
+                task.cancel()
+        for task in self._handshakes:
+            task.cancel()
+        await asyncio.gather(*self._handshakes, return_exceptions=True)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listening)
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                logger.error("no connection can be accepted: %s", error)
+                await asyncio.sleep(_NO_DESCRIPTOR_S)
+                continue
+            protocol: BoundedProtocol = self.config.http_protocol_class(  # type: ignore[assignment]
+                config=self.config,  # type: ignore[call-arg]
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            )
+            seconds = protocol.admit(address[:2])
+            if not seconds:
+                connection.close()
+                continue
+            task = asyncio.create_task(self._shake_hands(protocol, connection, seconds))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(
+        self, protocol: BoundedProtocol, connection: socket.socket, seconds: float
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            with contextlib.suppress(OSError):  # the client's failures, and that it was too slow
+                await loop.connect_accepted_socket(
+                    lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=seconds
+                )
+        finally:
+            if protocol.transport is None:
+                self.server_state.connections.discard(protocol)

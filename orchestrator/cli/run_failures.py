@@ -11,6 +11,7 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
+from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.run_response import RunResponse
 from orchestrator.domain.unexplained_failures import failing_jobs, fails_itself, why_job_failed
@@ -121,7 +122,7 @@ def _of_cell(
 
 def output_of(cell: CellRecord, job: str) -> str | None:
     """Return the artifact of a job's output; None without one."""
-    name = f"{job}.txt"
+    name = output_artifact(job)
     return name if any(artifact.name == name for artifact in cell.artifacts) else None
 
 

@@ -23,7 +23,7 @@ class IssueScope:
     platforms: tuple[str, ...] = ()
     """Platform ids, or patterns with ``*``."""
     jobs: tuple[str, ...] = ()
-    """Platform ids, or patterns with ``*``."""
+    """Job ids, or patterns with ``*``."""
     versions: str = ""
     """Versions of the subject: ``>=0.4.6,<0.5``, ``==0.4.*``."""
     requires_package: str = ""

@@ -216,7 +216,12 @@ def _metrics_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem
 
 def metrics_artifact(job: str, name: str) -> str:
     """Name of the raw file that comes home for an entry of a job's `metrics`."""
-    return f"{job}.txt" if name == OUTPUT else f"{job}.{name.replace('/', '-')}"
+    return output_artifact(job) if name == OUTPUT else f"{job}.{name.replace('/', '-')}"
+
+
+def output_artifact(job: str) -> str:
+    """Return the name of the artifact with a job's whole output."""
+    return f"{job}.txt"
 
 
 def _device_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:

@@ -119,6 +119,8 @@ class AttemptState:
     """How much of its evidence is stored."""
     lease: Lease | None
     """The newest lease that is not gone; None without one."""
+    is_collected: bool = False
+    """Whether the files of its jobs were collected."""
 
 
 class CellStore:
@@ -224,6 +226,12 @@ class CellStore:
             row = _moved(session, cell_id, state, at=at, reason=reason)
             return _cell(row or cell_row(session, cell_id))
 
+    def record_collection(self, attempt_id: str, *, at: datetime) -> None:
+        """Store when the files of the attempt's jobs were collected."""
+        mine = update(AttemptRow).where(AttemptRow.id == attempt_id)
+        with self._sessions.write() as session:
+            changed(session, mine.values(collected_at=at))
+
     def requeue(self, attempt_id: str, outcome: Cause, *, at: datetime) -> None:
         """Close the attempt and queue the cell again; idempotent."""
         with self._sessions.write() as session:
@@ -308,6 +316,7 @@ class CellStore:
                 _attempt(attempt, cell.id),
                 position_of(attempt),
                 lease_of(lease, attempt_id) if lease is not None else None,
+                attempt.collected_at is not None,
             )
 
     def _launched_with(self, session: Session, cell: CellRow) -> tuple[RunSpec, CellPlan]:
@@ -352,7 +361,7 @@ def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Att
 
 
 def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transition]]:
-    """Return attempts by cell id, in order."""
+    """Return transitions by cell id, in order."""
     query = select(CellRow.id, TransitionRow).join(TransitionRow, TransitionRow.cell == CellRow.pk)
     found: dict[str, list[Transition]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(TransitionRow.pk)):

@@ -37,6 +37,7 @@ from orchestrator.store.sql import attempt_row, cell_row, insert_into
 from orchestrator.store.tables import (
     ArtifactRow,
     CellRow,
+    JobResultRow,
     TestCaseRow,
     TestResultRow,
     TestRetryRow,
@@ -275,6 +276,12 @@ class ResultStore:
         """Return jobs by id."""
         with self._sessions.read() as session:
             return jobs_of(session, CellRow.id == cell_id).get(cell_id, {})
+
+    def jobs_of_attempt(self, attempt_id: str) -> dict[str, JobFact]:
+        """Return the jobs whose present facts are of the attempt, by id."""
+        with self._sessions.read() as session:
+            mine = JobResultRow.attempt == attempt_row(session, attempt_id).pk
+            return next(iter(jobs_of(session, mine).values()), {})
 
     def checks(self, cell_id: str) -> list[CheckFact]:
         """Return checks in the order of their first report."""

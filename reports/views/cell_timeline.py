@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from orchestrator.domain.cell import Attempt, CellState, Transition
 from orchestrator.domain.event_facts import CheckFact
 from orchestrator.domain.ingested import Source
+from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
 from reports.model.blocks import (
     AttemptRow,
@@ -191,8 +192,9 @@ def what(name: str, titles: dict[str, str]) -> str:
     """What a file of this name holds."""
     if name in _KNOWN_FILES:
         return _KNOWN_FILES[name]
-    if name.removesuffix(".txt") in titles and name.endswith(".txt"):
-        return f"whole output of {titles[name.removesuffix('.txt')]}"
+    outputs = {output_artifact(job): title for job, title in titles.items()}
+    if name in outputs:
+        return f"whole output of {outputs[name]}"
     owners = [job for job in titles if name.startswith(f"{job}.")]
     return f"left by {titles[max(owners, key=len)]}" if owners else "left by the agent"
 

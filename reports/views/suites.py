@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from reports.model.blocks import (
@@ -113,7 +114,7 @@ def _problems(job: JobRecord, cell: CellRecord, tests: Sequence[TestFact]) -> Su
         key=lambda t: _WORST_FIRST.index(settled(t)),
     )
     shown = tuple(_line(test) for test in ranked[: min(bad, TESTS_SHOWN)])
-    log = f"{job.id}.txt"
+    log = output_artifact(job.id)
     brought = any(artifact.name == log for artifact in cell.artifacts)
     return SuiteProblems(
         suite=job.id,

@@ -17,8 +17,8 @@ _SETTINGS = frozenset((
 ))  # fmt: skip
 """Names that pytest or Python looks for by themselves."""
 _CACHE = "__pycache__"
-_BINARY = (".so", ".pyd")
-"""Ends of extension modules, which Python takes before a source of the same name."""
+_MODULES = (".py", ".pyc", ".pyd", ".so")
+"""Ends of files that Python imports."""
 
 
 class PayloadCopy:
@@ -30,17 +30,20 @@ class PayloadCopy:
         self._copy = copy
         shipped = (path for path in _files(pristine) if _CACHE not in path.parts)
         self._marks = {path: mark_of(copy / path, is_link=True) for path in shipped}
-        sources = [path for path in self._marks if path.suffix == ".py"]
-        self._modules = frozenset(path.with_suffix("") for path in sources)
-        self._packages = frozenset(path.parent for path in sources)
+        modules = [path for path in self._marks if _is_importable(pristine, path)]
+        named = frozenset(path.parent / _stem(path) for path in modules)
+        packages = frozenset(path.parent for path in named if path.name == "__init__")
+        self._folders = frozenset(folder for path in modules for folder in path.parents)
+        self._imported = named | self._folders
+        self._names = frozenset(p.name for p in self._imported if p.parent not in packages) - {""}
 
     def restore(self) -> List[str]:
         """Undo jobs' changes of shipped files and of pytest's settings; return their paths.
 
-        Changed and removed files are written again. Added settings, modules that Python would
-        import in place of shipped ones, and byte code are removed; shipped byte code too, since it
-        may differ from its source. Other new files are kept for later jobs. Links that a job
-        created are not followed.
+        Changed and removed files are written again. Added settings, modules that Python could
+        import in place of shipped ones or of shipped folders of modules, and byte code are removed;
+        shipped byte code too, since it may differ from its source. Other new files are kept for
+        later jobs. Links that a job created are not followed.
 
         Raises:
             OSError: a change cannot be undone.
@@ -49,10 +52,10 @@ class PayloadCopy:
         now = _files(self._copy)
         new = (path for path in now if path not in self._marks)
         added = sorted(p for p in new if p.name in _SETTINGS or self._is_in_place(p))
-        byte_code = [
+        byte_code = {
             p for p in now if _CACHE in p.parts or (p.suffix == ".pyc" and p not in self._marks)
-        ]
-        for path in (*added, *byte_code):
+        }
+        for path in sorted(byte_code.union(added)):
             with _folder(self._copy, path.parent) as folder:
                 os.unlink(path.name, dir_fd=folder)
         for path in changed:
@@ -61,11 +64,17 @@ class PayloadCopy:
         return [str(path) for path in (*changed, *added)]
 
     def _is_in_place(self, path: PurePath) -> bool:
-        """Return whether a new file or linked folder would be imported like a shipped module."""
-        module = path.parent / path.name.partition(".")[0]
-        if module.name == "__init__":
-            return path.parent in self._modules or path.parent in self._packages
-        return module in self._modules and (path.suffix in _BINARY or path == module)
+        """Return whether Python may import a new file, or linked folder, for a shipped module.
+
+        Any folder may be on the path. There a folder without `__init__.py` comes after every module
+        of its name, wherever that is, and folders of one name are searched one after the other.
+        """
+        if _CACHE in path.parts or not _is_importable(self._copy, path):
+            return False
+        stem = _stem(path)
+        if stem == "__init__":
+            return path.parent in self._folders or path.parent.name in self._names
+        return stem in self._names or path.parent / stem in self._imported
 
     def _is_changed(self, path: PurePath) -> bool:
         """Return whether a file's content changed; only touched files are compared."""
@@ -82,6 +91,16 @@ def _files(root: Path) -> List[PurePath]:
         for folder, folders, names in os.walk(root)
         for name in (*names, *(each for each in folders if Path(folder, each).is_symlink()))
     ]
+
+
+def _is_importable(root: Path, path: PurePath) -> bool:
+    """Return whether a file is a module by its name, or a link to a folder."""
+    return bool(_stem(path)) and (path.suffix in _MODULES or (root / path).is_dir())
+
+
+def _stem(path: PurePath) -> str:
+    """Return a module's name: ``a`` of ``a.cpython-311-x86_64-linux-gnu.so``."""
+    return path.name.partition(".")[0]
 
 
 def _is_same(shipped: Path, now: Path) -> bool:

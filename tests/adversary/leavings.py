@@ -45,6 +45,15 @@ _SHADOWS = (
     "import os\nos.makedirs('t/helpers')\n"
     "open('t/helpers/__init__.py', 'w').write('def same(a, b): pass\\n')\n"
 )
+_NAMESPACED = {
+    "tests/helpers.py": _HELPED["t/helpers.py"],
+    "t/test_double.py": _HELPED["t/test_double.py"].replace("from h", "from tests.h"),
+    "pytest.ini": "[pytest]\npythonpath = .\n",
+}
+_WEAK_MODULE = (
+    "import sys, types\nweak = types.ModuleType('tests.helpers')\n"
+    "weak.same = lambda a, b: None\nsys.modules['tests.helpers'] = weak\n"
+)
 _HOOK = (
     "import pytest\n@pytest.hookimpl(hookwrapper=True)\n"
     "def pytest_runtest_makereport(item, call):\n    report = (yield).get_result()\n"
@@ -122,6 +131,18 @@ LIES = (
     Lie("a process of a job before writes the test while the suite runs", _after(_DAEMON)),
     Lie("a job before turns a link of the payload to weaker tests", _turned_link),
     Lie("a job before puts a package beside a module of the tests", _after(_SHADOWS, _HELPED)),
+    Lie(
+        "a job before puts a module beside a folder of modules",
+        _after(f"open('tests.py', 'w').write({_WEAK_MODULE!r})", _NAMESPACED),
+    ),
+    Lie(
+        "a job before puts a folder of modules into another folder",
+        _after(
+            "import os\nos.makedirs('t/tests')\n"
+            "open('t/tests/helpers.py', 'w').write('def same(a, b): pass\\n')\n",
+            _NAMESPACED,
+        ),
+    ),
     Lie(
         "a job before closes the folder of the failing test",
         _after(

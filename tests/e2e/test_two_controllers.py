@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import shutil
@@ -28,6 +27,7 @@ from tests.accounts import open_folder
 from tests.e2e.doc_pages import snippet
 from tests.e2e.home import ROOT, alive, eventually
 from tests.e2e.passing_time import let_leases_end
+from tests.integration.test_deployment_files import health_check
 from tests.integration.webhook_receiver import Receiver, Reply, receiver
 from tests.postgres import _identity, _programs
 
@@ -108,12 +108,9 @@ class Controller:
 
     def is_healthy(self) -> bool:
         """Whether the check of the image says so."""
-        line = next(
-            line for line in (ROOT / "Dockerfile").read_text().splitlines() if '"-c", "' in line
-        )
-        _, *words = json.loads(line.partition("CMD ")[2])
-        words[-1] = words[-1].replace(":8470/", f":{self.port}/")
-        return subprocess.run([sys.executable, *words], capture_output=True).returncode == 0
+        environment = {"SEATRIAL_HOME": str(self.home)}
+        done = subprocess.run(health_check(), env=environment, capture_output=True)
+        return done.returncode == 0
 
     def log(self) -> str:
         return (self.home / "log").read_text(errors="replace")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import pytest
-import uvicorn
 
-from orchestrator.bootstrap.http_server import HttpLimits, bounded
+from orchestrator.bootstrap.http_server import HttpLimits, HttpServer
 from tests.waiting import until
 
 LIMITS = HttpLimits(headers_s=1.0, pause_s=1.0, connections=8)
@@ -44,22 +44,26 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"%02d" % size})
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        config = uvicorn.Config(
-            application, http=bounded(LIMITS), log_level="critical", lifespan="off"
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+@contextmanager
+def listening(limits: HttpLimits, tls: ssl.SSLContext | None = None) -> Iterator[int]:
+    """The port of a server in a thread, plain or with TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = HttpServer(application, limits=limits, tls=tls)
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         until(lambda: server.started)
         try:
-            yield int(listening.getsockname()[1])
+            yield int(listener.getsockname()[1])
         finally:
             server.should_exit = True
             thread.join(10)
             assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with listening(LIMITS) as number:
+        yield number
 
 
 def connect(port: int, source: str = "127.0.0.1") -> socket.socket:

@@ -18,6 +18,8 @@ from cryptography.x509.oid import NameOID
 from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.wiring import RefusedError
 from tests.e2e.home import a_home, serving
+from tests.integration.test_bounded_http import LIMITS, listening
+from tests.integration.test_deployment_files import health_check
 
 
 def certificate(folder: Path, *, password: bytes | None = None) -> tuple[Path, Path]:
@@ -72,24 +74,31 @@ def test_one_file_may_hold_both(tmp_path: Path) -> None:
     assert TlsFiles(both, None).context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
-def test_a_renewal_is_used_and_a_broken_one_is_not(
+def test_a_renewal_is_served_and_a_broken_one_is_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cert, key = certificate(tmp_path / "one")
-    files = TlsFiles(cert, key)
-    caplog.set_level("INFO")
-    files.renew()
-    assert caplog.text == ""
     new_cert, new_key = certificate(tmp_path / "two")
-    new_cert.replace(cert)
-    files.renew()
-    assert "the earlier certificate stays in use" in caplog.text
-    new_key.replace(key)
-    files.renew()
-    assert "is in use from now on" in caplog.text
-    caplog.clear()
-    files.renew()
-    assert caplog.text == ""
+    old, new = cert.read_text(), new_cert.read_text()
+    files = TlsFiles(cert, key)
+    caplog.set_level("INFO", logger="orchestrator.bootstrap.tls")
+    with listening(LIMITS, files.context) as port:
+
+        def served() -> str:
+            files.renew()
+            return ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
+
+        assert served() == old
+        assert caplog.text == ""
+        new_cert.replace(cert)
+        assert served() == old
+        assert "the earlier certificate stays in use" in caplog.text
+        new_key.replace(key)
+        assert served() == new
+        assert "is in use from now on" in caplog.text
+        caplog.clear()
+        assert served() == new
+        assert caplog.text == ""
 
 
 def test_a_controller_speaks_https_to_the_command_line_and_to_browsers(tmp_path: Path) -> None:
@@ -111,8 +120,11 @@ def test_a_controller_speaks_https_to_the_command_line_and_to_browsers(tmp_path:
         home.environment["SSL_CERT_FILE"] = str(cert)
         assert home.json("runs") == []
         trusted = ssl.create_default_context(cafile=str(cert))
+        assert subprocess.run(health_check(), env=home.environment).returncode == 0
         with httpx.Client(base_url=url, verify=trusted) as client:
             cookie = client.get("/login", params={"token": token}).headers["set-cookie"]
             assert "secure" in cookie.lower()
         with pytest.raises(httpx.TransportError), httpx.Client() as plain:
             plain.get(home.url)
+    stopped = subprocess.run(health_check(), env=home.environment, capture_output=True)
+    assert stopped.returncode != 0

@@ -21,6 +21,7 @@ from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.fingerprint import traits
+from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, artifacts_of_test
 from orchestrator.domain.units import duration, plural, price, size
@@ -357,6 +358,7 @@ def show_result(
     line, text = told
     shown = visible(text[:_LONGEST_TEXT])
     names = [one.name for one in asked.context.stores.results.artifacts(found.id)]
+    output = output_artifact(line.job)
     artifacts = artifacts_of_test(names, line.job, line.nodeid)
     facts = {
         "run": found_run,
@@ -366,7 +368,7 @@ def show_result(
         "hidden": max(0, len(text) - _LONGEST_TEXT),
         "earlier": [outcome.word for outcome in line.earlier],
         "artifacts": artifacts,
-        "output": f"{line.job}.txt" if f"{line.job}.txt" in names else "",
+        "output": output if output in names else "",
     }
     page = Page(
         template="result.html.j2",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ import pytest
 from runners.agent.payload_copy import PayloadCopy
 
 TEST = "def test_a(): assert False\n"
+STAYS = ("t/deep/pkg/inner.py",)
+"""What is nothing that Python takes, once the package that it was left with is gone."""
 
 
 @pytest.fixture
@@ -22,6 +27,10 @@ def pristine(tmp_path: Path) -> Path:
     (folder / "helpers.py").write_text("def same(a, b): assert a == b\n")
     (folder / "data.txt").write_text("1")
     (folder / "again.py").symlink_to("t/deep/test_a.py")
+    (folder / "linked").symlink_to("t/deep")
+    (folder / "pkg").mkdir()
+    (folder / "pkg" / "__init__.py").write_text("")
+    (folder / "pkg" / "inner.py").write_text("")
     return folder
 
 
@@ -48,6 +57,17 @@ def package_beside_its_module(copy: Path) -> None:
     (copy / "helpers" / "__init__.py").write_text("def same(a, b): pass\n")
 
 
+def left(*names: str) -> Callable[[Path], None]:
+    """Leave files of these names."""
+
+    def leave(copy: Path) -> None:
+        for name in names:
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy / name).write_text("def same(a, b): pass\n")
+
+    return leave
+
+
 def same_size_and_time(copy: Path) -> None:
     file = copy / "t" / "deep" / "test_a.py"
     when = file.stat().st_mtime_ns
@@ -62,7 +82,7 @@ def same_size_and_time(copy: Path) -> None:
         (same_size_and_time, ["t/deep/test_a.py"]),
         (lambda copy: (copy / "t/deep/test_a.py").unlink(), ["t/deep/test_a.py"]),
         (lambda copy: shutil.rmtree(copy / "t"), ["t/deep/test_a.py"]),
-        (swapped_for_a_link, ["t/deep/test_a.py"]),
+        (swapped_for_a_link, ["t/deep/test_a.py", "t"]),
         (lambda copy: (copy / "conftest.py").write_text("x"), ["conftest.py"]),
         (lambda copy: (copy / "t" / "conftest.py").symlink_to("/none"), ["t/conftest.py"]),
         (lambda copy: (copy / "pytest.ini").write_text("[pytest]\naddopts=-k x"), ["pytest.ini"]),
@@ -72,6 +92,23 @@ def same_size_and_time(copy: Path) -> None:
         (lambda copy: (copy / "helpers.abi3.so").write_text("x"), ["helpers.abi3.so"]),
         (lambda copy: (copy / "t" / "deep" / "__init__.py").write_text("x"),
          ["t/deep/__init__.py"]),
+        (left("t.py"), ["t.py"]),
+        (left("t.so"), ["t.so"]),
+        (left("t.pyc"), ["t.pyc"]),
+        (left("t/deep.cpython-311-x86_64-linux-gnu.so"),
+         ["t/deep.cpython-311-x86_64-linux-gnu.so"]),
+        (left("linked.py"), ["linked.py"]),
+        (left("t/__init__.py"), ["t/__init__.py"]),
+        (left("__init__.py"), ["__init__.py"]),
+        (left("t/deep/__init__.pyc"), ["t/deep/__init__.pyc"]),
+        (left("t/deep/__pycache__/conftest.py"), ["t/deep/__pycache__/conftest.py"]),
+        (left("t/deep/helpers.py"), ["t/deep/helpers.py"]),
+        (left("new/helpers/__init__.py"), ["new/helpers/__init__.py"]),
+        (left("new/t.py"), ["new/t.py"]),
+        (left("new/t/__init__.pyd"), ["new/t/__init__.pyd"]),
+        (left("new/t/deep/test_a.py"), ["new/t/deep/test_a.py"]),
+        (left("t/deep/pkg/__init__.py", "t/deep/pkg/inner.py"), ["t/deep/pkg/__init__.py"]),
+        (lambda copy: (copy / "t" / "pkg").symlink_to("deep"), ["t/pkg"]),
         (lambda copy: (copy / "data.txt").write_text("2"), ["data.txt"]),
         (lambda copy: (copy / "data.txt").touch(), []),
     ],
@@ -80,7 +117,7 @@ def test_tests_and_settings_are_as_shipped_again(pristine: Path, copy: Path, cha
     before, watched = told(pristine), PayloadCopy(pristine, copy)
     change(copy)
     assert watched.restore() == names
-    assert told(copy) == before
+    assert {name: text for name, text in told(copy).items() if name not in STAYS} == before
     assert (copy / "again.py").is_symlink()
     assert watched.restore() == []
 
@@ -97,6 +134,9 @@ def test_new_files_stay_and_byte_code_goes(pristine: Path, copy: Path) -> None:
     (copy / "made.txt").write_text("2")
     (copy / "t" / ".hidden").write_text("")
     (copy / "made.py").write_text("x = 1\n")
+    (copy / "t" / "inner.py").write_text("of no shipped module that is imported by this name\n")
+    (copy / "t" / "helpers").write_text("data")
+    (copy / "t" / "helpers.json").write_text("{}")
     (copy / "generated").mkdir()
     (copy / "generated" / "__init__.py").write_text("")
     cache = copy / "t" / "deep" / "__pycache__"
@@ -105,6 +145,9 @@ def test_new_files_stay_and_byte_code_goes(pristine: Path, copy: Path) -> None:
     assert watched.restore() == []
     assert (copy / "made.txt").read_text() == "2"
     assert (copy / "made.py").exists()
+    assert (copy / "t" / "inner.py").exists()
+    assert (copy / "t" / "helpers").exists()
+    assert (copy / "t" / "helpers.json").exists()
     assert (copy / "generated" / "__init__.py").exists()
     assert not list(copy.rglob("*.pyc"))
 
@@ -118,3 +161,40 @@ def test_byte_code_that_was_shipped_goes_too(pristine: Path, tmp_path: Path) -> 
     copy = Path(shutil.copytree(pristine, tmp_path / "copy", symlinks=True))
     assert PayloadCopy(pristine, copy).restore() == []
     assert [path.name for path in copy.rglob("*.pyc")] == ["alone.pyc"]
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ["tests.py", "tests/__init__.py", "first/tests.py", "first/tests/__init__.py",
+     "first/tests/helpers.py", "first/other.py"],
+)  # fmt: skip
+def test_python_takes_what_was_shipped(tmp_path: Path, planted: str) -> None:
+    """A folder without `__init__.py` comes after every module of its name on the path."""
+    pristine = tmp_path / "pristine"
+    (pristine / "tests").mkdir(parents=True)
+    (pristine / "tests" / "helpers.py").write_text("x = 'shipped'\n")
+    (pristine / "other.py").write_text("x = 'shipped'\n")
+    copy = Path(shutil.copytree(pristine, tmp_path / "copy"))
+    watched = PayloadCopy(pristine, copy)
+    (copy / planted).parent.mkdir(parents=True, exist_ok=True)
+    (copy / planted).write_text(
+        "import sys, types\nx = 'planted'\n"
+        "sys.modules['tests.helpers'] = types.SimpleNamespace(x=x)\n"
+    )
+    assert "planted" in imported(copy)
+    assert watched.restore() == [planted]
+    assert imported(copy) == ["shipped", "shipped"]
+
+
+def imported(copy: Path) -> list[str]:
+    code = "import tests.helpers as a, other as b; print(a.x, b.x)"
+    path = f"{copy / 'first'}{os.pathsep}{copy}"
+    said = subprocess.run(
+        [sys.executable, "-B", "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=copy.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return said.stdout.split()
