@@ -151,7 +151,7 @@ class IssueUse:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What ran in one cell, for comparison with scopes."""
+    """The jobs and packages of one cell, for comparison with scopes."""
 
     cell: str
     platform: str

@@ -152,7 +152,7 @@ class CellStore:
         return found
 
     def lives(self, cell_ids: Sequence[str], *, steps: bool = True) -> dict[str, CellLife]:
-        """By cell id, without unknown ones; with plans, attempts and, if asked, steps."""
+        """Return known cells by id, with their plans, attempts and, on request, transitions."""
         mine = CellRow.id.in_(cell_ids)
         plans = select(CellRow, CellPlanRow.plan).join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
         with self._sessions.read() as session:

@@ -247,7 +247,7 @@ class LeaseStore:
             return lease_of(found[0], found[1])
 
     def _noted(self, facts: Mapping[str, str], *, simulated: bool) -> dict[str, object]:
-        """The columns of what is noted; none where it says nothing."""
+        """Return the columns of the noted facts; empty without facts."""
         values: dict[str, object] = {"facts": self._with(facts)} if facts else {}
         return values | ({"simulated": True} if simulated else {})
 

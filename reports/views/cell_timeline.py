@@ -180,7 +180,7 @@ def files_of(cell: CellRecord) -> tuple[FileRow, ...]:
 
 
 def _told_by(name: str, sources: dict[str, Source], titles: dict[str, str]) -> str:
-    """What a file is in evidence that was handed in."""
+    """Return the description of a file in ingested evidence."""
     source = sources.get(name)
     if source is None:
         return _BESIDE_FILES.get(name, "handed in")
@@ -189,7 +189,7 @@ def _told_by(name: str, sources: dict[str, Source], titles: dict[str, str]) -> s
 
 
 def what(name: str, titles: dict[str, str]) -> str:
-    """What a file of this name holds."""
+    """Return the description of a file by its name."""
     if name in _KNOWN_FILES:
         return _KNOWN_FILES[name]
     outputs = {output_artifact(job): title for job, title in titles.items()}
@@ -200,7 +200,7 @@ def what(name: str, titles: dict[str, str]) -> str:
 
 
 def evidence_digest(cell: CellRecord) -> str | Absent:
-    """Of the events, where they came home; else of everything that was handed in."""
+    """Return the digest of the events; of ingested evidence, that of all files."""
     for artifact in cell.artifacts:
         if artifact.name == "events.jsonl":
             return artifact.digest
@@ -212,7 +212,7 @@ def evidence_digest(cell: CellRecord) -> str | Absent:
 
 
 def footer_of(record: RunRecord, evidence_sha256: str | Absent, template: str) -> Footer:
-    """Where a report of a run, or of one of its cells, comes from."""
+    """Return the footer of a report of a run or a cell: its source."""
     wheel = record.subject.wheel or Absent("the run had no wheel of the subject")
     return Footer(record.run.id, evidence_sha256, template, wheel, str(record.run.commit))
 

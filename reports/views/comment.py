@@ -1,4 +1,4 @@
-"""The comment report: what a reviewer of a pull request has to know of a run."""
+"""The comment report: a run in short, for reviewers of a pull request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Failure = tuple[str, str, str]
 
 
 def comment_view(evidence: Evidence, _cell: str) -> CommentReport:
-    """Make it."""
+    """Return the model of the comment report."""
     record = evidence.record
     entries = list(_entries(evidence))
     passed = sum(cell_status(cell).code == "passed" for cell in record.cells)

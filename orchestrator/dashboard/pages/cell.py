@@ -77,7 +77,7 @@ def check_table(cell: CellRecord) -> Table:
 
 
 def metric_table(cell: CellRecord, *, whole: bool) -> Table:
-    """What was measured."""
+    """Return the table of metrics."""
     metrics = [metric for job in cell.jobs for metric in job.metrics]
     return Table(
         id="metrics",
@@ -152,7 +152,7 @@ def package_table(cell: CellRecord) -> Table:
 
 
 def cell_notices(cell: CellRecord) -> Sequence[Notice]:
-    """What a person should know before believing it."""
+    """Return the notices that limit what the cell's results prove."""
     found = []
     if cell.simulated:
         found.append(Notice("", "warn", "Simulated: no gate accepts this evidence."))
@@ -275,7 +275,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which tests are looked at, as the form shows it again."""
+    """The selection of tests, as the form shows it again."""
 
     outcome: str = ""
     job: str = ""
@@ -283,7 +283,7 @@ class Choice:
 
     @property
     def asked(self) -> TestsAsked:
-        """As the store takes it."""
+        """Return the selection as a query of the store."""
         outcome = _OUTCOMES.get(self.outcome)
         return TestsAsked(outcome=outcome, job=self.job, contains=self.contains)
 
@@ -298,7 +298,7 @@ def show_cell(
     contains: Annotated[str, Query(max_length=500)] = "",
     after: str = "",
 ) -> Response:
-    """Its tests, the worst first, and what else is known of it."""
+    """Show the cell: its tests, worst first, with metrics, checks and artifacts."""
     found_run = run_of(asked, run)
     found = cell_of(asked, found_run, cell)
     if found_run.id != run and asked.wanted is Format.HTML:
@@ -349,7 +349,7 @@ def _page(asked: Asked, run: Run, cell: Cell, chosen: Choice, after: str) -> Pag
 def show_result(
     asked: AskedDep, run: str, cell: str, test: Annotated[int, Path(ge=0, le=2**31 - 1)]
 ) -> Response:
-    """How one test went there, with its whole text."""
+    """Show the result of one test in the cell, with its whole text."""
     found_run = run_of(asked, run)
     found = cell_of(asked, found_run, cell)
     told = asked.context.stores.results.line(found.id, _lent(asked, found), test)
