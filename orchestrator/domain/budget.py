@@ -81,6 +81,18 @@ class BudgetUse:
         )
 
 
+def why_price_is_needed(budgets: Iterable[Budget], *, allow_unknown_price: bool) -> str:
+    """Return why a place without a known price is not rented; empty where it may be.
+
+    Args:
+        budgets: Those across runs: a machine at an unknown price could exceed any of them.
+        allow_unknown_price: As `limits.allow_unknown_price` of the matrix.
+    """
+    if not allow_unknown_price:
+        return "limits.allow_unknown_price is false"
+    return next((f"{one.setting} can only be kept with known prices" for one in budgets), "")
+
+
 def budget_warnings(uses: Iterable[BudgetUse], worst_usd: Decimal = Decimal(0)) -> list[str]:
     """Sentences about budgets that are too small for `worst_usd` more, or are half used."""
     told = []

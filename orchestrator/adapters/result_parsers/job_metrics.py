@@ -33,9 +33,11 @@ class JobMetrics:
     ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
         """See the port."""
         with tempfile.TemporaryDirectory(prefix="seatrial-metrics-") as folder:
-            artifact = _written(Path(folder) / "file", name, chunks)
+            artifact, is_cut = _written(Path(folder) / "file", name, chunks)
             metrics: list[ParsedMetric] = []
             problems: list[str] = []
+            if is_cut:
+                problems.append(f"only its first {_LIMIT_BYTES // 2**20} MiB were read")
             try:
                 for said in self._said(artifact):
                     if isinstance(said, ParsedMetric):
@@ -59,15 +61,17 @@ class JobMetrics:
             yield from found[0].read(artifact)
 
 
-def _written(path: Path, name: str, chunks: Iterable[bytes]) -> Artifact:
-    size = 0
+def _written(path: Path, name: str, chunks: Iterable[bytes]) -> tuple[Artifact, bool]:
+    """Return the stored file, at most `_LIMIT_BYTES` of it, and whether there was more."""
+    is_cut = False
     with path.open("wb") as file:
         for chunk in chunks:
-            size += len(chunk)
-            if size > _LIMIT_BYTES:
+            room = _LIMIT_BYTES - file.tell()
+            file.write(chunk[:room])
+            is_cut = len(chunk) > room
+            if is_cut:
                 break
-            file.write(chunk)
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
         file.seek(max(path.stat().st_size - TAIL_BYTES, 0))
-        return Artifact(name, path, path.stat().st_size, head, file.read(TAIL_BYTES))
+        return Artifact(name, path, path.stat().st_size, head, file.read(TAIL_BYTES)), is_cut

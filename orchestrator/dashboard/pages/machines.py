@@ -284,6 +284,10 @@ def terminate_all(asked: AskedDep, _viewer: Annotated[Viewer, needs(Scope.ADMIN)
     report = stop_everything(asked.context)
     failures = [f"{one.provider} {one.id}: {one.failure}" for one in report.items if one.failure]
     failures += [f"{name} could not be asked: {why}" for name, why in report.unread.items()]
+    if not report.asked:
+        failures.append("no cloud could be asked: this controller has credentials of none")
+    if report.not_cancelled:
+        failures.append(f"runs go on, and may launch machines again: {report.not_cancelled}")
     if failures:
         said = "Something may still be billed. " + "; ".join(failures)
         return _answer(asked, refused=said, status=502)
