@@ -120,7 +120,7 @@ class RetestsRequest(RequestModel):
 
 
 class CommitRequest(RequestModel):
-    """The commit that is tested; what is not known is left out."""
+    """The commit that a run tests; unknown fields are left out."""
 
     sha: str = Field(default="", pattern="^([0-9a-f]{7,64})?$")
     """Its name in hex."""
@@ -171,7 +171,7 @@ class LaunchRequest(RequestModel):
 
 
 class RerunRequest(RequestModel):
-    """Which jobs to run again."""
+    """The jobs to run again."""
 
     only: Only | None = None
     """Which jobs; null means every job of the run."""

@@ -90,6 +90,7 @@ class ScheduleRequest(RequestModel):
         return filled(
             Schedule,
             self,
+            unset=("product", "paused_at"),
             cron=" ".join(self.cron.split()),
             owner=self.owner or ("" if self.gate else caller),
             matrix=matrix,

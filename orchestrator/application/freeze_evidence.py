@@ -311,7 +311,7 @@ def _compared(
     seen: frozenset[str],
     passed: Sequence[str],
 ) -> Before:
-    """Return what the cell is compared with."""
+    """Return the baselines of the cell."""
     last = past.last
     ran: Mapping[tuple[str, str], bool] = {}
     if any(job.counts.skipped or job.counts.xfailed for part in parts for job in part.cell.jobs):
@@ -459,7 +459,7 @@ def _baseline(
 
 
 def _common_tests(cells: Iterable[Sequence[TestFact]]) -> dict[str, Tests]:
-    """By job, the tests that all cells have which have the job."""
+    """Return by job the tests that are in all cells with this job."""
     found: dict[str, Tests] = {}
     for tests in cells:
         for job in {test.job for test in tests}:

@@ -19,7 +19,7 @@ from orchestrator.store.verdict_rows import LineageHead, ProductRuns
 
 
 class WaitReason(StrEnum):
-    """Why a gate waits."""
+    """The reason for which a gate waits."""
 
     VERDICT = "verdict"
     """It has no verdict."""

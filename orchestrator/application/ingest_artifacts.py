@@ -375,7 +375,7 @@ class IngestParameters(Protocol):
 
     @property
     def environment(self) -> str:
-        """Its name, or empty."""
+        """Return the environment's name; empty without one."""
         ...
 
 

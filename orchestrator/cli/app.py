@@ -69,7 +69,7 @@ ENTRIES = {
     "doctor": Entry(
         _START,
         "init:doctor_command",
-        "Check this computer, the home and the controller, or a cloud's account; say what to do.",
+        "Check this computer, the home and the controller, or a cloud account; print corrections.",
     ),
     "bootstrap": Entry(
         _START,

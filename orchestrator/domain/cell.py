@@ -53,7 +53,7 @@ class IllegalTransitionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an attempt or a job stopped being able to pass."""
+    """The cause by which an attempt or a job can no longer pass."""
 
     outcome: Outcome
     reason: str
@@ -206,12 +206,12 @@ class Lease:
 
     @property
     def unheard(self) -> str:
-        """Why the machine is unreachable; empty where it answers, or is terminated."""
+        """Return why the machine is unreachable; empty if it answers or is terminated."""
         return "" if self.state is LeaseState.GONE else self.facts.get(LeaseFact.UNHEARD, "")
 
     @property
     def awaited(self) -> str:
-        """What the machine is still busy with before its jobs can begin."""
+        """Return the preparation that must end before jobs can start; empty if none."""
         return self.facts.get(LeaseFact.AWAITED, "")
 
     @property
@@ -249,7 +249,7 @@ class Lease:
 
     @property
     def instance_type(self) -> str:
-        """As the provider reports it, else as it was offered; empty where neither is known."""
+        """Return the instance type of the machine, or of the offer; empty if both are unknown."""
         offered = self.offer.instance_type if self.offer else ""
         return self.facts.get("instance_type", "") or offered
 
@@ -265,7 +265,7 @@ class Lease:
 
     @property
     def refusal_extent(self) -> Extent | None:
-        """How far the refusal reaches; None where it was not refused."""
+        """Return the extent of the refusal; None if no request was refused."""
         extent = self.facts.get(LeaseFact.REFUSAL_EXTENT)
         return Extent(extent) if extent is not None else None
 

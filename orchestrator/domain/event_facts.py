@@ -271,7 +271,7 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
 
 
 def _with_output(text: str, data: Mapping[str, object]) -> str:
-    """The traceback with what was captured, headed as pytest does it."""
+    """Return the traceback with captured output, under the headings of pytest."""
     given = data.get("sections")
     parts = [text] if text else []
     for pair in given if isinstance(given, list) else ():
@@ -397,7 +397,7 @@ def _read_log(facts: Facts, event: Event) -> None:
 
 
 def _read_heartbeat(facts: Facts, event: Event) -> None:
-    """Of a job that is silent, since when; most heartbeats say nothing new."""
+    """Store since when a job has been silent; other heartbeats change nothing."""
     job, silent_s = text_of(event.data.get("job")), known_of(event.data.get("silent_s"))
     if job and silent_s is not None:
         since = max(event.ts - max(silent_s, 0.0), 0.0) if silent_s else 0.0

@@ -60,7 +60,7 @@ class NotedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedOutcome:
-    """Why a platform has no results."""
+    """The reason for a platform without results."""
 
     __pydantic_config__ = _STRICT
 

@@ -1,4 +1,4 @@
-"""What is in the instance types of the clouds, as far as it was verified."""
+"""The devices of the clouds' instance types, as far as they were verified."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InstanceDevice:
-    """What is in an instance type."""
+    """The devices of an instance type."""
 
     name: str
     count: int

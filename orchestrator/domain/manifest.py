@@ -219,6 +219,8 @@ def _metrics_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem
         if not is_plain or len(artifact) > _METRICS_NAME_CHARS:
             message = f"{name!r} must be `output`, or a file below the payload's folder"
             yield Problem((*path, "metrics", index), message)
+        elif name in job.metrics[:index]:
+            yield Problem((*path, "metrics", index), f"{name!r} stands twice")
         elif _ATTEMPT_FILE.fullmatch(artifact) or (name != OUTPUT and artifact in taken):
             other = taken.get(artifact, "a file of the attempt")
             message = f"{name!r} and {other} are both stored as {artifact!r}: rename the file"
@@ -229,7 +231,12 @@ def _metrics_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem
 
 def metrics_artifact(job: str, name: str) -> str:
     """Name of the raw file that comes home for an entry of a job's `metrics`."""
-    return f"{job}.txt" if name == OUTPUT else f"{job}.{name.replace('/', '-')}"
+    return output_artifact(job) if name == OUTPUT else f"{job}.{name.replace('/', '-')}"
+
+
+def output_artifact(job: str) -> str:
+    """Return the name of the artifact with a job's whole output."""
+    return f"{job}.txt"
 
 
 def _device_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:

@@ -381,7 +381,7 @@ def unfit_jobs(matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
 
 
 def why_unfit(job: Job, platform: Platform) -> str:
-    """Why the job cannot run on any machine of the platform, as far as is known; else empty."""
+    """Return why the job can run on no machine of the platform; empty if it may run."""
     told = compute_capability(platform)
     if not job.compute_capability or not told:
         return ""
@@ -418,7 +418,7 @@ def _selected_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> Iterat
 
 
 def idle_timeouts_of(job_id: str, platform_id: str, matrix: Matrix) -> frozenset[float]:
-    """What the matrix says of a job's idle timeout on a platform, in minutes; valid ones agree."""
+    """Return a job's idle timeouts on a platform, in minutes; one at most in a valid matrix."""
     return frozenset(
         one.idle_timeout_minutes
         for one in matrix.jobs

@@ -41,7 +41,7 @@ class RetestOptions:
 
 
 class RetestKind(StrEnum):
-    """What a retest changes against the failed attempt."""
+    """The change of a retest against the failed attempt."""
 
     RERUN = "rerun"
     """Nothing."""

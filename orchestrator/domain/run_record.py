@@ -109,7 +109,7 @@ _ODD = re.compile(r"[^A-Za-z0-9._+=@-]")
 
 
 def artifacts_of_test(artifacts: Iterable[str], job: str, nodeid: str) -> tuple[str, ...]:
-    """Names of the files that a test left: those of a folder that has the test's name.
+    """Return the names of files that a test left in the folder of its name.
 
     Args:
         artifacts: Names of the cell's files.
@@ -200,7 +200,7 @@ class CellRecord:
 
     @property
     def machine(self) -> LeaseRecord | None:
-        """Its last machine; None before the first request."""
+        """Return the cell's last machine; None before the first request."""
         return self.leases[-1] if self.leases else None
 
     @property
@@ -237,7 +237,7 @@ class CellRecord:
 
     @property
     def job_costs(self) -> JobCosts:
-        """Its cost by job, and the overhead."""
+        """Return the cell's costs by job, and the overhead."""
         here = [job for job in self.jobs if not job.reused_from]
         ran = {job.id: job.duration_s for job in here if job.duration_s is not None}
         held_s = sum(lease.seconds for lease in self.leases)

@@ -25,7 +25,7 @@ _AFTER = re.compile(r"([1-9][0-9]{0,4})m")
 
 
 class Overlap(StrEnum):
-    """What a firing does while an earlier one is unfinished; see `Firing.goes_before`."""
+    """The action of a firing while an earlier one is unfinished; see `Firing.goes_before`."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -33,7 +33,7 @@ class Overlap(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """Which firings missed during downtime are run afterwards."""
+    """The firings that are run after a downtime in which they were missed."""
 
     NONE = "none"
     LATEST = "latest"

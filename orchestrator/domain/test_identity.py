@@ -68,7 +68,7 @@ def job_family(job: str) -> str:
 
 
 class NameChange(StrEnum):
-    """How the name of a test changed."""
+    """The change of a test's name."""
 
     PARAMETERS = "parameters"
     """The order of its parameters."""

@@ -33,7 +33,7 @@ from orchestrator.store.write_results import ATTEMPT_SPAN, TestCases, write_fact
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How much of an attempt's evidence is stored."""
+    """The position up to which an attempt's evidence is stored."""
 
     seq: int = 0
     events_bytes: int = 0
@@ -237,7 +237,7 @@ def _says_something(facts: Facts) -> bool:
 
 
 def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime) -> Position:
-    """Return the position after so many bytes of events and log."""
+    """Return the position after these numbers of bytes of events and log."""
     return Position(
         seq=max(have.seq, facts.last_seq),
         events_bytes=have.events_bytes + events,
@@ -250,9 +250,10 @@ def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime)
 def _advance(
     session: Session, target: Target, have: Position, now: Position, *, tests: int
 ) -> int | None:
-    """Lock the attempt's row and advance it.
+    """Advance the position in the attempt's row, if it is still at `have`.
 
-    Return the number of seen tests, None on a conflict.
+    Returns:
+        The number of tests seen so far; None if another writer advanced the row.
     """
     values: dict[str, object] = {
         "seq": now.seq,
@@ -278,7 +279,7 @@ def _advance(
 def _chunks(
     target: Target, have: Position, events: bytes, log: bytes
 ) -> Iterator[dict[str, object]]:
-    """The rows of what is new."""
+    """Yield rows of the new events and log."""
     new = (
         (EvidenceStream.EVENTS, have.events_bytes, events),
         (EvidenceStream.LOG, have.log_bytes, log),

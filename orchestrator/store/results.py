@@ -199,7 +199,7 @@ class ResultStore:
     def of_cells(
         self, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE
     ) -> Mapping[str, CellResults]:
-        """What is known of cells but single tests, by cell id."""
+        """Return the results of cells without single tests, by cell id."""
         with self._sessions.read() as session:
             return results_of(session, cell_ids, depth)
 
@@ -314,7 +314,7 @@ class ResultStore:
             write_checks(session, attempt_row(session, attempt_id).pk, checks)
 
     def put_metrics(self, attempt_id: str, metrics: Sequence[MetricFact]) -> None:
-        """Add what was measured in an attempt, each number once."""
+        """Store metrics of an attempt, each sequence number once."""
         if not metrics:
             return
         with self._sessions.write() as session:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.adapters.result_parsers import job_metrics
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.cell.measuring import read_metrics
@@ -55,6 +56,14 @@ def test_figures_are_kept_once_and_what_is_missing_is_a_failed_check(stores, los
     reason = f"build/figures.json: {UNCOLLECTED}" if lost else ""
     assert (check.name, check.outcome) == ("metrics", "failed" if lost else "passed")
     assert check.reason == reason
+
+
+def test_output_that_is_too_long_is_said_to_be_cut(monkeypatch):
+    monkeypatch.setattr(job_metrics, "_LIMIT_BYTES", 40)
+    chunks = [b"Hidden size 512: 7.79ms/batch\n", b"Hidden size 900: 9.79ms/batch\n"]
+    metrics, problems = JobMetrics(FileDialects())("output", iter(chunks))
+    assert [one.samples for one in metrics] == [(7.79,)]
+    assert problems == ("only its first 0 MiB were read",)
 
 
 @ON_SQLITE

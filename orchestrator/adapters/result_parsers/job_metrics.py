@@ -22,7 +22,7 @@ from orchestrator.domain.parsed_results import ParsedMetric, ParsedProblem, Said
 
 logger = logging.getLogger(__name__)
 
-_BYTES = 64 * 1024 * 1024
+_LIMIT_BYTES = 64 * 1024 * 1024
 """Maximum number of bytes that are read of a file; the agent collects no larger one."""
 _LINES = 2_000_000
 _METRICS = 50_000
@@ -106,15 +106,16 @@ class _Found:
 
 def _written(path: Path, name: str, chunks: Iterable[bytes]) -> tuple[Artifact, str]:
     """Write the file within its limits; return what was cut off, empty where nothing was."""
-    size, lines, cut = 0, 0, ""
+    lines, cut = 0, ""
     with path.open("wb") as file:
         for chunk in chunks:
-            size += len(chunk)
             lines += chunk.count(b"\n") + chunk.count(b"\r")
-            if size > _BYTES or lines > _LINES:
-                cut = f"more than {_BYTES >> 20} MiB or {_LINES:,} lines: the rest is not read"
+            room = _LIMIT_BYTES - file.tell() if lines <= _LINES else 0
+            file.write(chunk[:room])
+            if len(chunk) > room:
+                most = f"{_LINES:,} lines" if lines > _LINES else f"{_LIMIT_BYTES // 2**20} MiB"
+                cut = f"only its first {most} were read"
                 break
-            file.write(chunk)
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
         file.seek(max(path.stat().st_size - TAIL_BYTES, 0))

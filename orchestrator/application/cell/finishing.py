@@ -19,6 +19,7 @@ from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunSpec
 from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell
 from orchestrator.domain.event_facts import CheckFact, JobFact
+from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import REUSED, all_reusable
 from orchestrator.domain.run_record import JobRecord
@@ -42,7 +43,7 @@ def _checks(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> 
     artifacts = deps.stores.results.artifacts(now.cell.id) if asked else ()
     outputs = {one.name: one.digest for one in artifacts}
     for job in asked:
-        digest = outputs.get(f"{job.id}.txt", "")
+        digest = outputs.get(output_artifact(job.id), "")
         if not digest:
             continue
         if not deps.blobs.has(digest):

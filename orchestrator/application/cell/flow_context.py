@@ -280,7 +280,7 @@ def expires_at(deps: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
 
 
 def tags_of(deps: FlowDeps, now: AttemptState, lease: Lease, ends: datetime) -> dict[str, str]:
-    """What every machine carries, and everything that hangs on it."""
+    """Return the tags of a machine, its disks and its addresses."""
     return {
         "seatrial-project": deps.identity.project,
         "seatrial-controller": deps.identity.controller,

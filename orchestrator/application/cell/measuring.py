@@ -1,4 +1,4 @@
-"""What jobs measured, read from what they printed and from their files, as payload.toml says."""
+"""Reads metrics from the output and the files that payload.toml names."""
 
 from __future__ import annotations
 

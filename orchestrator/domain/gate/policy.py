@@ -75,7 +75,7 @@ class ManifestRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRule:
-    """Which evidence counts. Simulated evidence never does."""
+    """The evidence that counts. Simulated evidence never counts."""
 
     __pydantic_config__ = _STRICT
 
