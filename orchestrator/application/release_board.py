@@ -63,7 +63,7 @@ class BoardRow:
     """One entry for each platform."""
     verdicts: Sequence[ReleaseVerdict]
     live: LiveRun | None
-    """Its newest running run."""
+    """The newest unfinished run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ class BudgetUse:
 
     budget: Budget
     settled_usd: Decimal
-    """Of machines whose cost is final."""
+    """US dollars of machines whose cost is final."""
     reserved_usd: Decimal
     """The worst case of the others."""
 

@@ -31,4 +31,4 @@ INSTANCE_DEVICES: Mapping[str, InstanceDevice] = {
     "v5litepod-4": InstanceDevice("TPU v5e", 4),
     "v5litepod-8": InstanceDevice("TPU v5e", 8),
 }
-"""By instance type (of a TPU: accelerator type)."""
+"""Devices by instance type (for TPUs: accelerator type)."""

@@ -15,7 +15,7 @@ IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Pattern of ids of jobs, platforms and environments, which name folders and files."""
 
 OUTPUT = "output"
-"""Of a job's `metrics`: what it prints."""
+"""The entry of a job's `metrics` that stands for its output."""
 _METRICS_FILE = re.compile(r"[A-Za-z0-9._+=@-]{1,60}(?:/[A-Za-z0-9._+=@-]{1,60}){0,3}")
 _METRICS_NAME_CHARS = 99
 _ATTEMPT_FILE = re.compile(r"environment\.json|gpu_info\.txt|(?:attempt-\d+\.)?events\.jsonl")
@@ -152,7 +152,7 @@ class StoredPayload:
     digest: str
     """sha256 of its archive's bytes."""
     size_bytes: int
-    """Of its archive."""
+    """Bytes of its archive."""
     manifest: Manifest
 
 

@@ -211,7 +211,7 @@ class Accelerator:
     name: str
     """Name as the vendor's tool prints it, or a part of it."""
     count: int = 1
-    """How many."""
+    """Number of accelerators."""
     compute_capability: str | None = None
     """Quoted, ``"8.6"``."""
 
@@ -309,7 +309,7 @@ class JobSelection:
     on: tuple[str, ...] | Literal["all"] = "all"
     """Platforms."""
     idle_timeout_minutes: float | None = None
-    """Instead of what payload.toml says: without output and events for so long, a job hangs."""
+    """Minutes without output and events after which a job hangs; overrides payload.toml."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,7 +319,7 @@ class Matrix:
     __pydantic_config__ = _STRICT
 
     metadata: Metadata
-    """Its name."""
+    """The name of the matrix."""
     subject: Subject
     """The validated subject."""
     platforms: tuple[Platform, ...]

@@ -34,12 +34,12 @@ class ParsedTest:
     """The result of one test."""
 
     nodeid: str
-    """As pytest writes it, ``path::Class::name[params]``."""
+    """Node id in pytest's form, ``path::Class::name[params]``."""
     outcome: TestOutcome
     """MISSING where the artifact has no end of an announced or started test."""
     duration_s: float | None = None
     reason: str = ""
-    """Of a skip or an expected failure; ``setup``, ``teardown`` or ``collection`` of an error."""
+    """Reason of a skip or xfail; ``setup``, ``teardown`` or ``collection`` for an error."""
     message: str = ""
     """One line."""
     text: str = ""
@@ -69,7 +69,7 @@ class ParsedTally:
     total: int
     """Number of tests without deselected ones."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """By `TestOutcome.word`, where stated."""
+    """Stated numbers of tests by `TestOutcome.word`."""
     duration_s: float | None = None
     warnings: int | None = None
 
@@ -79,7 +79,7 @@ class ParsedUnnamedTests:
     """Tests of a suite that are counted but not named (a transcription)."""
 
     counts: Mapping[str, int]
-    """By `TestOutcome.word`."""
+    """Numbers of tests by `TestOutcome.word`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class ParsedTime:
     """The time of an event in the artifact."""
 
     at: datetime
-    """As it is written; without a zone where there is none."""
+    """The written time; naive if it has no zone."""
 
 
 Said = (

@@ -51,7 +51,7 @@ class JobRecord:
     counts: Counts = field(default_factory=Counts)
     """Pytest results only; `missing` are not reported yet while the job runs."""
     unnamed: Counts = field(default_factory=Counts)
-    """Those of `counts` whose tests the source does not name."""
+    """The part of `counts` whose tests the source does not name."""
     checks: tuple[CheckFact, ...] = ()
     metrics: tuple[MetricFact, ...] = ()
     turns: tuple[MetricFact, ...] = ()
@@ -64,7 +64,7 @@ class JobRecord:
     silent_since: datetime | None = None
     """Nothing has been heard of it since then; None while it is heard."""
     idle_timeout_s: float = 0.0
-    """How long it may be silent before it is ended; 0 where it is not known."""
+    """Seconds of silence after which the job is ended; 0 if unknown."""
     reused_from: str = ""
     """The run whose evidence is reused, since no input has changed."""
     at: datetime | None = None
@@ -265,7 +265,7 @@ class RunRecord:
     quarantined: tuple[Quarantined, ...] = ()
     """Failing results of quarantined tests; they stay failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
-    """Its failing tests that ran again, with their root causes."""
+    """Failing tests that ran again, with their root causes."""
     subject: SubjectBuild = field(default_factory=SubjectBuild)
     """The build of the subject that it tested."""
 
@@ -298,7 +298,7 @@ class Evidence:
 
     record: RunRecord
     tests: Mapping[str, tuple[TestFact, ...]]
-    """By cell id, in the order of collection."""
+    """Tests by cell id, in the order of collection."""
     base: Evidence | None = None
     """The run that a `compare` report compares with."""
     renamed: Mapping[str, str] = field(default_factory=dict)

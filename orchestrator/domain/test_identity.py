@@ -73,9 +73,9 @@ class NameChange(StrEnum):
     PARAMETERS = "parameters"
     """The order of its parameters."""
     MOVED = "moved"
-    """Its class or file."""
+    """Another class or file."""
     RENAMED = "renamed"
-    """Its function, within the same class and file."""
+    """Another function in the same class and file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Depth(IntEnum):
     """The depth to which cells are read."""
 
     JUDGED = 0
-    """What decides outcomes: jobs, counts and checks."""
+    """The inputs of outcomes: jobs, counts and checks."""
     SHOWN = 1
     """With notices and the environment."""
     WHOLE = 2

@@ -116,7 +116,7 @@ class AttemptState:
     plan: CellPlan
     attempt: Attempt
     position: Position
-    """How much of its evidence is stored."""
+    """The position up to which its evidence is stored."""
     lease: Lease | None
     """The newest lease that is not gone; None without one."""
     is_collected: bool = False

@@ -264,7 +264,7 @@ class Counted(NamedTuple):
     """Index of the pair."""
     difference: Difference
     outcome: TestOutcome | None
-    """Of equal results, their outcome."""
+    """The outcome of equal results."""
     tests: int
 
 

@@ -132,7 +132,7 @@ class ArtifactSummary:
     unreliable: bool = False
     """The dialect marks it as unreliable."""
     heard: bool = False
-    """It made at least one statement that is not a problem."""
+    """Whether the artifact made a statement that is not a problem."""
     bad: dict[bytes, list[str]] = field(default_factory=dict)
     """Failed tests by the digest of their section title; used while it is read."""
     details: list[tuple[str, str, int]] = field(default_factory=list)
