@@ -95,7 +95,7 @@ def _better(contrast: Contrast) -> str:
 
 
 def stamped(stamp: str, report: ReportModel) -> str:
-    """Return what is wrong with a name and version in a file."""
+    """Return the fault of a name and version in a file; empty without one."""
     name, _, version = stamp.rpartition(" ")
     wrong = ["name"] if letters(name) != letters(report.subject) else []
     wrong += ["version"] if bare(version) != bare(report.version) else []

@@ -47,7 +47,7 @@ def absent(value: Absent) -> str:
 
 
 def or_absent(write: Callable[[T], str]) -> Callable[[T | Absent], str]:
-    """Let a writer of values take what was not measured too."""
+    """Extend a formatter of values to absent ones."""
 
     def either(value: T | Absent) -> str:
         return absent(value) if isinstance(value, Absent) else write(value)
@@ -180,7 +180,7 @@ def each(value: Decimal) -> str:
 
 @or_absent
 def price(value: Decimal) -> str:
-    """``$1.006``: as the provider says it, with two decimals or more."""
+    """Format a price as the provider states it, with two decimals or more: ``$1.006``."""
     plain = format(value.normalize(), "f")
     decimals = len(plain.partition(".")[2])
     return f"${value:,.{max(2, decimals)}f}"
@@ -239,5 +239,5 @@ def pairs(value: tuple[tuple[str, str], ...]) -> str:
 
 
 def version(value: str) -> str:
-    """``v0.4.40``, whether or not the v was said."""
+    """Format a version with a leading v: ``v0.4.40``."""
     return value if value[:1] in ("v", "V") else f"v{value}"

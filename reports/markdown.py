@@ -80,7 +80,7 @@ def cell(value: object, *, limit: int = CELL_LIMIT) -> Markdown:
 
 
 def _turned(said: str) -> Iterator[tuple[int, int]]:
-    """Where the words are that a code host would turn, without the marks around them."""
+    """Yield the spans of words that a code host would link, without their markup."""
     for found in _WORD.finditer(said) if _TURNED.search(said) else ():
         if not _TURNED.search(found[0]):
             continue
@@ -119,12 +119,12 @@ def _missing(value: Absent, write: Callable[[str], str]) -> Markdown:
 
 
 def written(value: str) -> Markdown:
-    """What a person wrote: paragraphs, lists, emphasis and code, and nothing else."""
+    """Return a person's text, reduced to paragraphs, lists, emphasis and code."""
     return Markdown("\n".join(_line(line) for line in authored_text.lines_of(value)))
 
 
 def one_line(value: str) -> Markdown:
-    """What a person wrote, as one line: its lines stand behind each other."""
+    """Return a person's text with its lines joined to one."""
     said = (_inline(line.strip()) for line in authored_text.lines_of(value) if line.strip())
     return Markdown(" ".join(said) or "—")
 

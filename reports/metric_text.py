@@ -36,7 +36,7 @@ def heading(column: MetricColumn) -> str:
 
 
 def figure(cell: MetricFigure | None, *, with_n: bool = False) -> str:
-    """``249.7 (216.5 – 303)``; a dash for what was not measured."""
+    """Format a figure as ``249.7 (216.5 – 303)``; a dash without a measurement."""
     if cell is None:
         return "—"
     if isinstance(cell.median, Absent):
@@ -65,7 +65,7 @@ def compared(cell: ComparedCell | None, *, with_n: bool = False) -> str:
 
 
 def caption(table: MetricTable | ComparisonTable) -> str:
-    """Say what a cell is, as ``Median (IQR) of 50 samples each``."""
+    """Return the meaning of a table's figures: ``Median (IQR) of 50 samples each``."""
     if isinstance(table, ComparisonTable):
         said = [(row.spread, row.n) for line in table.rows for row in line.known]
     else:

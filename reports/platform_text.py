@@ -56,7 +56,7 @@ def _dash(value: Absent, report: Footnoted) -> str:
 
 
 def noted(value: str | Absent, report: Footnoted, before: str = "") -> str:
-    """A text; a dash with the number of its footnote for what was not measured."""
+    """Return a text; for an absent value, a dash with the number of its footnote."""
     if isinstance(value, Absent):
         return _dash(value, report)
     return f"{before} {value}".strip()

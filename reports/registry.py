@@ -134,7 +134,7 @@ def draw(kind: str, evidence: Evidence, *, cell: str | None = None) -> tuple[Plo
 
 
 def model_of(kind: str, evidence: Evidence, *, cell: str | None = None) -> ReportModel:
-    """Return a linted model, with what the linter warns of; raises as `render` does."""
+    """Return a linted model with the linter's warnings; raises as `render` does."""
     chosen = KINDS.get(kind)
     if chosen is None:
         raise UnknownReportError(f"there is no report {kind!r}{nearest(kind, KINDS)}")

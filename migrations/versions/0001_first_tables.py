@@ -328,7 +328,7 @@ def _runs() -> None:
         *_optional(TEXT, "end_outcome"),
         *_needed(TEXT, "end_reason", "end_detail"),
         *_needed(INTEGER, "tests_seen"),
-        *_optional(TIME, "retests_ended_at"),
+        *_optional(TIME, "retests_ended_at", "collected_at"),
         _key("attempt", "cell", "cell.pk"),
         _unique("attempt", "cell", "number"),
         _unique("attempt", "id"),

@@ -77,7 +77,7 @@ class RotateRequest(RequestModel):
     """Parameters of a secret's rotation."""
 
     overlap_hours: Annotated[float, Field(ge=0, le=720)] = 24
-    """How long the old secret stays valid."""
+    """Hours for which the old secret stays valid."""
 
 
 _NEW: dict[str, Example] = {

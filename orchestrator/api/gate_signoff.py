@@ -54,7 +54,7 @@ class PayloadReviewRequest(RequestModel):
     """The level; `untrusted` withdraws all earlier reviews."""
     days: int = Field(ge=1, le=LONGEST_REVIEW.days)
     note: Annotated[str, Field(max_length=2000)] = ""
-    """What the reviewer read; shown in verdicts."""
+    """The parts that the reviewer read; shown in verdicts."""
 
 
 class ApprovalRequest(RequestModel):

@@ -112,7 +112,7 @@ class DryRunRequest(RequestModel):
     name: str = Field(default="policy", min_length=1, max_length=200)
     """File name of the policy, for messages."""
     runs: Runs = Field(default=[])
-    """As in an evaluation."""
+    """Runs as in an evaluation."""
     now: Moment | None = None
     """The time of the evaluation; null: now."""
 
@@ -150,9 +150,9 @@ class ReplayResponse(ResponseModel):
     identical: bool
     """Whether the bytes are equal."""
     document_digest: str
-    """Of the stored verdict."""
+    """sha256 of the stored verdict."""
     replayed_digest: str
-    """Of the re-evaluated verdict."""
+    """sha256 of the re-evaluated verdict."""
     decision: Decision
     """Decision of the re-evaluated verdict."""
 

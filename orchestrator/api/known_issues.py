@@ -36,7 +36,7 @@ class IssueMatchRequest(RequestModel):
 
 
 class IssueScopeRequest(RequestModel):
-    """Where it applies; empty fields do not restrict."""
+    """Where a known issue applies; empty fields do not restrict."""
 
     platforms: tuple[Filled, ...] = ()
     jobs: tuple[Filled, ...] = ()

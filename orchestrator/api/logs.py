@@ -36,7 +36,7 @@ class TestResponse(ResponseModel):
     reason: str
     message: str
     text: str
-    """Of one that failed: its traceback, and what it printed."""
+    """Traceback and output of a failed test."""
     artifacts: list[str]
     """Names of the files that it left in a folder of its name; of the cell's artifacts."""
 

@@ -21,7 +21,7 @@ MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
     "json": "application/json",
 }
-"""By format."""
+"""Media types by format."""
 _DOCUMENTS: dict[int | str, dict[str, Any]] = {
     200: {"content": {media.partition(";")[0]: {} for media in MEDIA_TYPES.values()}}
 }

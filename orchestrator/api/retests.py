@@ -55,7 +55,7 @@ class RetestSessionResponse(ResponseModel):
     outcomes: list[dict[str, str]]
     """Outcomes of each retest, by ``job::nodeid``."""
     trouble: str
-    """Why there are none."""
+    """Why there are no results."""
 
 
 class RetestsResponse(ResponseModel):
@@ -69,7 +69,7 @@ class ConfirmationRunResponse(ResponseModel):
     """A confirmation run on another machine."""
 
     run: str | None
-    """Its id; null where nothing failed, no other machine exists, or it could cost too much."""
+    """Id of the run; null if nothing failed, no other machine exists, or it could cost too much."""
 
 
 class BisectRequest(RequestModel):

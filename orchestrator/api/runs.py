@@ -111,7 +111,7 @@ class RetestsRequest(RequestModel):
     max_minutes: float = Field(default=15.0, gt=0, le=1440, allow_inf_nan=False)
     """Maximum minutes on the machine."""
     await_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
-    """How long a machine then waits for requested retests."""
+    """Minutes for which a machine then waits for requested retests."""
 
     @property
     def wanted(self) -> RetestOptions:
@@ -120,10 +120,10 @@ class RetestsRequest(RequestModel):
 
 
 class CommitRequest(RequestModel):
-    """The commit that is tested; what is not known is left out."""
+    """The commit that a run tests; unknown fields are left out."""
 
     sha: str = Field(default="", pattern="^([0-9a-f]{7,64})?$")
-    """Its name in hex."""
+    """Hex digest of the commit."""
     branch: str = Field(default="", max_length=250)
     author: str = Field(default="", max_length=200)
     """Who wrote it, by name."""
@@ -145,7 +145,7 @@ class LaunchRequest(RequestModel):
     baseline: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     """Digest of the uploaded baseline, a wheel or a payload, where the matrix names one."""
     hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
-    """How long the machine of a cell that does not pass is held for a person."""
+    """Minutes for which the machine of a cell that does not pass is held for a person."""
     retests: RetestsRequest | None = None
     """Options for retests; null for none."""
     reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
@@ -171,12 +171,12 @@ class LaunchRequest(RequestModel):
 
 
 class RerunRequest(RequestModel):
-    """Which jobs to run again."""
+    """The jobs to run again."""
 
     only: Only | None = None
-    """Which jobs; null means every job of the run."""
+    """Jobs by cell; null means every job of the run."""
     hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
-    """How long the machine of a cell that does not pass is held for a person."""
+    """Minutes for which the machine of a cell that does not pass is held for a person."""
 
 
 _LAUNCH_EXAMPLES: dict[str, Example] = {

@@ -76,9 +76,9 @@ class ScheduleRequest(RequestModel):
     deadline: _Word = ""
     """``06:00`` in its zone, or ``90m`` after the due time; a missing verdict is announced then."""
     overlap: Overlap = Overlap.SKIP
-    """What to do while an earlier firing is unfinished."""
+    """The action of a firing while an earlier one is unfinished."""
     catch_up: CatchUp = CatchUp.LATEST
-    """What to do after downtime."""
+    """The firings to run after a downtime."""
     catch_up_hours: int = 24
     """Firings due longer ago are not caught up."""
     reuse_hours: float | None = Field(default=None, gt=0, le=24 * 365, allow_inf_nan=False)
@@ -90,6 +90,7 @@ class ScheduleRequest(RequestModel):
         return filled(
             Schedule,
             self,
+            unset=("product", "paused_at"),
             cron=" ".join(self.cron.split()),
             owner=self.owner or ("" if self.gate else caller),
             matrix=matrix,

@@ -116,9 +116,7 @@ def _of_one_platform(matrix: Matrix, platform: Platform, minutes: float) -> Matr
 def ask_retest(context: Context, cell: Cell, ask: RetestPlan) -> RetestSession:
     """Request a retest of a revision on the cell's machine; idempotent by key.
 
-    Without tests in it, the ask is about all that failed in the cell.
-
-    Raises NoTrialsError.
+    A request without tests is for all tests that failed in the cell. Raises NoRetestsError.
     """
     stores, attempt_id = context.stores, _waiting(context, cell)
     if not ask.tests:

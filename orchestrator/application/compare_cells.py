@@ -60,7 +60,7 @@ class CellPair:
     before: Cell | None
     after: Cell | None
     how: str = ""
-    """How they were matched: ``name``, ``platform``, ``only cell`` or ``chosen``."""
+    """The match of the cells: by ``name``, ``platform``, ``only cell`` or ``chosen``."""
 
     @property
     def name(self) -> str:

@@ -6,13 +6,16 @@ It needs no ledger, no engine and no controller: only the credentials of the clo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from orchestrator.application.context import Context
-from orchestrator.application.janitor import MACHINES, is_usable
+from orchestrator.application.janitor import MACHINES
 from orchestrator.domain.inventory import StoppedMachine, StopReport
 from orchestrator.domain.machine import (
+    ConfigError,
+    Credentialed,
+    CredentialsError,
     Machine,
     MachineState,
     PartialInventoryError,
@@ -23,7 +26,6 @@ from orchestrator.domain.machine import (
 from orchestrator.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
-_OVER = frozenset({MachineState.STOPPING, MachineState.TERMINATED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +35,25 @@ class EmergencyStop:
     provider: Callable[[str], Provider]
     traits: Mapping[str, ProviderTraits]
     project: str
+    in_ledger: Collection[str] = ()
+    """Providers that have rented machines: the inventory of each must be read."""
 
     def survey(self) -> StopReport:
         """Return billed resources, machines first. Nothing is ended."""
         return self._all(lambda _provider, _machine: "")
 
     def end_all(self) -> StopReport:
-        """Terminate everything billed; return for each whether its provider accepted the call."""
+        """Terminate everything billed; return for each whether its provider accepted the call.
+
+        A machine that stops already is terminated as well: one that was only stopped is billed on.
+        """
         return self._all(_end)
 
     def _all(self, act: Callable[[Provider, Machine], str]) -> StopReport:
-        unread: dict[str, str] = {}
-        asked = tuple(self._configured())
+        look = _Inventories(self)
+        for name, traits in sorted(self.traits.items()):
+            if traits.rented:
+                look.read(name)
         found = tuple(
             StoppedMachine(
                 provider=name,
@@ -54,34 +63,53 @@ class EmergencyStop:
                 run=machine.tags.get("seatrial-run", ""),
                 failure=act(self.provider(name), machine),
             )
-            for name in asked
-            for machine in self._billed(name, unread)
+            for name, machines in look.billed.items()
+            for machine in machines
         )
-        return StopReport(found, unread, asked)
+        return StopReport(found, look.unread, tuple(look.asked))
 
-    def _configured(self) -> Iterator[str]:
-        """Return providers that rent, are installed and have credentials."""
-        for name, traits in sorted(self.traits.items()):
-            if traits.rented and is_usable(self.provider, name):
-                yield name
 
-    def _billed(self, name: str, unread: dict[str, str]) -> list[Machine]:
-        """Return the project's machines, then its disks and addresses; only what is billed."""
+@dataclass(slots=True)
+class _Inventories:
+    """Inventories of the clouds that have credentials here."""
+
+    stop: EmergencyStop
+    billed: dict[str, list[Machine]] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def read(self, name: str) -> None:
+        """Read one, machines before their disks and addresses.
+
+        Credentials may come from the computer itself, as an instance role does: a cloud without
+        configured ones is asked too, and passed over where it then refuses them.
+        """
+        must = name in self.stop.in_ledger
         try:
-            listed = list(self.provider(name).inventory())
+            provider = self.stop.provider(name)
+            must |= isinstance(provider, Credentialed) and provider.is_configured()
+            listed = list(provider.inventory())
         except PartialInventoryError as error:
-            unread[name] = str(error)
+            self.unread[name] = str(error)
             listed = list(error.machines)
+        except (ConfigError, CredentialsError) as error:
+            if must:
+                self.asked.append(name)
+                self.unread[name] = str(error)
+            return
         except ProviderError as error:
-            unread[name] = str(error)
-            return []
+            self.asked.append(name)
+            self.unread[name] = str(error)
+            return
         ours = [one for one in listed if self._is_billed(one)]
-        return sorted(ours, key=lambda one: one.kind not in MACHINES)
+        if must or ours or isinstance(provider, Credentialed):
+            self.asked.append(name)
+        self.billed[name] = sorted(ours, key=lambda one: one.kind not in MACHINES)
 
     def _is_billed(self, machine: Machine) -> bool:
-        is_ours = machine.tags.get("seatrial-project") == self.project
+        is_ours = machine.tags.get("seatrial-project") == self.stop.project
         is_free = bool(machine.tags.get("seatrial-shared"))
-        return is_ours and not is_free and machine.state not in _OVER
+        return is_ours and not is_free and machine.state is not MachineState.TERMINATED
 
 
 def _end(provider: Provider, machine: Machine) -> str:
@@ -99,9 +127,25 @@ def stop_everything(context: Context) -> StopReport:
 
     A database that does not answer keeps no machine alive: the machines are ended all the same.
     """
+    failure = ""
+    in_ledger: tuple[str, ...] = ()
     try:
+        in_ledger = tuple(context.stores.leases.providers())
         for run_id in context.stores.runs.unfinished():
-            context.stores.runs.request_cancel(run_id, at=context.clock.now())
+            failure = _cancel(context, run_id) or failure
     except StoreError as error:
-        logger.warning("emergency stop: the runs are not cancelled: %s", error)
-    return EmergencyStop(context.provider, context.traits, context.janitor.project).end_all()
+        failure = str(error)
+        logger.warning("emergency stop: runs are not cancelled: %s", error)
+    project = context.janitor.project
+    stop = EmergencyStop(context.provider, context.traits, project, in_ledger)
+    return replace(stop.end_all(), not_cancelled=failure)
+
+
+def _cancel(context: Context, run_id: str) -> str:
+    """Request the end of a run; return the error, empty on success."""
+    try:
+        context.stores.runs.request_cancel(run_id, at=context.clock.now())
+    except StoreError as error:
+        logger.warning("emergency stop: run %s is not cancelled: %s", run_id, error)
+        return f"run {run_id}: {error}"
+    return ""

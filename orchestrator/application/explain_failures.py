@@ -45,7 +45,7 @@ def explain_run(
     confined = stores.quarantines.list(product=product)
     excused = quarantined_of(confined, failures, at=run.created_at)
     ran = [_ran(run, cell) for cell in cells]
-    successors_of = _heirs(stores, issues)
+    successors_of = _successors(stores, issues)
     used = uses(issues, failures, ran, on=on, successors_of=successors_of)
     packages = {cell.cell: cell.packages for cell in ran}
     by_kind = {
@@ -76,7 +76,7 @@ def _has_run(job: JobRecord) -> bool:
     return bool(judged) or (over and job.kind != "suite")
 
 
-def _heirs(stores: Stores, issues: Sequence[KnownIssue]) -> Mapping[str, frozenset[str]]:
+def _successors(stores: Stores, issues: Sequence[KnownIssue]) -> Mapping[str, frozenset[str]]:
     named = {issue.match.signature for issue in issues} - {""}
     return stores.failures.successors_of(named) if named else {}
 

@@ -30,6 +30,16 @@ from orchestrator.domain.test_identity import normal_nodeid
 
 _EXPECTED = "expected to fail: {}"
 """Name of the reason of an expected failure in policies."""
+_OF_OTHER_CELLS = ("jobs_gone", "jobs_failed", "stands_for")
+_OF_OTHER_JOBS = (
+    "run",
+    "failed_before",
+    "passed_after",
+    "tests_digest",
+    "tests_lacking",
+    "changes",
+)
+"""Fields that `freeze_evidence` sets, which compares with other cells and other runs."""
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -61,6 +71,7 @@ def freeze_cell(
     return filled(
         CellEvidence,
         cell,
+        unset=_OF_OTHER_CELLS,
         run=one.taken.id,
         platform=cell.platform.id,
         state=cell.state.value,
@@ -161,6 +172,7 @@ def _jobs(
         filled(
             JobEvidence,
             job,
+            unset=_OF_OTHER_JOBS,
             degraded=job.degraded or "",
             skips=_skips(job, tests),
             known_tests=_known_tests(job, before),

@@ -19,18 +19,18 @@ from orchestrator.store.verdict_rows import LineageHead, ProductRuns
 
 
 class WaitReason(StrEnum):
-    """Why a gate waits."""
+    """The reason for which a gate waits."""
 
     VERDICT = "verdict"
-    """It has no verdict."""
+    """The gate has no verdict."""
     JUDGEMENT = "judgement"
     """A finished run is newer than its last verdict."""
     RUN = "run"
     """A run is in progress."""
     FRESH_EVIDENCE = "fresh_evidence"
-    """Its evidence is older than the policy allows."""
+    """The evidence is older than the policy allows."""
     POLICY = "policy"
-    """Its last verdict used another policy."""
+    """The last verdict used another policy."""
     APPROVAL = "approval"
     """An approval is missing."""
     EVIDENCE = "evidence"

@@ -51,7 +51,7 @@ class GatheredCell:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Its failing tests."""
+        """Return the failing tests of the cell."""
         return self.taken.failures.get(self.cell.id, ())
 
     @property

@@ -122,7 +122,7 @@ class IngestOrder:
     body: Path
     """An archive, or a single file."""
     name: str
-    """Its original file name."""
+    """Original file name."""
     platform: str = ""
     """Platform id; alternatively in the notes."""
     subject: str = ""
@@ -139,7 +139,7 @@ class IngestResult:
 
     run_id: str
     cell: str
-    """Its name."""
+    """Name of the cell."""
     replayed: bool
     """Whether an identical upload was stored before."""
 
@@ -375,7 +375,7 @@ class IngestParameters(Protocol):
 
     @property
     def environment(self) -> str:
-        """Its name, or empty."""
+        """Return the environment's name; empty without one."""
         ...
 
 

@@ -229,7 +229,15 @@ class Janitor:
     def _used(self) -> list[str]:
         known = self._known()
         rented = (name for name, traits in sorted(self.traits.items()) if traits.rented)
-        return [name for name in rented if name in known or is_usable(self.provider, name)]
+        return [name for name in rented if name in known or self._is_configured(name)]
+
+    def _is_configured(self, name: str) -> bool:
+        """Whether a cloud is installed and has credentials; its network is not asked."""
+        try:
+            provider = self.provider(name)
+        except ProviderError:
+            return False
+        return isinstance(provider, Credentialed) and provider.is_configured()
 
     def _is_of_project(self, machine: Machine) -> bool:
         is_ours = machine.tags.get("seatrial-project") == self.project
@@ -260,15 +268,6 @@ class Janitor:
         expires = _expires_at(machine)
         over = expires is not None and self.now() >= expires + EXPIRED_GRACE
         return Ownership.EXPIRED if over else Ownership.FOREIGN
-
-
-def is_usable(provider: Callable[[str], Provider], name: str) -> bool:
-    """Whether a cloud is installed and has credentials here; checked without network access."""
-    try:
-        found = provider(name)
-    except ProviderError:
-        return False
-    return isinstance(found, Credentialed) and found.is_configured()
 
 
 def _ownership_of_leased(machine: Machine, lease: Lease) -> Ownership:

@@ -185,7 +185,13 @@ def add_known_issue(context: Context, new: NewIssue) -> KnownIssue:
     if problems:
         raise InvalidDocumentError("the known issue", problems)
     issue = filled(
-        KnownIssue, new, id="", author=new.author.name, author_token=new.author.token, opened=today
+        KnownIssue,
+        new,
+        unset=("ended_at", "ended_by"),
+        id="",
+        author=new.author.name,
+        author_token=new.author.token,
+        opened=today,
     )
     return context.stores.known_issues.add(issue)
 

@@ -66,7 +66,7 @@ class LaunchOrder:
     """Jobs by cell name; None means all."""
     rerun_of: str | None = None
     hold_minutes: float = 0.0
-    """How long the machine of a cell that did not pass is held."""
+    """Minutes for which the machine of a cell that did not pass is held."""
     baseline_digest: str | None = None
     """Digest of the uploaded baseline, where the matrix names a file."""
     retests: RetestOptions | None = None
@@ -76,7 +76,7 @@ class LaunchOrder:
     subject_built: str = ""
     """Where the subject's wheel was built, set by controllers only."""
     commit: Commit = field(default_factory=Commit)
-    """What is tested; by default the revision of a subject from git."""
+    """The tested commit; by default the revision of a subject from git."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,9 @@ class GridGroup(StrEnum):
 
     FAILING = "failing"
     MISSING = "missing"
-    """It was collected, and did not report."""
+    """Collected and not reported."""
     FLAKY = "flaky"
-    """It failed without lasting, or passed only on retry."""
+    """Failed only at times, or passed only on retry."""
     STEADY = "steady"
 
 

@@ -11,7 +11,7 @@ from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
 from orchestrator.domain.boot_image import Images
-from orchestrator.domain.budget import budget_warnings
+from orchestrator.domain.budget import budget_warnings, why_price_is_needed
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.machine import NotOfferedError, ProviderError
@@ -28,10 +28,8 @@ from orchestrator.domain.price_age import (
 from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
 from orchestrator.domain.torch_build import TorchBuild, cuda_warning, torch_build, torch_warning
 
-_UNPRICED = (
-    "no price is known at any of {} places, and limits.allow_unknown_price is false: none is rented"
-)
-_TOO_OLD = "every price is {}, and limits.allow_unknown_price is false: none is rented; " + REFRESH
+_UNPRICED = "no price is known at any of {} places, and {}: none is rented"
+_TOO_OLD = "every price is {}, and {}: none is rented; " + REFRESH
 
 
 def plan_run(context: Context, order: LaunchOrder) -> Plan:
@@ -43,8 +41,10 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     matrix, plans = check_order(context, order, payload)
     spec = RunSpec(matrix, payload.manifest, hold_minutes=order.hold_minutes)
     minutes = billed_minutes(spec)
-    blind = matrix.limits.allow_unknown_price
-    cells = tuple(_planned(context, plan, minutes, blind=blind) for plan in plans)
+    needed = why_price_is_needed(
+        context.budgets, allow_unknown_price=matrix.limits.allow_unknown_price
+    )
+    cells = tuple(_planned(context, plan, minutes, needed) for plan in plans)
     room = _headroom(context, cells, at_once=matrix.limits.max_parallel)
     age = price_age_warning((p for cell in cells for p in cell.places), context.clock.now())
     builds = [_torch_build(context, cell, payload.manifest) for cell in cells]
@@ -62,22 +62,26 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     return replace(plan, warnings=tuple(filter(None, warnings)))
 
 
-def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -> PlannedCell:
-    """Plan one cell; with `blind`, places without a known price are included."""
+def _planned(context: Context, plan: CellPlan, minutes: float, needed: str) -> PlannedCell:
+    """Plan one cell; `needed` says why a known price is needed, and is empty where none is."""
     try:
         places = places_of(context.provider(plan.platform.provider), plan.platform)
     except NotOfferedError as error:
         return PlannedCell(plan, (), Decimal(0), str(error))
     except ProviderError as error:
         return PlannedCell(plan, (), None, str(error))
-    places = without_old_prices(places, context.clock.now(), allowed=blind)
+    places = without_old_prices(places, context.clock.now(), allowed=not needed)
     worst = [worst_usd(place, minutes) for place in places]
     known = [amount for amount in worst if amount is not None]
-    if not known and not blind:
+    if not known and needed:
         old = [place for place in places if place.priced_at is not None]
-        note = _TOO_OLD.format(why_unpriced(old[0])) if old else _UNPRICED.format(len(places))
+        note = (
+            _TOO_OLD.format(why_unpriced(old[0]), needed)
+            if old
+            else _UNPRICED.format(len(places), needed)
+        )
         return PlannedCell(plan, places, None, note)
-    told = known and (len(known) == len(worst) or not blind)
+    told = known and (len(known) == len(worst) or needed)
     return PlannedCell(plan, places, max(known) if told else None)
 
 

@@ -60,6 +60,7 @@ def add_quarantine(context: Context, new: NewQuarantine) -> Quarantine:
     quarantine = filled(
         Quarantine,
         new,
+        unset=("ended_at", "ended_by"),
         id="",
         platforms=tuple(sorted(set(new.platforms))),
         author=new.author.name,

@@ -22,7 +22,7 @@ LIVE_RUNS = 10
 
 
 class Absence(StrEnum):
-    """Why a version has no result on a platform."""
+    """The reason for a missing result of a version on a platform."""
 
     MISSING = "missing"
     """The platform existed then, and was not tested, or its cell is unfinished."""
@@ -31,7 +31,7 @@ class Absence(StrEnum):
 
 
 class Staleness(StrEnum):
-    """Why evidence is old."""
+    """The reason for which evidence is stale."""
 
     SUPERSEDED = "superseded"
     """A newer run of the version lacks this platform."""
@@ -63,7 +63,7 @@ class BoardRow:
     """One entry for each platform."""
     verdicts: Sequence[ReleaseVerdict]
     live: LiveRun | None
-    """Its newest running run."""
+    """The newest unfinished run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,7 @@ def _time_faults(context: Context, schedule: Schedule) -> list[tuple[str, str]]:
 
 
 def _check_matrix(context: Context, schedule: Schedule) -> Matrix:
-    """Refuse at once what a launch would refuse later."""
+    """Return the matrix; raises now what a launch would raise later."""
     payload = find_payload(context, schedule.payload)
     order = LaunchOrder(
         matrix=schedule.matrix,

@@ -251,7 +251,7 @@ def _port(
 
 
 def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:
-    """The files that the port encrypts with; None for plain HTTP. Raises RefusedError."""
+    """Return the certificate and key of the port; None for plain HTTP. Raises RefusedError."""
     certificate = options.tls_cert or settings.tls_cert
     key = options.tls_key or settings.tls_key
     if certificate is None:

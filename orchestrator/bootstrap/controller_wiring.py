@@ -193,7 +193,7 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     if is_embedded(settings):
         check_unclosed(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
-    deps = _world(settings, database, local, _controller_id(settings.home))
+    deps = _deps(settings, database, local, _controller_id(settings.home))
     executor = "local" if is_embedded(settings) else new_id()
     engine = _engine(settings, executor, deps) if runs_cells else None
     scratch = temporary_folder(settings.home)
@@ -209,13 +209,13 @@ def open_to_read(settings: Settings) -> tuple[Database, Context]:
     Raises StoreError where there is no database, or one of another version.
     """
     database = open_database(app_url(settings), read_only=True)
-    deps = _world(settings, database, AS_OURSELVES, controller="")
+    deps = _deps(settings, database, AS_OURSELVES, controller="")
     scratch = settings.home / TEMPORARY  # where an upload would go; it may not be there
     gate = _gate_ports(settings, subjects_of(settings, AS_OURSELVES, scratch))
     return database, _context(deps, scratch, wake=_leave_it, gate=gate)
 
 
-def _world(settings: Settings, database: Database, local: LocalJobs, controller: str) -> FlowDeps:
+def _deps(settings: Settings, database: Database, local: LocalJobs, controller: str) -> FlowDeps:
     home = settings.home
     blobs: Blobs = FileBlobs(home / "blobs") if is_embedded(settings) else database.blobs
     return FlowDeps(

@@ -34,11 +34,11 @@ class Entry:
     """A lazily imported command or group."""
 
     panel: str
-    """Its section in the help."""
+    """Section of the command in the help."""
     place: str
     """Module below `orchestrator.cli.commands`, and name in it."""
     summary: str
-    """Its line in the help of `seatrial`."""
+    """Line of the command in the help of `seatrial`."""
     settings: Mapping[str, bool] | None = None
     """Settings of its context."""
     hidden: bool = False
@@ -69,7 +69,7 @@ ENTRIES = {
     "doctor": Entry(
         _START,
         "init:doctor_command",
-        "Check this computer, the home and the controller, or a cloud's account; say what to do.",
+        "Check this computer, the home and the controller, or a cloud account; print corrections.",
     ),
     "bootstrap": Entry(
         _START,

@@ -203,7 +203,9 @@ class Client:
                 # A connection that was never made has sent nothing.
                 unsent = isinstance(error, httpx.ConnectError | UnreachableError)
                 if pause_s is None or not (can_repeat or unsent):
-                    raise _unreachable(self.line.where, error) from None
+                    failure = _unreachable(self.line.where, error)
+                    failure.was_sent = not unsent
+                    raise failure from None
                 self.line.revive()
             else:
                 busy = answer.status_code in _TRY_AGAIN or _is_in_flight(answer)

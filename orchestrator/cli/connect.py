@@ -28,7 +28,7 @@ class Line(Protocol):
 
     @property
     def where(self) -> str:
-        """Its description, for messages."""
+        """Return the description of the controller, for messages."""
         ...
 
     @property

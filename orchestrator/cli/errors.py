@@ -28,6 +28,9 @@ class CliError(Exception):
 class UnreachableError(CliError):
     """No controller answered; trying again may help."""
 
+    was_sent = False
+    """Whether the request may have arrived, so that the controller may be acting on it."""
+
 
 class EmptyHomeError(CliError):
     """Nothing can be read: no controller has used the home yet."""

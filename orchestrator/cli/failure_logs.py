@@ -20,9 +20,9 @@ from orchestrator.cli.run_failures import (
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.failing import failing_jobs, fails_itself
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.unexplained_failures import failing_jobs, fails_itself
 
 
 @dataclass(frozen=True, slots=True)

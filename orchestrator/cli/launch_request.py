@@ -230,7 +230,7 @@ class Order:
     subject: SubjectWheel | None
     """The subject's wheel, if it has one."""
     hold_minutes: float = 0.0
-    """How long the machine of a cell that does not pass is held."""
+    """Minutes for which the machine of a cell that does not pass is held."""
     reruns: int = 0
     """Number of unchanged retests of a failed test."""
     diagnose: bool = False

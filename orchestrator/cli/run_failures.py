@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 
@@ -11,9 +10,10 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
-from orchestrator.domain.failing import failing_jobs, fails_itself, why_job_failed
+from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.unexplained_failures import CellFailure, cell_failures
 
 BAD = ("failed", "error")
 _PAGE = 1000
@@ -96,10 +96,10 @@ def why(record: JobRecord | CellRecord) -> str:
 
 def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -> list[FailureLine]:
     """Return every failure of these cells, in the order of cells and jobs."""
-    found: dict[tuple[str, str, str, str], FailureLine] = {}
+    found: dict[CellFailure, FailureLine] = {}
     for cell in cells:
-        for key, artifacts in _of_cell(client, run, cell):
-            line = found.setdefault(key, FailureLine(*key))
+        for failure, artifacts in _of_cell(client, run, cell):
+            line = found.setdefault(failure, FailureLine(*failure))
             line.cells.append(cell.id)
             line.artifacts.extend(f"{cell.id}/{name}" for name in artifacts)
     return [_with_command(run, failure) for failure in found.values()]
@@ -107,21 +107,19 @@ def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -
 
 def _of_cell(
     client: Client, run: RunResponse, cell: CellRecord
-) -> Iterator[tuple[tuple[str, str, str, str], list[str]]]:
-    """Job, test, outcome and error of each, and the files that it left."""
-    named: Counter[str] = Counter()
-    for test in failing_tests(client, run, cell):
-        named[test.job] += 1
-        yield (test.job, test.nodeid, test.outcome, test.error), test.artifacts
-    for job in failing_jobs(cell, named):
-        yield (job.id, "", str(job.outcome), why_job_failed(job)), []
-    if fails_itself(cell):
-        yield ("", "", str(cell.outcome), why(cell)), []
+) -> Iterator[tuple[CellFailure, list[str]]]:
+    """Yield each failure, with the names of the files that its test left."""
+    left = {
+        CellFailure(test.job, test.nodeid, test.outcome, test.error): test.artifacts
+        for test in failing_tests(client, run, cell)
+    }
+    for failure in cell_failures(cell, left):
+        yield failure, left.get(failure, [])
 
 
 def output_of(cell: CellRecord, job: str) -> str | None:
     """Return the artifact of a job's output; None without one."""
-    name = f"{job}.txt"
+    name = output_artifact(job)
     return name if any(artifact.name == name for artifact in cell.artifacts) else None
 
 

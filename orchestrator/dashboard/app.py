@@ -145,10 +145,10 @@ _PAGES = (
 
 
 def create_dashboard(context: Context) -> FastAPI:
-    """Make the application.
+    """Return the application.
 
     Args:
-        context: What the operations work with.
+        context: The dependencies of operations.
     """
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     static = f"/static/{_version(STATIC)}"
@@ -279,6 +279,6 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 
 async def _on_unhandled(request: Request, _error: Exception) -> Response:
-    """Its text may hold anything, secrets too: it goes to the log, never to a browser."""
+    """Answer 500. The error's text may hold secrets: it is logged, never sent."""
     detail = "Seatrial met something that it does not know; its log has the details."
     return _refuse(request, 500, "Something went wrong", detail)

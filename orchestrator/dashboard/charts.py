@@ -87,7 +87,7 @@ def strip(tones: Sequence[str], *, each: int = 4, height: int = 18) -> Picture:
 
 
 def columns(amounts: Sequence[float], *, each: int = 12, height: int = 64) -> Picture:
-    """A column for each amount, over one another's base; what is little is still seen.
+    """Return a chart with a column for each amount; small amounts stay visible.
 
     Args:
         amounts: In their order.

@@ -80,7 +80,7 @@ class Form:
         return known
 
     def refuse(self, error: InvalidDocumentError) -> None:
-        """What an operation found, at the fields that it is about."""
+        """Add the problems that an operation found to their fields."""
         rest = []
         for problem in error.problems:
             name = next((str(part) for part in reversed(problem.path) if part in self.values), "")

@@ -43,7 +43,7 @@ def percent(change: float | None) -> str:
 
 
 def unit_of(benchmark: Benchmark) -> str:
-    """As it may be shown."""
+    """Return the unit as it is displayed."""
     return visible(cut(benchmark.unit, _LONGEST_UNIT)).replace("\n", " ")
 
 
@@ -104,7 +104,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """By how much, and whether that is better."""
+    """A relative change, and whether it is an improvement."""
 
     kind: ClassVar[str] = "badge"
     word: str

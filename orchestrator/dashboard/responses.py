@@ -29,7 +29,7 @@ _UNSAFE_IN_SHEETS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Format(StrEnum):
-    """How a page is wanted."""
+    """The format of a page."""
 
     HTML = "html"
     JSON = "json"
@@ -68,7 +68,7 @@ class Asked:
 
     @property
     def wanted(self) -> Format:
-        """How the page is wanted."""
+        """Return the requested format."""
         return Format(getattr(self.request.state, "format", Format.HTML))
 
     @property

@@ -108,7 +108,7 @@ class Tally:
 
     @property
     def judged(self) -> int:
-        """Of which the pass rate is."""
+        """Return the denominator of the pass rate."""
         return self.counts.passed + self.counts.failed + self.counts.error
 
     @property
@@ -275,12 +275,12 @@ class Mark:
 
     @property
     def tone(self) -> str:
-        """Of its word."""
+        """Return the tone of the word."""
         return term(self.word).tone if self.word else "none"
 
     @property
     def sign(self) -> str:
-        """What is seen."""
+        """Return the glyph."""
         return term(self.word).glyph if self.word else ""
 
     @property
@@ -309,7 +309,7 @@ class Names:
 
     @property
     def hidden(self) -> int:
-        """How many are not shown."""
+        """Return the number of hidden rows."""
         return max(len(self.values) - self.shown, 0)
 
     def plain(self) -> Plain:

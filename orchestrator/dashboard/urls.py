@@ -46,7 +46,7 @@ def cell_url(run: str, cell: str) -> str:
 
 
 def result_url(run: str, cell: str, test: int) -> str:
-    """How one test went in a cell, with its whole text."""
+    """Return the URL of one test's result in a cell."""
     return f"{cell_url(run, cell)}/tests/{test}"
 
 
@@ -66,7 +66,7 @@ def log_raw_url(run: str, cell: str) -> str:
 
 
 def events_url(run: str) -> str:
-    """What happens in a run, as a stream."""
+    """Return the URL of a run's event stream."""
     return f"{API}/runs/{_part(run)}/events"
 
 
@@ -86,7 +86,7 @@ def artifact_url(run: str, cell: str, name: str) -> str:
 
 
 def end_machine_url(provider: str, machine: str) -> str:
-    """Where an orphaned machine is terminated."""
+    """Return the URL that terminates an orphaned machine."""
     return f"{MACHINES}/{_part(provider)}/{_part(machine)}/terminate"
 
 
@@ -121,22 +121,22 @@ def gate_url(gate: str) -> str:
 
 
 def waivers_url(gate: str) -> str:
-    """Where waivers of a gate are given."""
+    """Return the URL that adds waivers to a gate."""
     return f"{gate_url(gate)}/waivers"
 
 
 def approve_waiver_url(gate: str, waiver: str) -> str:
-    """Where a waiver is approved."""
+    """Return the URL that approves a waiver."""
     return f"{waivers_url(gate)}/{_part(waiver)}/approve"
 
 
 def approvals_url(gate: str) -> str:
-    """Where evidence of a gate is approved."""
+    """Return the URL that approves evidence of a gate."""
     return f"{gate_url(gate)}/approvals"
 
 
 def evaluate_url(gate: str) -> str:
-    """Where a gate is asked to decide."""
+    """Return the URL that makes a gate decide."""
     return f"{gate_url(gate)}/verdicts"
 
 
@@ -156,12 +156,12 @@ def badge_url(gate: str) -> str:
 
 
 def channel_test_url(channel: str) -> str:
-    """Where a channel is tried."""
+    """Return the URL that tests a channel."""
     return CHANNEL_TEST.format(channel=_part(channel))
 
 
 def verdict_file_url(verdict: str, part: str) -> str:
-    """What the API gives of a verdict: ``statement``, ``evidence``, ``replay``."""
+    """Return the API's URL of a part of a verdict: ``statement``, ``evidence``, ``replay``."""
     return f"{API}/verdicts/{_part(verdict)}/{part}"
 
 
@@ -171,22 +171,22 @@ def schedule_url(name: str) -> str:
 
 
 def act_url(schedule: str, verb: str) -> str:
-    """Where a schedule is paused, resumed, triggered or removed."""
+    """Return the URL that pauses, resumes, triggers or removes a schedule."""
     return f"{schedule_url(schedule)}/{verb}"
 
 
 def end_issue_url(issue: str) -> str:
-    """Where a known issue is ended."""
+    """Return the URL that ends a known issue."""
     return f"{KNOWN_ISSUES}/{_part(issue)}/end"
 
 
 def end_quarantine_url(quarantine: str) -> str:
-    """Where a quarantine is ended."""
+    """Return the URL that ends a quarantine."""
     return f"{FLAKY}/{_part(quarantine)}/end"
 
 
 def with_query(path: str, /, **asked: str) -> str:
-    """An address with what is asked; what is empty is left out."""
+    """Return a URL with its query; empty values are left out."""
     query = urlencode({name: value for name, value in asked.items() if value})
     return f"{path}?{query}" if query else path
 

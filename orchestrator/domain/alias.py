@@ -24,7 +24,7 @@ class Alias:
     id: int
     product: str
     job: str
-    """Of the newer name."""
+    """Job of the newer name."""
     old_test: int
     """The number of the test under its older name."""
     old: str

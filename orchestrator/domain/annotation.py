@@ -41,13 +41,13 @@ class AnnotationText:
     files: tuple[str, ...] = ()
     """The files that it refers to."""
     problem: str = ""
-    """Of a fix: what was wrong."""
+    """The problem that a fix solves."""
     before: str = ""
-    """Of a fix: the code before."""
+    """The code before a fix."""
     after: str = ""
-    """Of a fix: the code after."""
+    """The code after a fix."""
     commit: str = ""
-    """Of a fix."""
+    """The commit of a fix."""
 
     def about(self, cell: str, *, at: datetime) -> RunAnnotation:
         """Return the annotation of that cell, or of the run, dated `at` unless it states a time."""

@@ -113,7 +113,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def paragraphs(text: str, limit: int) -> str:
-    """As `one_line`, with its line breaks."""
+    """Return a text like `one_line`, but with its line breaks."""
     return _cut(_harmless(text).strip(), limit)
 
 

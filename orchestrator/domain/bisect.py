@@ -23,7 +23,7 @@ class RevisionResult(StrEnum):
     GOOD = "good"
     BAD = "bad"
     SKIP = "skip"
-    """It cannot be built, or does not run these tests."""
+    """The revision cannot be built, or does not run these tests."""
     FLAKY = "flaky"
     """The tests both pass and fail with nothing changed."""
 

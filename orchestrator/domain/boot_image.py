@@ -14,7 +14,7 @@ class BootImage:
     """The image that a provider would boot now."""
 
     id: str
-    """As in the facts of machines; empty where it does not determine the machine."""
+    """Image id as in the facts of machines; empty if it does not determine the machine."""
     simulated: bool = False
     """Whether the provider is an emulation."""
     name: str = ""

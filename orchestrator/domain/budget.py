@@ -16,7 +16,7 @@ _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Period(StrEnum):
-    """What a budget is for. Days and months begin at midnight UTC."""
+    """The period that a budget limits. Days and months begin at midnight UTC."""
 
     RUN = "run"
     DAY = "day"
@@ -34,7 +34,7 @@ class Budget:
 
     @property
     def setting(self) -> str:
-        """Where a person sets it."""
+        """Return the name of the setting."""
         if self.period is Period.RUN:
             return "limits.max_usd"
         return f"SEATRIAL_BUDGET_{self.period.upper()}_USD"
@@ -49,11 +49,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class BudgetUse:
-    """How much of a budget is used."""
+    """The use of a budget: spent and reserved, in US dollars."""
 
     budget: Budget
     settled_usd: Decimal
-    """Of machines whose cost is final."""
+    """US dollars of machines whose cost is final."""
     reserved_usd: Decimal
     """The worst case of the others."""
 
@@ -64,7 +64,7 @@ class BudgetUse:
 
     @property
     def left_usd(self) -> Decimal:
-        """What may still be reserved; negative where more was spent."""
+        """Return the remainder in US dollars; negative if more than the budget was spent."""
         return self.budget.limit_usd - self.used_usd
 
     @property
@@ -79,6 +79,18 @@ class BudgetUse:
             f"the {budget.period}'s budget, {budget.setting} of {usd(budget.limit_usd)}: "
             f"{usd(self.settled_usd)} spent, {usd(self.reserved_usd)} reserved"
         )
+
+
+def why_price_is_needed(budgets: Iterable[Budget], *, allow_unknown_price: bool) -> str:
+    """Return why a place without a known price is not rented; empty where it may be.
+
+    Args:
+        budgets: Those across runs: a machine at an unknown price could exceed any of them.
+        allow_unknown_price: As `limits.allow_unknown_price` of the matrix.
+    """
+    if not allow_unknown_price:
+        return "limits.allow_unknown_price is false"
+    return next((f"{one.setting} can only be kept with known prices" for one in budgets), "")
 
 
 def budget_warnings(uses: Iterable[BudgetUse], worst_usd: Decimal = Decimal(0)) -> list[str]:

@@ -53,7 +53,7 @@ class IllegalTransitionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an attempt or a job stopped being able to pass."""
+    """The cause by which an attempt or a job can no longer pass."""
 
     outcome: Outcome
     reason: str
@@ -108,7 +108,7 @@ class Cell:
     """Unique across runs."""
     run_id: str
     name: str
-    """As the matrix expands it; what `--cell` takes."""
+    """Name from the expanded matrix; the value of `--cell`."""
     position: int
     state: CellState = CellState.QUEUED
     entered_at: datetime | None = None
@@ -206,12 +206,12 @@ class Lease:
 
     @property
     def unheard(self) -> str:
-        """Why the machine is unreachable; empty where it answers, or is terminated."""
+        """Return why the machine is unreachable; empty if it answers or is terminated."""
         return "" if self.state is LeaseState.GONE else self.facts.get(LeaseFact.UNHEARD, "")
 
     @property
     def awaited(self) -> str:
-        """What the machine is still busy with before its jobs can begin."""
+        """Return the preparation that must end before jobs can start; empty if none."""
         return self.facts.get(LeaseFact.AWAITED, "")
 
     @property
@@ -249,7 +249,7 @@ class Lease:
 
     @property
     def instance_type(self) -> str:
-        """As the provider reports it, else as it was offered; empty where neither is known."""
+        """Return the instance type of the machine, or of the offer; empty if both are unknown."""
         offered = self.offer.instance_type if self.offer else ""
         return self.facts.get("instance_type", "") or offered
 
@@ -265,7 +265,7 @@ class Lease:
 
     @property
     def refusal_extent(self) -> Extent | None:
-        """How far the refusal reaches; None where it was not refused."""
+        """Return the extent of the refusal; None if no request was refused."""
         extent = self.facts.get(LeaseFact.REFUSAL_EXTENT)
         return Extent(extent) if extent is not None else None
 
@@ -343,7 +343,7 @@ class Run:
     cancel_requested_at: datetime | None = None
     rerun_of: str | None = None
     commit: Commit = field(default_factory=Commit)
-    """What was tested, where its repository is known."""
+    """The tested commit; empty where it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,9 +355,9 @@ class RunSpec:
     subject_digest: str | None = None
     """sha256 of the subject's wheel, where one was uploaded."""
     only: Mapping[str, Sequence[str]] | None = None
-    """Of a rerun: jobs by cell name; None means all."""
+    """Jobs of a rerun by cell name; None means all."""
     hold_minutes: float = 0.0
-    """How long the machine of a cell that did not pass is kept for a person."""
+    """Minutes for which the machine of a cell that did not pass is held for a person."""
     baseline_digest: str | None = None
     """sha256 of the baseline's wheel or payload, where one was uploaded."""
     retests: RetestOptions | None = None
@@ -367,7 +367,7 @@ class RunSpec:
     subject_contents: str = ""
     """Digest of the wheel's content (`wheel_contents.py`)."""
     subject_built: str = ""
-    """Where, by whom and from what a controller built the subject's wheel."""
+    """Place, account and source of the controller's build of the subject's wheel."""
 
 
 def run_outcome(cells: list[tuple[Outcome, bool]]) -> Outcome:

@@ -135,7 +135,7 @@ class ChannelResponse(ChannelHealth):
     api_base: str
     """GitHub's API."""
     token_from: str
-    """Where the controller reads GitHub's token, not the token."""
+    """Where the controller reads GitHub's token; never the token itself."""
     created_at: datetime
     signing_secrets: int
     """Number of valid secrets; two during a rotation."""
@@ -156,7 +156,7 @@ class DeliveryState(StrEnum):
     DELIVERED = "delivered"
     FAILED = "failed"
     DISCARDED = "discarded"
-    """Its channel was disabled."""
+    """Not sent, since the channel was disabled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ class Delivery:
     id: str
     """The ``webhook-id``: equal in every attempt, so that receivers can detect repetitions."""
     channel: str
-    """Its id."""
+    """Id of the channel."""
     news: News
     state: DeliveryState
     created_at: datetime
@@ -181,9 +181,9 @@ class DeliveryResult(StrEnum):
 
     ACCEPTED = "accepted"
     FAILED = "failed"
-    """It is retried."""
+    """Failed, and is retried."""
     REFUSED = "refused"
-    """It is not retried."""
+    """Refused, and is not retried."""
     GONE = "gone"
     """The receiver unsubscribed (HTTP 410)."""
 

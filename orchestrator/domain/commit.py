@@ -1,4 +1,4 @@
-"""The commit that a run tests, as its repository or its CI names it."""
+"""The commit that a run tests, from its repository or its CI."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ _SHORT = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What of a repository a run tests; what is not known is empty."""
+    """The commit that a run tests; unknown fields are empty."""
 
     sha: str = ""
-    """Its name in hex."""
+    """Hex digest of the commit."""
     branch: str = ""
     author: str = ""
-    """Who wrote it, by name."""
+    """Name of the author."""
     is_dirty: bool = False
-    """Files of the checkout were changed since."""
+    """Whether files of the checkout differ from the commit."""
 
     @property
     def short(self) -> str:
-        """``1f0c2d9a41b2``, with ``+`` where files were changed since."""
+        """Return the first digits, ``1f0c2d9a41b2``, with ``+`` for a dirty checkout."""
         return self.sha[:_SHORT] + ("+" if self.sha and self.is_dirty else "")
 
     def __str__(self) -> str:
-        """``1f0c2d9a41b2 on main by Ann``."""
+        """Return a phrase: ``1f0c2d9a41b2 on main by Ann``."""
         parts = [self.short]
         parts += [f"on {self.branch}"] if self.branch else []
         parts += [f"by {self.author}"] if self.author else []
         return " ".join(part for part in parts if part)
 
     def __bool__(self) -> bool:
-        """Whether anything is known."""
+        """Return whether any field is known."""
         return bool(self.sha or self.branch or self.author)
 
 
 def completed(found: Commit, ci: Commit) -> Commit:
-    """What a checkout is, with what the CI that made it knows: a detached HEAD has no branch.
+    """Return the commit of a checkout, completed by the variables of the CI.
 
-    The CI's words about another commit than the checkout's do not count.
+    A detached HEAD has no branch, but the CI knows it. Variables of another commit are ignored.
     """
     if found.sha and ci.sha and found.sha != ci.sha:
         return found

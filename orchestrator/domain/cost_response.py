@@ -25,7 +25,7 @@ class CellCost:
     platform: str
     provider: str
     simulated: bool
-    """Its machines were emulated: nobody was charged."""
+    """Whether its machines were emulated: nobody was charged."""
     seconds: float
     """Total time that its machines were held."""
     bill: Bill

@@ -29,7 +29,7 @@ class TestFact:
     nodeid: str
     outcome: TestOutcome = TestOutcome.MISSING
     final: bool = False
-    """Its teardown was reported, or its end is otherwise certain."""
+    """Whether its teardown was reported, or its end is otherwise certain."""
     duration_s: float = 0.0
     reason: str = ""
     """The reason of a skip or xfail; ``crashed`` or ``hung``; ``setup`` or ``teardown`` for an
@@ -70,7 +70,7 @@ class JobFact:
     silent_since_ts: float | None = None
     """Nothing has been heard of it since then, by the machine's clock; 0 where that is over."""
     idle_timeout_s: float | None = None
-    """Of the last silence: after how long it is ended."""
+    """Seconds of silence after which the job is ended."""
     longest_silence_s: float | None = None
     """Without a sign of life while no test ran; known when it is over."""
     exit_code: int | None = None
@@ -179,7 +179,7 @@ class Facts:
     metrics: list[MetricFact] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     current: dict[str, str] = field(default_factory=dict)
-    """By job, the test that was running at the end of the batch; empty without one."""
+    """The test that ran at the end of the batch, by job; empty without one."""
     environment: Mapping[str, object] | None = None
     end: AgentEnd | None = None
 
@@ -271,7 +271,7 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
 
 
 def _with_output(text: str, data: Mapping[str, object]) -> str:
-    """The traceback with what was captured, headed as pytest does it."""
+    """Return the traceback with captured output, under the headings of pytest."""
     given = data.get("sections")
     parts = [text] if text else []
     for pair in given if isinstance(given, list) else ():
@@ -397,7 +397,7 @@ def _read_log(facts: Facts, event: Event) -> None:
 
 
 def _read_heartbeat(facts: Facts, event: Event) -> None:
-    """Of a job that is silent, since when; most heartbeats say nothing new."""
+    """Store since when a job has been silent; other heartbeats change nothing."""
     job, silent_s = text_of(event.data.get("job")), known_of(event.data.get("silent_s"))
     if job and silent_s is not None:
         since = max(event.ts - max(silent_s, 0.0), 0.0) if silent_s else 0.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Collection
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TypeVar
 
@@ -16,14 +17,15 @@ def extended(kind: type[T], record: object, /, **more: object) -> T:
     return kind(**{one.name: getattr(record, one.name) for one in fields(record)}, **more)
 
 
-def filled(kind: type[T], source: object, /, **more: object) -> T:
-    """Return a `kind` with what `source` has of its fields, and with `more`, which goes first."""
-    known = {
-        name: value
-        for name in _names(kind)  # type: ignore[arg-type]  # a class has a hash
-        if name not in more and (value := getattr(source, name, MISSING)) is not MISSING
-    }
-    return kind(**known, **more)
+def filled(kind: type[T], source: object, /, *, unset: Collection[str] = (), **more: object) -> T:
+    """Return a `kind`: `more`, and all other fields from the attributes of `source`.
+
+    `unset` names the fields that keep their default values. Raises AttributeError for any other
+    field that `source` does not have: a renamed attribute must not become a default value.
+    """
+    names = _names(kind)  # type: ignore[arg-type]  # a class has a hash
+    taken = (name for name in names if name not in more and name not in unset)
+    return kind(**{name: getattr(source, name) for name in taken}, **more)
 
 
 @cache

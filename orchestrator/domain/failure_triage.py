@@ -19,7 +19,7 @@ class TriageStatus(StrEnum):
     NEW = "new"
     """Without an owner, and first seen within a week."""
     LAPSED = "lapsed"
-    """Its known issue has expired."""
+    """Only an expired known issue matches."""
     UNOWNED = "unowned"
     """Without an owner for more than a week."""
     QUARANTINED = "quarantined"

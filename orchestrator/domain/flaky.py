@@ -120,7 +120,7 @@ FLIPS = 4
 
 
 class FlakySignal(StrEnum):
-    """How a flaky test was detected, surest first."""
+    """The evidence by which a flaky test was detected, strongest first."""
 
     RETRIED = "retried"
     """It failed and passed in one cell with nothing changed."""

@@ -51,7 +51,7 @@ class NotedJob:
     __pydantic_config__ = _STRICT
 
     title: str = ""
-    """What reports call it."""
+    """Title in reports."""
     kind: JobKind | None = None
     """The kind of job, where the artifact does not show it."""
     file: str = ""
@@ -60,7 +60,7 @@ class NotedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedOutcome:
-    """Why a platform has no results."""
+    """The reason for a platform without results."""
 
     __pydantic_config__ = _STRICT
 
@@ -97,7 +97,7 @@ class IngestNotes:
     suites: tuple[NotedSuite, ...] = ()
     """Suites and their tests; the first match applies."""
     jobs: dict[str, NotedJob] = field(default_factory=dict)
-    """By id."""
+    """Jobs by id."""
     outcome: NotedOutcome | None = None
     """Outcome of a platform without results."""
     machine: StatedMachine | None = None

@@ -79,7 +79,7 @@ class StatedMachine:
     market: str = ""
     """``spot`` or ``on-demand``."""
     seconds: Decimal | None = None
-    """How long it was held."""
+    """Seconds for which the machine was held."""
     usd_per_hour: Decimal | None = None
     priced: str = ""
     """Source and date of the price."""
@@ -134,9 +134,9 @@ class RunAnnotation:
     """The cell that it refers to; empty for the whole run."""
     files: tuple[str, ...] = ()
     problem: str = ""
-    """Of a fix: what was wrong."""
+    """The problem that a fix solves."""
     before: str = ""
-    """Of a fix: the code before."""
+    """The code before a fix."""
     after: str = ""
-    """Of a fix: the code after."""
+    """The code after a fix."""
     commit: str = ""

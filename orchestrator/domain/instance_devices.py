@@ -1,4 +1,4 @@
-"""What is in the instance types of the clouds, as far as it was verified."""
+"""The devices of the clouds' instance types, as far as they were verified."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InstanceDevice:
-    """What is in an instance type."""
+    """The devices of an instance type."""
 
     name: str
     count: int
@@ -31,4 +31,4 @@ INSTANCE_DEVICES: Mapping[str, InstanceDevice] = {
     "v5litepod-4": InstanceDevice("TPU v5e", 4),
     "v5litepod-8": InstanceDevice("TPU v5e", 8),
 }
-"""By instance type (of a TPU: accelerator type)."""
+"""Devices by instance type (for TPUs: accelerator type)."""

@@ -18,9 +18,9 @@ class Ownership(StrEnum):
     ORPHAN = "orphan"
     """Tagged by this controller, without an open lease."""
     EXPIRED = "expired"
-    """Of another controller of the project, past its expiry."""
+    """Owned by another controller of the project, past its expiry."""
     FOREIGN = "foreign"
-    """Of another controller of the project, before its expiry."""
+    """Owned by another controller of the project, before its expiry."""
     SHARED = "shared"
     """Shared by machines of the project, of which some exist."""
     IDLE = "idle"
@@ -83,10 +83,12 @@ class StoppedMachine:
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    """What the emergency stop found and ended, in every cloud that has credentials here."""
+    """Result of the emergency stop: what it found and ended, and what it does not know."""
 
     items: tuple[StoppedMachine, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Providers that could not be read, with the reason."""
+    """Providers whose inventory failed or is incomplete, with the reason."""
     asked: tuple[str, ...] = ()
-    """Providers that have credentials here; nothing is known of any other."""
+    """Providers with credentials; nothing is known of any other."""
+    not_cancelled: str = ""
+    """Why runs were not cancelled, so that they may launch machines again; empty where all were."""

@@ -23,7 +23,7 @@ class IssueScope:
     platforms: tuple[str, ...] = ()
     """Platform ids, or patterns with ``*``."""
     jobs: tuple[str, ...] = ()
-    """Platform ids, or patterns with ``*``."""
+    """Job ids, or patterns with ``*``."""
     versions: str = ""
     """Versions of the subject: ``>=0.4.6,<0.5``, ``==0.4.*``."""
     requires_package: str = ""
@@ -151,7 +151,7 @@ class IssueUse:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What ran in one cell, for comparison with scopes."""
+    """The jobs and packages of one cell, for comparison with scopes."""
 
     cell: str
     platform: str

@@ -34,7 +34,7 @@ class DocumentFinding:
     message: str
     """One sentence of plain text."""
     advice: str
-    """What to do about it."""
+    """Advice for the author of the document."""
 
 
 @dataclass(frozen=True, slots=True)

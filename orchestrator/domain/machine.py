@@ -32,7 +32,7 @@ from orchestrator.domain.matrix import Platform
 
 
 class Extent(StrEnum):
-    """How far a refusal reaches beyond the requested place."""
+    """The extent of a refusal beyond the requested place."""
 
     PLACE = "place"
     ZONE = "zone"

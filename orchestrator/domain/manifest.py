@@ -15,9 +15,11 @@ IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Pattern of ids of jobs, platforms and environments, which name folders and files."""
 
 OUTPUT = "output"
-"""Of a job's `metrics`: what it prints."""
+"""The entry of a job's `metrics` that stands for its output."""
 _METRICS_FILE = re.compile(r"[A-Za-z0-9._+=@-]{1,60}(?:/[A-Za-z0-9._+=@-]{1,60}){0,3}")
 _METRICS_NAME_CHARS = 99
+_ATTEMPT_FILE = re.compile(r"environment\.json|gpu_info\.txt|(?:attempt-\d+\.)?events\.jsonl")
+"""Names of raw files that belong to no job."""
 
 CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 """NVIDIA's compute capability, ``8.9``."""
@@ -150,7 +152,7 @@ class StoredPayload:
     digest: str
     """sha256 of its archive's bytes."""
     size_bytes: int
-    """Of its archive."""
+    """Bytes of its archive."""
     manifest: Manifest
 
 
@@ -185,6 +187,9 @@ def _manifest_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
     yield from _identifier_problems(job.id, (*path, "id"))
+    if _ATTEMPT_FILE.fullmatch(metrics_artifact(job.id, OUTPUT)):
+        message = f"{job.id!r} is taken: a file of each machine has the name of its output"
+        yield Problem((*path, "id"), message)
     if bool(job.pytest) == bool(job.command):
         yield Problem(path, f"job {job.id!r} needs either `pytest` or `command`")
     elif job.kind == "suite" and not job.pytest:
@@ -207,16 +212,31 @@ def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
 
 
 def _metrics_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    taken = {metrics_artifact(job.id, OUTPUT): "the job's output"}
     for index, name in enumerate(job.metrics):
-        is_plain = _METRICS_FILE.fullmatch(name) and ".." not in name.split("/")
-        if not is_plain or len(metrics_artifact(job.id, name)) > _METRICS_NAME_CHARS:
+        artifact = metrics_artifact(job.id, name)
+        is_plain = _METRICS_FILE.fullmatch(name) and not {".", ".."} & set(name.split("/"))
+        if not is_plain or len(artifact) > _METRICS_NAME_CHARS:
             message = f"{name!r} must be `output`, or a file below the payload's folder"
             yield Problem((*path, "metrics", index), message)
+        elif name in job.metrics[:index]:
+            yield Problem((*path, "metrics", index), f"{name!r} stands twice")
+        elif _ATTEMPT_FILE.fullmatch(artifact) or (name != OUTPUT and artifact in taken):
+            other = taken.get(artifact, "a file of the attempt")
+            message = f"{name!r} and {other} are both stored as {artifact!r}: rename the file"
+            yield Problem((*path, "metrics", index), message)
+        if name != OUTPUT:
+            taken[artifact] = repr(name)
 
 
 def metrics_artifact(job: str, name: str) -> str:
     """Name of the raw file that comes home for an entry of a job's `metrics`."""
-    return f"{job}.txt" if name == OUTPUT else f"{job}.{name.replace('/', '-')}"
+    return output_artifact(job) if name == OUTPUT else f"{job}.{name.replace('/', '-')}"
+
+
+def output_artifact(job: str) -> str:
+    """Return the name of the artifact with a job's whole output."""
+    return f"{job}.txt"
 
 
 def _device_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:

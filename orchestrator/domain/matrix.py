@@ -211,7 +211,7 @@ class Accelerator:
     name: str
     """Name as the vendor's tool prints it, or a part of it."""
     count: int = 1
-    """How many."""
+    """Number of accelerators."""
     compute_capability: str | None = None
     """Quoted, ``"8.6"``."""
 
@@ -309,7 +309,7 @@ class JobSelection:
     on: tuple[str, ...] | Literal["all"] = "all"
     """Platforms."""
     idle_timeout_minutes: float | None = None
-    """Instead of what payload.toml says: without output and events for so long, a job hangs."""
+    """Minutes without output and events after which a job hangs; overrides payload.toml."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,7 +319,7 @@ class Matrix:
     __pydantic_config__ = _STRICT
 
     metadata: Metadata
-    """Its name."""
+    """The name of the matrix."""
     subject: Subject
     """The validated subject."""
     platforms: tuple[Platform, ...]
@@ -381,7 +381,7 @@ def unfit_jobs(matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
 
 
 def why_unfit(job: Job, platform: Platform) -> str:
-    """Why the job cannot run on any machine of the platform, as far as is known; else empty."""
+    """Return why the job can run on no machine of the platform; empty if it may run."""
     told = compute_capability(platform)
     if not job.compute_capability or not told:
         return ""
@@ -418,7 +418,7 @@ def _selected_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> Iterat
 
 
 def idle_timeouts_of(job_id: str, platform_id: str, matrix: Matrix) -> frozenset[float]:
-    """What the matrix says of a job's idle timeout on a platform, in minutes; valid ones agree."""
+    """Return a job's idle timeouts on a platform, in minutes; one at most in a valid matrix."""
     return frozenset(
         one.idle_timeout_minutes
         for one in matrix.jobs

@@ -155,7 +155,7 @@ def _target_problems(
 
 
 def _unfit(selection: JobSelection, platform_id: str, matrix: Matrix, manifest: Manifest) -> str:
-    """Why a job cannot run on a platform where both are named; a pattern leaves it out."""
+    """Return why a named job cannot run on a named platform; patterns skip such jobs."""
     jobs = [job for job in manifest.job if job.id == selection.id]
     platforms = [one for one in matrix.platforms if one.id == platform_id]
     reasons = (why_unfit(job, platform) for job in jobs for platform in platforms)

@@ -18,7 +18,7 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     FAILED = "failed"
     NOT_RUN = "not_run"
-    """Of jobs only: never started; its cell has the cause."""
+    """A job that never started; its cell has the cause."""
 
 
 _SEVERITY = {

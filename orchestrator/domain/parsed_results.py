@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.untyped_values import LARGEST_SAMPLE
 
 
 class Provenance(StrEnum):
@@ -33,12 +34,12 @@ class ParsedTest:
     """The result of one test."""
 
     nodeid: str
-    """As pytest writes it, ``path::Class::name[params]``."""
+    """Node id in pytest's form, ``path::Class::name[params]``."""
     outcome: TestOutcome
     """MISSING where the artifact has no end of an announced or started test."""
     duration_s: float | None = None
     reason: str = ""
-    """Of a skip or an expected failure; ``setup``, ``teardown`` or ``collection`` of an error."""
+    """Reason of a skip or xfail; ``setup``, ``teardown`` or ``collection`` for an error."""
     message: str = ""
     """One line."""
     text: str = ""
@@ -68,7 +69,7 @@ class ParsedTally:
     total: int
     """Number of tests without deselected ones."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """By `TestOutcome.word`, where stated."""
+    """Stated numbers of tests by `TestOutcome.word`."""
     duration_s: float | None = None
     warnings: int | None = None
 
@@ -78,7 +79,7 @@ class ParsedUnnamedTests:
     """Tests of a suite that are counted but not named (a transcription)."""
 
     counts: Mapping[str, int]
-    """By `TestOutcome.word`."""
+    """Numbers of tests by `TestOutcome.word`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,16 @@ class ParsedCheck:
     """Whether it is inferred from a heading and a normal end."""
 
 
+METRIC_SAMPLES = 100_000
+"""Maximum number of samples of a metric; the agent's limit, as are the next three."""
+METRIC_CHARACTERS = 500
+"""Maximum length of a metric's name, unit and names of parameters."""
+METRIC_PARAMS = 100
+"""Maximum number of a metric's parameters."""
+METRIC_WHOLE = 2**63
+"""Integers among a metric's parameters are smaller."""
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedMetric:
     """One measured quantity."""
@@ -134,6 +145,23 @@ class ParsedMetric:
     direction: str
     """``higher`` or ``lower`` is better."""
     params: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def refusal(self) -> str:
+        """Return which of the limits of metrics it exceeds; empty where it exceeds none."""
+        words = (self.name, self.unit, *self.params)
+        if any(len(word) > METRIC_CHARACTERS for word in words):
+            return f"a name, unit or parameter's name has more than {METRIC_CHARACTERS} characters"
+        if len(self.samples) > METRIC_SAMPLES:
+            return f"{len(self.samples)} samples are more than {METRIC_SAMPLES}"
+        if any(abs(sample) >= LARGEST_SAMPLE for sample in self.samples):
+            return f"a sample is not smaller than {LARGEST_SAMPLE:g}"
+        if len(self.params) > METRIC_PARAMS:
+            return f"{len(self.params)} parameters are more than {METRIC_PARAMS}"
+        whole = (value for value in self.params.values() if isinstance(value, int))
+        if any(abs(value) >= METRIC_WHOLE for value in whole):
+            return "a parameter is an integer of more than 64 bits"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +212,7 @@ class ParsedTime:
     """The time of an event in the artifact."""
 
     at: datetime
-    """As it is written; without a zone where there is none."""
+    """The written time; naive if it has no zone."""
 
 
 Said = (

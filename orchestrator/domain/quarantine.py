@@ -60,7 +60,7 @@ class SuggestedQuarantine:
     """Platforms where it failed."""
     evidence: FlakyEvidence
     quarantine: str = ""
-    """Its existing quarantine."""
+    """Id of its existing quarantine."""
 
 
 def state_of(quarantine: Quarantine, at: datetime) -> QuarantineState:

@@ -37,11 +37,11 @@ class RetestOptions:
     tests: tuple[str, ...] = ()
     """Tests (`key_of`) to retest even where they passed."""
     await_minutes: float = 0.0
-    """How long a machine then waits for requested retests."""
+    """Minutes for which a machine then waits for requested retests."""
 
 
 class RetestKind(StrEnum):
-    """What a retest changes against the failed attempt."""
+    """The change of a retest against the failed attempt."""
 
     RERUN = "rerun"
     """Nothing."""
@@ -104,7 +104,7 @@ class RetestSession:
     """One start of the agent for retests."""
 
     id: str
-    """Its folder on the machine."""
+    """Name of its folder on the machine."""
     attempt_id: str
     number: int
     ask: RetestPlan
@@ -115,7 +115,7 @@ class RetestSession:
     outcomes: tuple[Mapping[str, str], ...] = ()
     """Outcomes of each retest, in order."""
     trouble: str = ""
-    """Why there are none, for a person."""
+    """Why there are no results, for a person."""
     evidence: str = ""
     """Digest of the raw events."""
 

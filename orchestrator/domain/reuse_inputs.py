@@ -40,7 +40,7 @@ class ReuseInputs:
     """Name, version, and the digest of its wheel where it has one."""
     environment: str
     platform: Mapping[str, str]
-    """Its id, provider and hardware requirements."""
+    """Id, provider and hardware requirements of the platform."""
     tool: str
     """Seatrial's version."""
     instance_type: str

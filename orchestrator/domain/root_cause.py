@@ -28,7 +28,7 @@ Row = tuple[str, str, str]
 
 
 class RootCause(StrEnum):
-    """What broke a test."""
+    """The root cause of a failing test."""
 
     SUBJECT = "subject"
     """The subject's code."""

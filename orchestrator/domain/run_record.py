@@ -51,7 +51,7 @@ class JobRecord:
     counts: Counts = field(default_factory=Counts)
     """Pytest results only; `missing` are not reported yet while the job runs."""
     unnamed: Counts = field(default_factory=Counts)
-    """Those of `counts` whose tests the source does not name."""
+    """The part of `counts` whose tests the source does not name."""
     checks: tuple[CheckFact, ...] = ()
     metrics: tuple[MetricFact, ...] = ()
     turns: tuple[MetricFact, ...] = ()
@@ -64,7 +64,7 @@ class JobRecord:
     silent_since: datetime | None = None
     """Nothing has been heard of it since then; None while it is heard."""
     idle_timeout_s: float = 0.0
-    """How long it may be silent before it is ended; 0 where it is not known."""
+    """Seconds of silence after which the job is ended; 0 if unknown."""
     reused_from: str = ""
     """The run whose evidence is reused, since no input has changed."""
     at: datetime | None = None
@@ -109,7 +109,7 @@ _ODD = re.compile(r"[^A-Za-z0-9._+=@-]")
 
 
 def artifacts_of_test(artifacts: Iterable[str], job: str, nodeid: str) -> tuple[str, ...]:
-    """Names of the files that a test left: those of a folder that has the test's name.
+    """Return the names of files that a test left in the folder of its name.
 
     Args:
         artifacts: Names of the cell's files.
@@ -200,7 +200,7 @@ class CellRecord:
 
     @property
     def machine(self) -> LeaseRecord | None:
-        """Its last machine; None before the first request."""
+        """Return the cell's last machine; None before the first request."""
         return self.leases[-1] if self.leases else None
 
     @property
@@ -237,7 +237,7 @@ class CellRecord:
 
     @property
     def job_costs(self) -> JobCosts:
-        """Its cost by job, and the overhead."""
+        """Return the cell's costs by job, and the overhead."""
         here = [job for job in self.jobs if not job.reused_from]
         ran = {job.id: job.duration_s for job in here if job.duration_s is not None}
         held_s = sum(lease.seconds for lease in self.leases)
@@ -265,7 +265,7 @@ class RunRecord:
     quarantined: tuple[Quarantined, ...] = ()
     """Failing results of quarantined tests; they stay failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
-    """Its failing tests that ran again, with their root causes."""
+    """Failing tests that ran again, with their root causes."""
     subject: SubjectBuild = field(default_factory=SubjectBuild)
     """The build of the subject that it tested."""
 
@@ -298,7 +298,7 @@ class Evidence:
 
     record: RunRecord
     tests: Mapping[str, tuple[TestFact, ...]]
-    """By cell id, in the order of collection."""
+    """Tests by cell id, in the order of collection."""
     base: Evidence | None = None
     """The run that a `compare` report compares with."""
     renamed: Mapping[str, str] = field(default_factory=dict)

@@ -46,7 +46,7 @@ class RunSummary:
     """sha256 of the payload's archive."""
     rerun_of: str | None
     commit: Commit = field(default_factory=Commit)
-    """What was tested, where its repository is known."""
+    """The tested commit; empty where it is unknown."""
     created_at: datetime
     finished_at: datetime | None
     cancel_requested_at: datetime | None
@@ -76,7 +76,7 @@ class RunResponse(RunSummary):
     quarantined: tuple[Quarantined, ...] = ()
     """Failing results of quarantined tests; they stay failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
-    """Its failing tests that ran again, with their root causes; set once that is over."""
+    """Failing tests that ran again, with their root causes; set at the end of the retests."""
     wheel: str = ""
     """sha256 of the subject's wheel; empty without one."""
 

@@ -25,7 +25,7 @@ _AFTER = re.compile(r"([1-9][0-9]{0,4})m")
 
 
 class Overlap(StrEnum):
-    """What a firing does while an earlier one is unfinished; see `Firing.goes_before`."""
+    """The action of a firing while an earlier one is unfinished; see `Firing.goes_before`."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -33,7 +33,7 @@ class Overlap(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """Which firings missed during downtime are run afterwards."""
+    """The firings that are run after a downtime in which they were missed."""
 
     NONE = "none"
     LATEST = "latest"
@@ -101,15 +101,15 @@ class Schedule:
     subject: SubjectSelector = field(default_factory=SubjectSelector)
     """Selector of the subject."""
     last_passed_baseline: bool = False
-    """Whether the baseline is the version that the gate passed last, whatever the matrix says."""
+    """Whether the version that the gate passed last replaces the matrix's baseline."""
     gate: str = ""
     """Name of a gate; empty uses the run's outcome."""
     deadline: str = ""
     """``06:00`` in its zone, or ``90m`` after the due time; empty without one."""
     overlap: Overlap = Overlap.SKIP
-    """What to do while an earlier firing is unfinished."""
+    """The action of a firing while an earlier one is unfinished."""
     catch_up: CatchUp = CatchUp.LATEST
-    """What to do after downtime."""
+    """The firings to run after a downtime."""
     catch_up_hours: int = 24
     """Firings due longer ago are not caught up."""
     reuse_max_age_s: float | None = None
@@ -156,7 +156,7 @@ class Resolved:
     known: Mapping[str, str] = field(default_factory=dict)
     """``name, version, git_sha`` as far as known before the launch."""
     subject_built: str = ""
-    """Where, by whom and from what the subject's wheel was built."""
+    """Place, account and source of the build of the subject's wheel."""
     remarks: tuple[str, ...] = ()
     """Remarks for a person, such as a missing baseline."""
 
@@ -167,7 +167,7 @@ class Firing:
 
     schedule: str
     due_at: datetime
-    """Its identity, together with the schedule's name."""
+    """The due time, which identifies the firing of a schedule."""
     claimed_at: datetime
     state: FiringState = FiringState.CLAIMED
     outcome: str = ""

@@ -1,14 +1,17 @@
-"""How long a test took in a run, beside how long it took before."""
+"""The duration of a test in a run, compared with earlier runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
 
+_SLOWER, _SLOWER_S = 0.5, 1.0
+"""Minimum change, and minimum increase in seconds, of a test that is much slower."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestDuration:
-    """One test of one cell."""
+    """The durations of one test in one cell."""
 
     __test__ = False
 
@@ -17,18 +20,26 @@ class TestDuration:
     job: str
     nodeid: str
     outcome: str
-    """Its word."""
+    """The word of its outcome."""
     duration_s: float
     earlier_s: tuple[float, ...] = ()
-    """Of earlier runs of the product in a cell of the same name, the newest last."""
+    """Seconds in earlier runs of the product, in a cell of the same name; newest last."""
 
     @property
     def usual_s(self) -> float | None:
-        """The median of the earlier ones; None where there are none."""
+        """Return the median of the earlier durations, in seconds; None without any."""
         return median(self.earlier_s) if self.earlier_s else None
 
     @property
     def change(self) -> float | None:
-        """0.5: half as long again as usual; None where nothing is usual."""
+        """Return the relative change: 0.5 for half as long again; None without a usual duration."""
         usual = self.usual_s
         return self.duration_s / usual - 1 if usual else None
+
+    @property
+    def is_much_slower(self) -> bool:
+        """Return whether the test took so much longer than usual that it is highlighted."""
+        usual, change = self.usual_s, self.change
+        if usual is None or change is None:
+            return False
+        return change >= _SLOWER and self.duration_s - usual >= _SLOWER_S

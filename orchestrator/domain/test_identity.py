@@ -68,14 +68,14 @@ def job_family(job: str) -> str:
 
 
 class NameChange(StrEnum):
-    """How the name of a test changed."""
+    """The change of a test's name."""
 
     PARAMETERS = "parameters"
     """The order of its parameters."""
     MOVED = "moved"
-    """Its class or file."""
+    """Another class or file."""
     RENAMED = "renamed"
-    """Its function, within the same class and file."""
+    """Another function in the same class and file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 LARGEST_SAMPLE = 1e300
+"""Samples of metrics are smaller; sums and squares of larger ones are not finite."""
 LARGEST_WHOLE = 2**31
 """Larger exit codes, signals and restarts are invalid."""
 

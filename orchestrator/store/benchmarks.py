@@ -141,7 +141,7 @@ class Benchmark:
     """A metric with one unit, one direction and one set of parameters."""
 
     number: int
-    """Its permanent number."""
+    """Permanent number of the benchmark."""
     job: str
     name: str
     unit: str
@@ -192,7 +192,7 @@ class Overview:
     benchmarks: Sequence[Benchmark] = ()
     cells: Mapping[int, Measuring] = field(default_factory=dict)
     series: Mapping[tuple[int, str], Series] = field(default_factory=dict)
-    """By benchmark number and cell name."""
+    """Series by benchmark number and cell name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

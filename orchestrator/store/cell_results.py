@@ -55,10 +55,10 @@ class CellResults:
 
 
 class Depth(IntEnum):
-    """How much is read of each cell."""
+    """The depth to which cells are read."""
 
     JUDGED = 0
-    """What decides outcomes: jobs, counts and checks."""
+    """The inputs of outcomes: jobs, counts and checks."""
     SHOWN = 1
     """With notices and the environment."""
     WHOLE = 2
@@ -264,7 +264,7 @@ def _check(row: CheckResultRow) -> CheckFact:
 
 
 def metric_of(row: MetricRow) -> MetricFact:
-    """What a row says."""
+    """Return the metric of a row."""
     return MetricFact(
         seq=row.seq,
         job=row.job,

@@ -116,9 +116,11 @@ class AttemptState:
     plan: CellPlan
     attempt: Attempt
     position: Position
-    """How much of its evidence is stored."""
+    """The position up to which its evidence is stored."""
     lease: Lease | None
     """The newest lease that is not gone; None without one."""
+    is_collected: bool = False
+    """Whether the files of its jobs were collected."""
 
 
 class CellStore:
@@ -150,7 +152,7 @@ class CellStore:
         return found
 
     def lives(self, cell_ids: Sequence[str], *, steps: bool = True) -> dict[str, CellLife]:
-        """By cell id, without unknown ones; with plans, attempts and, if asked, steps."""
+        """Return known cells by id, with their plans, attempts and, on request, transitions."""
         mine = CellRow.id.in_(cell_ids)
         plans = select(CellRow, CellPlanRow.plan).join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
         with self._sessions.read() as session:
@@ -224,6 +226,12 @@ class CellStore:
             row = _moved(session, cell_id, state, at=at, reason=reason)
             return _cell(row or cell_row(session, cell_id))
 
+    def record_collection(self, attempt_id: str, *, at: datetime) -> None:
+        """Store when the files of the attempt's jobs were collected."""
+        mine = update(AttemptRow).where(AttemptRow.id == attempt_id)
+        with self._sessions.write() as session:
+            changed(session, mine.values(collected_at=at))
+
     def requeue(self, attempt_id: str, outcome: Cause, *, at: datetime) -> None:
         """Close the attempt and queue the cell again; idempotent."""
         with self._sessions.write() as session:
@@ -244,7 +252,7 @@ class CellStore:
         """
         with self._sessions.write() as session:
             said = {"outcome": outcome.outcome, "reason": outcome.reason, "detail": outcome.detail}
-            cell = _moved(session, cell_id, CellState.DONE, said, at=at, reason=outcome.reason)
+            cell = _stepped(session, cell_id, CellState.DONE, said, at=at, reason=outcome.reason)
             if cell is None:
                 return
             mine = (AttemptRow.cell == cell.pk, AttemptRow.closed_at.is_(None))
@@ -252,6 +260,7 @@ class CellStore:
             changed(session, update(AttemptRow).where(*mine).values(closed))
             write_rollup(session, cell.pk, at=at)
             write_points(session, cell.pk)
+            _tell_step(session, cell, CellState.DONE)
 
     def attempt(self, attempt_id: str) -> Attempt:
         """Return the attempt. Raises UnknownIdError."""
@@ -307,6 +316,7 @@ class CellStore:
                 _attempt(attempt, cell.id),
                 position_of(attempt),
                 lease_of(lease, attempt_id) if lease is not None else None,
+                attempt.collected_at is not None,
             )
 
     def _launched_with(self, session: Session, cell: CellRow) -> tuple[RunSpec, CellPlan]:
@@ -351,7 +361,7 @@ def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Att
 
 
 def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transition]]:
-    """Return attempts by cell id, in order."""
+    """Return transitions by cell id, in order."""
     query = select(CellRow.id, TransitionRow).join(TransitionRow, TransitionRow.cell == CellRow.pk)
     found: dict[str, list[Transition]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(TransitionRow.pk)):
@@ -386,7 +396,27 @@ def _moved(
     at: datetime,
     reason: str = "",
 ) -> CellRow | None:
-    """Take one step of the table, with its transition and its feed item; the changed row.
+    """Take one step of the table, with its transition and its feed item; return the changed row.
+
+    The feed item locks the run: the transaction takes no further lock. Arguments and errors as of
+    `_stepped`.
+    """
+    row = _stepped(session, cell_id, state, also, at=at, reason=reason)
+    if row is not None:
+        _tell_step(session, row, state)
+    return row
+
+
+def _stepped(
+    session: Session,
+    cell_id: str,
+    state: CellState,
+    also: Mapping[str, object] = _NOTHING,
+    *,
+    at: datetime,
+    reason: str = "",
+) -> CellRow | None:
+    """Take one step of the table, with its transition; return the changed row.
 
     None, and nothing is done, where the cell is there or past it.
 
@@ -422,11 +452,15 @@ def _moved(
         "reason": reason,
     }
     session.execute(insert(TransitionRow).values(told))
+    return row
+
+
+def _tell_step(session: Session, row: CellRow, state: CellState) -> None:
+    """Add the feed item of a step: the last lock of its transaction."""
     data: dict[str, object] = {"state": state.value}
     if state is CellState.DONE and row.outcome is not None:
         data["outcome"] = row.outcome.value
     tell(session, row.run_id, "cell", cell=row.name, data=data)
-    return row
 
 
 def _blame(attempt: AttemptRow, cause: Cause) -> None:

@@ -119,7 +119,7 @@ class DurationStore:
 def _earlier(
     session: Session, run_id: str, product: str, tests: Collection[int]
 ) -> dict[tuple[int, str], list[float]]:
-    """By test and name of the cell, the durations of earlier runs, the newest last."""
+    """Return seconds of earlier runs by test and cell name, newest last."""
     runs = (
         select(RunRow.id)
         .where(RunRow.product == product, RunRow.id < run_id)

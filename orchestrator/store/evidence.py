@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.domain.event_facts import AgentEnd, Facts
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.store.column_types import short
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.logs import log_part, unpack
 from orchestrator.store.run_events import tell_all
@@ -22,6 +23,7 @@ from orchestrator.store.tables import (
     CellRow,
     EvidenceChunkRow,
     EvidenceStream,
+    JobResultRow,
     RunRow,
     TestCaseRow,
     TestResultRow,
@@ -31,7 +33,7 @@ from orchestrator.store.write_results import ATTEMPT_SPAN, TestCases, write_fact
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How much of an attempt's evidence is stored."""
+    """The position up to which an attempt's evidence is stored."""
 
     seq: int = 0
     events_bytes: int = 0
@@ -186,6 +188,28 @@ class EvidenceStore:
             outcome = case((not_run, TestOutcome.NOT_RUN.value), else_=TestOutcome.MISSING.value)
             changed(session, open_tests.values(outcome=outcome))
 
+    def reopen(self, cell_id: str, jobs: Sequence[str], *, tests: bool) -> None:
+        """Mark finished jobs as unfinished, so that the next attempt runs them again.
+
+        Args:
+            cell_id: The cell.
+            jobs: Ids of the jobs.
+            tests: Whether the results of their tests become open too; else they stay final.
+        """
+        cell = select(CellRow.pk).where(CellRow.id == cell_id).scalar_subquery()
+        mine = select(AttemptRow.pk).where(AttemptRow.cell == cell).order_by(AttemptRow.number)
+        names = [short(job) for job in jobs]
+        ended = update(JobResultRow).where(JobResultRow.cell == cell, JobResultRow.job.in_(names))
+        cases = select(TestCaseRow.id).where(TestCaseRow.job.in_(names))
+        final = update(TestResultRow).where(
+            TestResultRow.cell == cell, TestResultRow.test_id.in_(cases)
+        )
+        with self._sessions.write() as session:
+            lock(session, mine)
+            if tests:
+                changed(session, final.values(final=False))
+            changed(session, ended.values(finished_ts=None, exit_code=None))
+
     def _target(self, attempt_id: str) -> Target:
         if (known := self._targets.get(attempt_id)) is not None:
             return known
@@ -213,7 +237,7 @@ def _says_something(facts: Facts) -> bool:
 
 
 def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime) -> Position:
-    """Return the position after so many bytes of events and log."""
+    """Return the position after these numbers of bytes of events and log."""
     return Position(
         seq=max(have.seq, facts.last_seq),
         events_bytes=have.events_bytes + events,
@@ -226,9 +250,10 @@ def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime)
 def _advance(
     session: Session, target: Target, have: Position, now: Position, *, tests: int
 ) -> int | None:
-    """Lock the attempt's row and advance it.
+    """Advance the position in the attempt's row, if it is still at `have`.
 
-    Return the number of seen tests, None on a conflict.
+    Returns:
+        The number of tests seen so far; None if another writer advanced the row.
     """
     values: dict[str, object] = {
         "seq": now.seq,
@@ -254,7 +279,7 @@ def _advance(
 def _chunks(
     target: Target, have: Position, events: bytes, log: bytes
 ) -> Iterator[dict[str, object]]:
-    """The rows of what is new."""
+    """Yield rows of the new events and log."""
     new = (
         (EvidenceStream.EVENTS, have.events_bytes, events),
         (EvidenceStream.LOG, have.log_bytes, log),

@@ -95,7 +95,7 @@ class FailureStore:
     def successors_of(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the present signatures by old signature id."""
         with self._sessions.read() as session:
-            known = _heirs(session, set(signatures))
+            known = _successors(session, set(signatures))
         return {name: found for name in signatures if (found := _followed(name, known))}
 
     def regroup(self, *, limit: int) -> int:
@@ -108,7 +108,7 @@ class FailureStore:
         signed = [(row, row.signature()) for row in outdated]
         with self._sessions.write() as session:
             write_signatures(session, {new.id: new for _, new in signed}.values())
-            _write_heirs(session, {(row.old, new.id) for row, new in signed if row.old})
+            _write_successors(session, {(row.old, new.id) for row, new in signed if row.old})
             _sign(session, signed)
         return len(signed)
 
@@ -186,7 +186,7 @@ def _launched(cell: ScalarSelect[int]) -> ScalarSelect[datetime]:
     return query.where(CellRow.pk == cell).scalar_subquery()
 
 
-def _heirs(session: Session, ask: Collection[str]) -> Mapping[str, set[str]]:
+def _successors(session: Session, ask: Collection[str]) -> Mapping[str, set[str]]:
     """Return successors by old signature, transitively."""
     found: dict[str, set[str]] = {}
     while ask:
@@ -247,7 +247,7 @@ def _unsigned(limit: int) -> Select[int, int, str | None, int, str, str, bytes]:
     )
 
 
-def _write_heirs(session: Session, pairs: Collection[tuple[str, str]]) -> None:
+def _write_successors(session: Session, pairs: Collection[tuple[str, str]]) -> None:
     rows = [{"old": old, "new": new} for old, new in sorted(pairs)]
     if rows:
         session.execute(insert_into(session, SignatureSuccessorRow).on_conflict_do_nothing(), rows)

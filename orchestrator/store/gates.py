@@ -46,7 +46,7 @@ class StoredWaiver:
     verdict: str
     """Id of the named verdict, else of the gate's newest; empty without one."""
     evidence_digest: str
-    """Of the evidence of that verdict."""
+    """sha256 of the evidence of that verdict."""
 
 
 _ID = re.compile(r"V-0*([1-9][0-9]{0,8})")

@@ -8,7 +8,18 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from sqlalchemy import Select, case, delete, func, literal, literal_column, select, update
+from sqlalchemy import (
+    Select,
+    and_,
+    case,
+    delete,
+    func,
+    literal,
+    literal_column,
+    not_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -236,7 +247,7 @@ class LeaseStore:
             return lease_of(found[0], found[1])
 
     def _noted(self, facts: Mapping[str, str], *, simulated: bool) -> dict[str, object]:
-        """The columns of what is noted; none where it says nothing."""
+        """Return the columns of the noted facts; empty without facts."""
         values: dict[str, object] = {"facts": self._with(facts)} if facts else {}
         return values | ({"simulated": True} if simulated else {})
 
@@ -368,7 +379,7 @@ class LeaseStore:
 def _uses(
     session: Session, budgets: Iterable[Budget], run_id: str, at: datetime
 ) -> list[BudgetUse]:
-    """Return each budget's usage; simulated machines count like real ones."""
+    """Return each budget's usage; across runs, machines of an emulation cost nothing."""
     is_settled = LeaseRow.cost_usd.is_not(None)
     amounts = (
         func.sum(case((is_settled, micro_usd(LeaseRow.cost_usd)), else_=0)),
@@ -377,7 +388,9 @@ def _uses(
     uses = []
     for budget in budgets:
         of_run = budget.period is Period.RUN
-        counted = LeaseRow.run_id == run_id if of_run else LeaseRow.reserved_at >= budget.since(at)
+        counted = LeaseRow.run_id == run_id
+        if not of_run:
+            counted = and_(LeaseRow.reserved_at >= budget.since(at), not_(LeaseRow.simulated))
         settled, reserved = session.execute(select(*amounts).where(counted)).one()
         uses.append(BudgetUse(budget, usd_of_micro(settled), usd_of_micro(reserved)))
     return uses

@@ -37,6 +37,7 @@ from orchestrator.store.sql import attempt_row, cell_row, insert_into
 from orchestrator.store.tables import (
     ArtifactRow,
     CellRow,
+    JobResultRow,
     TestCaseRow,
     TestResultRow,
     TestRetryRow,
@@ -198,7 +199,7 @@ class ResultStore:
     def of_cells(
         self, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE
     ) -> Mapping[str, CellResults]:
-        """What is known of cells but single tests, by cell id."""
+        """Return the results of cells without single tests, by cell id."""
         with self._sessions.read() as session:
             return results_of(session, cell_ids, depth)
 
@@ -276,6 +277,12 @@ class ResultStore:
         with self._sessions.read() as session:
             return jobs_of(session, CellRow.id == cell_id).get(cell_id, {})
 
+    def jobs_of_attempt(self, attempt_id: str) -> dict[str, JobFact]:
+        """Return the jobs whose present facts are of the attempt, by id."""
+        with self._sessions.read() as session:
+            mine = JobResultRow.attempt == attempt_row(session, attempt_id).pk
+            return next(iter(jobs_of(session, mine).values()), {})
+
     def checks(self, cell_id: str) -> list[CheckFact]:
         """Return checks in the order of their first report."""
         with self._sessions.read() as session:
@@ -307,7 +314,7 @@ class ResultStore:
             write_checks(session, attempt_row(session, attempt_id).pk, checks)
 
     def put_metrics(self, attempt_id: str, metrics: Sequence[MetricFact]) -> None:
-        """Add what was measured in an attempt, each number once."""
+        """Store metrics of an attempt, each sequence number once."""
         if not metrics:
             return
         with self._sessions.write() as session:

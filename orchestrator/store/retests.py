@@ -52,7 +52,7 @@ class RetestStore:
     def ask(self, attempt_id: str, ask: RetestPlan, *, at: datetime) -> RetestSession:
         """Store a requested session; idempotent by key within an attempt.
 
-        Raises NoTrialsError where the cell is not diagnosing, as nobody would try it.
+        Raises NoRetestsError unless the cell is diagnosing: otherwise nothing would run it.
         """
         with self._sessions.write() as session:
             attempt = attempt_row(session, attempt_id)

@@ -105,7 +105,7 @@ def streak(session: Session, asked: Asked) -> int:
 
 
 def _counts(cells: Sequence[_Cell]) -> int:
-    """How many green runs one is: none where it proves nothing of its own."""
+    """Return 0 for a run that reuses evidence, else 1."""
     return 0 if any(cell.is_reused for cell in cells) else 1
 
 

@@ -65,7 +65,7 @@ RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the results of cells are stored: cell numbers, and reused jobs."""
+    """The sources of cells' results: cell numbers, and reused jobs."""
 
     numbers: Mapping[str, int]
     """Cell numbers by id."""
@@ -264,7 +264,7 @@ class Counted(NamedTuple):
     """Index of the pair."""
     difference: Difference
     outcome: TestOutcome | None
-    """Of equal results, their outcome."""
+    """The outcome of equal results."""
     tests: int
 
 

@@ -1,4 +1,4 @@
-"""Known issues and quarantines: failures that a person tolerates until a day."""
+"""Stores of known issues and quarantines: failures that are tolerated until a date."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ R = TypeVar("R", KnownIssue, Quarantine)
 
 
 class _Store(Generic[R]):
-    """Records of products; none is ever removed. Each method is one transaction."""
+    """Records by product; none is ever deleted. Each method is one transaction."""
 
     _table: ClassVar[type[Any]]
     _prefix: ClassVar[str]
-    """Of the ids."""
+    """Prefix of the ids."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def add(self, record: R) -> R:
-        """Store it under a new id; the given id is not read. Not idempotent."""
+        """Store a record under a new id, and return it with the id. Not idempotent."""
         with self._sessions.write() as session:
             row = self._table(product=record.product, document=replace(record, id=""))
             session.add(row)
@@ -37,7 +37,7 @@ class _Store(Generic[R]):
             return self._read(row)
 
     def list(self, *, product: str | None = None) -> builtins.list[R]:
-        """By id, those that are over too."""
+        """Return records in the order of their ids, including ended ones."""
         query = select(self._table).order_by(self._table.pk)
         if product is not None:
             query = query.where(self._table.product == product)
@@ -45,7 +45,7 @@ class _Store(Generic[R]):
             return [self._read(row) for row in session.scalars(query)]
 
     def end(self, record_id: str, *, at: datetime, by: str) -> R | None:
-        """End it now, once: the first word stands. None where there is none."""
+        """End a record and return it; an ended one stays unchanged. None if it does not exist."""
         number = re.fullmatch(rf"{self._prefix}-0*([1-9][0-9]{{0,8}})", record_id)
         if number is None:
             return None

@@ -112,7 +112,7 @@ def write_checks(session: Session, attempt_pk: int, checks: Iterable[CheckFact])
 
 
 def write_metrics(session: Session, attempt_pk: int, metrics: Iterable[MetricFact]) -> None:
-    """Add by number what is not there yet, within the caller's transaction."""
+    """Insert metrics whose sequence numbers are new, within the caller's transaction."""
     rows = [_metric(attempt_pk, fact) for fact in metrics]
     session.execute(insert_into(session, MetricRow).on_conflict_do_nothing(), rows)
 

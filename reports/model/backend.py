@@ -15,7 +15,7 @@ from reports.model.values import Absent, Rate, ReportModel, Status, Tally
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkCount:
-    """How much was measured."""
+    """The numbers of measurements."""
 
     jobs: Rate
     """Benchmark jobs that passed, of all."""
@@ -48,7 +48,7 @@ class BackendPlatform:
 
 @dataclass(frozen=True, slots=True)
 class TestCell:
-    """How one test went on one platform."""
+    """The result of one test on one platform."""
 
     __test__ = False
 

@@ -168,7 +168,7 @@ class Hardware:
 
     @property
     def stack(self) -> tuple[str, str, str]:
-        """What must be equal for a comparison not to be one of software."""
+        """Return the versions that are equal in a comparison of hardware alone."""
         parts = (self.torch, self.runtime)
         torch, runtime = ("unknown" if isinstance(p, Absent) else p for p in parts)
         return torch, self.runtime_name, runtime

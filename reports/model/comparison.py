@@ -91,7 +91,7 @@ class Changes:
 
     @property
     def unchanged(self) -> int:
-        """How many are as they were."""
+        """Return the number of unchanged ones."""
         return sum(count for _, count in self.same)
 
     @property
@@ -301,7 +301,7 @@ class ComparisonTable:
 
     @property
     def samples_in(self) -> str:
-        """Where the number of samples is shown."""
+        """Return the place that shows the number of samples."""
         return samples_in([[row.n for row in line.known] for line in self.rows])
 
 

@@ -1,4 +1,4 @@
-"""Where the evidence of a cell is from that no agent of ours produced."""
+"""The origin of ingested evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERSION = re.compile(r"^v?(?P<version>\d\S*)$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """One file that was handed in, and what was made of it."""
+    """One ingested file, and the results that were read from it."""
 
     name: str
     size_bytes: int
@@ -85,7 +85,7 @@ class Elsewhere:
 
 
 def letters(name: str) -> str:
-    """What is left of a name when only its spelling differs."""
+    """Return the letters and digits of a name, for comparison without spelling."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 

@@ -1,4 +1,4 @@
-"""Metrics as tables: a row is a set of parameters, a column is what was measured."""
+"""Metrics as tables: a row is a set of parameters, a column is a metric."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEYS_SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class MetricColumn:
-    """What the figures of one column are."""
+    """The meaning of one column's figures."""
 
     name: str
     """The last part of the metric's name."""
@@ -91,7 +91,7 @@ class MetricTable:
 
     @property
     def samples_in(self) -> str:
-        """Where the number of samples is shown: `caption`, `column` or `cells`."""
+        """Return the place that shows the number of samples: `caption`, `column` or `cells`."""
         return samples_in([[figure.n for figure in row.figures] for row in self.rows])
 
 

@@ -1,4 +1,4 @@
-"""What machines cost. Values are unrounded; every sum is derived from the rows beside it."""
+"""Costs of machines. Values are unrounded; every sum is derived from its rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reports.model.values import Absent, ReportModel, Status, Tally
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What is paid, and its parts."""
+    """A total cost, and its parts."""
 
     machine_usd: Decimal
     disk_usd: Decimal
@@ -71,7 +71,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What the cell's machines cost."""
+    """The costs of a cell's machines."""
 
     rows: tuple[MoneyRow, ...]
     seconds: float | Absent
@@ -96,7 +96,7 @@ class Money:
 
 @dataclass(frozen=True, slots=True)
 class PartRow:
-    """What one state, one job, or nothing at all cost, on every cell."""
+    """The costs of one state, one job, or idle time, by cell."""
 
     name: str
     usd: tuple[Decimal | Absent, ...]

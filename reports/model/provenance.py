@@ -32,7 +32,7 @@ class Attested:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a cell ran, why, and on what."""
+    """The place and the machine of a cell, and why it ran there."""
 
     simulated: bool
     """The machine is an emulation: no gate accepts its results."""

@@ -259,7 +259,7 @@ class ResultsReport(ReportModel):
 
     @property
     def reference_heading(self) -> str:
-        """What the reference is called."""
+        """Return the heading of the reference."""
         return next((c.heading for c in self.columns if c.cell == self.reference), "")
 
     @property
@@ -269,7 +269,7 @@ class ResultsReport(ReportModel):
 
     @property
     def runtimes(self) -> str:
-        """What the platforms' torch is built for: ``CUDA``, ``CUDA or ROCm``."""
+        """Return the runtimes of the platforms' builds of torch: ``CUDA``, ``CUDA or ROCm``."""
         return " or ".join(dict.fromkeys(c.hardware.runtime_name for c in self.columns))
 
     @property

@@ -25,7 +25,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many tests had which outcome."""
+    """Numbers of tests by outcome."""
 
     passed: int
     failed: int
@@ -48,7 +48,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CheckTally:
-    """How many checks had which outcome; ``rate`` is ``passed / (passed + failed)``."""
+    """Numbers of checks by outcome; ``rate`` is ``passed / (passed + failed)``."""
 
     passed: int
     failed: int
@@ -93,7 +93,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """Where a report comes from."""
+    """The source of a report."""
 
     run_id: str
     evidence_sha256: str | Absent
@@ -107,7 +107,7 @@ class Footer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportModel:
-    """What every kind of report has."""
+    """Fields of all kinds of reports."""
 
     kind: str
     title: str

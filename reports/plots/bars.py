@@ -78,7 +78,7 @@ def _step(rough: float) -> float:
 
 
 def _some(ticks: tuple[float, ...]) -> tuple[float, ...]:
-    """As many as can stand beside each other, with the ends."""
+    """Return as many of the ticks as have room."""
     every = -(-(len(ticks) - 1) // TICKS)
     return ticks[::every] if every > 1 else ticks
 

@@ -91,7 +91,7 @@ _STYLES = {
 
 
 def changes_plot(report: CompareReport) -> Plot | None:
-    """What became of the tests of each pair of cells; nothing where nothing changed."""
+    """Return the plot of changed tests by pair of cells; None without changes."""
     if not any(number for _, number in report.totals):
         return None
     rows = [
@@ -104,7 +104,7 @@ def changes_plot(report: CompareReport) -> Plot | None:
 
 
 def _names(pair: CellPair) -> int:
-    """Of both sides together."""
+    """Return the number of tests of both cells together."""
     return pair.tests.unchanged + sum(group.count for group in pair.tests.groups)
 
 
@@ -119,7 +119,7 @@ def _segments(pair: CellPair) -> Iterator[Segment]:
 
 
 def metrics_plot(report: CompareReport) -> Plot | None:
-    """How far each listed figure moved from its base, and how sure that is."""
+    """Return the plot of each listed figure's change, with its uncertainty."""
     rows = [row for pair in report.pairs for row in _of_pair(pair)][:METRICS_SHOWN]
     if not rows:
         return None
@@ -131,7 +131,7 @@ def metrics_plot(report: CompareReport) -> Plot | None:
 
 
 def _of_pair(pair: CellPair) -> Iterator[RatioRow]:
-    """Those of one job stand together, the worst job first."""
+    """Yield rows grouped by job, the worst job first."""
     jobs: dict[str, list[MetricDelta]] = {}
     for delta in pair.metrics:
         jobs.setdefault(delta.job, []).append(delta)

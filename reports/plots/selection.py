@@ -1,4 +1,4 @@
-"""Which plots a report has. All are drawn from the model alone, so the linter has seen them."""
+"""Selects the plots of a report. They are drawn from the linted model alone."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _of_cost(report: CostReport) -> Iterator[Plot]:
 
 
 def _of_results(report: ResultsReport) -> Iterator[Plot]:
-    """How the figures of each platform's sweeps spread."""
+    """Yield plots of the distribution of figures in each platform's sweeps."""
     for sweep in (sweep for section in report.sections for sweep in section.sweeps):
         if not isinstance(sweep.table, Absent):
             yield from _distributions(
@@ -103,7 +103,7 @@ def _of_platform(report: PlatformReport) -> Iterator[Plot]:
 
 
 def outcomes_plot(tallies: Sequence[tuple[str, Tally]]) -> Plot:
-    """How the tests of each platform went."""
+    """Return the plot of test outcomes by platform."""
     rows = [
         StackedRow(cell, tuple(_segments(tally)), f"{fmt.share(tally.rate)} {fmt.rate(tally.rate)}")
         for cell, tally in tallies[:ROWS_SHOWN]
@@ -119,7 +119,7 @@ def _segments(tally: Tally) -> Iterator[Segment]:
 
 
 def throughput_plot(comparisons: Sequence[Comparison]) -> Plot:
-    """What each platform gets through, with the spread of its samples."""
+    """Return the plot of throughput by platform, with the spread of samples."""
     cells = list(dict.fromkeys(row.cell for c in comparisons for row in c.rows))
     rows = [
         _spread(comparison, row, cells.index(row.cell))
@@ -180,7 +180,7 @@ def _label(table: MetricTable, row: MetricLine) -> str:
 
 
 def cost_plot(costs: Sequence[tuple[str, Costs]]) -> Plot:
-    """What was paid in which phase of each cell's life."""
+    """Return the plot of costs by cell and phase."""
     phases = list(dict.fromkeys(share.name for _, cost in costs for share in cost.phases))
     rows = [
         StackedRow(cell, tuple(_phases(cost, phases)), fmt.usd(cost.bill.total_usd))

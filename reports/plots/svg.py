@@ -64,7 +64,7 @@ def text(
 
 
 def rect(x: float, y: float, width: float, kind: str, *, told: str = "") -> str:
-    """A bar; `told` is shown when it is pointed at."""
+    """Return a bar; `told` is its tooltip."""
     shape = f'<rect x="{at(x)}" y="{at(y)}" width="{at(width)}" height="{BAR}" class="{kind}"'
     return f"{shape}><title>{said(told)}</title></rect>" if told else f"{shape}/>"
 

@@ -178,7 +178,7 @@ def _short(sentence: str) -> str:
 
 
 def _worst(scope: _Scope) -> str:
-    """What is not as good as all of it."""
+    """Return the first cell that did not pass, or job that ran degraded; empty if none."""
     for cell in scope.cells:
         if cell.outcome is not Outcome.PASSED:
             ended = fmt.ended(cell.outcome.value) if cell.outcome else f"is {cell.state.value}"

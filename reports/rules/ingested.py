@@ -237,7 +237,7 @@ def _measured(
 
 
 def slower_rule(tables: Sequence[MetricTable]) -> Iterator[Said]:
-    """What is called a speed-up and is none."""
+    """Yield findings on speed-ups over a baseline that are slowdowns: ratios below 1."""
     for table in tables:
         for index, column in enumerate(table.columns):
             if not isinstance(column.baseline, str) or column.direction != "higher":

@@ -75,7 +75,7 @@ def _first(params: Mapping[str, str], names: Sequence[str]) -> float | None:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """By linear interpolation between the neighbours, the extremes being 0 and 1."""
+    """Return a quantile by linear interpolation; shares 0 and 1 are the extremes."""
     at = share * (len(ordered) - 1)
     below = math.floor(at)
     above = min(below + 1, len(ordered) - 1)

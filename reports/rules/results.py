@@ -110,7 +110,7 @@ def _swept(section: Section, at: int) -> Iterator[tuple[str, str, MetricFigure |
 
 
 class _Reported:
-    """What one platform reported; samples by their text, for not-a-number equals nothing."""
+    """The metrics of one platform; samples as text, since NaN equals nothing."""
 
     def __init__(self, cell: CellRecord) -> None:
         self._metrics = {
@@ -132,7 +132,7 @@ class _Reported:
         }
 
     def figures(self, job: str) -> int:
-        """How many it reported, what came again counted once."""
+        """Return the number of reported metrics, without repetitions."""
         return len(self._keys.get(job, ()))
 
     def figure(self, job: str, name: str, unit: str, said: MetricFigure | Absent) -> bool:

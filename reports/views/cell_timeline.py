@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from orchestrator.domain.cell import Attempt, CellState, Transition
 from orchestrator.domain.event_facts import CheckFact
 from orchestrator.domain.ingested import Source
+from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
 from reports.model.blocks import (
     AttemptRow,
@@ -179,7 +180,7 @@ def files_of(cell: CellRecord) -> tuple[FileRow, ...]:
 
 
 def _told_by(name: str, sources: dict[str, Source], titles: dict[str, str]) -> str:
-    """What a file is in evidence that was handed in."""
+    """Return the description of a file in ingested evidence."""
     source = sources.get(name)
     if source is None:
         return _BESIDE_FILES.get(name, "handed in")
@@ -188,17 +189,18 @@ def _told_by(name: str, sources: dict[str, Source], titles: dict[str, str]) -> s
 
 
 def what(name: str, titles: dict[str, str]) -> str:
-    """What a file of this name holds."""
+    """Return the description of a file by its name."""
     if name in _KNOWN_FILES:
         return _KNOWN_FILES[name]
-    if name.removesuffix(".txt") in titles and name.endswith(".txt"):
-        return f"whole output of {titles[name.removesuffix('.txt')]}"
+    outputs = {output_artifact(job): title for job, title in titles.items()}
+    if name in outputs:
+        return f"whole output of {outputs[name]}"
     owners = [job for job in titles if name.startswith(f"{job}.")]
     return f"left by {titles[max(owners, key=len)]}" if owners else "left by the agent"
 
 
 def evidence_digest(cell: CellRecord) -> str | Absent:
-    """Of the events, where they came home; else of everything that was handed in."""
+    """Return the digest of the events; of ingested evidence, that of all files."""
     for artifact in cell.artifacts:
         if artifact.name == "events.jsonl":
             return artifact.digest
@@ -210,7 +212,7 @@ def evidence_digest(cell: CellRecord) -> str | Absent:
 
 
 def footer_of(record: RunRecord, evidence_sha256: str | Absent, template: str) -> Footer:
-    """Where a report of a run, or of one of its cells, comes from."""
+    """Return the footer of a report of a run or a cell: its source."""
     wheel = record.subject.wheel or Absent("the run had no wheel of the subject")
     return Footer(record.run.id, evidence_sha256, template, wheel, str(record.run.commit))
 

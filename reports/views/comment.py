@@ -1,15 +1,13 @@
-"""The comment report: what a reviewer of a pull request has to know of a run."""
+"""The comment report: a run in short, for reviewers of a pull request."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.failing import failing_jobs, fails_itself, why_job_failed
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.run_record import CellRecord, Evidence
-from orchestrator.domain.vocabulary import phrase
+from orchestrator.domain.run_record import Evidence
+from orchestrator.domain.unexplained_failures import CellFailure, cell_failures
 from reports.format import version
 from reports.model.comment import CommentCell, CommentReport, FailingEntry
 from reports.views.cell_timeline import footer_of, run_digest
@@ -21,12 +19,10 @@ from reports.views.summary import unfinished_run
 TEMPLATE = "comment 1"
 FAILING_SHOWN = 10
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
-_Failure = tuple[str, str, str]
-"""Job, message and test."""
 
 
 def comment_view(evidence: Evidence, _cell: str) -> CommentReport:
-    """Make it."""
+    """Return the model of the comment report."""
     record = evidence.record
     entries = list(_entries(evidence))
     passed = sum(cell_status(cell).code == "passed" for cell in record.cells)
@@ -56,21 +52,14 @@ def comment_view(evidence: Evidence, _cell: str) -> CommentReport:
 def _entries(evidence: Evidence) -> Iterator[FailingEntry]:
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for cell in evidence.record.cells:
-        for job, said, test in _failing(cell, evidence.tests.get(cell.id, ())):
-            found.setdefault((job, said), []).append((test, cell.id))
+        for failure in cell_failures(cell, _failing(evidence.tests.get(cell.id, ()))):
+            found.setdefault((failure.job, failure.error), []).append((failure.test, cell.id))
     for (job, said), places in found.items():
         tests, cells = (tuple(dict.fromkeys(names)) for names in zip(*places, strict=True))
         yield FailingEntry(job, tuple(test for test in tests if test), said, cells)
 
 
-def _failing(cell: CellRecord, tests: tuple[TestFact, ...]) -> Iterator[_Failure]:
-    named: Counter[str] = Counter()
+def _failing(tests: Iterable[TestFact]) -> Iterator[CellFailure]:
     for test in tests:
         if test.final and test.outcome in _BAD:
-            named[test.job] += 1
-            yield test.job, test.message or test.reason, test.nodeid
-    for job in failing_jobs(cell, named):
-        yield job.id, why_job_failed(job), ""
-    if fails_itself(cell):
-        parts = (phrase(cell.reason), cell.detail)
-        yield "", ": ".join(part for part in parts if part), ""
+            yield CellFailure(test.job, test.nodeid, test.outcome.word, test.message or test.reason)

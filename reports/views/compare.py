@@ -176,7 +176,7 @@ def category(before: str | None, after: str | None, *, is_hidden: bool = False) 
 
 
 def _of_sound(before: str, after: str) -> str:
-    """Of a test that neither failed nor got lost."""
+    """Return the change of a test that neither failed nor is missing."""
     if before == after:
         return ""
     if after == "skipped":
@@ -185,7 +185,7 @@ def _of_sound(before: str, after: str) -> str:
 
 
 def same_jobs(base: Sequence[JobRecord], head: Sequence[JobRecord]) -> Mapping[str, str]:
-    """By a job of the head, the one of the base that it is: its id, else the only one like it."""
+    """Return the jobs of the base by jobs of the head: of the same id, or the only alike one."""
     known = {job.id for job in base}
     found = {job.id: job.id for job in head if job.id in known}
     theirs = [job for job in base if job.id not in found]

@@ -34,7 +34,7 @@ _NOT_REPORTED = Absent("its tool did not report it")
 
 
 def provenance_of(cell: CellRecord) -> Provenance:
-    """What is on record of the cell's machines."""
+    """Return the provenance of the cell: its machines and their places."""
     log = () if _is_plain(cell) else cell.decisions
     shown = log[:DECISIONS_SHOWN]
     return Provenance(
@@ -87,7 +87,7 @@ _NOT_SAID = Absent("not stated")
 
 
 def origin_of(cell: CellRecord, *, subject: str, version: str) -> Origin | None:
-    """What was handed in for a cell; None where our agent was there."""
+    """Return the origin of a cell's ingested evidence; None for a cell that ran here."""
     ingested = cell.ingested
     if ingested is None:
         return None
@@ -175,7 +175,7 @@ def catalogued_of(cell: CellRecord) -> Catalogued | None:
 
 
 def _same(known: Platform, platform: Platform) -> bool:
-    """By what is rented; an id is only a name."""
+    """Return whether both rent the same machine; ids are not compared."""
     if known.provider != platform.provider:
         return False
     named = (known.instance_type, known.accelerator_type)

@@ -74,7 +74,7 @@ def instance_of(cell: CellRecord, hardware: Hardware) -> str | Absent:
 
 
 def accelerator_of(cell: CellRecord, hardware: Hardware) -> str:
-    """As probed; without a probe what the platform promises, marked as that."""
+    """Return the probed accelerator; without a probe the promised one, marked as such."""
     said = _accelerator_title(cell, hardware)
     return f"{said}, SIMULATED" if cell.simulated else said
 
@@ -119,7 +119,7 @@ def _ended(
 
 
 def cell_status(cell: CellRecord) -> Status:
-    """Its outcome; while it is not over, its state."""
+    """Return the cell's outcome; before its end, its state."""
     if cell.outcome is not None and cell.state is CellState.DONE:
         return _ended(cell.outcome, cell.counts, cell.reason)
     if cell.state is CellState.QUEUED:
@@ -151,7 +151,7 @@ IMPORTANT = (
 
 
 def hardware_of(cell: CellRecord, *, subject: str) -> Hardware:
-    """What was measured of a cell's machine, or why nothing was."""
+    """Return the probed facts of a cell's machine, or why there are none."""
     probed = cell.probed
     machine = _mapping(probed.get("machine"))
     devices = _devices(probed)

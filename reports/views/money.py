@@ -1,4 +1,4 @@
-"""What machines cost, from the ledger: by machine, by state, by job and by validated test."""
+"""Costs of machines from the ledger: by machine, state, job and validated test."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
 
 
 def comparison_tables_of(record: RunRecord, cell: CellRecord) -> tuple[Comparison, ...]:
-    """What this cell measured, set against the other cells of its run."""
+    """Return tables of this cell's metrics against the other cells of its run."""
     if len(record.cells) < 2 or not any(job.metrics for job in cell.jobs):
         return ()
     rows = [cell_row(one, record) for one in record.cells]
@@ -138,7 +138,7 @@ def _mark(cell: CellRecord) -> str:
 
 
 def unfinished_cell(record: RunRecord, cell: CellRecord) -> str | None:
-    """Why the figures may still change."""
+    """Return why the figures may still change; None if they are final."""
     if cell.state is CellState.DONE:
         return None
     return f"as of {moment(record.as_of)} the cell is {cell.state.value}; its figures may change"

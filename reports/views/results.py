@@ -146,12 +146,12 @@ def _swept(facts: Sequence[Facts]) -> set[tuple[str, str, str, str]]:
 
 
 def lacks_job(cell: CellRecord) -> Absent:
-    """Why a platform has no such job."""
+    """Return why a platform lacks a job."""
     return LACKS_JOB if cell.ingested is None else NOT_TOLD
 
 
 def why_absent(job: JobRecord | None, cell: CellRecord) -> Absent:
-    """Why a platform has no value of a job."""
+    """Return why a platform has no value of a job."""
     if job is None:
         return lacks_job(cell)
     if job.outcome is Outcome.NOT_RUN or (job.started_at is None and not _reported(job)):

@@ -34,7 +34,7 @@ def suites_claim(table: SuiteTable) -> Claim:
 
 
 def commands_claims(tables: Iterable[CommandTable]) -> tuple[Claim, ...]:
-    """How many demos, use cases and benchmarks passed."""
+    """Return claims on the numbers of passed demos, use cases and benchmarks."""
     return tuple(_commands(table) for table in tables if table.rows)
 
 
@@ -83,5 +83,5 @@ def run_claim(status: Status, passed: Rate) -> Claim:
 
 
 def _but(status: Status) -> str:
-    """What keeps an outcome from meaning that something was validated."""
+    """Return the reason for which an outcome validates nothing."""
     return " But no test passed." if status.nothing_passed else ""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from reports.model.blocks import (
@@ -76,7 +77,7 @@ def suite_tally(job: JobRecord, cell: CellRecord) -> Tally | Absent:
 
 
 def duration_of(job: JobRecord, cell: CellRecord) -> float | Absent:
-    """How long it took; why that is not known."""
+    """Return the job's duration in seconds, or why it is unknown."""
     if job.duration_s is not None:
         return job.duration_s
     if cell.ingested is not None:
@@ -92,7 +93,7 @@ def settled(test: TestFact) -> TestOutcome:
 
 
 def problems_of(cell: CellRecord, tests: Sequence[TestFact]) -> tuple[SuiteProblems, ...]:
-    """By suite the tests that keep it from passing, the worst first."""
+    """Return by suite the tests that prevent a pass, worst first."""
     return tuple(
         _problems(job, cell, [t for t in tests if t.job == job.id])
         for job in cell.jobs
@@ -113,7 +114,7 @@ def _problems(job: JobRecord, cell: CellRecord, tests: Sequence[TestFact]) -> Su
         key=lambda t: _WORST_FIRST.index(settled(t)),
     )
     shown = tuple(_line(test) for test in ranked[: min(bad, TESTS_SHOWN)])
-    log = f"{job.id}.txt"
+    log = output_artifact(job.id)
     brought = any(artifact.name == log for artifact in cell.artifacts)
     return SuiteProblems(
         suite=job.id,
@@ -137,7 +138,7 @@ def _line(test: TestFact) -> TestLine:
 
 
 def skips_of(cell: CellRecord, tests: Sequence[TestFact]) -> tuple[SuiteSkips, ...]:
-    """By suite why its tests were skipped, the most frequent reason first."""
+    """Return by suite the reasons for skips, most frequent first."""
     made = []
     for job in cell.jobs:
         if job.kind != "suite" or not job.counts.skipped:

@@ -179,7 +179,7 @@ def total_of(name: str, rows: Sequence[CellRow], outside: Sequence[tuple[str, st
 
 
 def unfinished_run(record: RunRecord) -> str | None:
-    """Why the figures may still change."""
+    """Return why the figures may still change; None if they are final."""
     if record.run.state is RunState.FINISHED:
         return None
     done = sum(cell.state.value == "done" for cell in record.cells)

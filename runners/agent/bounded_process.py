@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its complete output as text."""
+        """Return the complete output as text."""
         return self.output.decode("utf-8", "replace")
 
 

@@ -80,6 +80,8 @@ _TEXT_CHARS = 4_000
 _SAMPLES = 100_000
 _PARAMS = 100
 _WHOLE = 2**63
+_LARGEST = 1e300
+"""Floats are smaller: sums and squares of larger ones are not finite."""
 
 
 class BadLineError(ValueError):
@@ -199,9 +201,10 @@ def _scalar(value: object, key: str) -> Scalar:
 def _finite(value: object, key: str) -> Union[int, float]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise BadLineError(f"{key} must hold a number, not {value!r:.80}")
-    good: Optional[bool] = abs(value) < _WHOLE if isinstance(value, int) else math.isfinite(value)
-    if not good:
-        raise BadLineError(f"{key} holds {value!r:.40}, which is no finite number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadLineError(f"{key} holds {value!r}, which is no finite number")
+    if abs(value) >= (_WHOLE if isinstance(value, int) else _LARGEST):
+        raise BadLineError(f"{key} holds {value!r:.40}, which is too large")
     return value
 
 

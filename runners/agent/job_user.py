@@ -171,7 +171,7 @@ def _problem(
     nodes: Sequence[Path],
     tick: Callable[[], None],
 ) -> Optional[str]:
-    """Return what the user cannot do, after letting it try."""
+    """Return the operation that failed for the user in a trial; None without one."""
     environment: Mapping[str, str] = {"PATH": os.defpath, "HOME": str(attempt.home)}
     answer = bounded_process.run(
         (

@@ -223,7 +223,7 @@ class JobRun:
             self._context.events.emit("phase", self._job.id, data)
 
     def _settled(self, verdict: JobExit) -> JobExit:
-        """Blame the disk for what a full disk has done."""
+        """Return the end of the job, attributed to a full disk where that caused it."""
         full = self._context.events.disk_full or verdict.cause == "disk_full"
         if verdict.cause is None and verdict.exit_code != 0:
             full = full or is_nearly_full(self._context.attempt.folder)

@@ -103,9 +103,9 @@ class Packer:
         root = self._context.attempt.payload.resolve()
         for name in names:
             path = root / name
-            if not path.is_file():
+            if not os.path.lexists(path):
                 continue  # the reader of the metrics reports the missing file
-            inside = path.resolve() == path
+            inside = os.path.realpath(path) == str(path)
             problem = self._take(path, job, Path(name)) if inside else "it is, or is below, a link"
             if problem is not None:
                 text = f"{name} of {job} is not kept: {problem}"

@@ -89,7 +89,7 @@ class Tally:
         }
 
     def log_ratios(self) -> Dict[str, List[float]]:
-        """By key, the logarithms of subject over baseline, of the pairs that have a ratio."""
+        """Return by key the logarithms of subject over baseline, for pairs with a ratio."""
         shared = self.names(SUBJECT).keys() & self.names(BASELINE).keys()
         return {key: list(self._of(key)) for key in sorted(shared)}
 

@@ -28,7 +28,7 @@ _PROBLEMS = 20
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why the test records are rejected."""
+    """The reason for rejected test records."""
 
     reason: str
     """``wrong_pytest``, ``wrong_subject`` or ``forged_records``."""

@@ -75,14 +75,14 @@ Process = Callable[[Sequence[str], Mapping[str, str]], Ended]
 
 @dataclass(frozen=True)
 class JobExit(Ended):
-    """How a job ended: facts without evaluation."""
+    """The end of a job: facts without evaluation."""
 
     restarts: int
 
 
 @dataclass(frozen=True)
 class Step:
-    """How one process of a suite ended, and whether a test caused it."""
+    """The end of one process of a suite, and whether a test caused it."""
 
     verdict: JobExit
     again: bool = False

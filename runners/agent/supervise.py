@@ -28,7 +28,7 @@ _OOM_SCORE = "500"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: by itself (``cause`` None), or ended by the agent."""
+    """The end of a process: by itself (``cause`` None), or by the agent."""
 
     exit_code: Optional[int]
     signal: Optional[int]

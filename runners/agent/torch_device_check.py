@@ -62,7 +62,7 @@ class DeviceChecks:
         self.devices: List[Any] = []
 
     def load(self) -> str:
-        """Import what the device needs."""
+        """Import torch, for TPUs torch_xla too; return their versions."""
         self.torch = importlib.import_module("torch")
         said = f"torch {self.torch.__version__}"
         if self.kind != "xla":

@@ -171,7 +171,7 @@ def _has(one: InstanceType, device: Device) -> bool:
 
 
 def _may_have(one: InstanceType, device: Device) -> bool:
-    """As `_has`, for a type that the platform names: the API may have incomplete data."""
+    """Return `_has` for a type that the platform names, whose data may be incomplete."""
     same_vendor = one.vendor == (device.vendor or one.vendor)
     return same_vendor and device.may_be(one.gpu) and one.count in (0, device.count)
 

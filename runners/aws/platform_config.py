@@ -113,7 +113,7 @@ class Device:
         return bool(words) and words <= _words(self.name)
 
     def may_be(self, name: str) -> bool:
-        """As `is_called`; also true if the API's name is only the vendor's."""
+        """Return `is_called`, or True if the API's name is only the vendor's."""
         return self.is_called(name) or (bool(name) and not _words(name))
 
 

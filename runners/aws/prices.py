@@ -42,7 +42,7 @@ class PriceList:
 
 
 def price_list(book: PriceBook | None) -> PriceList:
-    """The table with what the book has since."""
+    """Return the table, updated by the newer prices of the book."""
     newest: dict[tuple[str, str, str], Price] = {}
     refreshed = book.of("aws") if book is not None else ()
     for price in (*shipped().prices, *refreshed):

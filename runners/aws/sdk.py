@@ -98,7 +98,7 @@ class Account:
     def create(
         self, service: str, region: str, operation: str, /, *, what: str = "", **parameters: object
     ) -> Answer:
-        """As `read`, but the request is sent at most once."""
+        """Send a request like `read`, but at most once."""
         asked = _asked(operation, what, region)
         return self._ask(
             lambda: getattr(self._client(service, region, creating=True), operation)(**parameters),

@@ -14,7 +14,7 @@ from orchestrator.domain.matrix import Host, Platform
 
 def endpoint_of(host: Host) -> SshEndpoint:
     """Return how to connect to the host."""
-    return filled(SshEndpoint, host)
+    return filled(SshEndpoint, host, unset=("lease", "kind"))
 
 
 def checked_hosts(platform: Platform) -> tuple[Host, ...]:

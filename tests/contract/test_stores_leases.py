@@ -172,6 +172,15 @@ def test_a_day_a_month_and_the_project_are_limited_across_runs(stores):
     ]
 
 
+def test_a_machine_of_an_emulation_uses_no_budget_across_runs(stores):
+    ask = other_run(stores, 1, usd="4", at=NOW)
+    reserve(stores, budgets=(PROJECT,), **ask)
+    stores.leases.launching("o1", at=NOW)
+    stores.leases.held("o1", "m-1", at=NOW, simulated=True)
+    (use,) = stores.leases.budget_uses((PROJECT,), NOW)
+    assert use.used_usd == 0
+
+
 def test_money_of_a_day_is_never_promised_twice_to_many_runs(stores):
     asks = [other_run(stores, number, usd="0.30", at=NOW) for number in range(10)]
     day = (Budget(Period.DAY, Decimal(1)),)

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -244,30 +244,67 @@ def test_the_action_maps_every_way_to_end(ran: Ci) -> None:
 
 GH = """\
 #!/bin/sh
-# Stands for GitHub's own program: lists the comment that it was told to make, and keeps it.
+# Stands for GitHub's own program: lists the pull request's comments, and keeps what it is told.
 case "$*" in
-  *--paginate*) [ ! -f "$HOME/comment" ] || echo 77 ;;
-  *) echo "$*" >> "$HOME/gh-calls"; cp "$GATE_OUT/comment.md" "$HOME/comment" ;;
+  *graphql*) echo 'github-actions[bot]' ;;
+  *--paginate*) cat "$HOME/comments" ;;
+  *) [ ! -e "$HOME/refused" ] || { echo 'gh: Resource not accessible (HTTP 403)' >&2; exit 1; }
+     echo "$*" >> "$HOME/gh-calls"; cp "$GATE_OUT/comment.md" "$HOME/comment" ;;
 esac
 """
+MARK = "<!-- seatrial: comment -->\n"
 
 
-def test_a_pull_request_gets_one_comment_that_is_replaced(ran: Ci) -> None:
-    gh = ran.folder / "bin" / "gh"
+@pytest.fixture
+def pull_request(ran: Ci) -> Callable[..., tuple[list[str], str]]:
+    """Writes the comment beside those that are there: what GitHub is told, and what is printed."""
+    gh, calls = ran.folder / "bin" / "gh", ran.folder / "gh-calls"
     gh.write_text(GH)
     gh.chmod(0o755)
     ran.action(1, GATE_POLICY=ran.policy("comment"))
     where = {"GATE_OUT": str(ran.folder / "kept"), "GH_REPO": "o/r", "COMMENT_ON": "7"}
-    for _ in range(2):
-        ran.bash(str(ACTION / "comment.sh"), expect=0, **where)
-    made, again = (ran.folder / "gh-calls").read_text().splitlines()
+
+    def write(*there: tuple[int, str, str]) -> tuple[list[str], str]:
+        keys = ("id", "by", "body")
+        lines = (json.dumps(dict(zip(keys, one, strict=True))) + "\n" for one in there)
+        (ran.folder / "comments").write_text("".join(lines))
+        calls.unlink(missing_ok=True)
+        done = ran.bash(str(ACTION / "comment.sh"), expect=0, **where)
+        return calls.read_text().splitlines() if calls.exists() else [], done.stdout
+
+    return write
+
+
+def test_a_pull_request_gets_one_comment_that_is_replaced(
+    ran: Ci, pull_request: Callable[..., tuple[list[str], str]]
+) -> None:
+    bot = "github-actions[bot]"
+    others = [(5, "mallory", f"{MARK}PASS"), (6, bot, f"quoted: {MARK}"), (8, bot, "another's")]
+    (made,), said = pull_request(*others)
     assert made.startswith("api --method POST repos/o/r/issues/7/comments ")
+    assert said == ""
+    own = [(number, bot, MARK + "x" * 9_000) for number in range(77, 107)]
+    (again,), _ = pull_request(*others, *own)
     assert again.startswith("api --method PATCH repos/o/r/issues/comments/77 ")
     comment = (ran.folder / "comment").read_text()
-    assert comment.startswith("<!-- seatrial: comment -->\n# proof v1: ")
+    assert comment.startswith(f"{MARK}# proof v1: ")
     assert "FAILED" in comment
     assert "test_unit.py::test\\_it" in comment or "`test_unit.py::test_it" in comment
     assert f"({ran.url}/runs/" in comment
+
+
+def test_a_comment_that_cannot_be_written_is_a_warning(
+    ran: Ci, pull_request: Callable[..., tuple[list[str], str]]
+) -> None:
+    refused = ran.folder / "refused"
+    refused.touch()
+    try:
+        called, said = pull_request()
+    finally:
+        refused.unlink()
+    assert called == []
+    (line,) = said.splitlines()
+    assert line.startswith("::warning title=Seatrial::the pull request has no new comment")
 
 
 def test_words_that_begin_like_options_are_a_policy_and_no_option(ci: Ci) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.artifact_bundle import unpack_bundle
@@ -56,8 +58,11 @@ class SteppingClock:
         self.time += timedelta(seconds=seconds)
 
 
-def manifest(*jobs: str) -> Manifest:
-    rows = tuple(Job(id=job, kind="suite", pytest=(f"test_{job}.py",)) for job in jobs)
+def manifest(*jobs: str, metrics: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> Manifest:
+    rows = tuple(
+        Job(id=job, kind="suite", pytest=(f"test_{job}.py",), metrics=metrics.get(job, ()))
+        for job in jobs
+    )
     return Manifest(name="steps", version="1", job=rows)
 
 
@@ -69,6 +74,8 @@ class FakeWorld:
     clock: SteppingClock = field(default_factory=SteppingClock)
     cloud: FakeCloud = field(default_factory=FakeCloud)
     jobs: tuple[str, ...] = ("one", "two")
+    metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where jobs have their figures, by job."""
     published: list[Evidence] = field(default_factory=list)
     platforms: tuple[str, ...] = ("cloudy",)
     locations: tuple[str, ...] = ("north", "south")
@@ -128,7 +135,7 @@ class FakeWorld:
         """Store a run of one cell a platform; return the ids of its cells."""
         stores = self.database.stores
         digest, size = self.world.blobs.put([b"payload"])
-        payload = manifest(*self.jobs)
+        payload = manifest(*self.jobs, metrics=self.metrics)
         stores.payloads.put(StoredPayload(digest, size, payload), at=self.clock.now())
         matrix = Matrix(
             metadata=Metadata(name="steps"),

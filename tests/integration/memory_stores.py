@@ -207,6 +207,9 @@ class MemoryCells:
         if attempt.cause is None:
             self.tables.attempts[attempt_id] = replace(attempt, cause=cause)
 
+    def record_collection(self, attempt_id: str, *, at: datetime) -> None:
+        """Nobody asks for files."""
+
     def _close(self, attempt: Attempt, outcome: Cause, *, at: datetime) -> None:
         closed = replace(attempt, outcome=outcome.outcome, closed_at=at)
         self.tables.attempts[attempt.id] = closed
@@ -410,6 +413,9 @@ class MemoryEvidence:
 
     def settle(self, cell_id: str, given_up: Iterable[str]) -> None:
         """There are no tests."""
+
+    def reopen(self, cell_id: str, jobs: Sequence[str], *, tests: bool) -> None:
+        """There are no jobs."""
 
 
 class NoRunEvents:

@@ -61,6 +61,12 @@ OUTSIDE = {
     "error": ("def pytest_configure(): raise RuntimeError('no')", 3, None),
 }
 """What goes wrong outside any test: a conftest, the exit code and the signal."""
+UNCOLLECTED = {
+    **dict.fromkeys(("out.json", "in/f.json"), "it is, or is below, a link"),
+    **dict.fromkeys(("loop", "fifo", "folder"), "no plain file that can be read"),
+    "big.json": "1073741824 bytes are too many",
+}
+"""Why metric files of a job are not collected."""
 ENDING: list[dict[str, Any]] = [
     *(
         {"id": name, "pytest": [name]}
@@ -72,9 +78,10 @@ ENDING: list[dict[str, Any]] = [
     command(
         "sh",
         "-c",
-        "mkdir build; echo 1 > build/f.json; ln -s /etc/hostname out.json",
+        "mkdir build; echo 1 > build/f.json; ln -s /etc/hostname out.json; ln -s build in"
+        "; ln -s loop loop; mkfifo fifo; truncate -s 1G big.json; mkdir folder",
         id="measures",
-        metrics=["build/f.json", "out.json", "none.json"],
+        metrics=["build/f.json", *UNCOLLECTED, "none.json"],
     ),
     command("true", id="fine"),
 ]
@@ -132,8 +139,9 @@ def test_a_test_that_is_known_to_take_long_may_be_silent_for_longer(ran: Evidenc
 def test_files_of_figures_come_home_and_links_do_not(ran: Evidence) -> None:
     names = {one["name"] for one in ran.of("artifact", "measures")}
     assert names == {"measures.txt", "measures.build-f.json"}
-    [warning] = [one["message"] for one in ran.of("log", "measures")]
-    assert warning == "out.json of measures is not kept: it is, or is below, a link"
+    assert [one["message"] for one in ran.of("log", "measures")] == [
+        f"{name} of measures is not kept: {why}" for name, why in UNCOLLECTED.items()
+    ]
 
 
 def crash_in(ran: Evidence, job: str) -> dict[str, Any]:

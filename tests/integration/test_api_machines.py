@@ -220,7 +220,9 @@ def test_the_emergency_stop_cancels_every_run_and_ends_every_machine(here: Cloud
         ("fake-others", ""),
     }
     assert here.client.get(f"/api/v1/runs/{run}").json()["cancel_requested_at"] is not None
-    assert here.client.post(f"{MACHINES}/terminate-all").json()["items"] == []
+    again = here.client.post(f"{MACHINES}/terminate-all").json()
+    assert {one["state"] for one in again["items"]} == {"stopping"}
+    assert again["not_cancelled"] == ""
 
 
 def test_the_emergency_stop_ends_machines_where_the_database_does_not_answer(
@@ -231,5 +233,6 @@ def test_the_emergency_stop_ends_machines_where_the_database_does_not_answer(
 
     here.rent("mine")
     monkeypatch.setattr(here.desk.context.stores.runs, "unfinished", broken)
-    items = here.client.post(f"{MACHINES}/terminate-all").json()["items"]
-    assert [one["failure"] for one in items] == [""]
+    report = here.client.post(f"{MACHINES}/terminate-all").json()
+    assert [one["failure"] for one in report["items"]] == [""]
+    assert report["not_cancelled"] == "the disk is full"

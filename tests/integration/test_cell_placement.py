@@ -211,6 +211,18 @@ def test_a_budget_across_runs_is_reserved_before_a_launch(tmp_path, caplog):
     here.close()
 
 
+def test_a_budget_across_runs_needs_known_prices_whatever_the_matrix_allows(tmp_path):
+    limits = Limits(max_usd=Decimal(10), allow_unknown_price=True, infra_retries=0)
+    here = FakeWorld(tmp_path, limits=limits, budgets=(Budget(Period.MONTH, Decimal(5)),))
+    here.cloud.prices.update(north=None, south=None)
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "price")
+    assert "SEATRIAL_BUDGET_MONTH_USD can only be kept with known prices" in cell.detail
+    assert asked(here) == []
+    here.close()
+
+
 def test_every_lease_has_keys_of_its_own_that_go_with_it(here):
     here.cloud.fail("north", Fault.CAPACITY)
     finish(here)

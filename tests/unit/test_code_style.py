@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import subprocess
 from collections.abc import Iterator
@@ -93,3 +94,25 @@ def test_files_that_a_page_for_developers_names_exist(page: Path) -> None:
         for path in named
         if not any([*(ROOT / root).glob(path)] for root in ("", "orchestrator", "payload"))
     ] == []
+
+
+_NAMED_ERROR = re.compile(r"\bRaises:?\s+(\w+Error)(?:(?:,| or| and) (\w+Error))?")
+_KNOWN_ERROR = re.compile(r"(?m)^\s*class (\w+Error)\b|^(?:from|import) .*?\b(\w+Error)\b")
+
+
+def test_a_docstring_names_errors_that_exist():
+    ours = {
+        path: text
+        for path, text in sources().items()
+        if path.relative_to(ROOT).parts[0] in ("orchestrator", "reports", "runners")
+    }
+    known = {name for text in ours.values() for pair in _KNOWN_ERROR.findall(text) for name in pair}
+    known |= set(dir(builtins))
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, text in ours.items()
+        for names in _NAMED_ERROR.findall(text)
+        for name in filter(None, names)
+        if name not in known
+    }
+    assert found == set()

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
+from orchestrator.adapters.files.git_work_tree import read_with_git
 from orchestrator.adapters.files.tar_stream import (
     CHUNK_BYTES,
     Kind,
@@ -283,8 +284,6 @@ def _steps(target: str) -> list[str]:
 CACHES = frozenset({".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 VENV_MARK = "pyvenv.cfg"
 HOME_MARK = "controller.lock"
-# A git hook sets these variables, and they would point git to another repository.
-_GIT = ("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "git")
 
 
 def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
@@ -336,7 +335,7 @@ def _git(
     root: Path, *words: str, accept: Iterable[int] = (0,)
 ) -> subprocess.CompletedProcess[bytes]:
     try:
-        done = subprocess.run((*_GIT, "-C", str(root), *words), capture_output=True, check=False)
+        done = read_with_git(root, *words)
     except OSError as error:
         message = f"{root} is in a git work tree, but git cannot be run: {error}"
         raise ArchiveError(message) from error

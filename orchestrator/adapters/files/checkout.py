@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
+from orchestrator.adapters.files.git_work_tree import read_with_git
 from orchestrator.domain.commit import Commit
-
-# A git hook sets these variables, and they would point git to another repository.
-_GIT = ("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "git")
 
 
 def checkout_of(source: Path) -> Commit:
     """Return the commit of the folder's work tree; an empty one outside a work tree.
 
-    For a folder that git ignores the commit is empty: its files belong to no commit.
+    For a folder that git ignores the commit is empty: its files belong to no commit. A work tree
+    whose state git cannot tell is dirty.
     """
     if not source.is_dir() or _said(source, "check-ignore", "--quiet", ".") is not None:
         return Commit()
@@ -25,14 +23,14 @@ def checkout_of(source: Path) -> Commit:
         sha=sha,
         branch=_said(source, "symbolic-ref", "--short", "--quiet", "HEAD") or "",
         author=_said(source, "log", "-1", "--format=%an") or "",
-        is_dirty=bool(_said(source, "status", "--porcelain", "--", ".")),
+        is_dirty=_said(source, "status", "--porcelain", "--no-renames", "--", ".") != "",
     )
 
 
 def _said(folder: Path, *words: str) -> str | None:
     """Return git's output; None if git fails or is not installed."""
     try:
-        done = subprocess.run((*_GIT, "-C", str(folder), *words), capture_output=True, check=False)
+        done = read_with_git(folder, *words)
     except OSError:
         return None
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None

@@ -105,7 +105,7 @@ class GuardedHttp:
     deadline_s: float = DEADLINE_S
 
     def send(self, request: Request, *, allow_private: bool) -> Answer:
-        """Send it once. Raises WireError."""
+        """Send the request once. Raises GuardedHttpError."""
         backend = _GuardedBackend(self.resolve, self.deadline_s, allow_private=allow_private)
         try:
             with (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.adapters.result_parsers.metric_json import json_lines
-from orchestrator.adapters.result_parsers.metric_lines import MetricLines
+from orchestrator.adapters.result_parsers.metric_lines import figure_lines
 from orchestrator.application.ports.result_parsers import (
     HEAD_BYTES,
     TAIL_BYTES,
@@ -19,7 +20,15 @@ from orchestrator.application.ports.result_parsers import (
 from orchestrator.domain.manifest import OUTPUT
 from orchestrator.domain.parsed_results import ParsedMetric, ParsedProblem, Said
 
+logger = logging.getLogger(__name__)
+
 _LIMIT_BYTES = 64 * 1024 * 1024
+"""Maximum number of bytes that are read of a file; the agent collects no larger one."""
+_LINES = 2_000_000
+_METRICS = 50_000
+"""Maximum number of metrics of a file: as many lines as the agent takes from a job."""
+_SAMPLES = 1_000_000
+_PROBLEMS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,41 +42,81 @@ class JobMetrics:
     ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
         """See the port."""
         with tempfile.TemporaryDirectory(prefix="seatrial-metrics-") as folder:
-            artifact = _written(Path(folder) / "file", name, chunks)
-            metrics: list[ParsedMetric] = []
-            problems: list[str] = []
+            artifact, cut = _written(Path(folder) / "file", name, chunks)
+            found = _Found([], [cut] if cut else [])
             try:
-                for said in self._said(artifact):
-                    if isinstance(said, ParsedMetric):
-                        metrics.append(said)
-                    elif isinstance(said, ParsedProblem) and name != OUTPUT:
-                        problems.append(said.message)
+                found.take(self._said(artifact))
             except UnreadableError as error:
-                problems.append(str(error))
-        if not metrics:
-            problems.append("it holds no figure that can be read")
-        return tuple(metrics), tuple(problems)
+                found.problems.append(str(error))
+            except Exception as error:
+                logger.exception("the metrics in %s cannot be read", name)
+                what = f"{type(error).__name__}: {error}"[:200]
+                found.problems.append(f"its reader failed on it ({what})")
+        if not found.metrics:
+            found.problems.append("it holds no figure that can be read")
+        return tuple(found.metrics), tuple(found.problems)
 
     def _said(self, artifact: Artifact) -> Iterator[Said]:
         """Read a job's output by lines, whatever program printed it."""
         if artifact.name == OUTPUT:
             yield from json_lines(artifact)
-            yield from MetricLines().read(artifact)
+            yield from figure_lines(artifact)
             return
-        found = self.dialects.best(artifact)
-        if found is not None:
-            yield from found[0].read(artifact)
+        best = self.dialects.best(artifact)
+        if best is not None:
+            yield from best[0].read(artifact)
 
 
-def _written(path: Path, name: str, chunks: Iterable[bytes]) -> Artifact:
-    size = 0
+@dataclass(slots=True)
+class _Found:
+    """The metrics and problems of one file, within their limits."""
+
+    metrics: list[ParsedMetric]
+    problems: list[str]
+    samples: int = 0
+
+    def take(self, statements: Iterable[Said]) -> None:
+        """Store metrics and problems; the first one beyond a limit ends the reading."""
+        for said in statements:
+            if isinstance(said, ParsedMetric):
+                full = self._add(said)
+            else:
+                full = self._note(said.message) if isinstance(said, ParsedProblem) else ""
+            if full:
+                self.problems.append(f"more than {full}: the rest of it is not read")
+                return
+
+    def _add(self, metric: ParsedMetric) -> str:
+        if metric.refusal:
+            return self._note(f"the metric {metric.name[:80]!r} is left out: {metric.refusal}")
+        if len(self.metrics) == _METRICS:
+            return f"{_METRICS:,} metrics"
+        self.samples += len(metric.samples)
+        if self.samples > _SAMPLES:
+            return f"{_SAMPLES:,} samples"
+        self.metrics.append(metric)
+        return ""
+
+    def _note(self, problem: str) -> str:
+        if len(self.problems) == _PROBLEMS:
+            return f"{_PROBLEMS} problems"
+        self.problems.append(problem)
+        return ""
+
+
+def _written(path: Path, name: str, chunks: Iterable[bytes]) -> tuple[Artifact, str]:
+    """Write the file within its limits; return what was cut off, empty where nothing was."""
+    lines, cut = 0, ""
     with path.open("wb") as file:
         for chunk in chunks:
-            size += len(chunk)
-            if size > _LIMIT_BYTES:
+            lines += chunk.count(b"\n") + chunk.count(b"\r")
+            room = _LIMIT_BYTES - file.tell() if lines <= _LINES else 0
+            file.write(chunk[:room])
+            if len(chunk) > room:
+                most = f"{_LINES:,} lines" if lines > _LINES else f"{_LIMIT_BYTES // 2**20} MiB"
+                cut = f"only its first {most} were read"
                 break
-            file.write(chunk)
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
         file.seek(max(path.stat().st_size - TAIL_BYTES, 0))
-        return Artifact(name, path, path.stat().st_size, head, file.read(TAIL_BYTES))
+        return Artifact(name, path, path.stat().st_size, head, file.read(TAIL_BYTES)), cut

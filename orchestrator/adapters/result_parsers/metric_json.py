@@ -77,11 +77,20 @@ def json_lines(artifact: Artifact) -> Iterator[ParsedMetric | ParsedProblem]:
         if not _LINES.match(line):
             continue
         try:
-            said = json.loads(line)
-        except (ValueError, RecursionError):
-            yield ParsedProblem("error", f"a line is no JSON: {line[:80]}")
+            said = json.loads(line, object_pairs_hook=_object)
+        except (ValueError, RecursionError) as error:
+            what = f"a line is no JSON that can be read ({str(error)[:80]}): {line[:80]!r}"
+            yield ParsedProblem("error", what)
             continue
         yield from _figure(as_map(said))
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the object. Raises ValueError for a key that stands twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
 
 
 def _figure(said: Mapping[str, object]) -> Iterator[ParsedMetric | ParsedProblem]:
@@ -90,8 +99,9 @@ def _figure(said: Mapping[str, object]) -> Iterator[ParsedMetric | ParsedProblem
     raw = as_list(given) or ([given] if not isinstance(given, list) else [])
     samples = tuple(number for one in raw if (number := as_number(one)) is not None)
     if not name or not samples or len(samples) < len(raw):
-        what = "no name" if not name else "no figure, or one that is no number"
-        yield ParsedProblem("error", f"a metric has {what}: {str(dict(said))[:120]}")
+        what = f"{name[:80]!r} has no figure, or one that is no number"
+        what = what if name else f"one with the keys {str(list(said))[:80]} has no name"
+        yield ParsedProblem("error", f"of its metrics {what}")
         return
     unit = as_text(said.get("unit"), LINE_LIMIT).strip()
     params = {as_line(key): _plain(value) for key, value in as_map(said.get("params")).items()}

@@ -16,7 +16,14 @@ from orchestrator.adapters.result_parsers.text_lines import (
     text_lines,
 )
 from orchestrator.application.ports.result_parsers import Artifact
-from orchestrator.domain.parsed_results import ParsedEnd, ParsedJob, ParsedProblem, Provenance, Said
+from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedJob,
+    ParsedMetric,
+    ParsedProblem,
+    Provenance,
+    Said,
+)
 
 
 class MetricLines:
@@ -53,10 +60,22 @@ class MetricLines:
         yield from _ending(narration, troubles, torn=is_torn(artifact))
 
 
-def _ending(narration: FreeText, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
-    """Yield the inferred end: passed if figures, a complete last line and no errors were read."""
+def figure_lines(artifact: Artifact) -> Iterator[ParsedMetric | ParsedProblem]:
+    """Yield the figures of any program's output, whatever else it prints and however it ends."""
+    narration = FreeText()
+    for line in text_lines(artifact):
+        yield from (said for said in narration.see(line) if isinstance(said, ParsedMetric))
+    yield from _too_many(narration)
+
+
+def _too_many(narration: FreeText) -> Iterator[ParsedProblem]:
     if narration.measures >= METRICS_KEPT:
         yield ParsedProblem("error", f"more than {METRICS_KEPT} figures: the rest is left out")
+
+
+def _ending(narration: FreeText, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
+    """Yield the inferred end: passed if figures, a complete last line and no errors were read."""
+    yield from _too_many(narration)
     if torn or not (narration.measures or narration.failed):
         what = "it prints no figure" if not narration.measures else "it never says that it ended"
         yield ParsedProblem("error", troubles.cut_off(what, torn=torn))

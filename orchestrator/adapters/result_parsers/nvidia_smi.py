@@ -332,7 +332,7 @@ def columns(line: str) -> list[Column]:
 def guessed_columns(lines: Sequence[str]) -> list[Column]:
     """Return the likely columns of rows without a header; empty if they do not fit a GPU."""
     rows = [[cell.strip() for cell in line.split(",")] for line in lines]
-    if len(rows[0]) < 2 or any(len(row) != len(rows[0]) for row in rows):
+    if not 2 <= len(rows[0]) <= _MOST_CELLS or any(len(row) != len(rows[0]) for row in rows):
         return []
     heads: list[Column] = []
     for place, cell in enumerate(rows[0]):

@@ -29,8 +29,10 @@ RAW_EVENTS = "events.jsonl"
 
 def collect_artifacts(
     workspace: Workspace, unpack: UnpackBundle, stores: Stores, blobs: Blobs, attempt: Attempt
-) -> None:
+) -> bool:
     """Fetch the attempt's bundle and store each file by digest.
+
+    Return whether the machine had a bundle.
 
     Raises MachineError or BundleError; files stored until then stay.
     """
@@ -40,6 +42,7 @@ def collect_artifacts(
         digest, size = blobs.put(chunks)
         kept.append(ArtifactRecord(name, size, digest))
     stores.results.put_artifacts(attempt.cell_id, kept)
+    return bundle is not None
 
 
 def keep_raw_evidence(stores: Stores, blobs: Blobs, attempt: Attempt) -> None:
@@ -79,7 +82,8 @@ def _keep_files(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
     workspace = workspace_of(deps, now.lease)
     if not _is_over(deps, now, workspace, late=late):
         return False
-    collect_artifacts(workspace, deps.unpack, deps.stores, deps.blobs, now.attempt)
+    if collect_artifacts(workspace, deps.unpack, deps.stores, deps.blobs, now.attempt):
+        deps.stores.cells.record_collection(now.attempt.id, at=deps.clock.now())
     return True
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from orchestrator.application.cell.flow_context import FlowDeps
-from orchestrator.application.cell.measuring import read_metrics
+from orchestrator.application.cell.measuring import read_metrics, reopen_unread
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
 from orchestrator.application.job_outcomes import judge_jobs
@@ -19,6 +19,7 @@ from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunSpec
 from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell
 from orchestrator.domain.event_facts import CheckFact, JobFact
+from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import REUSED, all_reusable
 from orchestrator.domain.run_record import JobRecord
@@ -42,7 +43,7 @@ def _checks(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> 
     artifacts = deps.stores.results.artifacts(now.cell.id) if asked else ()
     outputs = {one.name: one.digest for one in artifacts}
     for job in asked:
-        digest = outputs.get(f"{job.id}.txt", "")
+        digest = outputs.get(output_artifact(job.id), "")
         if not digest:
             continue
         if not deps.blobs.has(digest):
@@ -69,7 +70,10 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     cells, at = deps.stores.cells, deps.clock.now()
     facts = deps.stores.results.jobs(now.cell.id)
     check_self_reports(deps, now, facts)
-    read_metrics(deps, now, facts)
+    read_metrics(deps, now)
+    if unread := reopen_unread(deps, now):
+        now = deps.stores.cells.attempt_state(attempt_id)
+        deps.stores.evidence.reopen(now.cell.id, unread, tests=may_try_again(now))
     given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
     deps.stores.evidence.settle(now.cell.id, given_up)
     environment = deps.stores.results.environment(now.cell.id) or {}

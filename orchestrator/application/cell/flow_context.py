@@ -89,7 +89,7 @@ class Timings:
     note_every_s: float = 5.0
     """Interval of notices that a machine is not granted yet."""
     exhausted_s: float = 600.0
-    """How long a refusal is remembered, over all runs."""
+    """Seconds for which a refusal is remembered, over all runs."""
     retry_after_s: Mapping[str, float] = field(
         default_factory=lambda: {"capacity": 120.0, "unavailable": 60.0}
     )
@@ -104,7 +104,7 @@ class Timings:
     )
     """Maximum time of a reachable machine for each readiness check."""
     host_key_s: float = 180.0
-    """How long another host key than the published one is tolerated."""
+    """Seconds for which another host key than the published one is tolerated."""
     prepare_s: float = 1800.0
     first_event_s: float = 90.0
     contact_timeout_s: float = 180.0
@@ -116,7 +116,7 @@ class Timings:
     close_s: float = 60.0
     """For cleaning a machine before it is released anyway."""
     never_made_after_s: float = 120.0
-    """How long a machine may appear after an unanswered launch call."""
+    """Seconds within which a machine may appear after an unanswered launch call."""
     pull_limit_bytes: int = 4 * 1024 * 1024
 
 
@@ -163,7 +163,7 @@ class FlowDeps:
     own_python: str
     """The interpreter that runs the controller."""
     traits: Callable[[str], ProviderTraits]
-    """What is known of a provider by its name. Raises ConfigError."""
+    """Returns the traits of a provider by its name. Raises ConfigError."""
     new_login: Callable[[], Login]
     """Makes fresh keys for a machine."""
     budgets: tuple[Budget, ...] = ()
@@ -280,7 +280,7 @@ def expires_at(deps: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
 
 
 def tags_of(deps: FlowDeps, now: AttemptState, lease: Lease, ends: datetime) -> dict[str, str]:
-    """What every machine carries, and everything that hangs on it."""
+    """Return the tags of a machine, its disks and its addresses."""
     return {
         "seatrial-project": deps.identity.project,
         "seatrial-controller": deps.identity.controller,

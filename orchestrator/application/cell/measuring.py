@@ -1,50 +1,66 @@
-"""What jobs measured, read from what they printed and from their files, as payload.toml says."""
+"""Reads metrics from the output and the files that payload.toml names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.application.cell.flow_context import FlowDeps
+from orchestrator.application.cell.flow_context import FlowDeps, record_failure
 from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact
 from orchestrator.domain.manifest import Job, metrics_artifact
+from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.parsed_results import ParsedMetric
 from orchestrator.store.cells import AttemptState
 
 CHECK = "metrics"
 """It fails where what payload.toml names cannot be read."""
 _PROBLEMS = 3
+_UNCOLLECTED = "the job did not write it, or its log says why it was not collected"
 
 
-def read_metrics(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
-    """Keep the figures of every job that came to its own end; the same ones if asked again."""
+def reopen_unread(deps: FlowDeps, now: AttemptState) -> list[str]:
+    """Return the jobs that ended with exit code 0 and whose metric files were never collected.
+
+    Only jobs of this attempt. An attempt without a cause gets one, so that it may be retried.
+    """
+    if now.is_collected:
+        return []
+    ended = deps.stores.results.jobs_of_attempt(now.attempt.id)
+    named = [one.id for one in now.spec.manifest.job if one.metrics]
+    unread = [job for job in named if _has_ended(ended.get(job)) and ended[job].exit_code == 0]
+    if unread and now.attempt.cause is None:
+        detail = f"the files of {', '.join(unread)} were never collected"
+        record_failure(deps, now.attempt.id, Outcome.ERRORED, "agent", detail)
+    return unread
+
+
+def read_metrics(deps: FlowDeps, now: AttemptState) -> None:
+    """Store the metrics of the jobs that ended in this attempt; a repeated call changes nothing.
+
+    Without collected files nothing is read, and no check is stored.
+    """
     named = [one for one in now.spec.manifest.job if one.metrics]
-    if not named:
+    if not named or not now.is_collected:
         return
-    # Written last: what an earlier attempt finished is not read again.
-    done = {c.job for c in deps.stores.results.checks(now.cell.id) if c.name == CHECK}
-    asked = [one for one in named if one.id not in done and _came_to_its_end(facts.get(one.id))]
-    if not asked:
-        return
+    ended = deps.stores.results.jobs_of_attempt(now.attempt.id)
+    asked = [one for one in named if _has_ended(ended.get(one.id))]
     files = {one.name: one.digest for one in deps.stores.results.artifacts(now.cell.id)}
     # After every event of the agent: its numbers end here.
     number = now.position.seq
-    found: list[MetricFact] = []
-    checks: list[CheckFact] = []
     for job in asked:
         problems: list[str] = []
         for name in job.metrics:
             metrics, said = _read(deps, job, name, files)
             problems += [f"{name}: {one}" for one in said]
-            for metric in metrics:
-                number += 1
-                parts = (metric.name, metric.samples, metric.unit, metric.direction, metric.params)
-                found.append(MetricFact(number, job.id, *parts))
-        checks.append(_check(job, problems))
-    deps.stores.results.put_metrics(now.attempt.id, found)
-    deps.stores.results.put_checks(now.attempt.id, checks)
+            found = [
+                MetricFact(n, job.id, one.name, one.samples, one.unit, one.direction, one.params)
+                for n, one in enumerate(metrics, number + 1)
+            ]
+            number += len(found)
+            deps.stores.results.put_metrics(now.attempt.id, found)
+        deps.stores.results.put_checks(now.attempt.id, [_check(job, problems)])
 
 
-def _came_to_its_end(fact: JobFact | None) -> bool:
+def _has_ended(fact: JobFact | None) -> bool:
     return fact is not None and fact.finished_ts is not None and fact.exit_code is not None
 
 
@@ -53,7 +69,7 @@ def _read(
 ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
     digest = files.get(metrics_artifact(job.id, name), "")
     if not digest:
-        return (), ("the job left no such file",)
+        return (), (_UNCOLLECTED,)
     if not deps.blobs.has(digest):
         return (), ("it is lost",)
     return deps.read_metrics(name, deps.blobs.open(digest))

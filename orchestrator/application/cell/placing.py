@@ -28,7 +28,7 @@ from orchestrator.application.cell.launching import (
 )
 from orchestrator.application.cell.place_selection import RankedPlace, rank_places
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.domain.budget import Budget, BudgetUse, Period
+from orchestrator.domain.budget import Budget, BudgetUse, Period, why_price_is_needed
 from orchestrator.domain.cell import CellState, Lease, LeaseState, PlacementResult
 from orchestrator.domain.machine import (
     Offers,
@@ -75,9 +75,9 @@ def _reserve(deps: FlowDeps, now: AttemptState, provider: Provider) -> Value | N
     if not deps.backoff.is_due(now.attempt.id, deps.clock.now()):
         return NOT_YET
     try:
-        allowed = now.spec.matrix.limits.allow_unknown_price
         places = places_of(provider, now.plan.platform)
-        places = without_old_prices(places, deps.clock.now(), allowed=allowed)
+        blind = not _why_price_is_needed(deps, now.spec.matrix.limits)
+        places = without_old_prices(places, deps.clock.now(), allowed=blind)
         deps.backoff.forget(now.attempt.id)
     except ProviderUnavailableError as error:
         return _cannot_be_asked(deps, now, error)
@@ -109,10 +109,11 @@ def _set_aside(
     Money that other machines of the run have reserved is waited for: they may settle below that.
     """
     limits, unpriced = now.spec.matrix.limits, []
+    needed = _why_price_is_needed(deps, limits)
     over: dict[Reservation, BudgetUse] = {}
     for one in left:
         lease = _lease(deps, now, one.place, len(mine) + 1)
-        if one.place.price_usd_per_hour is None and not limits.allow_unknown_price:
+        if one.place.price_usd_per_hour is None and needed:
             why = why_unpriced(one.place)
             unpriced.append(f"{one.place.name} is {why}")
             skipped = f"price: its price is {why}"
@@ -135,11 +136,15 @@ def _set_aside(
         detail = f"another machine could exceed {over[Reservation.OVER_BUDGET]}"
         return record_failure(deps, now.attempt.id, Outcome.ERRORED, "budget", detail)
     if len(unpriced) == len(left):
-        said = f"the price at {', at '.join(unpriced)}, and limits.allow_unknown_price is "
+        said = f"the price at {', at '.join(unpriced)}, and {needed}"
         if any(lease.refusal_reason for lease in mine):  # the others were asked, and refused
-            return _refused_everywhere(deps, now, mine, f"{said}false")
-        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")
+            return _refused_everywhere(deps, now, mine, said)
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "price", said)
     return NOT_YET
+
+
+def _why_price_is_needed(deps: FlowDeps, limits: Limits) -> str:
+    return why_price_is_needed(deps.budgets, allow_unknown_price=limits.allow_unknown_price)
 
 
 def _budgets(deps: FlowDeps, limits: Limits) -> Iterator[Budget]:

@@ -68,7 +68,7 @@ def note_prepared(
     probe: Mapping[str, object],
     environment: PreparedEnvironment,
 ) -> Prepared | None:
-    """Store what the attempt is prepared with; None without a machine."""
+    """Store the environment of the attempt; None without a machine."""
     if now.lease is None:
         return None
     devices, rented = devices_of(probe), deps.traits(now.lease.provider).rented
@@ -189,7 +189,7 @@ Expect = Callable[[ReusableResult], ReuseInputs]
 
 
 class UnknownError(Exception):
-    """It is unknown what a machine would be prepared with."""
+    """The environment of a future machine is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +313,7 @@ class _Remembered:
         self._known: dict[str, ReuseInputs | UnknownError] = {}
 
     def __call__(self, proof: ReusableResult) -> ReuseInputs:
-        """Return what the source cell would be prepared with now. Raises UnknownError."""
+        """Return the present reuse inputs of the source cell. Raises UnknownError."""
         if proof.cell not in self._known:
             try:
                 self._known[proof.cell] = self._expect(proof)

@@ -31,7 +31,7 @@ class Verified:
     statements: tuple[Document, ...]
     """Statements about cells, in order."""
     remarks: tuple[str, ...] = ()
-    """What could not be verified, and why."""
+    """Parts that could not be verified, with the reasons."""
 
 
 class Notary(Protocol):

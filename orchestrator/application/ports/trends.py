@@ -33,7 +33,7 @@ class Trend:
     autocorrelation: float | None = None
     """Lag-1 autocorrelation around the levels; None with too few values."""
     doubts: tuple[str, ...] = ()
-    """Why its change points prove nothing, for a person."""
+    """Reasons for which its change points prove nothing, for a person."""
 
     @property
     def is_noisy(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
@@ -11,53 +10,69 @@ from rich.text import Text
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError, UnreachableError
 from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session
+from orchestrator.cli.session import URGENT_S, Session
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.inventory import StoppedMachine, StopReport
+from orchestrator.domain.machine import MachineState
 from orchestrator.domain.units import plural
-
-if TYPE_CHECKING:
-    from orchestrator.application.emergency_stop import EmergencyStop
 
 _BILLED = Layout(
     titles=("machine", "provider", "kind", "state", "run"),
     first_to_go=("state", "kind", "provider"),
     whole=("machine",),
 )
-LOOKS = 20
-CLEAN_LOOKS = 2
+ROUNDS = 20
+"""Maximum number of inventories of every cloud."""
+CLEAN_ROUNDS = 2
 """Consecutive inventories without findings: a launch in progress may appear after the first."""
 _PAUSE_S = 10.0
 
 
 def stop_all(session: Session, *, yes: bool, as_json: bool) -> None:
-    """Cancel every run where a controller answers, and end every machine by the clouds' lists.
+    """Cancel every run and end every machine of the project, by a controller and by this process.
 
-    It looks again until two looks in a row found nothing. Raises CliError where something is left
-    or not known.
+    The clouds are asked again until two rounds in a row find nothing, because a launch that was
+    under way shows up later. Raises CliError where something is left, or a cloud did not answer.
     """
     stop = session.wiring.emergency_stop()
-    seen = stop.survey()
-    _confirm(session, seen, yes=yes)
-    ended: dict[tuple[str, str], StoppedMachine] = {}
-    told = _order_controller(session)
-    if told is not None:
-        _note(session, told, ended)
-    last = _end_until_none_is_left(session, stop, ended)
-    failed = [one for one in ended.values() if one.failure]
+    _confirm(session, stop.survey(), yes=yes)
+    stopping: set[tuple[str, str]] = set()
+    ordered = _order_controller(session)
+    has_controller = ordered is not None
+    clean = 0
+    for _ in range(ROUNDS):
+        last = _merged(stop.end_all(), ordered or StopReport())
+        fresh = [one for one in last.items if _is_left(one, stopping)]
+        _print_round(session, fresh)
+        stopping |= {(one.provider, one.id) for one in last.items if not one.failure}
+        clean = 0 if fresh or last.not_cancelled else clean + 1
+        if clean == CLEAN_ROUNDS:
+            break
+        session.wiring.clock.sleep(_PAUSE_S)
+        if ordered is not None:
+            ordered = _order_controller(session)
+    failed = {(one.provider, one.id): one.failure for one in last.items if one.failure}
+    ended = [f"{provider}/{name}" for provider, name in sorted(stopping - failed.keys())]
     if as_json:
         session.print_json(
             {
-                "controller": told is not None,
-                "ended": [f"{one.provider}/{one.id}" for one in ended.values() if not one.failure],
-                "failed": {f"{one.provider}/{one.id}": one.failure for one in failed},
+                "controller": has_controller,
+                "ended": ended,
+                "failed": {f"{provider}/{name}": why for (provider, name), why in failed.items()},
                 "unread": dict(last.unread),
+                "not_cancelled": last.not_cancelled,
             }
         )
     else:
-        many = plural(len(ended) - len(failed), "billed thing")
-        session.say(f"Ended: {many}. Asked: {', '.join(_asked(last, told)) or 'no cloud'}.")
-    _complain(last, failed, told)
+        many = plural(len(ended), "billed thing")
+        session.say(f"Ended: {many}. Asked: {', '.join(last.asked) or 'no cloud'}.")
+    _complain(last, fresh)
+
+
+def _is_left(one: StoppedMachine, stopping: set[tuple[str, str]]) -> bool:
+    """Whether it has to be ended still: a machine takes minutes to stop once it was told."""
+    was_told = (one.provider, one.id) in stopping and one.state is MachineState.STOPPING
+    return bool(one.failure) or not was_told
 
 
 def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
@@ -78,10 +93,13 @@ def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
 
 
 def _order_controller(session: Session) -> StopReport | None:
-    """Request the controller to end every machine; return the report, None without an answer."""
+    """Request the controller to cancel its runs and end every machine; return None without one."""
     try:
         answer = session.urgent_client().post("/machines/terminate-all")
-    except UnreachableError:
+    except UnreachableError as error:
+        if error.was_sent:
+            late = f"the controller did not answer within {URGENT_S:.0f} s"
+            return StopReport(not_cancelled=f"{late}; `seatrial runs` shows what it has cancelled")
         session.say(
             "No controller answered, so no run is cancelled: one that runs all the same may launch"
             " machines again. Stop it (`seatrial serve`, or the process in the home's"
@@ -89,51 +107,48 @@ def _order_controller(session: Session) -> StopReport | None:
         )
         return None
     except (RefusalError, CliError) as error:
-        session.say(f"The controller did not cancel the runs: {one_line(error.lines[0])}")
-        return None
+        return StopReport(not_cancelled=f"the controller refused: {error.lines[0]}")
     return read(StopReport, answer)
 
 
-def _end_until_none_is_left(
-    session: Session, stop: EmergencyStop, ended: dict[tuple[str, str], StoppedMachine]
-) -> StopReport:
-    """End every found machine until inventories are empty; return the last one."""
-    clean = 0
-    for _ in range(LOOKS):
-        look = stop.end_all()
-        _note(session, look, ended)
-        clean = 0 if look.items else clean + 1
-        if clean == CLEAN_LOOKS or (look.unread and not look.items):
-            break
-        session.wiring.clock.sleep(_PAUSE_S)
-    return look
+def _merged(own: StopReport, ordered: StopReport) -> StopReport:
+    """Return one report of this process and a controller; a cloud is read where either read it."""
+    items = {(one.provider, one.id): one for one in (*ordered.items, *own.items)}
+    unread = {**ordered.unread, **own.unread}
+    read = {name for each in (own, ordered) for name in each.asked if name not in each.unread}
+    return StopReport(
+        tuple(items.values()),
+        {name: why for name, why in unread.items() if name not in read},
+        tuple(sorted({*own.asked, *ordered.asked})),
+        ordered.not_cancelled,
+    )
 
 
-def _note(session: Session, look: StopReport, ended: dict[tuple[str, str], StoppedMachine]) -> None:
-    for one in look.items:
-        ended[one.provider, one.id] = one
+def _print_round(session: Session, items: Iterable[StoppedMachine]) -> None:
+    for one in items:
         said = f"not ended: {one_line(one.failure)}" if one.failure else "ended"
         session.say(f"{one_line(one.provider)} {one_line(one.kind)} {one_line(one.id)}: {said}")
 
 
-def _complain(last: StopReport, failed: Iterable[StoppedMachine], told: StopReport | None) -> None:
-    if not _asked(last, told):
+def _complain(last: StopReport, fresh: Iterable[StoppedMachine]) -> None:
+    """Raise CliError for everything that is left or not known after the last round."""
+    if not last.asked:
         raise CliError(
             "No cloud could be asked: neither here nor at a controller are credentials of one.",
             "Set the credentials of the clouds that this project rents from, and say it again.",
             code=NO_VERDICT,
         )
-    unread = dict(told.unread if told else {}) | dict(last.unread)
+    failed = [one for one in fresh if one.failure]
     lines = [f"{one.provider} {one.id} may still be billed: {one.failure}" for one in failed]
-    lines += [f"{name} could not be asked: {why}" for name, why in unread.items()]
-    if last.items:
-        lines.append("Something is launched again and again: see which controller does it.")
+    lines += [f"{name} could not be asked: {why}" for name, why in last.unread.items()]
+    if any(not one.failure for one in fresh):
+        lines.append(
+            "Machines are launched again and again: stop the controller that launches them."
+        )
+    if last.not_cancelled:
+        lines.append(f"Runs go on, and may launch machines again: {last.not_cancelled}")
     if lines:
         raise CliError(*(one_line(line) for line in lines), code=NO_VERDICT)
-
-
-def _asked(last: StopReport, told: StopReport | None) -> list[str]:
-    return sorted({*last.asked, *(told.asked if told else ())})
 
 
 def _row(one: StoppedMachine) -> dict[str, Text]:

@@ -16,9 +16,6 @@ from orchestrator.cli.view.tables import Layout
 from orchestrator.domain.test_duration import TestDuration
 from orchestrator.domain.units import duration
 
-_SLOWER = 0.5
-_SLOWER_S = 1.0
-"""Minimum relative increase, and minimum increase in seconds, that is highlighted."""
 _LAYOUT = Layout(
     titles=("took", "usually", "change", "test", "cell"),
     first_to_go=("change", "usually", "cell"),
@@ -50,12 +47,10 @@ def _row(one: TestDuration) -> dict[str, Text]:
     sign = sign_of(one.outcome)
     usual, change = one.usual_s, one.change
     said = f"{change:+.0%}" if change is not None else ""
-    is_slower = change is not None and usual is not None and change >= _SLOWER
-    stands_out = is_slower and one.duration_s - (usual or 0.0) >= _SLOWER_S
     texts = (
         Text(duration(one.duration_s)),
         Text(duration(usual) if usual is not None else ""),
-        Text(said, style="yellow" if stands_out else ""),
+        Text(said, style="yellow" if one.is_much_slower else ""),
         Text(f"{sign.glyph} ", style=sign.style).append(one_line(f"{one.job} {one.nodeid}"), ""),
         Text(one_line(one.cell)),
     )

@@ -190,7 +190,7 @@ def summary(run: RunResponse, *, now: datetime, width: int) -> Text:
 
 
 def header(run: RunResponse, frame: Frame) -> list[Text]:
-    """What is being validated, of which commit, and how far it is."""
+    """Return the header: the subject, its commit, and the progress."""
     sign = sign_of(run.outcome, active=True)
     name = Text().append(f"{sign.glyph} ", sign.style)
     name.append(one_line(run.matrix) or "run", style="bold")

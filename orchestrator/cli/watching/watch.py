@@ -60,7 +60,7 @@ _PAUSES_S = (0.2,)
 
 
 class End(StrEnum):
-    """Why watching ended."""
+    """The reason for which watching ended."""
 
     FINISHED = "finished"
     WAITED = "waited"

@@ -21,6 +21,7 @@ from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.fingerprint import traits
+from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, artifacts_of_test
 from orchestrator.domain.units import duration, plural, price, size
@@ -76,7 +77,7 @@ def check_table(cell: CellRecord) -> Table:
 
 
 def metric_table(cell: CellRecord, *, whole: bool) -> Table:
-    """What was measured."""
+    """Return the table of metrics."""
     metrics = [metric for job in cell.jobs for metric in job.metrics]
     return Table(
         id="metrics",
@@ -151,7 +152,7 @@ def package_table(cell: CellRecord) -> Table:
 
 
 def cell_notices(cell: CellRecord) -> Sequence[Notice]:
-    """What a person should know before believing it."""
+    """Return the notices that limit what the cell's results prove."""
     found = []
     if cell.simulated:
         found.append(Notice("", "warn", "Simulated: no gate accepts this evidence."))
@@ -274,7 +275,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which tests are looked at, as the form shows it again."""
+    """The selection of tests, as the form shows it again."""
 
     outcome: str = ""
     job: str = ""
@@ -282,7 +283,7 @@ class Choice:
 
     @property
     def asked(self) -> TestsAsked:
-        """As the store takes it."""
+        """Return the selection as a query of the store."""
         outcome = _OUTCOMES.get(self.outcome)
         return TestsAsked(outcome=outcome, job=self.job, contains=self.contains)
 
@@ -297,7 +298,7 @@ def show_cell(
     contains: Annotated[str, Query(max_length=500)] = "",
     after: str = "",
 ) -> Response:
-    """Its tests, the worst first, and what else is known of it."""
+    """Show the cell: its tests, worst first, with metrics, checks and artifacts."""
     found_run = run_of(asked, run)
     found = cell_of(asked, found_run, cell)
     if found_run.id != run and asked.wanted is Format.HTML:
@@ -348,7 +349,7 @@ def _page(asked: Asked, run: Run, cell: Cell, chosen: Choice, after: str) -> Pag
 def show_result(
     asked: AskedDep, run: str, cell: str, test: Annotated[int, Path(ge=0, le=2**31 - 1)]
 ) -> Response:
-    """How one test went there, with its whole text."""
+    """Show the result of one test in the cell, with its whole text."""
     found_run = run_of(asked, run)
     found = cell_of(asked, found_run, cell)
     told = asked.context.stores.results.line(found.id, _lent(asked, found), test)
@@ -357,6 +358,7 @@ def show_result(
     line, text = told
     shown = visible(text[:_LONGEST_TEXT])
     names = [one.name for one in asked.context.stores.results.artifacts(found.id)]
+    output = output_artifact(line.job)
     artifacts = artifacts_of_test(names, line.job, line.nodeid)
     facts = {
         "run": found_run,
@@ -366,7 +368,7 @@ def show_result(
         "hidden": max(0, len(text) - _LONGEST_TEXT),
         "earlier": [outcome.word for outcome in line.earlier],
         "artifacts": artifacts,
-        "output": f"{line.job}.txt" if f"{line.job}.txt" in names else "",
+        "output": output if output in names else "",
     }
     page = Page(
         template="result.html.j2",

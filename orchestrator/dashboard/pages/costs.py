@@ -1,4 +1,4 @@
-"""Costs: what runs, platforms and phases cost, and what the next nights will."""
+"""Costs of runs, platforms and phases, and a forecast of scheduled runs."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def show_costs(
     until: date | None = None,
     skip: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> Response:
-    """Of machines that were rented on some days."""
+    """Show the costs of machines that were rented in a range of days."""
     span = _span(asked.now.astimezone(UTC).date(), since, until)
     spending = cost_summary(asked.context, span.since, span.until, skip_runs=skip)
     nights = forecast(asked.context)

@@ -97,7 +97,7 @@ router = APIRouter()
 
 
 async def _form(request: Request) -> Form:
-    """What was sent."""
+    """Return the submitted form."""
     sent = await request.form()
     return Form({name: str(sent.get(name) or "") for name in _FIELDS})
 
@@ -106,7 +106,7 @@ async def _form(request: Request) -> Form:
 def show_flaky(
     asked: AskedDep, runs: Annotated[int, Query(ge=1, le=max(WINDOWS))] = _RUNS
 ) -> Response:
-    """Of a product."""
+    """Show the flaky tests of a product."""
     given = {name: asked.query.get(name, "") for name in _FIELDS}
     given["days"] = given["days"] or "14"
     given["returns_after"] = given["returns_after"] or "20"
@@ -119,7 +119,7 @@ def quarantine(
     viewer: Annotated[Viewer, needs(Scope.GATE)],
     form: Annotated[Form, Depends(_form)],
 ) -> Response:
-    """Put a test in quarantine; where that is refused, the page again with what was written."""
+    """Put a test in quarantine; if that is refused, show the form again with its errors."""
     new = NewQuarantine(
         product=form.filled("product"),
         nodeid=form.filled("nodeid", longest=2_000),

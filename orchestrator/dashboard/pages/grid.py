@@ -52,7 +52,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What a grid is of."""
+    """The selection that a grid shows."""
 
     product: str
     cell: str
@@ -230,7 +230,7 @@ class _Marks:
         return mark.outcome.word
 
     def mark(self, row: GridRow, cell: GridCell, linked: frozenset[tuple[int, int]]) -> Mark:
-        """How the test went in the cell."""
+        """Return the mark of the test's outcome in the cell."""
         found = row.marks.get(cell.number)
         if found is None:
             return _lacking(cell)
@@ -251,7 +251,7 @@ class _Marks:
 
 
 def _lacking(cell: GridCell) -> Mark:
-    """Of a test without a result: loud where the whole cell has none."""
+    """Return the mark of a test without a result; highlighted if the cell has no result."""
     if cell.outcome is Outcome.NOT_AVAILABLE:
         return _NOT_AVAILABLE
     has_none = cell.is_done and not cell.counts.collected

@@ -73,7 +73,7 @@ router = APIRouter()
 
 
 async def _form(request: Request) -> Form:
-    """What was sent; files and what has no place here are left out."""
+    """Return the submitted form without files and unknown fields."""
     sent = await request.form()
     return Form({name: str(sent.get(name) or "") for name in _FIELDS})
 
@@ -115,7 +115,7 @@ def end_issue(
 
 
 def _empty_form(asked: Asked) -> Form:
-    """What the address fills in, as a link from a failure does."""
+    """Return the form, filled from the URL's query."""
     given = {name: asked.query.get(name, "") for name in _FIELDS}
     until = (asked.now + timedelta(days=30)).date().isoformat()
     return Form({**given, "expires": given["expires"] or until})

@@ -61,7 +61,7 @@ _MOST_HOURS = 8760
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What a person wrote; every value is kept as it is."""
+    """The submitted form; values are kept unchanged."""
 
     name: str = "matrix"
     text: str = ""
@@ -84,7 +84,7 @@ class Form:
 
     @property
     def fingerprint(self) -> str:
-        """Of everything: what was planned is what is started."""
+        """Return the digest of all values, so that only the planned launch is started."""
         canonical = json.dumps(asdict(self), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -100,7 +100,7 @@ class Form:
 
 
 def order_of(context: Context, form: Form) -> tuple[LaunchOrder, Matrix]:
-    """What is asked for, and its matrix.
+    """Return the launch order and its matrix.
 
     Raises InvalidDocumentError or PayloadMissingError.
     """
@@ -214,7 +214,7 @@ _HEADROOM = (
 
 
 def cell_table(plan: Plan) -> Table:
-    """What would be rented where, and what that can cost."""
+    """Return the table of planned cells: machines, places and maximum costs."""
     return Table(
         id="plan",
         caption="Cells",
@@ -287,7 +287,7 @@ def total(plan: Plan) -> str:
 
 
 def warnings(plan: Plan) -> list[str]:
-    """What a person should know before it starts."""
+    """Return the warnings of a plan."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
     found = [f"{limit}."] if limit else []
     short = sum(one.status is QuotaStatus.SHORT for one in plan.headroom)
@@ -321,7 +321,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of the form."""
+    """The plan of a form, or its problems."""
 
     plan: Plan | None = None
     matrix: Matrix | None = None
@@ -350,7 +350,7 @@ def show_launch(asked: AskedDep, matrix: str = "") -> Response:
 async def launch(
     asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.RUN)], request: Request
 ) -> Response:
-    """Plan, or start what was planned; the same form twice starts once."""
+    """Plan a launch, or start the planned one; idempotent by the form's key."""
     sent = await request.form()
     try:
         form = _form(sent, await _uploaded(sent))
@@ -477,7 +477,7 @@ def _form(sent: FormData, uploaded: tuple[str, str]) -> Form:
 
 
 def _mistakes(asked: Asked, error: InvalidDocumentError, form: Form) -> list[Mistake]:
-    """With the lines of the text, also where the form has changed what is in it."""
+    """Return the errors with line numbers of the text, also for values that the form changed."""
     problems = error.problems
     if error.name == form.name and all(problem.line is None for problem in problems):
         try:

@@ -50,7 +50,7 @@ class ShownLine:
 
     @property
     def whole(self) -> str:
-        """What leads to all of it."""
+        """Return the text of the link to a whole line, with its size."""
         return f"whole line, {size(self.size_bytes)}"
 
     def plain(self) -> dict[str, object]:
@@ -161,7 +161,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What an address asks of a log."""
+    """The query of a log's URL."""
 
     line: int
     """One to look at."""
@@ -215,7 +215,7 @@ OpenedDep = Annotated[OpenedLog, Depends(opened_log)]
 
 
 def window_of(asked: Window, line: int, total: int) -> Window:
-    """What to show: what is asked for, what is round a line, or the end."""
+    """Return the window of lines: the requested one, around a line, or at the end."""
     count = asked.count
     first = asked.first or (line - count // 2 if line else total - count + 1)
     return Window(max(1, first), count)
@@ -358,7 +358,7 @@ def _facts(opened: OpenedLog) -> Mapping[str, object]:
 
 
 def _going_on(asked: Asked, found: Found | None) -> str:
-    """Where a search that stopped before its end goes on."""
+    """Return the URL that continues an unfinished search."""
     if found is None or found.line is not None or found.is_over:
         return ""
     return asked.here(line=str(found.reached))

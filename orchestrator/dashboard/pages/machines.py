@@ -63,7 +63,7 @@ class OrphanRow:
 
 
 def orphans_of(sightings: Sequence[Orphan], looks: Mapping[str, LastLook]) -> Sequence[OrphanRow]:
-    """What the janitor noted, with what this process knows of it; oldest first."""
+    """Return orphans from the janitor's notes and this process's state, oldest first."""
     sights = {
         (sight.provider, sight.machine.id): sight
         for look in looks.values()
@@ -133,7 +133,7 @@ def orphans_table(asked: Asked, orphans: Sequence[OrphanRow]) -> Table:
 
 
 def rented_table(asked: Asked, rented: Sequence[Rented]) -> Table:
-    """What the ledger has and is not gone."""
+    """Return the table of machines in the ledger that are not terminated."""
     return Table(
         id="rented",
         caption="Rented now",
@@ -174,7 +174,7 @@ def _rented_row(one: Rented, now: datetime) -> Row:
 
 
 def _what(one: Rented) -> str:
-    """Its kind, its place and its price."""
+    """Return the machine's type, place and price."""
     lease = one.lease
     kind = lease.facts.get("instance_type") or (lease.offer.instance_type if lease.offer else "")
     hourly = f"{price(lease.price_usd_per_hour)}/h" if lease.price_usd_per_hour else ""
@@ -230,7 +230,7 @@ def _counted(sights: Sequence[CloudResource]) -> str:
 
 
 def gone_table(gone: Sequence[Rented], now: datetime) -> Table:
-    """What went last."""
+    """Return the table of machines that were terminated last."""
     return Table(
         id="gone",
         caption="Recently terminated",
@@ -274,7 +274,7 @@ router = APIRouter()
 
 @router.get(urls.MACHINES)
 def show_machines(asked: AskedDep) -> Response:
-    """As the ledger has them, and as the janitor saw the clouds last. No cloud is asked."""
+    """Show machines from the ledger and the janitor's last inventory. No cloud is queried."""
     return _answer(asked)
 
 
@@ -284,6 +284,10 @@ def terminate_all(asked: AskedDep, _viewer: Annotated[Viewer, needs(Scope.ADMIN)
     report = stop_everything(asked.context)
     failures = [f"{one.provider} {one.id}: {one.failure}" for one in report.items if one.failure]
     failures += [f"{name} could not be asked: {why}" for name, why in report.unread.items()]
+    if not report.asked:
+        failures.append("no cloud could be asked: this controller has credentials of none")
+    if report.not_cancelled:
+        failures.append(f"runs go on, and may launch machines again: {report.not_cancelled}")
     if failures:
         said = "Something may still be billed. " + "; ".join(failures)
         return _answer(asked, refused=said, status=502)

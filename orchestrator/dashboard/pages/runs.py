@@ -46,7 +46,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is asked for, as the form shows it again."""
+    """The selection of runs, as the form shows it again."""
 
     outcome: str = ""
     subject: str = ""
@@ -58,7 +58,7 @@ class Choice:
 
     @property
     def asked(self) -> RunsAsked:
-        """As the store takes it; a word that is no outcome asks for nothing."""
+        """Return the selection as a query of the store; an unknown outcome matches no run."""
         known = {one.value: one for one in Outcome}
         states = {one.value: one for one in RunState}
         return RunsAsked(
@@ -161,7 +161,7 @@ def _note(listed: ListedRun) -> str:
 
 
 def _cells(cells: Sequence[Cell]) -> Text:
-    """How many, and which of them did not pass."""
+    """Return the number of cells, and those that did not pass."""
     done = [cell for cell in cells if cell.state is CellState.DONE]
     passed = sum(cell.outcome is Outcome.PASSED for cell in done)
     other = [cell for cell in done if cell.outcome not in (Outcome.PASSED, None)]

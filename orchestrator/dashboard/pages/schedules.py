@@ -156,7 +156,7 @@ def firing_row(firing: Firing, now: datetime) -> Row:
 
 
 def run_cell(firing: Firing) -> Text:
-    """Its run, and the one that asks a second machine."""
+    """Return links to the firing's run, and to its rerun on a second machine."""
     if not firing.run:
         return Text("–")
     note = f"second machine: {firing.confirmation_run}" if firing.confirmation_run else ""
@@ -191,12 +191,12 @@ def when_words(schedule: Schedule) -> str:
 
 
 def overlap_words(schedule: Schedule) -> str:
-    """What a firing does while another is not over."""
+    """Return the schedule's overlap rule as a phrase."""
     return _OVERLAPS[schedule.overlap]
 
 
 def catch_up_words(schedule: Schedule) -> str:
-    """Which firings missed during downtime are run afterwards."""
+    """Return the schedule's catch-up rule as a phrase."""
     if schedule.catch_up is CatchUp.NONE:
         return "nothing is made up for"
     which = "the latest" if schedule.catch_up is CatchUp.LATEST else "all"
@@ -204,7 +204,7 @@ def catch_up_words(schedule: Schedule) -> str:
 
 
 def deadline_words(schedule: Schedule) -> str:
-    """By when there must be a verdict."""
+    """Return the deadline of verdicts as a phrase."""
     if not schedule.deadline:
         return "none"
     if schedule.deadline.endswith("m"):
@@ -293,7 +293,7 @@ def _page(asked: Asked, shown: ScheduleResponse) -> Page:
 
 
 def _kept(asked: Asked, shown: ScheduleResponse) -> Mapping[str, object]:
-    """How often people had their verdict in time."""
+    """Return the numbers of deadlines that were met and missed."""
     late = [one for one in shown.firings if deadline_of(one, asked.now) == "deadline_missed"]
     return {
         "late": len(late),
@@ -350,7 +350,7 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 
 async def _form(request: Request) -> Form:
-    """What was sent."""
+    """Return the submitted form."""
     sent = await request.form()
     return Form({name: str(sent.get(name) or "") for name in _FIELDS})
 
@@ -368,7 +368,7 @@ def add_one(
     viewer: Annotated[Viewer, needs(Scope.GATE)],
     form: Annotated[Form, Depends(_form)],
 ) -> Response:
-    """Add one; where that is refused, the page again with what was written."""
+    """Add a schedule; if that is refused, show the form again with its errors."""
     new = _read(asked, viewer, form)
     if form.is_refused:
         return _list_page(asked, form)
@@ -484,7 +484,7 @@ def _row(asked: Asked, shown: ScheduleResponse) -> Row:
 
 
 def _counted(firings: Sequence[Firing]) -> str:
-    """How often they went how."""
+    """Return the numbers of firings by outcome."""
     counts = Counter(outcome_of(one) for one in firings)
     return ", ".join(f"{many} {term(word).word}" for word, many in counts.most_common()) or "–"
 

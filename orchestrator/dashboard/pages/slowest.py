@@ -16,8 +16,6 @@ from orchestrator.domain.test_duration import TestDuration
 from orchestrator.domain.units import duration
 
 SHOWN = 50
-_LOUD, _LOUD_S = 0.5, 1.0
-"""Minimum relative and absolute increase in seconds that is highlighted."""
 _COLUMNS = (
     Column("test", "Test"),
     Column("cell", "Cell"),
@@ -57,8 +55,6 @@ def show_slowest(asked: AskedDep, run: str) -> Response:
 
 def _row(run: str, one: TestDuration) -> Row:
     usual, change = one.usual_s, one.change
-    over_s = one.duration_s - usual if usual is not None else 0.0
-    is_loud = change is not None and change >= _LOUD and over_s >= _LOUD_S
     return Row(
         (
             Text(one.nodeid, urls.test_url(one.test_id), note=one.job),
@@ -69,7 +65,7 @@ def _row(run: str, one: TestDuration) -> Row:
             Text(percent(change) if change is not None else ""),
             _trend(one.cell, (*one.earlier_s, one.duration_s)),
         ),
-        tone="warn" if is_loud else "",
+        tone="warn" if one.is_much_slower else "",
     )
 
 

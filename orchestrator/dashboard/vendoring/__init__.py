@@ -1,1 +1,1 @@
-"""What the web faces take from npm: which version, which files, and the copying of them."""
+"""Copies named files of npm packages into the web pages, at locked versions."""

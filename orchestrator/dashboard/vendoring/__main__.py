@@ -24,7 +24,7 @@ BROWSER_TESTS = ROOT / "tests" / "browser" / "vendor"
 
 @dataclass(frozen=True)
 class Package:
-    """One package of npm: its name there, its name here, and what is taken of it."""
+    """One package of npm: its name there, its name here, and the files that are copied."""
 
     name: str
     folder: str

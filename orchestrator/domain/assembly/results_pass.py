@@ -132,7 +132,7 @@ class ArtifactSummary:
     unreliable: bool = False
     """The dialect marks it as unreliable."""
     heard: bool = False
-    """It made at least one statement that is not a problem."""
+    """Whether the artifact made a statement that is not a problem."""
     bad: dict[bytes, list[str]] = field(default_factory=dict)
     """Failed tests by the digest of their section title; used while it is read."""
     details: list[tuple[str, str, int]] = field(default_factory=list)
@@ -267,6 +267,10 @@ class ArtifactReader:
         self.tape.put(["c", *where, said.name, *words])
 
     def _metric(self, account: ArtifactSummary, section: JobSection, said: ParsedMetric) -> None:
+        if said.refusal:
+            account.remark(f"the metric {said.name[:80]!r} is left out: {said.refusal}")
+            account.unreliable = True
+            return
         section.metrics += 1
         where = [account.number, len(account.sections) - 1, section.last]
         told = [said.name, list(said.samples), said.unit, said.direction, dict(said.params)]

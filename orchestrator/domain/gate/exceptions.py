@@ -34,7 +34,7 @@ class Excuse:
     until: str
     """Its last day or moment, for a person."""
     fault: str = ""
-    """Why it does not count; empty where it does."""
+    """The reason for which it does not count; empty if it counts."""
     failing: Mapping[str, int] | None = None
     """The failing items that it excuses; None: all of the rule's."""
     why: str = "it does not name"

@@ -43,11 +43,11 @@ class StoredVerdict:
     """The lineage of verdicts; the gate's name by default."""
     created_at: datetime
     snapshot_digest: str
-    """Of the frozen evidence, with the waivers and approvals at that time."""
+    """sha256 of the frozen evidence, with the waivers and approvals at that time."""
     document_digest: str
-    """Of the verdict's canonical bytes."""
+    """sha256 of the verdict's canonical bytes."""
     envelope_digest: str
-    """Of the signed statements."""
+    """sha256 of the signed statements."""
     key_id: str
     """The signing key."""
 
@@ -64,11 +64,11 @@ class VerdictResponse(Verdict):
     """The lineage of verdicts."""
     created_at: datetime
     snapshot_digest: str
-    """Of the frozen evidence."""
+    """sha256 of the frozen evidence."""
     document_digest: str
-    """Of the verdict's canonical JSON."""
+    """sha256 of the verdict's canonical JSON."""
     envelope_digest: str
-    """Of the signed statements."""
+    """sha256 of the signed statements."""
     key_id: str
     """The signing key."""
 

@@ -31,7 +31,7 @@ class PayloadReview:
     token: str
     """Id of the token; `SOCKET` for an operating-system user."""
     note: str = ""
-    """What was read, or why it is withdrawn."""
+    """The parts that were read, or why the review is withdrawn."""
     at: datetime
     expires: datetime
     """At most a year later."""

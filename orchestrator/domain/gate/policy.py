@@ -75,7 +75,7 @@ class ManifestRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRule:
-    """Which evidence counts. Simulated evidence never does."""
+    """The evidence that counts. Simulated evidence never counts."""
 
     __pydantic_config__ = _STRICT
 
@@ -271,7 +271,7 @@ class PolicyIssue:
     id: str
     """``KI-0007``."""
     title: str
-    """What is wrong, in one line."""
+    """The problem in one line."""
     match: IssueMatch
     """Matching failures."""
     scope: IssueScope = field(default_factory=IssueScope)
@@ -359,7 +359,7 @@ class GateSpec:
     subject: SubjectRule = field(default_factory=SubjectRule)
     """Digests of the subject."""
     evidence: EvidenceRule = field(default_factory=EvidenceRule)
-    """Which evidence counts."""
+    """The evidence that counts."""
     skips: SkipRule | None = None
     """Rules for skips; None means the defaults."""
     new_failures: NewFailureRule | None = None

@@ -43,9 +43,9 @@ class FailedElsewhere:
     """Failures of runs with other payloads that do not occur with this one, by name."""
 
     gone: tuple[FailedTest, ...]
-    """It does not pass: it is absent, skipped, or expected to fail."""
+    """Tests that do not pass: absent, skipped, or expected to fail."""
     passed_after: tuple[FailedTest, ...]
-    """It passes."""
+    """Tests that pass."""
 
 
 def failed_elsewhere(

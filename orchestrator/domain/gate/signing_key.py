@@ -19,7 +19,7 @@ class PublicKey:
     created_at: datetime | None = None
     """None where the file does not state it."""
     not_after: datetime | None = None
-    """It signs nothing afterwards."""
+    """The time after which the key signs nothing; None without one."""
     retired_at: datetime | None = None
     """When a person retired it."""
 

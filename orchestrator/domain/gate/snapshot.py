@@ -115,7 +115,7 @@ class Pairs:
     subject: tuple[float, ...]
     """One value per pair: the median of a turn's samples."""
     baseline: tuple[float, ...]
-    """Of the same length."""
+    """Samples of the baseline, as many as the subject's."""
     covariates: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Sensor readings by turn, such as ``sm_clock_mhz``: the subject's, then the baseline's."""
     remarks: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class MachineEvidence:
 
     provider: str
     instance_type: str = ""
-    """As the provider reports it; empty without one."""
+    """Instance type that the provider reports; empty without one."""
     devices: tuple[str, ...] | None = None
     """Accelerators by vendor and name, ``nvidia NVIDIA L4``; None where they were not read."""
 
@@ -268,7 +268,7 @@ class ApprovalResponse(Approval):
 
     gate: str
     remark: str = ""
-    """Why it does not count; empty where it does."""
+    """The reason for which it does not count; empty if it counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +278,7 @@ class WaiverResponse(Waiver):
     verdict: str
     """Id of the named verdict, else of the gate's newest; empty without one."""
     evidence_digest: str
-    """Of the evidence of that verdict."""
+    """sha256 of the evidence of that verdict."""
     is_expired: bool
 
 

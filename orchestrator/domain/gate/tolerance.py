@@ -37,7 +37,7 @@ class FailingResult:
     name: str = ""
     """Name of the test or check; empty without one."""
     words: str = ""
-    """Its description where it has no signature."""
+    """Description of a result without a signature."""
     count: int = 1
     test: FailedTest | None = None
     is_end: bool = False
@@ -91,7 +91,7 @@ class ToleratedResult:
     by: Mapping[str, int] = field(default_factory=dict)
     """Number of tolerated results, by the id of what tolerates them."""
     exhausted: tuple[str, ...] = ()
-    """What would match, and is used up."""
+    """Ids of matching allowances whose maximum is used up."""
 
     @property
     def run(self) -> str:

@@ -41,9 +41,9 @@ class RuleOutcome(StrEnum):
 
     OK = "ok"
     TOLERATED = "tolerated"
-    """By a known issue, a flaky allowance or a quarantine."""
+    """Tolerated by a known issue, a flaky allowance or a quarantine."""
     WAIVED = "waived"
-    """By an exception of the policy or a waiver."""
+    """Excused by an exception of the policy or a waiver."""
     UNKNOWN = "unknown"
     """The evidence does not decide it."""
     VIOLATED = "violated"

@@ -89,7 +89,7 @@ class WaiverRow(Table):
     document: Mapped[Waiver] = mapped_column(Document(Waiver))
     verdict: Mapped[str]
     evidence_digest: Mapped[str]
-    """Of the evidence of the verdict that it was requested for."""
+    """sha256 of the evidence of the verdict that the waiver is for."""
 
 
 class PayloadReviewRow(Table):

@@ -85,7 +85,7 @@ class DeliveryRow(Table):
     done_at: Mapped[datetime | None]
     is_test: Mapped[bool] = mapped_column(default=False)
     claimed_until_s: Mapped[float | None] = mapped_column(Float(53))
-    """By the database's clock."""
+    """Seconds of the database's clock."""
 
 
 class DeliveryAttemptRow(Table):

@@ -31,7 +31,7 @@ from orchestrator.store.tables.shared_columns import (
 
 
 class EvidenceStream(StrEnum):
-    """What a chunk is a piece of."""
+    """The stream that a chunk belongs to."""
 
     EVENTS = "events"
     """Its chunks are whole lines."""

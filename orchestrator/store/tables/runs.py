@@ -193,3 +193,5 @@ class AttemptRow(Table):
     """Counts mentions of tests, so that they keep the order in which they were collected."""
     retests_ended_at: Mapped[datetime | None]
     """When it stopped accepting retests."""
+    collected_at: Mapped[datetime | None]
+    """When the files of its jobs were collected; None where that failed."""

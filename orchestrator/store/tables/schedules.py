@@ -46,5 +46,5 @@ class FiringRow(Table):
     claimed_by: Mapped[str]
     """Empty without a claim."""
     claim_expires_s: Mapped[float] = mapped_column(Float(53))
-    """By the database's clock."""
+    """Seconds of the database's clock."""
     document: Mapped[Firing] = mapped_column(Document(Firing))

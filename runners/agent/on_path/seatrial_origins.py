@@ -474,7 +474,7 @@ def _real_file(file: str) -> str:
     return os.path.join(_real(os.path.dirname(file)), os.path.basename(file))
 
 
-class InventoryReport(NamedTuple):
+class RequiredDistributions(NamedTuple):
     """The distributions that a process of pytest must have loaded."""
 
     tools: Tuple[Installed, ...]
@@ -508,15 +508,17 @@ class InventoryReport(NamedTuple):
         return None
 
 
-_SURVEY: List[InventoryReport] = []
+_REQUIRED: List[RequiredDistributions] = []
 
 
-def survey() -> InventoryReport:
+def required_distributions() -> RequiredDistributions:
     """Read the installed distributions once, before code of the payload can be imported."""
-    if not _SURVEY:
+    if not _REQUIRED:
         subject = GIVEN.get("SEATRIAL_SUBJECT", "")
-        _SURVEY.append(InventoryReport(tuple(_tools()), Installed(subject) if subject else None))
-    return _SURVEY[0]
+        _REQUIRED.append(
+            RequiredDistributions(tuple(_tools()), Installed(subject) if subject else None)
+        )
+    return _REQUIRED[0]
 
 
 def _tools() -> Iterator[Installed]:

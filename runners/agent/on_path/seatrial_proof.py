@@ -99,7 +99,7 @@ class Prover:
         self._look("end")
 
     def _look(self, when: str) -> List[Dict[str, str]]:
-        found = seatrial_origins.survey().problems(self._own)
+        found = seatrial_origins.required_distributions().problems(self._own)
         problems = [{"reason": reason, **problem._asdict()} for reason, problem in found[:20]]
         problems += [_replaced(name) for name in _differences(self._code)[:20]]
         problems += [_told_not_to_run(word) for word in _idle_options(self._config)]
@@ -115,7 +115,7 @@ class Prover:
 
         It is unknown without a subject, and if child processes may have loaded them.
         """
-        subject = seatrial_origins.survey().subject
+        subject = seatrial_origins.required_distributions().subject
         if subject is None:
             return None
         return len(subject.of(sys.modules)) or (0 if _children() == self._children else None)
@@ -134,7 +134,7 @@ class Prover:
 
 
 def _subject_names() -> List[str]:
-    subject = seatrial_origins.survey().subject
+    subject = seatrial_origins.required_distributions().subject
     return sorted(subject.roots)[:_NAMES] if subject is not None else []
 
 
@@ -276,7 +276,7 @@ def _replacements(config: pytest.Config) -> List[List[str]]:
         for name, code in now.items()
         if code is not _TOOL_CODE.get(name) and _is_inside(code.co_filename, payload)
     }
-    subject = seatrial_origins.survey().subject
+    subject = seatrial_origins.required_distributions().subject
     if subject is not None and payload:
         found.update(subject.replaced(sys.modules, payload))
     if subject is not None:
@@ -293,7 +293,7 @@ def _is_inside(file: str, folder: str) -> bool:
 def _is_known(file: str) -> bool:
     """Return whether the file is of a well-known plugin, outside of payload and subject."""
     payload = seatrial_origins.GIVEN.get("SEATRIAL_PAYLOAD", "")
-    subject = seatrial_origins.survey().subject
+    subject = seatrial_origins.required_distributions().subject
     own = subject is not None and subject.path_of(file) is not None
     return (
         not own

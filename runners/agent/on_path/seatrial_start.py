@@ -41,7 +41,7 @@ def main(how: str, arguments: List[str]) -> None:
         sys.exit(f"pytest cannot be imported from the environment: {error}")
     import seatrial_pytest  # noqa: F401, PLC0415
 
-    elsewhere = seatrial_origins.survey().elsewhere()
+    elsewhere = seatrial_origins.required_distributions().elsewhere()
     if elsewhere is not None:
         reason, one = elsewhere
         text = f"another {one.name} stands in front of the one that was installed: {one.home}"

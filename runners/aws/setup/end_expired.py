@@ -19,7 +19,7 @@ PROJECT, EXPIRES = "seatrial-project", "seatrial-expires-at"
 
 
 class Kind(NamedTuple):
-    """How one kind of resource is listed and ended."""
+    """A kind of resource: how it is listed and ended."""
 
     describe: str
     key: str

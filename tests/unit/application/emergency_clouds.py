@@ -12,10 +12,12 @@ OURS = {"seatrial-project": "seatrial"}
 
 
 class SignedInProvider(FakeProvider):
-    """Has credentials."""
+    """Has credentials, configured or of the computer itself."""
+
+    configured = True
 
     def is_configured(self) -> bool:
-        return True
+        return self.configured
 
 
 def rent(cloud: FakeCloud, token: str, **tags: str) -> str:
@@ -23,12 +25,14 @@ def rent(cloud: FakeCloud, token: str, **tags: str) -> str:
     return cloud.launch(LaunchRequest(token, Place("north"), as_platform({}), tags)).id
 
 
-def stop_of(*clouds: FakeCloud) -> EmergencyStop:
+def stop_of(*clouds: FakeCloud, is_configured: bool = True) -> EmergencyStop:
     """The emergency stop of project ``seatrial`` over providers ``fake``, ``fake1`` ..."""
     names = [f"fake{number or ''}" for number in range(len(clouds))]
     providers = {
         name: SignedInProvider(ProviderContext(MemoryHostStore()), cloud)
         for name, cloud in zip(names, clouds, strict=True)
     }
+    for provider in providers.values():
+        provider.configured = is_configured
     traits = {name: ProviderTraits(name, frozenset()) for name in names}
     return EmergencyStop(providers.__getitem__, traits, "seatrial")

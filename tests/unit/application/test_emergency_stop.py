@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from orchestrator.application.emergency_stop import EmergencyStop
-from orchestrator.domain.machine import ConfigError, Provider, ProviderTraits
+from orchestrator.domain.machine import (
+    ConfigError,
+    CredentialsError,
+    MachineState,
+    Provider,
+    ProviderTraits,
+)
 from runners.fake import FakeCloud
 from tests.unit.application.emergency_clouds import OURS, rent, stop_of
 
@@ -20,7 +28,7 @@ def test_everything_of_the_project_ends_whoever_launched_it() -> None:
     report = stop.end_all()
     assert [one.failure for one in report.items] == ["", ""]
     assert report.asked == ("fake",)
-    assert stop.survey().items == ()  # what is going is not ended twice
+    assert {one.state for one in stop.survey().items} == {MachineState.STOPPING}
     for name in (mine, others):
         cloud.inspect(name)
     assert {one.id for one in cloud.live()} == {stranger, untagged}
@@ -45,13 +53,25 @@ def test_a_cloud_that_is_silent_is_named_and_the_others_are_asked() -> None:
     assert report.asked == ("fake", "fake1")
 
 
-def test_a_provider_without_credentials_or_libraries_is_not_asked() -> None:
+@pytest.mark.parametrize("error", [ConfigError("not installed"), CredentialsError("none here")])
+def test_a_cloud_without_credentials_is_passed_over_unless_the_ledger_has_it(error) -> None:
     def load(_name: str) -> Provider:
-        raise ConfigError("its libraries are not installed")
+        raise error
 
     traits = {"aws": ProviderTraits("aws", frozenset())}
     report = EmergencyStop(load, traits, "seatrial").end_all()
     assert (report.items, report.unread, report.asked) == ((), {}, ())
+    report = EmergencyStop(load, traits, "seatrial", in_ledger=("aws",)).end_all()
+    assert (report.unread, report.asked) == ({"aws": str(error)}, ("aws",))
+
+
+def test_credentials_of_the_computer_itself_are_used() -> None:
+    """An instance role is not configured anywhere, and works all the same."""
+    cloud = FakeCloud()
+    rent(cloud, "mine", **OURS)
+    stop = stop_of(cloud, is_configured=False)
+    assert [one.failure for one in stop.end_all().items] == [""]
+    assert stop.end_all().asked == ("fake",)
 
 
 def test_what_is_shared_and_free_is_left_to_the_janitor() -> None:

@@ -263,6 +263,19 @@ def test_demos_and_benchmarks_are_named_after_their_files_and_keep_what_they_say
     assert cell.verdict("moe-benchmark") is Outcome.PASSED
 
 
+def test_a_metric_beyond_the_limits_is_left_out_and_said():
+    good = ParsedMetric("t", (7.79,), "ms", "lower")
+    bad = ParsedMetric("n" * 501, (1.0,), "ms", "lower"), ParsedMetric("x", (1e300,), "s", "lower")
+    cell = cell_of(text("moe_benchmark.txt", good, *bad, ParsedEnd(0)))
+    assert [metric.name for metric in cell.facts.metrics] == ["t"]
+    [source] = cell.assembly.sources
+    assert [remark.rpartition(": ")[2] for remark in source.remarks] == [
+        "a name, unit or parameter's name has more than 500 characters",
+        "a sample is not smaller than 1e+300",
+    ]
+    assert source.state is not SourceState.READ
+
+
 def test_an_id_that_another_kind_has_is_not_taken_again():
     demo = text("moe.txt", ParsedJob(kind="demo"), ParsedCheck("x", "passed"), ParsedEnd(0))
     cell = cell_of(text("log.txt", *suite("test_moe.py", [PASSED])), demo)

@@ -29,6 +29,31 @@ CASES = [
     (job(idle_timeout_minutes=-1), ("job", 0, "idle_timeout_minutes"), "more than 0"),
     (job(gpus=-1), ("job", 0, "gpus"), "not be negative"),
     (job(env={"A=B": "x"}), ("job", 0, "env", "A=B"), "cannot be the name of a variable"),
+    (job(id="gpu_info"), ("job", 0, "id"), "'gpu_info' is taken"),
+    (job(metrics=("../a.json",)), ("job", 0, "metrics", 0), "must be `output`, or a file below"),
+    (job(metrics=("./a.json",)), ("job", 0, "metrics", 0), "must be `output`, or a file below"),
+    (
+        job(metrics=("a/b.json", "a-b.json")),
+        ("job", 0, "metrics", 1),
+        "'a-b.json' and 'a/b.json' are both stored as 'j.a-b.json': rename the file",
+    ),
+    (job(metrics=("a", "a")), ("job", 0, "metrics", 1), "'a' stands twice"),
+    (job(metrics=("output", "output")), ("job", 0, "metrics", 1), "'output' stands twice"),
+    (
+        job(metrics=("txt",)),
+        ("job", 0, "metrics", 0),
+        "'txt' and the job's output are both stored as 'j.txt'",
+    ),
+    (
+        job(id="environment", metrics=("json",)),
+        ("job", 0, "metrics", 0),
+        "'json' and a file of the attempt are both stored as 'environment.json'",
+    ),
+    (
+        job(id="attempt-2", metrics=("events.jsonl",)),
+        ("job", 0, "metrics", 0),
+        "'events.jsonl' and a file of the attempt are both stored as 'attempt-2.events.jsonl'",
+    ),
     (
         manifest(env={"e": Environment(variables={"": "x"})}),
         ("env", "e", "variables", ""),
@@ -44,7 +69,8 @@ def test_a_senseless_manifest_is_refused(made: Manifest, path: object, words: st
 
 
 def test_a_sensible_manifest_has_no_problems() -> None:
-    suite = Job(id="s", kind="suite", pytest=("suites",), env={"A": "b"})
+    named = ("a/b.json", "a/b-c.json", "output", "output.json")
+    suite = Job(id="s", kind="suite", pytest=("suites",), env={"A": "b"}, metrics=named)
     assert (
         check_manifest(manifest(job=(*manifest().job, suite), environments=("tpu",), root=".."))
         == ()

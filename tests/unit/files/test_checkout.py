@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.adapters.files.archive import payload_files
 from orchestrator.adapters.files.checkout import checkout_of
+from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.config import ci_commit
 from orchestrator.domain.commit import Commit, completed
 
@@ -88,3 +90,89 @@ def test_a_ci_completes_its_own_checkout_only() -> None:
     other = Commit(sha="b" * 40, branch="topic", author="bo")
     assert completed(detached, other) == detached
     assert completed(Commit(), other) == other
+
+
+PLANTS = {
+    "fsmonitor": {"core.fsmonitor": "{program}"},
+    "signature": {"log.showSignature": "true", "gpg.program": "{program}"},
+    "hook": {"core.hooksPath": "{hooks}"},
+    "fetch": {
+        "remote.origin.url": "ext::{program}",
+        "remote.origin.promisor": "true",
+        "extensions.partialClone": "origin",
+        "protocol.ext.allow": "always",
+    },
+}
+SIGNED = """\
+tree {tree}
+author Ann Author <ann@example.org> 1 +0000
+committer Ann Author <ann@example.org> 1 +0000
+gpgsig -----BEGIN PGP SIGNATURE-----
+ it
+ -----END PGP SIGNATURE-----
+
+message
+"""
+
+
+@pytest.fixture
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that a repository's configuration names; running it leaves `ran` beside it."""
+    folder = tmp_path_factory.mktemp("planted")
+    program = folder / "post-index-change"  # the name of the hook of `git status`
+    program.write_text(f"#!/bin/sh\ntouch {folder}/ran\nexit 1\n")
+    program.chmod(0o755)
+    return program
+
+
+def plant(repository: Path, program: Path, *names: str) -> None:
+    for name in names:
+        for key, value in PLANTS[name].items():
+            said = value.format(program=program, hooks=program.parent)
+            git(repository, "config", key, said)
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_reading_a_work_tree_runs_nothing_that_its_configuration_names(
+    checkout: Path, program: Path, name: str
+) -> None:
+    text = SIGNED.format(tree=git(checkout, "rev-parse", "HEAD^{tree}"))
+    (checkout / "signed").write_text(text)
+    signed = git(checkout, "hash-object", "-t", "commit", "-w", "signed")
+    git(checkout, "update-ref", "HEAD", signed)
+    if name == "fetch":
+        (checkout / ".git" / "objects" / signed[:2] / signed[2:]).unlink()
+    plant(checkout, program, name)
+    (checkout / "docs" / "file").touch()  # git status looks at it again, and writes its index
+    assert checkout_of(checkout).sha == signed
+    assert checkout_of(checkout).is_dirty
+    if name != "fetch":
+        assert payload_files(checkout) == [".gitignore", "docs/file", "signed", "tests/file"]
+    assert not (program.parent / "ran").exists()
+
+
+def test_a_repository_inside_the_work_tree_runs_nothing_either(
+    checkout: Path, program: Path
+) -> None:
+    inner = checkout / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "file").touch()
+    plant(inner, program, "fsmonitor", "hook")
+    assert "inner/file" in payload_files(checkout)
+    assert not (program.parent / "ran").exists()
+
+
+def test_a_folder_of_the_work_tree_that_is_a_bare_repository_is_refused(
+    checkout: Path, program: Path
+) -> None:
+    """A commit can hold such a folder, with a configuration; git would use it for the folder."""
+    bare = checkout / "tests"
+    git(checkout, "init", "-q", "--bare", "tests")
+    git(bare, "config", "core.bare", "false")
+    git(bare, "config", "core.worktree", ".")
+    plant(bare, program, "fsmonitor", "hook")
+    assert checkout_of(bare) == Commit()
+    with pytest.raises(ArchiveError, match="bare repository"):
+        payload_files(bare)
+    assert not (program.parent / "ran").exists()

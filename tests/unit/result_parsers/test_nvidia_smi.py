@@ -80,6 +80,12 @@ def test_without_header_the_cells_speak_for_themselves():
     assert devices(list(DIALECT.read(document))) == [one, one]
 
 
+@pytest.mark.parametrize(("more", "confidence"), [(197, 0.7), (198, 0.0)])
+def test_more_than_two_hundred_cells_are_no_row_of_a_device(tmp_path, more, confidence):
+    row = f"NVIDIA L4, 580.105.08, 23034 MiB{', 1' * more}\n"
+    assert DIALECT.match(made(tmp_path, row, "gpu.csv")) == confidence
+
+
 @pytest.mark.parametrize(
     ("unit", "amount", "size"),
     [

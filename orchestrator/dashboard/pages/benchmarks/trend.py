@@ -72,7 +72,7 @@ def scale_of(trend: BenchmarkTrend, samples: Mapping[int, Sequence[float]]) -> S
 
 
 def marks_of(trend: BenchmarkTrend) -> Sequence[tuple[int, str]]:
-    """Where versions began: (point, version); where these are many, releases, or lines of them."""
+    """Return the first points of versions; of releases or release lines if there are many."""
     versions = [trend.cell(at).version for at in range(len(trend.points))]
     for shorter in (str, _release, _line):
         named = [shorter(version) for version in versions]
@@ -97,7 +97,7 @@ def _line(version: str) -> str:
 def data_of(
     trend: BenchmarkTrend, scale: Scale, samples: Mapping[int, Sequence[float]], unit: str
 ) -> dict[str, object]:
-    """What the chart is drawn from in a browser."""
+    """Return the data from which the browser draws the chart."""
     return {
         "unit": unit,
         "y": [scale.low, scale.high],
@@ -167,7 +167,7 @@ class _Still:
         return HEIGHT * (1 - (value - scale.low) / (scale.high - scale.low))
 
     def bands(self) -> Iterator[Shape]:
-        """Where nine of ten values of a level are."""
+        """Yield the bands that hold 90 % of a level's values."""
         return map(self._band, self._trend.levels)
 
     def _band(self, level: Level) -> Shape:
@@ -177,7 +177,7 @@ class _Still:
         return Shape("rect", "band", _written(sizes))
 
     def marks(self) -> Iterator[Shape]:
-        """Where versions began."""
+        """Yield marks of the first points of versions."""
         for at, _ in marks_of(self._trend):
             yield self._upright(at, "axis")
 
@@ -200,7 +200,7 @@ class _Still:
             yield Shape("circle", "line", _written({"cx": x, "cy": y, "r": 2.0}))
 
     def steps(self) -> Iterator[Shape]:
-        """Where the level changed."""
+        """Yield marks of changed levels."""
         for step in self._trend.steps:
             tone = {True: "step bad", False: "step good", None: "step"}[step.is_worse]
             yield self._upright(step.change.index, tone)
@@ -251,7 +251,7 @@ class Tab:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the page is of."""
+    """The selection that the page shows."""
 
     asked: Asked
     product: str
@@ -262,7 +262,7 @@ class Shown:
 
     @property
     def unit(self) -> str:
-        """As it may be shown."""
+        """Return the unit as it is displayed."""
         return unit_of(self.benchmark)
 
 

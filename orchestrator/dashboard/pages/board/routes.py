@@ -42,7 +42,7 @@ _NO_VERDICT = Term("?", "no verdict", "warn")
 
 
 def badge_words(gate: str, newest: VerdictLine | None) -> Mapping[str, object]:
-    """What the picture is drawn from."""
+    """Return the texts of the badge."""
     shown = term(newest.decision) if newest is not None else _NO_VERDICT
     version = newest.subject.get("version", "") if newest is not None else ""
     name = _short(gate)
@@ -156,7 +156,7 @@ def show_badge(asked: AskedDep, request: Request, gate: str) -> Response:
 
 
 def _believed(statuses: Sequence[GateStatus]) -> timedelta | None:
-    """As old as every gate of the product lets evidence be."""
+    """Return the shortest maximum age of evidence of the product's gates."""
     ages = (duration(one.policy.spec.evidence.max_age) for one in statuses)
     return min(ages, default=None)
 

@@ -70,7 +70,7 @@ class Evidence:
 
     @property
     def age(self) -> str:
-        """Of the evidence."""
+        """Return the age of the evidence."""
         return age(self.at, self.now) if self.at is not None and self.now is not None else ""
 
     @property
@@ -111,7 +111,7 @@ class Rate:
 
     @property
     def tally(self) -> Tally:
-        """Of the newest day."""
+        """Return the counts of the newest day."""
         return Tally(self.trend.latest.counts)
 
     @property
@@ -298,7 +298,7 @@ def _main_matrix(row: BoardRow) -> str:
 
 
 def live_table(asked: Asked, live: Sequence[LiveRun]) -> Table:
-    """What runs right now."""
+    """Return the table of unfinished runs."""
     return Table(
         id="live",
         caption="Running now",
@@ -401,7 +401,7 @@ class GateSentence:
 
     @property
     def tone(self) -> str:
-        """Of the decision."""
+        """Return the tone of the decision."""
         return term(self.word).tone if self.word else "warn"
 
     @property
@@ -457,7 +457,7 @@ def _short(sentence: str) -> str:
 
 
 def _reasons(verdict: VerdictLine) -> list[str]:
-    """What is violated first; new failures before all else."""
+    """Return the sentences of blocking rules: violated before unknown, new failures first."""
     ranks = {RuleOutcome.VIOLATED: 0, RuleOutcome.UNKNOWN: 1}
     loud = [rule for rule in verdict.rules if rule.blocking and rule.outcome in ranks]
     loud.sort(key=lambda rule: (ranks[rule.outcome], rule.kind != "new_failures"))

@@ -53,7 +53,7 @@ def show_comparison(
     what: str = "",
     skip: int = 0,
 ) -> Response:
-    """What changed from one to the other; or what to choose, while one of them is not chosen."""
+    """Show the changes between two runs; without two, the runs to choose from."""
     if what and what not in (*Difference, PERFORMANCE):
         valid = ", ".join((*Difference, PERFORMANCE))
         raise PageMissingError(f"unknown filter {what!r}: use one of {valid}")
@@ -67,7 +67,7 @@ def show_comparison(
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is to be compared, as far as it is chosen."""
+    """The chosen runs and cells; None for what is not chosen yet."""
 
     asked: Asked
     before: Run | None
@@ -91,7 +91,7 @@ class Chosen:
         return [(run.id, run_words(run)) for run in ordered]
 
     def suggestions(self) -> Sequence[tuple[str, str, str]]:
-        """What the run may be compared with: (address, words, when)."""
+        """Return runs to compare with: (URL, title, time)."""
         run = self.after or self.before
         if run is None:
             return []

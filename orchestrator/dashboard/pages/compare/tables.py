@@ -77,7 +77,7 @@ class Contrast:
         return [one for one in self.facing if one.pair is not None][pair]
 
     def of_pair(self, pair: int) -> Counter[Difference]:
-        """How many tests of a pair went which way."""
+        """Return the numbers of a pair's tests by difference."""
         found: Counter[Difference] = Counter()
         for one in self.counts:
             if one.pair == pair:
@@ -194,7 +194,7 @@ def _listed(traits: Sequence[Trait], is_wanted: Callable[[Trait], bool]) -> str:
 
 
 def environment_table(asked: Asked, contrast: Contrast) -> Table:
-    """What differs but packages; all of it where that is asked for."""
+    """Return the table of differing facts without packages; of all facts on request."""
     shown = [one for one in _shown(asked, contrast) if not one.is_package]
     return Table(
         id="environment",
@@ -319,7 +319,7 @@ class Section:
 
 
 def cells_table(asked: Asked, contrast: Contrast) -> Table:
-    """How each platform went, and how many of its tests went which way."""
+    """Return the table of platforms with their outcomes and numbers of changed tests."""
     places = {pair: at for at, pair in enumerate(contrast.pairs)}
     kinds = _kinds(contrast)
     rows = [
@@ -492,7 +492,7 @@ class Speeds:
 
 
 def speeds_of(asked: Asked, contrast: Contrast, *, what: str, skip: int) -> Speeds:
-    """What differs, what got worse by most first; all of it where that is asked for."""
+    """Return the changed metrics, the largest regression first; on request all metrics."""
     whole = bool(asked.query.get("all"))
     counts: Counter[str] = Counter(one.verdict.value for one in contrast.deltas)
     listed = [one for one in contrast.deltas if whole or one.verdict is not MetricChange.ALIKE]

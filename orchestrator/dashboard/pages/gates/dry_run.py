@@ -50,7 +50,7 @@ _PAST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Of one dry run."""
+    """The outcome of one dry run."""
 
     verdict: Verdict
     stored: StoredVerdict | None
@@ -163,7 +163,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What came of it."""
+    """The result of a dry run, or why there is none."""
 
     problems: Sequence[Problem] = ()
     """Of the text."""
@@ -174,7 +174,7 @@ class Found:
 
     @property
     def tables(self) -> Sequence[Table]:
-        """Those that it has."""
+        """Return the tables of the result."""
         told = self.outcome.tables if self.outcome else ()
         return (*told, *([self.past] if self.past else []))
 

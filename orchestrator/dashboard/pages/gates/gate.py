@@ -74,7 +74,7 @@ class PolicyFacts:
 
 
 def policy_facts(asked: Asked, present: StoredPolicy) -> PolicyFacts:
-    """As the address asks for it. Raises PageMissingError."""
+    """Return the policy's facts that the URL selects. Raises PageMissingError."""
     history = asked.context.stores.gates.policy_history(present.gate)
     shown = _version(history, asked.query.get("version", "")) or present
     other = _version(history, asked.query.get("against", ""))
@@ -162,12 +162,12 @@ class Refused:
     """The submitted values of the form."""
 
     def of(self, name: str) -> str:
-        """What is wrong with a field; empty where nothing is."""
+        """Return the error of a field; empty without one."""
         return "; ".join(words for one, words in self.problems if one == name)
 
 
 def waiver_table(asked: Asked, gate: str) -> Table:
-    """Those that wait for approval first, then those in force, each kind newest first."""
+    """Return the table of waivers: pending approval first, then valid ones; newest first."""
     waivers = asked.context.stores.gates.waivers(gate=gate)[::-1]
     by_state = {state: [w for w in waivers if _state(asked, w) == state] for state in _STATES}
     acts = asked.wanted is Format.HTML and asked.viewer.may(Scope.GATE)
@@ -240,7 +240,7 @@ def show_gate(asked: AskedDep, gate: str) -> Response:
 
 
 def gate_page(asked: Asked, gate: str, refused: Refused | None = None) -> Response:
-    """The page; where an action on it was refused, with what is wrong and what was written.
+    """Return the page; after a refused action, with the error and the submitted form.
 
     Raises GateMissingError, PageMissingError.
     """

@@ -95,7 +95,7 @@ _TRY = Column("try", "Try it", is_title_hidden=True)
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """What became of the last test of a channel."""
+    """The result of the last test of a channel."""
 
     name: str
     has_arrived: bool

@@ -51,7 +51,7 @@ def lines_of(text: str, problems: Sequence[Problem] = ()) -> Listing:
 
 
 def diff_of(old: str, new: str) -> list[Changed] | None:
-    """What changed; None where the texts are too long for that."""
+    """Return the changed lines; None for texts that are too long to compare."""
     before, after = old.splitlines(), new.splitlines()
     if max(len(before), len(after)) > LONGEST_DIFF:
         return None

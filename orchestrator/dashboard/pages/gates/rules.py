@@ -68,7 +68,7 @@ def rule_table(
     id: str = "rules",  # noqa: A002
     empty: str = "No rule has a result.",
 ) -> Table:
-    """Those rules, in that order."""
+    """Return the table of these rules, in their order."""
     return Table(
         id=id,
         caption=caption,
@@ -80,7 +80,7 @@ def rule_table(
 
 
 def tone(rule: RuleResult) -> str:
-    """How loud its row is."""
+    """Return the tone of a rule's row."""
     if not rule.blocking:
         return ""
     return {RuleOutcome.VIOLATED: "bad", RuleOutcome.UNKNOWN: "warn"}.get(rule.outcome, "")
@@ -260,7 +260,7 @@ class Ruled(Protocol):
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Return the rule's id."""
         ...
 
     @property
@@ -377,10 +377,7 @@ def _exception_row(name: str, rules: list[str], known: Mapping[str, Words]) -> R
 
 
 def _known(asked: Asked, stored: StoredVerdict) -> dict[str, Words]:
-    """What is known of each.
-
-    By the verdict itself, its policy, and the gate's waivers.
-    """
+    """Return descriptions by exception: from the verdict, its policy, and the gate's waivers."""
     gates = asked.context.stores.gates
     found = {"flaky": ("flaky allowance", "It passed when it was run again.", "", "")}
     found |= dict(_told(rule) for rule in stored.verdict.rules if _tells(rule))
@@ -486,7 +483,7 @@ Found = Mapping[str, object]
 
 
 def evidence_tables(rules: Sequence[RuleResult]) -> Iterator[Table]:
-    """Those that have rows, each with no more than a page has room for."""
+    """Yield the non-empty tables of evidence, cut to the maximum of a page."""
     failing = [(rule, one) for rule in rules for one in _listed(rule, "results")]
     if failing:
         many = sum(_whole(rule.inputs.get("failing")) for rule in rules if rule.kind == "job")
@@ -511,7 +508,7 @@ def _of(many: int, what: str) -> str:
 
 
 def _listed(rule: RuleResult, name: str) -> Iterator[Found]:
-    """Rows among a rule's inputs; what was written otherwise is not shown."""
+    """Yield the rows of a list in a rule's inputs; entries of another form are skipped."""
     rows = rule.inputs.get(name)
     if rule.kind == "job" and isinstance(rows, list | tuple):
         yield from (one for one in rows if isinstance(one, Mapping))

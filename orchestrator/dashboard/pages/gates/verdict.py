@@ -113,7 +113,7 @@ def _neighbours(
 
 
 def _compare(stored: StoredVerdict, before: VerdictLine | None, rules: Sequence[RuleResult]) -> str:
-    """Its newest run beside the last green one, else beside the run of the verdict before."""
+    """Return the URL of a comparison with the last green run, or with the previous verdict's."""
     newest = max(stored.runs, default="")
     green = next((str(one.inputs.get("last_green", "")) for one in rules if _is_new(one)), "")
     old = green or (max(before.runs, default="") if before else "")

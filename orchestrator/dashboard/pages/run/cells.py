@@ -45,7 +45,7 @@ class Phase:
 
     @property
     def seconds(self) -> float:
-        """How long it was."""
+        """Return the duration in seconds."""
         return max(0.0, (self.end - self.begin).total_seconds())
 
 
@@ -199,7 +199,7 @@ def _about(cell: CellRecord) -> str:
 
 
 def why_of(cell: CellRecord) -> str:
-    """Why a cell went the way it did; of a passed one, that no test passed."""
+    """Return the reason of the cell's outcome; for a pass, only that no test passed."""
     word = cell.reason.replace("_", " ")
     said = ": ".join(part for part in (word, cell.detail) if part)
     return said or (cell.counts.nothing_passed if cell.state is CellState.DONE else "")

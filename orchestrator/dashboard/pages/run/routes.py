@@ -222,7 +222,7 @@ class Money:
 
     @property
     def picture(self) -> Picture | None:
-        """How much of the limit is gone."""
+        """Return a bar of the used part of the limit."""
         if not self.limit_usd:
             return None
         share = min(float(self.spent_usd / self.limit_usd), 1.0)
@@ -240,7 +240,7 @@ class Notice:
 
 
 def run_page(asked: Asked, run: Run, seen: int, *, refused: str = "", chosen: str = "") -> Page:
-    """The page, with what was refused if something was.
+    """Return the page, with the reason of a refused action.
 
     Args:
         asked: The request.
@@ -339,7 +339,7 @@ def _simulated(record: RunRecord) -> Iterator[Notice]:
 
 
 def _notices(record: RunRecord) -> Iterator[Notice]:
-    """What agents want a person to know; the newest of each cell."""
+    """Yield the agents' newest notice of each cell."""
     found = [(cell, one) for cell in record.cells for one in cell.notices if one.level in LOUD]
     for cell, notice in found[-_NOTICES:]:
         job = f"{notice.job}: " if notice.job else ""

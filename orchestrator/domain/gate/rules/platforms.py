@@ -125,9 +125,9 @@ def platforms(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def platforms_with_first_rules_counts(case: RuleContext) -> Iterator[RuleResult]:
-    """As in the first two rules: green runs in a row are also those that reuse one's evidence.
+    """Yield the results of versions 1 and 2: runs that reuse evidence count as green runs.
 
-    Of the tests it tells those that passed, failed or were expected to fail.
+    The counts of tests are those that passed, failed, or were expected to fail.
     """
     return _platforms(case, _ran_as_before)
 

@@ -1,8 +1,10 @@
-"""Which jobs and cells of a run failed for a reason that their failing tests do not tell."""
+"""Jobs and cells whose failing tests do not explain their outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
@@ -12,25 +14,50 @@ _CHECKS = 3
 _QUIET = (Outcome.PASSED, Outcome.NOT_AVAILABLE, Outcome.NOT_RUN)
 
 
+class CellFailure(NamedTuple):
+    """A failing test of a cell, or a job or cell that failed for another reason."""
+
+    job: str
+    """Empty where the cell failed by itself."""
+    test: str
+    """Empty where a job or cell failed for another reason than its tests."""
+    outcome: str
+    error: str
+    """One line."""
+
+
+def cell_failures(cell: CellRecord, tests: Iterable[CellFailure]) -> Iterator[CellFailure]:
+    """Yield the failing tests of a cell, then the failures that they do not explain."""
+    named: Counter[str] = Counter()
+    for test in tests:
+        named[test.job] += 1
+        yield test
+    for job in failing_jobs(cell, named):
+        yield CellFailure(job.id, "", str(job.outcome), why_job_failed(job))
+    if fails_itself(cell):
+        why = ": ".join(part for part in (phrase(cell.reason), cell.detail) if part)
+        yield CellFailure("", "", str(cell.outcome), why)
+
+
 def failing_jobs(cell: CellRecord, named: Mapping[str, int]) -> list[JobRecord]:
-    """Those whose failing tests do not explain their outcome.
+    """Return the jobs whose failing tests do not explain their outcome.
 
     Args:
-        cell: Of the run.
-        named: How many failing tests of each job have a name.
+        cell: The cell of the jobs.
+        named: Numbers of named failing tests by job.
     """
     return [job for job in _not_passed(cell) if not _is_explained(job, named.get(job.id, 0))]
 
 
 def fails_itself(cell: CellRecord) -> bool:
-    """Whether the cell's outcome has a reason that none of its jobs has."""
+    """Return whether the cell's outcome has a reason that none of its jobs has."""
     of_jobs = {(job.outcome, job.reason) for job in _not_passed(cell)}
     is_bad = cell.outcome is not None and cell.outcome not in _QUIET
     return is_bad and (cell.outcome, cell.reason) not in of_jobs
 
 
 def why_job_failed(job: JobRecord) -> str:
-    """Why, beside its failing tests: how it ended where these do not explain that."""
+    """Return the reason of a job's outcome beside its failing tests, such as a crash."""
     if job.ending is not None and job.ending.reason != job.reason:
         return job.ending.detail or phrase(job.ending.reason)
     failed = [check.name for check in job.checks if check.outcome == "failed"]

@@ -1,0 +1,28 @@
+"""When a test counts as much slower than usual."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.domain.test_duration import TestDuration
+
+
+@pytest.mark.parametrize(
+    ("took_s", "earlier_s", "expected"),
+    [
+        (3.0, (1.0, 2.0, 9.0), True),
+        (2.9, (1.0, 2.0, 9.0), False),
+        (0.9, (0.1,), False),
+        (1.1, (0.1,), True),
+        (101.0, (100.0,), False),
+        (9.0, (), False),
+        (9.0, (0.0,), False),
+    ],
+    ids=["half", "less", "under a second", "a second", "of much", "nothing", "zero"],
+)
+def test_a_test_is_much_slower_by_half_and_by_a_second(
+    took_s: float, earlier_s: tuple[float, ...], expected: bool
+) -> None:
+    words = {"cell": "cpu", "job": "unit", "nodeid": "test_it", "outcome": "passed"}
+    one = TestDuration(test_id=1, duration_s=took_s, earlier_s=earlier_s, **words)
+    assert one.is_much_slower is expected
