@@ -91,7 +91,7 @@ def freeze_cell(
         baseline_collected=before.collected,
         blame=tuple(answer.as_text() for answer in one.blames),
         expect=cell.platform.expect or ExpectedHardware(),
-        machines=() if ingested else (_machine(cell),),
+        machines=() if ingested else (machine_of(cell),),
     )
 
 
@@ -102,7 +102,7 @@ def _instance_type(cell: CellRecord) -> str:
     return leased[-1] if leased else proven
 
 
-def _machine(cell: CellRecord) -> MachineEvidence:
+def machine_of(cell: CellRecord) -> MachineEvidence:
     """Return its last machine, or the machine that reused evidence comes from."""
     leased, told = [lease.provider for lease in cell.leases], cell.attestation
     return MachineEvidence(

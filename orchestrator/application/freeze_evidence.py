@@ -10,6 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 
+from orchestrator.application.baselines import GatePlatforms, baselines, with_changes
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_cell import Before, freeze_cell, quarantine_of, subject_of
 from orchestrator.application.gather_evidence import (
@@ -22,9 +23,6 @@ from orchestrator.application.gather_evidence import (
     is_of_the_same,
     with_related_runs,
 )
-from orchestrator.application.reused_results import results_of_cell
-from orchestrator.domain.alias import AliasState
-from orchestrator.domain.cell import Cell
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy
@@ -37,12 +35,10 @@ from orchestrator.domain.gate.snapshot import (
     Quarantine,
     Snapshot,
 )
-from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
 from orchestrator.domain.gate.tolerance import failing_results
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.test_identity import normal_nodeid
-from orchestrator.store.reuse import LastGreen
 
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 _PASSED = (TestOutcome.PASSED, TestOutcome.XPASSED)
@@ -51,7 +47,10 @@ _NOTHING = Before(0, None, frozenset())
 
 
 def with_failed_before(
-    cells: Sequence[CellEvidence], taken: Sequence[GatheredRun], quarantines: Sequence[Quarantine]
+    cells: Sequence[CellEvidence],
+    taken: Sequence[GatheredRun],
+    quarantines: Sequence[Quarantine],
+    judged: GatePlatforms,
 ) -> tuple[CellEvidence, ...]:
     """Return the cells with failures from those of these runs that tested the same subject.
 
@@ -59,8 +58,9 @@ def with_failed_before(
         cells: As they stand.
         taken: All runs that may be told of, oldest first; the cells' own among them.
         quarantines: The product's.
+        judged: The gate's platforms.
     """
-    history = _History.of(taken, quarantines, frozenset(cell.platform for cell in cells))
+    history = _History.of(taken, quarantines, judged)
     return tuple(cell if cell.ingested else _with_history(cell, history) for cell in cells)
 
 
@@ -109,15 +109,14 @@ class _History:
     cells: Mapping[tuple[str, str], CellEvidence]
     """Cells by run and name, without ingested ones."""
     quarantines: Sequence[Quarantine]
-    judged: frozenset[str]
-    """Platforms that the gate looks at."""
+    judged: GatePlatforms
 
     @classmethod
     def of(
         cls,
         taken: Sequence[GatheredRun],
         quarantines: Sequence[Quarantine],
-        judged: frozenset[str],
+        judged: GatePlatforms,
     ) -> _History:
         cells = {
             (one.id, cell.id): freeze_cell(GatheredCell(one, cell), _NOTHING, quarantines)
@@ -144,8 +143,8 @@ class _History:
         """Return the cell in these runs; where a run lacks it, all of its platform's cells.
 
         A matrix that lists its environments otherwise names its cells otherwise. A platform may
-        have had another id: one that is not judged, on the same kind of machine in the same
-        environment.
+        have had another id: one that the policy does not name, on the same kind of machine, with
+        the same packages or with an id that the policy named before.
         """
         found: list[CellEvidence] = []
         for one in runs:
@@ -158,12 +157,14 @@ class _History:
         return found
 
     def _is_renamed(self, other: CellEvidence, cell: CellEvidence) -> bool:
-        is_alike = (other.environment, other.fingerprint, set(other.machines)) == (
+        if other.platform in self.judged.now or not cell.machines:
+            return False
+        is_alike = (other.environment, set(other.machines)) == (
             cell.environment,
-            cell.fingerprint,
             set(cell.machines),
         )
-        return bool(cell.fingerprint) and is_alike and other.platform not in self.judged
+        is_same = bool(cell.fingerprint) and other.fingerprint == cell.fingerprint
+        return is_alike and (is_same or other.platform in self.judged.gone)
 
     def passing(self, run: str, cell: str, job: str) -> frozenset[str]:
         """Return passing tests of a job, as `normal_nodeid`."""
@@ -189,15 +190,6 @@ class _History:
         return [test for test in tests if test.job == job and test.outcome in _PASSED]
 
 
-_RAN = (
-    TestOutcome.PASSED,
-    TestOutcome.FAILED,
-    TestOutcome.ERROR,
-    TestOutcome.XFAILED,
-    TestOutcome.XPASSED,
-)
-
-
 _LOOKS_BACK = duration(EvidenceRule().max_age)
 """Minimum time that a failure counts against its subject, whatever the policy's `max_age`."""
 
@@ -218,25 +210,23 @@ def freeze(
 ) -> Snapshot:
     """Freeze gathered runs, for a verdict at that time."""
     product, gate = policy.metadata.product, policy.metadata.name
-    oldest = min((one.id for one in taken), default="")
-    green = context.stores.gates.last_passed(gate, before_run=oldest) if oldest else None
-    passed = tuple(green.runs) if green else ()
-    seen = _signatures(context, passed)
+    judged = GatePlatforms.of(context, policy)
     quarantines = tuple(context.stores.quarantines.list(product=product))
-    stood = [(one, _past(context, policy, one.parts, oldest)) for one in counted_cells(taken)]
+    counted = counted_cells(taken)
+    then = baselines(context, policy, judged, counted)
     cells = tuple(
-        _frozen(one, _compared(context, one.parts, past, seen, passed), quarantines)
-        for one, past in stood
+        _frozen(one, known.before, quarantines) for one, known in zip(counted, then, strict=True)
     )
-    green_runs = {one.parts[0].cell.platform.id: past.run for one, past in stood}
-    cells = with_changes(context, product, cells, taken, BaselineEvidence(passed, green_runs))
+    cells = with_changes(context, product, cells, taken, [known.tests for known in then])
+    counting = {part.taken.id for one in counted for part in one.parts}
+    green = context.stores.gates.last_passed(gate, without=counting) if counting else None
     max_age = max(duration(policy.spec.evidence.max_age), _LOOKS_BACK)
     others = with_related_runs(context, taken, now=now, max_age=max_age)
     frozen = Snapshot(
         product=product,
         subject=_agreed(cells),
         runs=tuple(one.id for one in taken),
-        cells=with_failed_before(with_test_sets(cells, taken), others, quarantines),
+        cells=with_failed_before(with_test_sets(cells, taken), others, quarantines, judged),
         known_issues=_known_issues(context, product),
         quarantines=quarantines,
         cost_usd=sum((one.evidence.record.cost_usd for one in taken), Decimal(0)),
@@ -270,71 +260,6 @@ def _with_decisions(context: Context, gate: str, frozen: Snapshot) -> Snapshot:
     )
 
 
-def _signatures(context: Context, runs: Sequence[str]) -> frozenset[str]:
-    failures = (one for run in runs for one in context.stores.failures.of_run(run))
-    return frozenset(failure.signature.id for failure in failures)
-
-
-@dataclass(frozen=True, slots=True)
-class _Past:
-    """Earlier runs of the platform."""
-
-    last: LastGreen | None
-    streak: int
-
-    @property
-    def run(self) -> str:
-        """Return the last green run's id; empty without one."""
-        return self.last.run_id if self.last else ""
-
-
-def _past(
-    context: Context, policy: GatePolicy, parts: Sequence[GatheredCell], oldest: str
-) -> _Past:
-    """Return earlier results of the cell's platform.
-
-    Unattested ones only where the policy allows them.
-    """
-    gates, product = context.stores.gates, policy.metadata.product
-    platform = parts[0].cell.platform.id
-    ingested = policy.spec.evidence.attestation == "optional"
-    return _Past(
-        gates.last_green(product, platform, before_run=oldest, ingested=ingested),
-        gates.green_streak(product, platform, before_run=oldest, ingested=ingested),
-    )
-
-
-def _compared(
-    context: Context,
-    parts: Sequence[GatheredCell],
-    past: _Past,
-    seen: frozenset[str],
-    passed: Sequence[str],
-) -> Before:
-    """Return the baselines of the cell."""
-    last = past.last
-    ran: Mapping[tuple[str, str], bool] = {}
-    if any(job.counts.skipped or job.counts.xfailed for part in parts for job in part.cell.jobs):
-        ran = _ran(context, parts[0].cell.id, {*passed, *([last.run_id] if last else [])})
-    jobs = [job for part in parts for job in part.cell.jobs]
-    left_out = any(job.test_set.modules or job.test_set.ignored for job in jobs)
-    tests = context.stores.results.final_tests(last.cell_id) if last and left_out else {}
-    return Before(past.streak, last.collected if last else None, seen, ran, tests)
-
-
-def _ran(context: Context, name: str, runs: Iterable[str]) -> Mapping[tuple[str, str], bool]:
-    """Return jobs and tests that ran in the cells of that name, and whether they passed in any."""
-    stores = context.stores
-    cells = [one.id for run in runs for one in stores.cells.of_run(run) if one.name == name]
-    tests = (test for cell in cells for test in results_of_cell(stores, cell))
-    found: dict[tuple[str, str], bool] = {}
-    for test in tests:
-        if test.outcome in _RAN:
-            key = (test.job, normal_nodeid(test.nodeid))
-            found[key] = found.get(key, False) or test.outcome is TestOutcome.PASSED
-    return found
-
-
 def _agreed(cells: Sequence[CellEvidence]) -> Mapping[str, str]:
     """Return the subject's facts on which all cells agree."""
     if not cells:
@@ -356,149 +281,6 @@ def _renewed(issue: KnownIssue, successors_of: Mapping[str, frozenset[str]]) -> 
     if len(found) != 1:
         return issue  # what became several signatures is for a person to split
     return replace(issue, match=replace(issue.match, signature=next(iter(found))))
-
-
-@dataclass(frozen=True, slots=True)
-class BaselineEvidence:
-    """Baselines of a product's tests."""
-
-    passed: tuple[str, ...]
-    """Runs that the gate passed last."""
-    green: Mapping[str, str]
-    """The last green run, by platform."""
-
-
-def with_changes(
-    context: Context,
-    product: str,
-    cells: Sequence[CellEvidence],
-    taken: Sequence[GatheredRun],
-    compared: BaselineEvidence,
-) -> tuple[CellEvidence, ...]:
-    """Return the cells, with each job's changes against the baseline's tests."""
-    collected = {one.id: one.evidence.tests for one in taken}
-    renames = _renames(context, product)
-    judged = frozenset(cell.platform for cell in cells)
-
-    def whole(cell: CellEvidence) -> CellEvidence:
-        then = _baselines(context, cell, compared, judged)
-        present = {job.id for job in cell.jobs}
-        absent = {
-            name: tuple(sorted(tests.elements()))
-            for one in then
-            for name, tests in sorted(one.by_job.items())
-            if name not in present
-        }
-        jobs = tuple(
-            _with_changes(
-                job,
-                collected.get(job.run or cell.run, {}).get(cell.id, ()),
-                then,
-                renames.get(job.id, {}),
-            )
-            for job in cell.jobs
-        )
-        return replace(cell, jobs=jobs, jobs_gone=absent)
-
-    return tuple(whole(cell) for cell in cells)
-
-
-def _with_changes(
-    job: JobEvidence,
-    tests: Sequence[TestFact],
-    then: Sequence[BaselineTests],
-    renames: Mapping[str, str],
-) -> JobEvidence:
-    """Return the job with its changes against the baselines; unchanged where none can be told."""
-    now = _names(test for test in tests if test.job == job.id)
-    had = job.counts.collected or any(one.by_job.get(job.id) for one in then)
-    if job.outcome not in _FINAL or not had:
-        return job
-    is_known = sum(test.job == job.id for test in tests) == job.counts.collected
-    places = (*job.test_set.modules, *job.test_set.ignored)
-    changes = changes_since(
-        job.id,
-        now if is_known else None,
-        then,
-        renames=renames,
-        left_out=[place.path for place in places],
-    )
-    return replace(job, changes=changes)
-
-
-def _baselines(
-    context: Context, cell: CellEvidence, compared: BaselineEvidence, judged: frozenset[str]
-) -> list[BaselineTests]:
-    """Return the baselines: runs that the gate passed last, and the platform's last green one."""
-    green = compared.green.get(cell.platform, "")
-    groups = (_of_one_payload(context, compared.passed), (green,) if green else ())
-    return [
-        found for runs in dict.fromkeys(groups) if (found := _baseline(context, cell, runs, judged))
-    ]
-
-
-def _of_one_payload(context: Context, runs: Sequence[str]) -> tuple[str, ...]:
-    """Return those with the payload of the last one: what it lacks was removed then."""
-    payloads = {
-        run: known.payload_digest for run in runs if (known := context.stores.runs.get(run))
-    }
-    return tuple(run for run in runs if runs and payloads.get(run) == payloads.get(runs[-1]))
-
-
-def _baseline(
-    context: Context, cell: CellEvidence, runs: Sequence[str], judged: frozenset[str]
-) -> BaselineTests | None:
-    by_job: dict[str, Tests] = {}
-    found: list[str] = []
-    for run in runs:
-        cells = _cells_like(context.stores.cells.of_run(run), cell, judged)
-        mine = _common_tests(results_of_cell(context.stores, one.id) for one in cells)
-        by_job |= {job: by_job.get(job, Counter()) | tests for job, tests in mine.items()}
-        found += [run] if mine else []
-    return BaselineTests(tuple(found), by_job) if found else None
-
-
-def _common_tests(cells: Iterable[Sequence[TestFact]]) -> dict[str, Tests]:
-    """Return by job the tests that are in all cells with this job."""
-    found: dict[str, Tests] = {}
-    for tests in cells:
-        for job in {test.job for test in tests}:
-            mine = _names(test for test in tests if test.job == job)
-            found[job] = found[job] & mine if job in found else mine
-    return found
-
-
-def _cells_like(cells: Sequence[Cell], cell: CellEvidence, judged: frozenset[str]) -> list[Cell]:
-    """The same cell; where every platform has another id now, all that there were."""
-    same = _same_cell(cells, cell)
-    if same is not None:
-        return [same]
-    known = {one.name.partition(".")[0] for one in cells}
-    return [] if known & judged else list(cells)
-
-
-def _same_cell(cells: Sequence[Cell], cell: CellEvidence) -> Cell | None:
-    """Return the cell of that name; without such an environment, the platform's first one."""
-    named = [one for one in cells if one.name == cell.id]
-    others = [one for one in cells if one.name.partition(".")[0] == cell.platform]
-    return next(iter(named or others), None)
-
-
-def _names(tests: Iterable[TestFact]) -> Tests:
-    """Return test names without modules that skipped themselves, which hide tests."""
-    return Counter(
-        normal_nodeid(test.nodeid)
-        for test in tests
-        if "::" in test.nodeid or test.outcome is not TestOutcome.SKIPPED
-    )
-
-
-def _renames(context: Context, product: str) -> Mapping[str, Mapping[str, str]]:
-    """Return confirmed new names by older ones, by job."""
-    found: dict[str, dict[str, str]] = {}
-    for one in context.stores.aliases.list(product=product, state=AliasState.CONFIRMED):
-        found.setdefault(one.job, {})[normal_nodeid(one.old)] = normal_nodeid(one.new)
-    return found
 
 
 _Tests = Counter[str]

@@ -145,14 +145,15 @@ class GateStore(VerdictLines):
         with self._sessions.read() as session:
             return read_verdicts(session, query)
 
-    def last_passed(self, gate: str, *, before_run: str = "") -> StoredVerdict | None:
-        """Return the gate's newest PASS or PASS_WITH_EXCEPTIONS, of runs before that one.
+    def last_passed(self, gate: str, *, without: Collection[str] = ()) -> StoredVerdict | None:
+        """Return the gate's PASS or PASS_WITH_EXCEPTIONS of the newest runs.
 
-        Verdicts of nothing but reruns of some jobs do not count.
+        Verdicts on any of the runs in `without`, and of nothing but reruns of some jobs, do not
+        count.
         """
         query = select(VerdictRow).where(VerdictRow.gate == gate, VerdictRow.decision.in_(_PASSED))
-        if before_run:
-            query = query.where(VerdictRow.last_run < before_run)
+        theirs = select(VerdictRunRow.verdict).where(VerdictRunRow.run_id.in_(without))
+        query = query.where(VerdictRow.pk.not_in(theirs))
         query = query.order_by(VerdictRow.last_run.desc(), VerdictRow.pk.desc())
         with self._sessions.read() as session:
             known = session.scalars(query.with_only_columns(VerdictRow.pk))

@@ -24,6 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.adversary import (
+    baselines,
     disguises,
     histories,
     leavings,
@@ -56,6 +57,7 @@ MODULES = (
     records,
     programs,
     histories,
+    baselines,
     platforms,
     people,
     leavings,

@@ -8,7 +8,12 @@ from decimal import Decimal
 from orchestrator.application.freeze_evidence import freeze_evidence
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import Cause, CellState, RunSpec
-from orchestrator.domain.gate.gate_documents import read_snapshot, snapshot_document
+from orchestrator.domain.gate.gate_documents import (
+    canonical,
+    policy_document,
+    read_snapshot,
+    snapshot_document,
+)
 from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.policy import GateMetadata, GatePolicy, GateSpec, PlatformRule
 from orchestrator.domain.gate.verdict import Decision, Verdict
@@ -35,6 +40,7 @@ def launched(
     digest="e" * 64,
     contents="",
     names=(),
+    payload="d" * 64,
 ):
     asked = matrix(len(names) or platforms)
     named = zip(names or [one.id for one in asked.platforms], asked.platforms, strict=True)
@@ -46,7 +52,7 @@ def launched(
     spec = RunSpec(
         asked, MANIFEST, subject_digest=digest, subject_built=built, subject_contents=contents
     )
-    stores.runs.create(a_run(run_id), spec, cells, key=None)
+    stores.runs.create(replace(a_run(run_id), payload_digest=payload), spec, cells, key=None)
     return [cell_id for cell_id, _ in cells]
 
 
@@ -116,15 +122,24 @@ def only_cell(context, *runs, policy=POLICY):
     return cell
 
 
-STORED_POLICY = StoredPolicy(
-    gate="release",
-    product="proof",
-    digest="a" * 64,
-    text="",
-    document="{}",
-    first_seen=NOW,
-    since=NOW,
-)
+def judging(*platforms):
+    rules = tuple(PlatformRule(id=name) for name in platforms)
+    return replace(POLICY, spec=replace(POLICY.spec, platforms=rules))
+
+
+def stored(policy, digest="a" * 64):
+    return StoredPolicy(
+        gate="release",
+        product="proof",
+        digest=digest,
+        text="",
+        document=canonical(policy_document(policy)).decode(),
+        first_seen=NOW,
+        since=NOW,
+    )
+
+
+STORED_POLICY = stored(POLICY)
 
 
 def passed(*runs):

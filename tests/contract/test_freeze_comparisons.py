@@ -21,6 +21,7 @@ from tests.contract.frozen_runs import (
     environment,
     fails,
     frozen,
+    judging,
     launched,
     only_cell,
     passed,
@@ -28,6 +29,7 @@ from tests.contract.frozen_runs import (
     ran,
     rerun,
     skips,
+    stored,
     xfails,
 )
 from tests.databases import NOW, after
@@ -172,14 +174,15 @@ def test_what_failed_on_the_same_machine_by_another_name(
         agent.send(agent.line("phase", "unit", name="finished", exit_code=0, duration_s=1.0))
         done(stores, cell)
     stores.runs.finish("run-2", Outcome.PASSED, at=after(60))
-    first = frozen(context, "run-2").cells[0]
+    policy = judging(*names)
+    first = frozen(context, "run-2", policy=policy).cells[0]
     assert first.platform == "p0"
     assert [(one.nodeid, one.run) for job in first.jobs for one in job.failed_before] == found
 
 
 def test_tests_of_a_platform_that_has_another_name_are_missed(context, stores) -> None:
     ran(stores, "run-1", passes("t.py::a"), passes("t.py::b"), names=["q0"])
-    stores.gates.put_policy(STORED_POLICY)
+    stores.gates.put_policy(stored(judging("q0")))
     stores.gates.add_verdict(passed("run-1"))
     ran(stores, "run-2", passes("t.py::a"))
     (unit, *_) = only_cell(context, "run-2").jobs

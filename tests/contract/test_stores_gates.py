@@ -224,8 +224,8 @@ def test_the_last_good_verdict_is_of_the_newest_run_before(gates, stores) -> Non
     decided(gates, Decision.FAIL, "run-4")
     decided(gates, Decision.INCONCLUSIVE, "run-4")
     assert gates.last_passed("release") == newer
-    assert gates.last_passed("release", before_run="run-3") == older
-    assert gates.last_passed("release", before_run="run-1") is None
+    assert gates.last_passed("release", without=newer.runs) == older
+    assert gates.last_passed("release", without=(*newer.runs, *older.runs)) is None
     assert gates.last_passed("other") is None
 
 

@@ -74,4 +74,4 @@ def test_a_verdict_of_it_alone_is_no_green_one(stores) -> None:
     assert gates.last_passed("release") == first
     both = gates.add_verdict(passed("run-2", "run-3"))
     assert gates.last_passed("release") == both
-    assert gates.last_passed("release", before_run="run-3") == first
+    assert gates.last_passed("release", without=["run-3"]) == first

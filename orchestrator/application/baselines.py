@@ -1,0 +1,392 @@
+"""Find the earlier cells that a gate's cells are compared with, and compare their tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_, or_
+
+from orchestrator.application.context import Context
+from orchestrator.application.describe_run import describe_cell
+from orchestrator.application.freeze_cell import Before, machine_of
+from orchestrator.application.gate_policies import policy_of
+from orchestrator.application.gather_evidence import CountedCell, GatheredRun
+from orchestrator.application.reused_results import results_of_cell
+from orchestrator.domain.alias import AliasState
+from orchestrator.domain.cell import Cell
+from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, MachineEvidence
+from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
+from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.domain.test_identity import normal_nodeid
+from orchestrator.store.reuse import LastGreen
+
+_FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
+_RAN = (
+    TestOutcome.PASSED,
+    TestOutcome.FAILED,
+    TestOutcome.ERROR,
+    TestOutcome.XFAILED,
+    TestOutcome.XPASSED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GatePlatforms:
+    """Platform ids in the policies of a gate."""
+
+    now: frozenset[str]
+    """Platforms of the present policy, whatever the matrices have."""
+    gone: frozenset[str]
+    """Platforms of earlier versions that the present policy does not name."""
+
+    @classmethod
+    def of(cls, context: Context, policy: GatePolicy) -> GatePlatforms:
+        """Read all versions of the gate's policy."""
+        history = context.stores.gates.policy_history(policy.metadata.name)
+        now, *before = (
+            frozenset(rule.id for rule in one.spec.platforms)
+            for one in (policy, *map(policy_of, history))
+        )
+        return cls(now, now.union(*before) - now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tests:
+    """Tests of a cell by job, as `normal_nodeid`."""
+
+    collected: Mapping[str, Tests]
+    """All but modules that skipped themselves, which hide tests."""
+    ran: Mapping[str, Tests]
+    passed: Mapping[str, Tests]
+
+    @classmethod
+    def of(cls, tests: Iterable[TestFact]) -> _Tests:
+        collected, ran, passed = dict[str, Tests](), dict[str, Tests](), dict[str, Tests]()
+        for test in tests:
+            name = normal_nodeid(test.nodeid)
+            for found, is_in in (
+                (collected, "::" in test.nodeid or test.outcome is not TestOutcome.SKIPPED),
+                (ran, test.outcome in _RAN),
+                (passed, test.outcome is TestOutcome.PASSED),
+            ):
+                if is_in:
+                    found.setdefault(test.job, Counter())[name] += 1
+        return cls(collected, ran, passed)
+
+    def __or__(self, other: _Tests) -> _Tests:
+        return _Tests(
+            _union(self.collected, other.collected),
+            _union(self.ran, other.ran),
+            _union(self.passed, other.passed),
+        )
+
+
+_NONE = _Tests({}, {}, {})
+
+
+def _union(one: Mapping[str, Tests], other: Mapping[str, Tests]) -> dict[str, Tests]:
+    return {job: one.get(job, Counter()) | other.get(job, Counter()) for job in {**one, **other}}
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a cell is compared with."""
+
+    before: Before
+    tests: tuple[BaselineTests, ...]
+    """Tests in the runs that the gate passed last, and in the platform's last green run."""
+
+
+def baselines(
+    context: Context,
+    policy: GatePolicy,
+    judged: GatePlatforms,
+    counted: Sequence[CountedCell],
+) -> list[Baseline]:
+    """Return the baseline of each cell.
+
+    A cell is compared with the cells of its platform. A platform without any has another id now:
+    it is compared with those that the gate's earlier policies named and the present one does not.
+
+    Args:
+        context: What the operations work with.
+        policy: The gate's.
+        judged: Its platforms.
+        counted: Cells that count of the present runs.
+    """
+    finder = _Finder(context, policy, judged, frozenset(c.parts[0].cell.id for c in counted))
+    now = [_present_tests(one) for one in counted]
+    anywhere = reduce(
+        or_,
+        (
+            tests
+            for one, tests in zip(counted, now, strict=True)
+            if one.parts[0].cell.platform.id in judged.now
+        ),
+        _NONE,
+    )
+    return [finder.baseline(one, anywhere) for one in counted]
+
+
+def _present_tests(one: CountedCell) -> _Tests:
+    """Return the tests of a cell; of a job that ran again, the later ones."""
+    tests: dict[str, list[TestFact]] = {}
+    for part in one.parts:
+        own: dict[str, list[TestFact]] = {}
+        for test in part.taken.evidence.tests.get(part.cell.id, ()):
+            own.setdefault(test.job, []).append(test)
+        tests |= own
+    return _Tests.of(test for some in tests.values() for test in some)
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """What a gate passed last."""
+
+    cells: Sequence[Cell]
+    """Of each name those with the payload of the last run: what that lacks was given up."""
+    signatures: frozenset[str]
+    """Signatures of the failures."""
+
+    @classmethod
+    def of(cls, context: Context, gate: str, without: Sequence[str]) -> _Accepted:
+        stores = context.stores
+        green = stores.gates.last_passed(gate, without=without)
+        runs = sorted(green.runs) if green else []
+        payloads = {run: run_.payload_digest for run in runs if (run_ := stores.runs.get(run))}
+        cells = [cell for run in payloads for cell in stores.cells.of_run(run)]
+        last = {cell.name: payloads[cell.run_id] for cell in cells}
+        failures = (one for run in runs for one in stores.failures.of_run(run))
+        return cls(
+            [cell for cell in cells if payloads[cell.run_id] == last[cell.name]],
+            frozenset(failure.signature.id for failure in failures),
+        )
+
+
+class _Finder:
+    """Finds the earlier cells that count for a cell."""
+
+    def __init__(
+        self,
+        context: Context,
+        policy: GatePolicy,
+        judged: GatePlatforms,
+        present: frozenset[str],
+    ) -> None:
+        self._context, self._judged, self._present = context, judged, present
+        self._gate, self._product = policy.metadata.name, policy.metadata.product
+        self._ingested = policy.spec.evidence.attestation == "optional"
+        self._passed: dict[tuple[str, ...], _Accepted] = {}
+        self._tests: dict[str, _Tests] = {}
+        self._machines: dict[str, MachineEvidence] = {}
+
+    def _accepted(self, one: CountedCell) -> _Accepted:
+        """Return the runs that the gate passed last, other than those of the cell."""
+        runs = tuple(sorted(part.taken.id for part in one.parts))
+        if runs not in self._passed:
+            self._passed[runs] = _Accepted.of(self._context, self._gate, runs)
+        return self._passed[runs]
+
+    def baseline(self, one: CountedCell, anywhere: _Tests) -> Baseline:
+        """Return the baseline of a cell; `anywhere` are the tests of all cells."""
+        first, accepted = one.parts[0], self._accepted(one)
+        gates, platform = self._context.stores.gates, first.cell.platform.id
+        last = gates.last_green(
+            self._product, platform, before_run=first.taken.id, ingested=self._ingested
+        ) or self._last_green_elsewhere(one)
+        groups = [
+            *self._groups(one, accepted.cells),
+            *self._groups(one, self._cells_of(last) if last else ()),
+        ]
+        jobs = frozenset(job.id for part in one.parts for job in part.cell.jobs)
+        tests, ran, was_green = list[BaselineTests](), dict[str, Tests](), dict[str, Tests]()
+        for group in dict.fromkeys(map(tuple, groups)):
+            then = self._by_name(group)
+            by_job = _expected([had.collected for had in then], anywhere.collected, jobs)
+            ran = _union(ran, _expected([had.ran for had in then], anywhere.ran, jobs))
+            was_green = _union(
+                was_green, _expected([had.passed for had in then], anywhere.passed, jobs)
+            )
+            runs = dict.fromkeys(cell.run_id for cell in group if self._tests_of(cell) != _NONE)
+            tests += [BaselineTests(tuple(runs), by_job)] if runs else []
+        streak = gates.green_streak(
+            self._product, platform, before_run=first.taken.id, ingested=self._ingested
+        )
+        known = reduce(_union, (each.by_job for each in tests), dict[str, Tests]())
+        before = Before(
+            streak,
+            last.collected if last else None,
+            accepted.signatures,
+            {(job, name): name in was_green.get(job, ()) for job in ran for name in ran[job]},
+            {job: sorted(names.elements()) for job, names in known.items()},
+        )
+        return Baseline(before, tuple(tests))
+
+    def _groups(self, one: CountedCell, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+        """Yield those of the earlier cells that a cell is compared with, together."""
+        record = one.parts[0].cell
+        same = [cell for cell in cells if cell.name == record.id]
+        here = [cell for cell in cells if _platform(cell) == record.platform.id]
+        if same:
+            yield same
+            yield from self._swapped(one, same, cells)
+        elif here:  # environments have other names
+            yield [cell for cell in here if cell.name not in self._present] or here
+        else:
+            gone = [cell for cell in cells if _platform(cell) in self._judged.gone]
+            yield from [gone] if gone else []
+
+    def _swapped(
+        self, one: CountedCell, same: Sequence[Cell], cells: Sequence[Cell]
+    ) -> Iterator[list[Cell]]:
+        """Yield the cells on the machine of a cell, if its name was another machine's."""
+        others = [cell for cell in cells if cell.name != same[0].name]
+        machine = _machine(one)
+        if not others or machine is None or self._machine_of(same[-1]) == machine:
+            return
+        alike = [cell for cell in others if self._machine_of(cell) == machine]
+        yield from [alike] if alike else []
+
+    def _last_green_elsewhere(self, one: CountedCell) -> LastGreen | None:
+        """Return the newest green run of a platform that is gone, on the machine of the cell."""
+        machine, gates = _machine(one), self._context.stores.gates
+        found = [
+            last
+            for platform in sorted(self._judged.gone)
+            if one.parts[0].cell.platform.id in self._judged.now
+            and (
+                last := gates.last_green(
+                    self._product,
+                    platform,
+                    before_run=one.parts[0].taken.id,
+                    ingested=self._ingested,
+                )
+            )
+            and self._machine_of(self._context.stores.cells.get(last.cell_id)) == machine
+        ]
+        return max(found, key=lambda last: last.run_id, default=None)
+
+    def _cells_of(self, last: LastGreen) -> list[Cell]:
+        platform = last.cell.partition(".")[0]
+        cells = self._context.stores.cells.of_run(last.run_id)
+        return [cell for cell in cells if _platform(cell) == platform]
+
+    def _by_name(self, cells: Iterable[Cell]) -> list[_Tests]:
+        """Return the tests of cells, those of one name together."""
+        found: dict[str, _Tests] = {}
+        for cell in cells:
+            found[cell.name] = found.get(cell.name, _NONE) | self._tests_of(cell)
+        return list(found.values())
+
+    def _tests_of(self, cell: Cell) -> _Tests:
+        if cell.id not in self._tests:
+            self._tests[cell.id] = _Tests.of(results_of_cell(self._context.stores, cell.id))
+        return self._tests[cell.id]
+
+    def _machine_of(self, cell: Cell) -> MachineEvidence:
+        if cell.id not in self._machines:
+            stores, at = self._context.stores, self._context.clock.now()
+            record = describe_cell(stores, cell, stores.runs.spec(cell.run_id), at=at)
+            self._machines[cell.id] = machine_of(record)
+        return self._machines[cell.id]
+
+
+def _platform(cell: Cell) -> str:
+    return cell.name.partition(".")[0]
+
+
+def _machine(one: CountedCell) -> MachineEvidence | None:
+    """Return the machine of a cell; None if nothing is known of it."""
+    last = one.parts[-1].cell
+    return machine_of(last) if last.ingested is None and last.attestation is not None else None
+
+
+def _expected(
+    then: Sequence[Mapping[str, Tests]], anywhere: Mapping[str, Tests], jobs: frozenset[str]
+) -> dict[str, Tests]:
+    """Return by job what a cell has to have of the tests of earlier cells.
+
+    Of one earlier cell this is everything. Of several, whose present names are unknown, what all of
+    those with the job had, and what is not anywhere now.
+
+    Args:
+        then: Tests of the earlier cells by job.
+        anywhere: Tests of all present cells by job.
+        jobs: Jobs of the cell. Other ones are returned if all the earlier cells had them, or if
+            no present cell has them.
+    """
+    found: dict[str, Tests] = {}
+    for job in sorted({job for tests in then for job in tests}):
+        had = [tests[job] for tests in then if job in tests]
+        if job in jobs or job not in anywhere or len(had) == len(then):
+            lost = reduce(or_, had) - anywhere.get(job, Counter())
+            found[job] = reduce(and_, had) | lost
+    return found
+
+
+def with_changes(
+    context: Context,
+    product: str,
+    cells: Sequence[CellEvidence],
+    taken: Sequence[GatheredRun],
+    then: Sequence[Sequence[BaselineTests]],
+) -> tuple[CellEvidence, ...]:
+    """Return the cells, with each job's changes against the tests of the cell's baselines."""
+    collected = {one.id: one.evidence.tests for one in taken}
+    renames = _renames(context, product)
+
+    def whole(cell: CellEvidence, then: Sequence[BaselineTests]) -> CellEvidence:
+        present = {job.id for job in cell.jobs}
+        absent = {
+            name: tuple(sorted(tests.elements()))
+            for one in then
+            for name, tests in sorted(one.by_job.items())
+            if name not in present
+        }
+        jobs = tuple(
+            _with_changes(
+                job,
+                collected.get(job.run or cell.run, {}).get(cell.id, ()),
+                then,
+                renames.get(job.id, {}),
+            )
+            for job in cell.jobs
+        )
+        return replace(cell, jobs=jobs, jobs_gone=absent)
+
+    return tuple(map(whole, cells, then))
+
+
+def _with_changes(
+    job: JobEvidence,
+    tests: Sequence[TestFact],
+    then: Sequence[BaselineTests],
+    renames: Mapping[str, str],
+) -> JobEvidence:
+    """Return the job with its changes against the baselines; unchanged where none can be told."""
+    mine = [test for test in tests if test.job == job.id]
+    had = job.counts.collected or any(one.by_job.get(job.id) for one in then)
+    if job.outcome not in _FINAL or not had:
+        return job
+    is_known = len(mine) == job.counts.collected
+    places = (*job.test_set.modules, *job.test_set.ignored)
+    changes = changes_since(
+        job.id,
+        _Tests.of(mine).collected.get(job.id, Counter()) if is_known else None,
+        then,
+        renames=renames,
+        left_out=[place.path for place in places],
+    )
+    return replace(job, changes=changes)
+
+
+def _renames(context: Context, product: str) -> Mapping[str, Mapping[str, str]]:
+    """Return confirmed new names by older ones, by job."""
+    found: dict[str, dict[str, str]] = {}
+    for one in context.stores.aliases.list(product=product, state=AliasState.CONFIRMED):
+        found.setdefault(one.job, {})[normal_nodeid(one.old)] = normal_nodeid(one.new)
+    return found
