@@ -576,6 +576,7 @@ def _results() -> None:
         "ix_test_result_signature", "test_result", ["signature", "cell"], where="outcome in (5, 6)"
     )
     _index("ix_test_result_test", "test_result", ["test_id", "cell"])
+    _index("ix_test_result_slow", "test_result", ["test_id"], where="duration_us > 90000000")
     _table(
         "text(digest)",
         *_needed(BYTES, "digest", "body"),
@@ -660,6 +661,7 @@ def _results() -> None:
         _key("job_result", "attempt", "attempt.pk"),
         _key("job_result", "cell", "cell.pk"),
     )
+    _index("ix_job_result_job", "job_result", ["job", "cell"])
     _table(
         "metric(attempt, seq)",
         *_needed(INTEGER, "attempt"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ScalarSelect, func, literal_column, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import CellState
@@ -13,9 +13,10 @@ from orchestrator.domain.test_duration import TestDuration
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import CellRow, JobResultRow, RunRow, TestCaseRow, TestResultRow
+from orchestrator.store.tables.results import SLOW_US
 
-_CELLS = 20
-"""Number of newest finished cells that are read."""
+_RESULTS = 20
+"""Number of newest results of a test or job that are read, of finished cells."""
 _RUNS = 20
 """Number of earlier runs that a duration is compared with."""
 _TESTS = 1_000
@@ -29,51 +30,57 @@ class DurationStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def long_tests(
-        self, product: str, jobs: Sequence[str], *, over_s: float
-    ) -> dict[str, dict[str, float]]:
+    def long_tests(self, product: str, jobs: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the longest recent duration of slow tests in seconds, by job and node id.
 
-        Args:
-            product: Whose tests.
-            jobs: Ids.
-            over_s: Only tests that took longer.
+        Only tests that took longer than `SLOW_US` microseconds.
         """
-        longest = func.max(TestResultRow.duration_us).label("longest")
-        query = (
-            select(TestCaseRow.job, TestCaseRow.nodeid, longest)
-            .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+        newest = (
+            select(TestResultRow.duration_us)
+            .join(CellRow, CellRow.pk == TestResultRow.cell)
             .where(
-                TestResultRow.duration_us > round(over_s * 1_000_000),
+                TestResultRow.test_id == TestCaseRow.id,
                 TestResultRow.outcome.in_([outcome.value for outcome in _RAN]),
                 TestResultRow.final.is_(True),
-                TestCaseRow.job.in_([short(job) for job in jobs]),
+                CellRow.state == CellState.DONE,
             )
-            .group_by(TestCaseRow.job, TestCaseRow.nodeid)
-            .order_by(longest.desc())
+            .order_by(TestResultRow.cell.desc())
+            .limit(_RESULTS)
+            .correlate(TestCaseRow)
+            .subquery()
+        )
+        longest = select(func.max(newest.c.duration_us)).scalar_subquery().label("longest")
+        # A constant, as the index of slow results is found by it.
+        slow = TestResultRow.duration_us > literal_column(str(SLOW_US))
+        known = (
+            select(TestCaseRow.job, TestCaseRow.nodeid, longest)
+            .where(
+                TestCaseRow.product == product,
+                TestCaseRow.job.in_([short(job) for job in jobs]),
+                TestCaseRow.id.in_(select(TestResultRow.test_id).where(slow)),
+            )
+            .subquery()
+        )
+        query = (
+            select(known)
+            .where(known.c.longest > SLOW_US)
+            .order_by(known.c.longest.desc(), known.c.nodeid)
             .limit(_TESTS)
         )
         found: dict[str, dict[str, float]] = {}
         with self._sessions.read() as session:
-            mine = query.where(TestResultRow.cell.in_(_newest_cells(product)))
-            for job, nodeid, longest_us in session.execute(mine):
+            for job, nodeid, longest_us in session.execute(query):
                 found.setdefault(job, {})[nodeid] = longest_us / 1_000_000
         return found
 
     def longest_silences(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
         """Return the longest recent silence of jobs in seconds while no test ran, by job."""
-        query = (
-            select(JobResultRow.job, func.max(JobResultRow.longest_silence_s))
-            .where(
-                func.coalesce(JobResultRow.cause, "") == "",
-                JobResultRow.longest_silence_s.is_not(None),
-                JobResultRow.job.in_([short(job) for job in jobs]),
-            )
-            .group_by(JobResultRow.job)
-        )
+        if not jobs:
+            return {}
+        query = select(*(_longest_silence(product, job).label(job) for job in jobs))
         with self._sessions.read() as session:
-            rows = session.execute(query.where(JobResultRow.cell.in_(_newest_cells(product))))
-            return {job: seconds or 0.0 for job, seconds in rows}
+            row = session.execute(query).one()
+        return {job: longest for job, longest in zip(jobs, row, strict=True) if longest is not None}
 
     def slowest(self, run_id: str, *, cell: str | None = None, limit: int) -> list[TestDuration]:
         """The tests of a run that took longest, the slowest first, with their earlier durations.
@@ -143,11 +150,20 @@ def _earlier(
     return found
 
 
-def _newest_cells(product: str) -> Select[int]:
-    return (
-        select(CellRow.pk)
+def _longest_silence(product: str, job: str) -> ScalarSelect[float | None]:
+    newest = (
+        select(JobResultRow.longest_silence_s)
+        .join(CellRow, CellRow.pk == JobResultRow.cell)
         .join(RunRow, RunRow.id == CellRow.run_id)
-        .where(RunRow.product == product, CellRow.state == CellState.DONE)
-        .order_by(RunRow.id.desc())
-        .limit(_CELLS)
+        .where(
+            JobResultRow.job == short(job),
+            func.coalesce(JobResultRow.cause, "") == "",
+            JobResultRow.longest_silence_s.is_not(None),
+            CellRow.state == CellState.DONE,
+            RunRow.product == product,
+        )
+        .order_by(JobResultRow.cell.desc())
+        .limit(_RESULTS)
+        .subquery()
     )
+    return select(func.max(newest.c.longest_silence_s)).scalar_subquery()

@@ -43,10 +43,45 @@ def test_only_what_came_to_its_own_end_in_finished_cells_is_known(stores):
     ran(stores, "run-2", slow=200.0, silence=150.0)
     ran(stores, "run-3", slow=999.0, state=CellState.RELEASING)
     durations = stores.durations
-    assert durations.long_tests(product, ["unit"], over_s=90) == {"unit": {SLOW: 300.0}}
-    assert durations.long_tests(product, ["other"], over_s=90) == {}
-    assert durations.long_tests("another", ["unit"], over_s=90) == {}
+    assert durations.long_tests(product, ["unit"]) == {"unit": {SLOW: 300.0}}
+    assert durations.long_tests(product, ["other"]) == {}
+    assert durations.long_tests("another", ["unit"]) == {}
     assert durations.longest_silences(product, ["unit"]) == {"unit": 150.0}
+
+
+def ran_quickly(stores, run_id, job="unit", *, skip="", quick=1.0):
+    """A finished cell of a job in which one test is quick, and one may be skipped."""
+    cell_id = create(stores, run_id)[0]
+    agent = Agent(stores, attempt(stores, cell_id))
+    said = took(agent, QUICK, quick)
+    if skip:
+        said += took(agent, skip, 0.0, "skipped", longrepr="no GPU")
+    finished = {"name": "finished", "exit_code": 0, "cause": None, "longest_silence_s": 1.0}
+    agent.send(said, agent.line("phase", job, **finished))
+    brought_to(stores, cell_id, CellState.RELEASING)
+    stores.cells.conclude(cell_id, Cause(Outcome.PASSED, ""), at=NOW)
+
+
+def test_a_slow_test_that_newer_runs_leave_out_is_remembered(stores):
+    product = stores.runs.spec(ran(stores, "run-00", silence=150.0).split(".")[0]).manifest.name
+    for number in range(1, 22):
+        ran_quickly(stores, f"run-{number:02}", "other", skip=SLOW)
+    durations = stores.durations
+    assert durations.long_tests(product, ["unit"]) == {"unit": {SLOW: 300.0}}
+    assert durations.longest_silences(product, ["unit", "other"]) == {"unit": 150.0, "other": 1.0}
+
+
+def test_only_the_newest_twenty_results_of_a_test_count(stores):
+    product = stores.runs.spec(ran(stores, "run-00", slow=300.0).split(".")[0]).manifest.name
+    for number in range(1, 20):
+        ran(stores, f"run-{number:02}", slow=91.0)
+    durations = stores.durations
+    assert durations.long_tests(product, ["unit"]) == {"unit": {SLOW: 300.0}}
+    ran(stores, "run-20", slow=91.0)
+    assert durations.long_tests(product, ["unit"]) == {"unit": {SLOW: 91.0}}
+    for number in range(21, 41):
+        ran(stores, f"run-{number}", slow=90.0)
+    assert durations.long_tests(product, ["unit"]) == {}
 
 
 def test_a_test_known_to_take_five_minutes_may_be_silent_for_ten(stores):
@@ -55,6 +90,12 @@ def test_a_test_known_to_take_five_minutes_may_be_silent_for_ten(stores):
     now = stores.cells.attempt_state(attempt(stores, cell))
     found = idle_timeouts(stores, now)
     assert found["unit"] == IdleTimeout(180.0, {SLOW: 600.0})
+
+
+def test_a_test_of_a_little_more_than_half_the_idle_timeout_has_a_longer_one(stores):
+    ran(stores, "run-1", slow=90.5)
+    now = stores.cells.attempt_state(attempt(stores, create(stores, "run-2")[0]))
+    assert idle_timeouts(stores, now)["unit"] == IdleTimeout(180.0, {SLOW: 181.0})
 
 
 def test_the_slowest_tests_of_a_run_are_told_with_what_they_took_before(stores):

@@ -446,9 +446,7 @@ class NoDurations:
     def longest_silences(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
         return {}
 
-    def long_tests(
-        self, product: str, jobs: Sequence[str], *, over_s: float
-    ) -> dict[str, dict[str, float]]:
+    def long_tests(self, product: str, jobs: Sequence[str]) -> dict[str, dict[str, float]]:
         return {}
 
 

@@ -80,7 +80,7 @@ def test_up_down_and_up_again(empty_url):
         for index in table.indexes
         if index.dialect_options["sqlite"]["where"] is not None
     }
-    assert len(wanted) == 11
+    assert len(wanted) == 12
     assert partial_indexes(empty_url) == wanted
     unmigrate(empty_url, "base")
     assert names(empty_url) == {"alembic_version"}

@@ -35,7 +35,7 @@ def idle_timeouts(stores: Stores, now: AttemptState) -> Mapping[str, IdleTimeout
     others = [name for name in jobs if name not in stated]
     product, durations = now.spec.manifest.name, stores.durations
     silences = durations.longest_silences(product, others)
-    tests = durations.long_tests(product, others, over_s=DEFAULT_S / _MARGIN)
+    tests = durations.long_tests(product, others)
     found = {name: IdleTimeout(seconds) for name, seconds in stated.items()}
     for name in others:
         seconds = max(DEFAULT_S, _MARGIN * silences.get(name, 0.0))

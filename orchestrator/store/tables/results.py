@@ -87,6 +87,10 @@ class TextRow(Table):
     body: Mapped[bytes]
 
 
+SLOW_US = 90_000_000
+"""Longer durations of tests are indexed, in microseconds."""
+
+
 class TestResultRow(Table):
     """The result of a test in a cell.
 
@@ -112,6 +116,12 @@ class TestResultRow(Table):
             postgresql_where=text("outcome in (5, 6)"),
             sqlite_where=text("outcome in (5, 6)"),
         ),
+        Index(
+            "ix_test_result_slow",
+            "test_id",
+            postgresql_where=text(f"duration_us > {SLOW_US}"),
+            sqlite_where=text(f"duration_us > {SLOW_US}"),
+        ),
         {"sqlite_with_rowid": False},
     )
 
@@ -133,6 +143,7 @@ class JobResultRow(Table):
     """The result of a job in a cell."""
 
     __tablename__ = "job_result"
+    __table_args__ = (Index("ix_job_result_job", "job", "cell"),)
 
     cell: Mapped[KeyCell]
     job: Mapped[Id]
