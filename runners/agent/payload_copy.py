@@ -49,9 +49,9 @@ class PayloadCopy:
         """Undo jobs' changes of shipped files and of pytest's settings; return their paths.
 
         Changed and removed files are written again. Added settings, modules that Python could
-        import in place of installed or shipped ones or of folders of modules, and byte code are removed;
-        shipped byte code too, since it may differ from its source. Other new files are kept for
-        later jobs. Links that a job created are not followed.
+        import in place of installed or shipped ones or of folders of modules, and byte code are
+        removed; shipped byte code too, since it may differ from its source. Other new files are
+        kept for later jobs. Links that a job created are not followed.
 
         Raises:
             OSError: a change cannot be undone.
