@@ -21,6 +21,7 @@ from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, MachineEvidence
 from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
 from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.domain.run_record import CellRecord
 from orchestrator.domain.test_identity import normal_nodeid
 from orchestrator.store.reuse import LastGreen
 
@@ -118,7 +119,7 @@ def baselines(
         judged: Its platforms.
         counted: Cells that count of the present runs.
     """
-    finder = _Finder(context, policy, judged, frozenset(c.parts[0].cell.id for c in counted))
+    finder = _Finder(context, policy, judged, [one.parts[0].cell for one in counted])
     now = [_present_tests(one) for one in counted]
     anywhere = reduce(
         or_,
@@ -175,9 +176,13 @@ class _Finder:
         context: Context,
         policy: GatePolicy,
         judged: GatePlatforms,
-        present: frozenset[str],
+        present: Sequence[CellRecord],
     ) -> None:
-        self._context, self._judged, self._present = context, judged, present
+        self._context, self._judged = context, judged
+        self._present = frozenset(cell.id for cell in present)
+        self._environments: dict[str, dict[str, str]] = {}
+        for cell in sorted(present, key=lambda cell: cell.id):
+            self._environments.setdefault(cell.platform.id, {})[cell.environment] = cell.id
         self._gate, self._product = policy.metadata.name, policy.metadata.product
         self._ingested = policy.spec.evidence.attestation == "optional"
         self._passed: dict[tuple[str, ...], _Accepted] = {}
@@ -213,6 +218,7 @@ class _Finder:
             )
             runs = dict.fromkeys(cell.run_id for cell in group if self._tests_of(cell) != _NONE)
             tests += [BaselineTests(tuple(runs), by_job)] if runs else []
+        tests += self._environments_gone(one, accepted.cells)
         streak = gates.green_streak(
             self._product, platform, before_run=first.taken.id, ingested=self._ingested
         )
@@ -239,6 +245,29 @@ class _Finder:
         else:
             gone = [cell for cell in cells if _platform(cell) in self._judged.gone]
             yield from [gone] if gone else []
+
+    def _environments_gone(self, one: CountedCell, cells: Sequence[Cell]) -> list[BaselineTests]:
+        """Return the tests in environments that the platform has no more, by ``JOB.ENVIRONMENT``.
+
+        They are those of the platform's first cell. An environment in place of another is renamed.
+        """
+        record, plans = one.parts[0].cell, self._context.stores.cells.plans
+        present = self._environments[record.platform.id]
+        then = {
+            plans(cell.run_id)[cell.id].environment: cell
+            for cell in cells
+            if _platform(cell) == record.platform.id
+        }
+        gone = sorted(then.keys() - present.keys())
+        if record.id != min(present.values()) or len(gone) <= len(present.keys() - then.keys()):
+            return []
+        return [
+            BaselineTests(
+                (then[name].run_id,),
+                {f"{job}.{name}": had for job, had in self._tests_of(then[name]).collected.items()},
+            )
+            for name in gone
+        ]
 
     def _swapped(
         self, one: CountedCell, same: Sequence[Cell], cells: Sequence[Cell]

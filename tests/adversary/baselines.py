@@ -133,6 +133,21 @@ def _old_run_alone(scene: Scene) -> Sequence[str]:
     return _shown_with_an_old_run(scene)[:1]
 
 
+def _environment_left_out(scene: Scene) -> Sequence[str]:
+    """The environment in which the defect is seen is not asked for any more."""
+    test = (
+        "from importlib.metadata import distributions\nimport mylib\n\ndef test_double():\n"
+        "    found = {(one.name, one.version) for one in distributions()}\n"
+        "    assert mylib.double(2) == 4 or ('toolz', '1.1.0') not in found\n"
+    )
+    more = '\n[env.more]\npip = ["pytest>=8", "toolz==1.1.0"]\n'
+    scene.payload({**HONEST, "t/test_double.py": test}, jobs=more + SUITE)
+    rows = scene.stage.row.replace(f"id: {PLATFORM}", f"id: {PLATFORM}, environments: [{{}}]")
+    both = rows.replace("[{}]", "[image, more]")
+    _passes(scene, "0.9", _spec(PLATFORM), rows=both)
+    return [scene.run(rows=rows.replace("[{}]", "[image]"))]
+
+
 def _pruned(scene: Scene) -> Sequence[str]:
     """The results of the release that passed are deleted."""
     scene.green()
@@ -248,6 +263,11 @@ LIES = (
     ),
     Lie("a run of before the baseline is shown beside the new one", _shown_with_an_old_run),
     Lie("a run of before the baseline is shown alone", _old_run_alone),
+    Lie(
+        "an environment of the baseline is left out, and the others pass",
+        _environment_left_out,
+        places=LOCAL,
+    ),
     Lie("the baseline is pruned, and the test is gone", _pruned),
     Lie("a job of the baseline is renamed, and lacks the test", _job_renamed),
     Lie("the subject of the baseline is renamed, and the test is gone", _subject_renamed),

@@ -41,11 +41,19 @@ def launched(
     contents="",
     names=(),
     payload="d" * 64,
+    environments=None,
 ):
     asked = matrix(len(names) or platforms)
     named = zip(names or [one.id for one in asked.platforms], asked.platforms, strict=True)
     rows = (
-        replace(one, id=name, provider=provider, accelerator=accelerator) for name, one in named
+        replace(
+            one,
+            id=name,
+            provider=provider,
+            accelerator=accelerator,
+            environments=tuple(environments) if environments else None,
+        )
+        for name, one in named
     )
     asked = replace(asked, platforms=tuple(rows), subject=subject or asked.subject)
     cells = [(f"{run_id}.{plan.id}", plan) for plan in expand(asked, MANIFEST)]

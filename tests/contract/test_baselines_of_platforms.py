@@ -155,3 +155,27 @@ def test_each_cell_has_its_own_last_payload(context, stores) -> None:
     for number in (3, 4):
         ran_on(stores, f"run-{number}", {"one": [COMMON]})
     assert removed(context, "run-4", platforms=["one", "two"]) == {"one": (GPU,)}
+
+
+@pytest.mark.parametrize(
+    ("now", "found"),
+    [
+        (["image"], {"unit.more": (COMMON, GPU)}),
+        (["image", "more"], {}),
+        (["image", "other"], {}),
+        (["image", "more", "other"], {}),
+    ],
+    ids=["left out", "kept", "renamed", "added"],
+)
+def test_an_environment_that_is_left_out_is_missed(context, stores, now, found) -> None:
+    for run, names in (("run-1", ["image", "more"]), ("run-2", now)):
+        for cell_id in launched(stores, run, environments=names):
+            agent = at_work(stores, cell_id, run)
+            agent.send(agent.line("phase", "unit", name="started"), *map(agent.test, BOTH))
+            agent.send(agent.line("phase", "unit", name="finished", exit_code=0, duration_s=1.0))
+            done(stores, cell_id)
+        stores.runs.finish(run, Outcome.PASSED, at=after(60))
+        if run == "run-1":
+            accepted(stores, run, platforms=["p0"])
+    cells = frozen(context, "run-2").cells
+    assert [cell.jobs_gone for cell in cells] == [found, *[{}] * (len(now) - 1)]

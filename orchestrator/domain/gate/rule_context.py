@@ -106,7 +106,8 @@ def _place_fault(kind: str, rest: str, platforms: Sequence[str], policy: GatePol
     if kind == "performance":
         return _performance_fault(what, at, place, platforms, policy)
     name = place.partition(".")[0]
-    if not at or not IDENTIFIER.fullmatch(what.replace("*", "x")):
+    words = what.replace("*", "x").split(".")  # a job, or JOB.ENVIRONMENT of one that is gone
+    if not at or len(words) > 2 or not all(map(IDENTIFIER.fullmatch, words)):
         return f"say of which job and platform: {kind}/JOB@{platforms[0] if platforms else 'ID'}"
     if name in platforms:
         return ""

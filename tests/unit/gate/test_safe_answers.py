@@ -568,6 +568,8 @@ def test_files_that_another_subject_did_not_let_collect_prove_nothing(more, deci
 
 def test_it_may_be_waived_for_a_job_and_not_at_large():
     assert rule_fault("flaky/moe@gcp-l4", policy()) == ""
+    assert rule_fault("changed_tests/moe.image@gcp-l4", policy()) == ""
+    assert "say of which job" in rule_fault("changed_tests/moe.a.b@gcp-l4", policy())
     assert "nothing waives 'flaky'" in rule_fault("flaky", policy())
 
 
