@@ -394,6 +394,8 @@ class ProviderTraits:
     """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
     notice: str = ""
     """How its machines are notified of preemption: ``aws``, ``gcp``, or not at all."""
+    metadata_guard: bool = False
+    """Whether jobs are kept from the metadata server; a TPU's library reads its topology there."""
     caution: str = ""
     """A warning that every plan shows."""
     check: Callable[[Platform], Iterable[Problem]] = lambda _platform: ()
