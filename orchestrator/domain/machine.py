@@ -200,6 +200,12 @@ class SshEndpoint:
     """The lease whose key pair is used."""
     kind: str = "ssh"
 
+    @property
+    def label(self) -> str:
+        """``user@address:port``."""
+        shown = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{self.user}@{shown}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class FakeEndpoint:
@@ -361,6 +367,15 @@ class Offers(Protocol):
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
         """Return places in the order to try them. Raises ConfigError for an impossible platform."""
+        ...
+
+
+@runtime_checkable
+class OwnHosts(Protocol):
+    """A provider of running hosts, which can be reached before a launch."""
+
+    def endpoints(self, platform: Platform) -> tuple[SshEndpoint, ...]:
+        """Return how to connect to each host of the platform. Raises ConfigError."""
         ...
 
 
