@@ -133,8 +133,7 @@ def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
     what any job measured.
     """
     has_finished = fact is not None and fact.finished_ts is not None
-    is_read_later = job.kind != "suite" or bool(job.metrics)
-    if has_finished and fact is not None and is_read_later and fact.exit_code == 0:
+    if has_finished and fact is not None and job.is_judged_by_files and fact.exit_code == 0:
         return cell.state is CellState.DONE
     return has_finished or cell.has_reached(CellState.DIAGNOSING)
 

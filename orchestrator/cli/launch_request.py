@@ -403,9 +403,15 @@ def _pack(
     if not folder.exists():
         _refuse(session, file, source, ("payload", "path"), f"there is no {folder}")
     try:
-        return session.wiring.pack(folder, scratch)
+        packed = session.wiring.pack(folder, scratch)
     except RefusedError as error:
         raise CliError(str(error)) from None
+    for name in packed.unshipped:
+        session.say(
+            f"note: the payload imports {name}, which is not shipped, because git ignores it."
+            f" Fix: `git add --force {name}`, or `!{name}` in .gitignore"
+        )
+    return packed
 
 
 def _builtin_manifest(session: Session) -> Manifest:

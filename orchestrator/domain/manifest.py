@@ -69,6 +69,11 @@ class Job:
         """Return the job's title, or its id."""
         return self.title or self.id
 
+    @property
+    def is_judged_by_files(self) -> bool:
+        """Return whether exit code 0 is not all: its output or metric files are read, too."""
+        return self.kind != "suite" or bool(self.metrics)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonChoice:

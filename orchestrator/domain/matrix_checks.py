@@ -137,6 +137,16 @@ def _job_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
         if not jobs_on(platform.id, matrix, manifest):
             yield Problem(("platforms", index), f"no job is sent to platform {platform.id!r}")
     yield from _idle_timeout_problems(matrix, manifest)
+    if matrix.baseline is not None:
+        yield from _paired_problems(matrix, manifest)
+
+
+def _paired_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
+    sent = {job for platform in matrix.platforms for job in jobs_on(platform.id, matrix, manifest)}
+    for job in manifest.job:
+        if job.id in sent and job.kind == "benchmark" and job.metrics:
+            message = f"benchmark {job.id!r} has `metrics`, which are not read in turns of two arms"
+            yield Problem(("baseline",), f"{message}: it says its figures in $SEATRIAL_EVENTS")
 
 
 def _target_problems(

@@ -8,7 +8,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from . import bounded_process, interpreters
 from .attempt_errors import EnvironmentFailed
@@ -33,6 +33,15 @@ def listed(name):
     return {"home": found.home, "version": version, "digests": digests}
 
 answers = {name: listed(name) for name in sys.argv[1:]}
+"""
+
+# The folders of the path are read, as pkgutil does not tell packages without __init__.py.
+_NAMES = """
+import os, sys
+names = {*sys.builtin_module_names, *getattr(sys, "stdlib_module_names", ())}
+for folder in filter(os.path.isdir, sys.path):
+    names.update(name.partition(".")[0] for name in os.listdir(folder))
+answers = {"names": sorted(filter(str.isidentifier, names))}
 """
 
 Mark = Optional[Tuple[int, int, int, int]]
@@ -132,6 +141,26 @@ def take(
     """
     script = interpreters.origins_program() + _LIST
     asked = [*_TOOLS, *([subject.distribution] if subject else [])]
+    found = _answers(attempt, script, asked, tick)
+    taken = [_files(name, found[name]) for name in _TOOLS if found[name] is not None]
+    taken += [_files(subject.distribution, found[subject.distribution], subject)] if subject else []
+    return tuple(taken)
+
+
+def importable_names(attempt: Attempt, tick: Callable[[], None]) -> FrozenSet[str]:
+    """Return the names of all modules and packages that Python imports without the payload.
+
+    Raises:
+        EnvironmentFailed: the environment cannot be listed.
+    """
+    names = _answers(attempt, _NAMES, (), tick)["names"]
+    assert isinstance(names, list)
+    return frozenset(map(str, names))
+
+
+def _answers(
+    attempt: Attempt, script: str, asked: Sequence[str], tick: Callable[[], None]
+) -> Mapping[str, JsonValue]:
     answer = bounded_process.run(
         (str(attempt.python), "-I", "-c", interpreters.answering(script, "answers"), *asked),
         timeout_s=_TIMEOUT_S,
@@ -143,9 +172,7 @@ def take(
     if found is None:
         said = answer.text.strip()[-1_000:]
         raise EnvironmentFailed(f"what is installed cannot be listed: {said}")
-    taken = [_files(name, found[name]) for name in _TOOLS if found[name] is not None]
-    taken += [_files(subject.distribution, found[subject.distribution], subject)] if subject else []
-    return tuple(taken)
+    return found
 
 
 def _files(name: str, row: JsonValue, subject: Optional[Subject] = None) -> Files:

@@ -7,15 +7,16 @@ import os
 import shutil
 import stat
 from pathlib import Path, PurePath
-from typing import Iterator, List
+from typing import Collection, Iterator, List
 
 from .installed_packages import mark_of
 
 _SETTINGS = frozenset((
-    ".pytest.ini", ".pytest.toml", "conftest.py", "pyproject.toml", "pytest.ini", "pytest.toml",
-    "setup.cfg", "sitecustomize.py", "tox.ini", "usercustomize.py",
+    ".pytest.ini", ".pytest.toml", "conftest.py", "entry_points.txt", "pyproject.toml",
+    "pytest.ini", "pytest.toml", "setup.cfg", "sitecustomize.py", "tox.ini", "usercustomize.py",
 ))  # fmt: skip
 """Names that pytest or Python looks for by themselves."""
+_AT_START = ("sitecustomize", "usercustomize")
 _CACHE = "__pycache__"
 _MODULES = (".py", ".pyc", ".pyd", ".so")
 """Ends of files that Python imports."""
@@ -24,8 +25,14 @@ _MODULES = (".py", ".pyc", ".pyd", ".so")
 class PayloadCopy:
     """A copy that belongs to the jobs' user, beside the unpacked original, which does not."""
 
-    def __init__(self, pristine: Path, copy: Path) -> None:
-        """See how its files are; no job has run in it."""
+    def __init__(self, pristine: Path, copy: Path, names: Collection[str]) -> None:
+        """Record its files before the first job.
+
+        Args:
+            pristine: The unpacked original.
+            copy: The jobs' copy of it.
+            names: Names of modules that Python imports without the payload.
+        """
         self._pristine = pristine
         self._copy = copy
         shipped = (path for path in _files(pristine) if _CACHE not in path.parts)
@@ -35,15 +42,16 @@ class PayloadCopy:
         packages = frozenset(path.parent for path in named if path.name == "__init__")
         self._folders = frozenset(folder for path in modules for folder in path.parents)
         self._imported = named | self._folders
-        self._names = frozenset(p.name for p in self._imported if p.parent not in packages) - {""}
+        shipped_names = (path.name for path in self._imported if path.parent not in packages)
+        self._names = frozenset((*_AT_START, *names, *shipped_names)) - {""}
 
     def restore(self) -> List[str]:
         """Undo jobs' changes of shipped files and of pytest's settings; return their paths.
 
         Changed and removed files are written again. Added settings, modules that Python could
-        import in place of shipped ones or of shipped folders of modules, and byte code are removed;
-        shipped byte code too, since it may differ from its source. Other new files are kept for
-        later jobs. Links that a job created are not followed.
+        import in place of installed or shipped ones or of folders of modules, and byte code are
+        removed; shipped byte code too, since it may differ from its source. Other new files are
+        kept for later jobs. Links that a job created are not followed.
 
         Raises:
             OSError: a change cannot be undone.
@@ -64,7 +72,7 @@ class PayloadCopy:
         return [str(path) for path in (*changed, *added)]
 
     def _is_in_place(self, path: PurePath) -> bool:
-        """Return whether Python may import a new file, or linked folder, for a shipped module.
+        """Return whether Python may import a new file, or linked folder, for another module.
 
         Any folder may be on the path. There a folder without `__init__.py` comes after every module
         of its name, wherever that is, and folders of one name are searched one after the other.

@@ -286,8 +286,14 @@ def copy_payload(context: AttemptContext) -> None:
 
 
 def payload_copy(context: AttemptContext) -> PayloadCopy:
-    """Return the side's payload copy, to be watched once the jobs' user owns it."""
-    return PayloadCopy(context.attempt.pristine(context.plan.payload), context.attempt.payload)
+    """Return the side's payload copy, to be watched once the jobs' user owns it.
+
+    Raises:
+        EnvironmentFailed: its environment, which has been built, cannot be listed.
+    """
+    names = installed_packages.importable_names(context.attempt, context.heartbeat.check)
+    pristine = context.attempt.pristine(context.plan.payload)
+    return PayloadCopy(pristine, context.attempt.payload, names)
 
 
 def build_overlay(context: AttemptContext) -> Tuple[Files, ...]:

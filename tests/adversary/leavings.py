@@ -127,7 +127,52 @@ def _own_interpreter(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
+_SAVED = {
+    "t/test_double.py": "import plistlib\nimport mylib\n\n"
+    "def test_double():\n"
+    "    assert plistlib.loads(plistlib.dumps(mylib.double(2))) == 4\n",
+}
+_PLISTS = "open('t/plistlib.py', 'w').write('def dumps(x): return x\\ndef loads(x): return 4\\n')"
+_CHECKED = {
+    "t/test_double.py": "import toolz\nimport mylib\n\n"
+    "def test_double():\n    assert toolz.last([mylib.double(2)]) == 4\n",
+}
+_TOOLS = (
+    "import os\nos.makedirs('t/toolz')\n"
+    "open('t/toolz/__init__.py', 'w').write('def last(x): return 4\\n')\n"
+)
+_PLUGIN = (
+    "import os\nos.makedirs('left-1.dist-info')\n"
+    "open('left-1.dist-info/METADATA', 'w').write('Name: left\\nVersion: 1\\n')\n"
+    "open('left-1.dist-info/entry_points.txt', 'w').write('[pytest11]\\nleft = left\\n')\n"
+    f"open('left.py', 'w').write({_HOOK!r})\n"
+)
+_CUSTOM = (
+    "import os\nos.makedirs('sitecustomize')\n"
+    f"open('sitecustomize/__init__.py', 'w').write({_FIXES!r})\n"
+)
+
+
+def _before_a_requirement(scene: Scene) -> Sequence[str]:
+    files = {**HONEST, **_CHECKED}
+    scene.payload(files, jobs=demo("tidy", _TOOLS) + SUITE, pip=["toolz==1.1.0"])
+    return [scene.run()]
+
+
 LIES = (
+    Lie(
+        "a job before puts a module of Python's beside the tests",
+        _after(_PLISTS, _SAVED),
+    ),
+    Lie("a job before puts a package of the environment beside the tests", _before_a_requirement),
+    Lie(
+        "a job before leaves a plug-in with its entry point",
+        one_run({}, jobs=demo("tidy", _PLUGIN) + suite(PYTHONPATH=".")),
+    ),
+    Lie(
+        "a job before leaves a package that Python runs at its start",
+        one_run({}, jobs=demo("tidy", _CUSTOM) + suite(PYTHONPATH=".")),
+    ),
     Lie("a process of a job before writes the test while the suite runs", _after(_DAEMON)),
     Lie("a job before turns a link of the payload to weaker tests", _turned_link),
     Lie("a job before puts a package beside a module of the tests", _after(_SHADOWS, _HELPED)),

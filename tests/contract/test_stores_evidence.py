@@ -424,3 +424,27 @@ def test_artifacts_are_replaced_by_name(stores, cell_id):
         ArtifactRecord("a", 0, "2" * 64),
         ArtifactRecord("b.txt", 2**40, "3" * 64),
     ]
+
+
+@pytest.mark.parametrize(("tests", "final"), [(True, {"other": ["b"]}), (False, None)])
+def test_a_reopened_job_has_not_ended_and_the_next_attempt_replaces_it(
+    stores, cell_id, tests, final
+):
+    agent = Agent(stores, attempt(stores, cell_id))
+    said = {"record": "report", "when": "teardown", "outcome": "passed", "duration": 0.0}
+    for job, nodeid in (("unit", "a"), ("other", "b")):
+        agent.send(agent.line("test", job, nodeid=nodeid, **said))
+        agent.send(agent.line("phase", job, name="finished", exit_code=0, duration_s=1.0))
+    stores.evidence.reopen(cell_id, ["unit"], tests=tests)
+    jobs = stores.results.jobs(cell_id)
+    assert (jobs["unit"].finished_ts, jobs["unit"].exit_code) == (None, None)
+    assert (jobs["other"].finished_ts is not None, jobs["other"].exit_code) == (True, 0)
+    assert stores.results.final_tests(cell_id) == (final or {"unit": ["a"], "other": ["b"]})
+    assert stores.results.jobs_of_attempt(agent.attempt_id).keys() == {"unit", "other"}
+    advance(stores, cell_id, CellState.RELEASING)
+    stores.cells.requeue(agent.attempt_id, Cause(Outcome.ERRORED, "preempted"), at=NOW)
+    later = Agent(stores, attempt(stores, cell_id, 2))
+    later.send(later.line("phase", "unit", name="finished", exit_code=1, duration_s=1.0))
+    assert stores.results.jobs(cell_id)["unit"].exit_code == 1
+    assert stores.results.jobs_of_attempt(later.attempt_id).keys() == {"unit"}
+    assert stores.results.jobs_of_attempt(agent.attempt_id).keys() == {"other"}

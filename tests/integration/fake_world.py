@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -58,9 +58,15 @@ class SteppingClock:
         self.time += timedelta(seconds=seconds)
 
 
-def manifest(*jobs: str, metrics: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> Manifest:
+def manifest(
+    *jobs: str,
+    metrics: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    demos: Collection[str] = (),
+) -> Manifest:
     rows = tuple(
-        Job(id=job, kind="suite", pytest=(f"test_{job}.py",), metrics=metrics.get(job, ()))
+        Job(id=job, kind="demo", command=("run",))
+        if job in demos
+        else Job(id=job, kind="suite", pytest=(f"test_{job}.py",), metrics=metrics.get(job, ()))
         for job in jobs
     )
     return Manifest(name="steps", version="1", job=rows)
@@ -76,6 +82,8 @@ class FakeWorld:
     jobs: tuple[str, ...] = ("one", "two")
     metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Where jobs have their figures, by job."""
+    demos: tuple[str, ...] = ()
+    """Which jobs are demos."""
     published: list[Evidence] = field(default_factory=list)
     platforms: tuple[str, ...] = ("cloudy",)
     locations: tuple[str, ...] = ("north", "south")
@@ -135,7 +143,7 @@ class FakeWorld:
         """Store a run of one cell a platform; return the ids of its cells."""
         stores = self.database.stores
         digest, size = self.world.blobs.put([b"payload"])
-        payload = manifest(*self.jobs, metrics=self.metrics)
+        payload = manifest(*self.jobs, metrics=self.metrics, demos=self.demos)
         stores.payloads.put(StoredPayload(digest, size, payload), at=self.clock.now())
         matrix = Matrix(
             metadata=Metadata(name="steps"),

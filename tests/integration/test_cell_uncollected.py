@@ -67,6 +67,16 @@ def test_a_job_whose_files_were_lost_with_the_machine_runs_again(here):
     assert cell.counts == Counts(passed=2)
 
 
+def test_a_demo_whose_output_was_lost_with_the_machine_runs_again(here):
+    """What it printed may contradict its exit code, and nobody has read it."""
+    here.metrics, here.demos = {}, ("one",)
+    plans: list = []
+    here.on_tick += [lose_once, lambda world: planned(world, plans)]
+    finish(here)
+    assert here.record().cells[0].attempts[0].cause.reason == "preempted"
+    assert [told for _, told in plans] == [{"one": (), "two": ()}, {"one": (), "two": ()}]
+
+
 def test_without_another_attempt_it_ends_as_its_machine_did(here):
     here.limits = Limits(max_usd=Decimal(10), infra_retries=0)
     here.on_tick.append(lose_once)

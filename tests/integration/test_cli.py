@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -121,6 +122,23 @@ def test_show_tells_who_broke_it(cli: Cli, controller: FakeController) -> None:
     )
     assert cli("show", ID, "--json") == 0
     assert json.loads(cli.out)["diagnosed"] == [one]
+
+
+def test_run_names_what_the_payload_needs_and_git_ignores(
+    cli: Cli, controller: FakeController
+) -> None:
+    report_of(cli)
+    controller.finish("passed")
+    folder = cli.matrix.parent / "pay"
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    (folder / ".gitignore").write_text("_version.py\n")
+    (folder / "_version.py").write_text("")
+    (folder / "t.py").write_text("import _version\n")
+    assert cli("run", str(cli.matrix)) == 0
+    assert (
+        "note: the payload imports _version.py, which is not shipped, because git ignores it."
+        " Fix: `git add --force _version.py`, or `!_version.py` in .gitignore"
+    ) in cli.err
 
 
 def test_run_uploads_what_is_not_known_and_sends_one_key(

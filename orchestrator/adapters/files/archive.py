@@ -24,6 +24,7 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
 from orchestrator.adapters.files.git_work_tree import read_with_git
+from orchestrator.adapters.files.ignored_modules import ignored_modules
 from orchestrator.adapters.files.tar_stream import (
     CHUNK_BYTES,
     Kind,
@@ -117,7 +118,14 @@ class FilePayloadArchives:
         names = [place, *(name for name in shipped if name != place)]
         archive = self._write(root, names, into)
         self.read_manifest(file_chunks(archive))  # the receiver must accept it
-        return PackedPayload(archive.name.split(".")[0], archive.stat().st_size, manifest, archive)
+        ignored = _without(_ignored(root), manifest.exclude)
+        return PackedPayload(
+            archive.name.split(".")[0],
+            archive.stat().st_size,
+            manifest,
+            archive,
+            unshipped=ignored_modules(root, names, ignored),
+        )
 
     def _write(self, root: Path, names: list[str], into: Path) -> Path:
         entries = self._entries(root, names)
@@ -300,11 +308,26 @@ def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
     Raises:
         ArchiveError: Git failed to list the files.
     """
-    found = set(_kept(list(_in_work_tree(root) if _is_work_tree(root) else _below(root))))
+    found = _kept(list(_in_work_tree(root) if _is_work_tree(root) else _below(root)))
+    return sorted(_without(found, exclude))
+
+
+def _without(names: Iterable[str], exclude: Iterable[str]) -> set[str]:
+    """Return the names that no pattern excludes."""
+    found = set(names)
     for pattern in exclude:
         fits = re.compile(fnmatch.translate(pattern.rstrip("/"))).fullmatch
         found = {name for name in found if not any(map(fits, _with_folders(name)))}
-    return sorted(found)
+    return found
+
+
+def _ignored(root: Path) -> list[str]:
+    """Return the files and folders that git ignores; folders as a whole, with a ``/``."""
+    if not _is_work_tree(root):
+        return []
+    words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+    listed = _git(root, *words).stdout.split(b"\0")
+    return [os.fsdecode(name) for name in listed if name]
 
 
 def _with_folders(name: str) -> Iterator[str]:

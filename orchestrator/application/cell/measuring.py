@@ -18,14 +18,14 @@ _UNCOLLECTED = "the job did not write it, or its log says why it was not collect
 
 
 def reopen_unread(deps: FlowDeps, now: AttemptState) -> list[str]:
-    """Return the jobs that ended with exit code 0 and whose metric files were never collected.
+    """Return the jobs that ended with exit code 0 and whose files were never collected.
 
     Only jobs of this attempt. An attempt without a cause gets one, so that it may be retried.
     """
     if now.is_collected:
         return []
     ended = deps.stores.results.jobs_of_attempt(now.attempt.id)
-    named = [one.id for one in now.spec.manifest.job if one.metrics]
+    named = [one.id for one in now.spec.manifest.job if one.is_judged_by_files]
     unread = [job for job in named if _has_ended(ended.get(job)) and ended[job].exit_code == 0]
     if unread and now.attempt.cause is None:
         detail = f"the files of {', '.join(unread)} were never collected"

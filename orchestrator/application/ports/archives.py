@@ -36,6 +36,8 @@ class PackedPayload(StoredPayload):
     """A packed payload (.tar.gz), ready for upload."""
 
     path: Path
+    unshipped: tuple[str, ...] = ()
+    """Modules that shipped files import and that are not shipped, since git ignores them."""
 
 
 class PayloadArchives(Protocol):

@@ -54,6 +54,16 @@ class FailingResult:
         return self.test is not None and bool(self.test.run)
 
     @property
+    def is_of_wrong_subject(self) -> bool:
+        """Whether a file could not be collected in a job that had another subject.
+
+        That proves nothing about the subject, so the job is inconclusive. In other runs it counts.
+        """
+        is_wrong = (self.job.outcome, self.job.reason) == (Outcome.ERRORED, "wrong_subject")
+        is_file = self.test is not None and "::" not in self.test.nodeid
+        return is_wrong and is_file and not self.is_over
+
+    @property
     def key(self) -> tuple[str, str, bool, str]:
         """The identity and sort key."""
         return self.cell.id, self.job.id, self.test is None, self.name

@@ -14,6 +14,7 @@ import pytest
 from runners.agent.payload_copy import PayloadCopy
 
 TEST = "def test_a(): assert False\n"
+INSTALLED = ("plistlib", "toolz", "namespace")
 STAYS = ("t/deep/pkg/inner.py",)
 """What is nothing that Python takes, once the package that it was left with is gone."""
 
@@ -92,6 +93,12 @@ def same_size_and_time(copy: Path) -> None:
         (lambda copy: (copy / "helpers.abi3.so").write_text("x"), ["helpers.abi3.so"]),
         (lambda copy: (copy / "t" / "deep" / "__init__.py").write_text("x"),
          ["t/deep/__init__.py"]),
+        (left("t/plistlib.py"), ["t/plistlib.py"]),
+        (left("t/toolz/__init__.py"), ["t/toolz/__init__.py"]),
+        (left("namespace.py"), ["namespace.py"]),
+        (left("sitecustomize.so"), ["sitecustomize.so"]),
+        (left("usercustomize/__init__.py"), ["usercustomize/__init__.py"]),
+        (left("x-1.dist-info/entry_points.txt"), ["x-1.dist-info/entry_points.txt"]),
         (left("t.py"), ["t.py"]),
         (left("t.so"), ["t.so"]),
         (left("t.pyc"), ["t.pyc"]),
@@ -114,7 +121,7 @@ def same_size_and_time(copy: Path) -> None:
     ],
 )  # fmt: skip
 def test_tests_and_settings_are_as_shipped_again(pristine: Path, copy: Path, change, names) -> None:
-    before, watched = told(pristine), PayloadCopy(pristine, copy)
+    before, watched = told(pristine), PayloadCopy(pristine, copy, INSTALLED)
     change(copy)
     assert watched.restore() == names
     assert {name: text for name, text in told(copy).items() if name not in STAYS} == before
@@ -123,14 +130,14 @@ def test_tests_and_settings_are_as_shipped_again(pristine: Path, copy: Path, cha
 
 
 def test_what_lies_elsewhere_is_not_touched_through_a_link(pristine: Path, copy: Path) -> None:
-    watched = PayloadCopy(pristine, copy)
+    watched = PayloadCopy(pristine, copy, INSTALLED)
     swapped_for_a_link(copy)
     watched.restore()
     assert (copy.parent / "elsewhere" / "deep" / "test_a.py").read_text() == "weak"
 
 
 def test_new_files_stay_and_byte_code_goes(pristine: Path, copy: Path) -> None:
-    watched = PayloadCopy(pristine, copy)
+    watched = PayloadCopy(pristine, copy, INSTALLED)
     (copy / "made.txt").write_text("2")
     (copy / "t" / ".hidden").write_text("")
     (copy / "made.py").write_text("x = 1\n")
@@ -159,7 +166,7 @@ def test_byte_code_that_was_shipped_goes_too(pristine: Path, tmp_path: Path) -> 
     (cache / "test_a.cpython-311.pyc").write_bytes(b"forged")
     (pristine / "alone.pyc").write_bytes(b"a module without a source")
     copy = Path(shutil.copytree(pristine, tmp_path / "copy", symlinks=True))
-    assert PayloadCopy(pristine, copy).restore() == []
+    assert PayloadCopy(pristine, copy, INSTALLED).restore() == []
     assert [path.name for path in copy.rglob("*.pyc")] == ["alone.pyc"]
 
 
@@ -175,7 +182,7 @@ def test_python_takes_what_was_shipped(tmp_path: Path, planted: str) -> None:
     (pristine / "tests" / "helpers.py").write_text("x = 'shipped'\n")
     (pristine / "other.py").write_text("x = 'shipped'\n")
     copy = Path(shutil.copytree(pristine, tmp_path / "copy"))
-    watched = PayloadCopy(pristine, copy)
+    watched = PayloadCopy(pristine, copy, INSTALLED)
     (copy / planted).parent.mkdir(parents=True, exist_ok=True)
     (copy / planted).write_text(
         "import sys, types\nx = 'planted'\n"

@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import (
+    Baseline,
     ExpectedHardware,
     Host,
     JobSelection,
@@ -104,6 +105,29 @@ def test_an_impossible_matrix_is_refused(
 )
 def test_a_possible_matrix_has_no_problems(made: Matrix) -> None:
     assert check_matrix(made, manifest(), TRAITS) == ()
+
+
+@pytest.mark.parametrize(
+    ("job", "refused"),
+    [
+        (Job(id="a", kind="benchmark", command=("x",), metrics=("output",)), True),
+        (Job(id="a", kind="benchmark", command=("x",)), False),
+        (Job(id="a", kind="demo", command=("x",), metrics=("output",)), False),
+        (Job(id="b", kind="benchmark", command=("x",), metrics=("output",)), False),
+    ],
+)
+def test_a_benchmark_that_is_paired_has_no_figures_in_files(job: Job, refused: bool) -> None:
+    others = tuple(one for one in manifest().job if one.id != job.id)
+    payload = manifest(job=(job, *others))
+    made = matrix(jobs=(JobSelection(id="a"),), baseline=Baseline(package="s==1"))
+    wanted = "benchmark 'a' has `metrics`, which are not read in turns of two arms"
+    found = [one for one in check_matrix(made, payload, TRAITS) if wanted in one.message]
+    assert [one.path for one in found] == [("baseline",)] * refused
+    assert not [
+        one
+        for one in check_matrix(matrix(jobs=(JobSelection(id="a"),)), payload, TRAITS)
+        if wanted in one.message
+    ]
 
 
 def test_a_secret_is_needed_only_where_its_job_is_selected() -> None:

@@ -163,6 +163,34 @@ def test_a_work_tree_ships_what_git_would_keep(folder: Path, into: Path) -> None
 
 
 @needs_git
+def test_modules_that_are_imported_and_ignored_are_named(folder: Path, into: Path) -> None:
+    """As a build makes them: `_version.py`, an extension, a folder of generated modules."""
+    package = folder / "lib"
+    for name in ("gen", "unused", "env", "data"):
+        (package / name).mkdir(parents=True)
+        (package / name / "one.py").write_text("")
+    (package / "env" / "pyvenv.cfg").write_text("")
+    (package / "data" / "one.py").unlink()
+    (package / "__init__.py").write_text("from ._version import x\nfrom . import env, data\n")
+    (package / "a.py").write_text("import lib.fast as f\nfrom lib.gen.one import y\n")
+    (package / "b.py").write_text("import other  # print 2\nprint 2\n")
+    for name in ("_version.py", "fast.cpython-311-x86_64-linux-gnu.so", "other.py", "made.py"):
+        (package / name).write_text("")
+    (folder / "_version.py").write_text("")
+    (folder / "excluded").mkdir()
+    (folder / "excluded" / "a.py").write_text("")
+    made = ("_version.py", "*.so", "gen/", "unused/", "env/", "data/", "other.py", "made.py")
+    (folder / ".gitignore").write_text("\n".join(made))
+    assert ARCHIVES.pack(folder, into=into).unshipped == ()
+    git(folder, "init", "-q")
+    found = ("lib/_version.py", "lib/fast.cpython-311-x86_64-linux-gnu.so", "lib/gen/")
+    assert ARCHIVES.pack(folder, into=into).unshipped == ("_version.py", *found)
+    (folder / "payload.toml").write_bytes(b'exclude = ["*.so"]\n' + MANIFEST)
+    git(folder, "add", "--force", "lib/_version.py")
+    assert ARCHIVES.pack(folder, into=into).unshipped == ("_version.py", "lib/gen/")
+
+
+@needs_git
 def test_a_folder_that_git_ignores_is_shipped_whole(folder: Path, into: Path) -> None:
     (folder.parent / ".gitignore").write_text("p/\n")
     git(folder.parent, "init", "-q")

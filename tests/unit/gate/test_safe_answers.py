@@ -14,6 +14,7 @@ from orchestrator.domain.gate.policy import (
     GateException,
     JobRule,
     ManifestRule,
+    NewFailureRule,
     PlatformRule,
     SkipRule,
     SubjectRule,
@@ -529,6 +530,40 @@ def test_a_failure_that_passed_in_a_later_run_is_flaky(more, decision):
         "Of moe on gcp-l4 1 result failed in another run of the same, and not in this: "
         "t.py::a in run-0; "
     )
+
+
+def test_it_says_how_a_wrong_setup_is_told_from_a_failure():
+    again = job("moe", failed_before=(failed("t.py", run="run-0"),))
+    verdict = judge(policy(), snapshot(cell("gcp-l4", again)))
+    assert result(verdict, "flaky/moe@gcp-l4").sentence.endswith(
+        " If the test is unreliable: `seatrial quarantine add`. If not the subject but the setup of"
+        " that run was wrong, another person approves a waiver that says so:"
+        " `seatrial gate waive release flaky/moe@gcp-l4`."
+    )
+
+
+NOT_COLLECTED = job(
+    "moe", failed("t.py", is_new=True), outcome=Outcome.ERRORED, reason="wrong_subject",
+    counts=Counts(error=1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "decision"),
+    [
+        ({}, OPEN),
+        ({"failed": (failed("t.py::a"),)}, FAIL),
+        ({"failed": ()}, FAIL),
+        ({"reason": "forged_records"}, FAIL),
+        ({"outcome": Outcome.FAILED}, FAIL),
+        ({"failed_before": (failed("u.py", run="run-0"),)}, FAIL),
+    ],
+    ids=["a file", "a test", "without a name", "forged", "failed", "in another run"],
+)
+def test_files_that_another_subject_did_not_let_collect_prove_nothing(more, decision):
+    rules = policy(new_failures=NewFailureRule())
+    found = cell("gcp-l4", replace(NOT_COLLECTED, **more))
+    assert judge(rules, snapshot(found, last_green="run-0")).decision is decision
 
 
 def test_it_may_be_waived_for_a_job_and_not_at_large():

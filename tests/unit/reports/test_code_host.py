@@ -7,6 +7,7 @@ done to the text afterwards, and code font is what it leaves alone.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,9 +18,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from orchestrator.domain.commit import Commit
+from orchestrator.domain.event_facts import CheckFact
+from orchestrator.domain.matrix import Platform
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.run_record import Evidence
 from reports.html import render_html
 from reports.markdown import cell, code, plain, written
 from reports.registry import render
+from tests.unit.reports.builders import Jobs, T, cell_of, evidence_of, results_of
 from tests.unit.reports.hostile_text import EVIL
 from tests.unit.reports.pairs import head
 from tests.unit.reports.stories import release, story
@@ -131,7 +138,7 @@ def test_a_report_is_the_same_on_a_code_host(name, templates):
     check((GOLDEN / name).read_text("utf-8"), templates)
 
 
-@pytest.mark.parametrize("kind", ["summary", "platform", "results", "backend", "cost"])
+@pytest.mark.parametrize("kind", ["summary", "platform", "results", "backend", "cost", "comment"])
 def test_so_is_one_whose_every_text_wants_to_be_more(kind, templates):
     check(render(kind, story("hostile"), format="md", templates=templates), templates)
 
@@ -154,6 +161,49 @@ TURNED = (
     "* a", "+ a", "- a", "1) a", "===", "***", "___", "<http://a.b>", "&copy;", "&#64;user",
     "www.a.b/`", "@a\\", "\\`@a\\`", "$a|b$", "http://a.b)", "@a's", '"@a"', "@a:", ":a:b:",
 )  # fmt: skip
+
+
+def talkative(word: str) -> Evidence:
+    """A run whose every text is the word, or begins with it."""
+    tests = results_of("x", [(f"t.py::t[{word}]", T.FAILED), (word, T.FAILED)], message=word)
+    jobs = Jobs().suite("x", word, tests, Outcome.FAILED, "tests")
+    check = CheckFact("d", word, "failed", word, word, word, word)
+    jobs.command("d", "demo", word, Outcome.FAILED, reason="checks", checks=[check])
+    cell = cell_of(Platform(id="a", provider="local"), jobs, Outcome.ERRORED, "agent", detail=word)
+    evidence = evidence_of((cell, jobs), outcome=Outcome.FAILED, subject=word)
+    commit = Commit(sha="1f0c2d9a41b2" + "0" * 28, branch=word, author=word)
+    run = replace(evidence.record.run, matrix_name=word, subject_version=word, commit=commit)
+    return replace(evidence, record=replace(evidence.record, run=run))
+
+
+@pytest.mark.parametrize("word", [*TURNED, *EVIL])
+def test_a_comment_calls_nobody_and_links_nowhere(word, templates):
+    text = render("comment", talkative(word), format="md", templates=templates)
+    check(text, templates)
+    theirs = seen(by_the_host(text))
+    assert [tag for tag, _ in theirs.said if tag in HEADINGS] == ["h1", "h2"]
+    assert theirs.links == theirs.images == []
+    rows = re.findall(r"<tr>.*?</tr>", by_the_host(text), re.DOTALL)
+    assert [row.count("<td") + row.count("<th") for row in rows] == [7, 7, *[4] * (len(rows) - 2)]
+
+
+def test_a_comment_on_many_cells_has_room_on_a_code_host(templates):
+    """A code host refuses comments of more than 65,536 characters."""
+    tests = [(f"t.py::test_{number}", T.FAILED) for number in range(30)]
+    said = [x for name, _ in tests for x in results_of("x", [(name, T.FAILED)], message=name * 30)]
+    jobs = Jobs().suite("x", "X", said, Outcome.FAILED, "tests")
+    many = [
+        (
+            cell_of(Platform(id=f"aws-g5-{n:03}", provider="local"), jobs, Outcome.FAILED, "tests"),
+            jobs,
+        )
+        for n in range(300)
+    ]
+    text = render("comment", evidence_of(*many, outcome=Outcome.FAILED), templates=templates)
+    assert "`aws-g5-009`, and 290 more | t.py" in text
+    assert len(text) < 65_536 - 1_000
+
+
 ANY = st.one_of(
     st.text(max_size=60),
     st.text(st.sampled_from("`*_#->|[]()!<&~ \\@$:^x1./ahtpw"), max_size=30),

@@ -29,7 +29,12 @@ def new_failures(case: RuleContext) -> Iterator[RuleResult]:
     if rule is None:
         return
     here = [one for one in case.jobs if _is_on_blocking(case, one)]
-    results = [result for one in here for result in _of(case, one) if result.left]
+    results = [
+        result
+        for one in here
+        for result in _of(case, one)
+        if result.left and not result.failing.is_of_wrong_subject
+    ]
     named = [result.failing.test for result in results if result.failing.test]
     found = sorted({f"{test.job}: {test.nodeid}" for test in named if test.is_new})
     open_ = _incomparable(case, here, results)
@@ -106,16 +111,24 @@ def failed_first(case: RuleContext) -> Iterator[RuleResult]:
 def failed_first_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
     """The same, and what failed on a platform that could not be had again counts, too.
 
-    Where a person has to approve a change of the payload, the command stands there.
+    The sentence has the command that approves a change of the payload, or that asks for a waiver.
     """
     gate = case.policy.metadata.name
+    ways = (
+        " If the test is unreliable: `seatrial quarantine add`. If not the subject but the setup of"
+        " that run was wrong, another person approves a waiver that says so: `seatrial gate waive"
+        f" {gate}"
+    )
     remedy = (
         f" Whoever did not write the change approves it: `seatrial gate approve {gate}`; or test a"
         " new wheel."
     )
     for result in failed_first(case):
         is_asked = "passed_after" in result.inputs
-        yield replace(result, sentence=result.sentence + remedy) if is_asked else result
+        is_open = result.outcome is not RuleOutcome.TOLERATED
+        more = [remedy] if is_asked else []
+        more += [f"{ways} {result.id}`."] if is_open else []
+        yield replace(result, sentence="".join([result.sentence, *more]))
     for stand in case.stands:
         for cell in stand.cells:
             if is_unavailable(cell):

@@ -104,9 +104,9 @@ def _job(judged: RuledJob, found: Sequence[ToleratedResult]) -> RuleResult:
     job, left = judged.job, sum(result.left for result in found)
     by = sorted({name for result in found for name in result.by})
     open_ = job.counts.missing + job.counts.not_run
-    if left:
+    if any(result.left and not result.failing.is_of_wrong_subject for result in found):
         outcome = RuleOutcome.VIOLATED
-    elif job.outcome not in _FINAL or open_ or not _came_to_its_end(job):
+    elif left or job.outcome not in _FINAL or open_ or not _came_to_its_end(job):
         outcome = RuleOutcome.UNKNOWN
     else:
         outcome = RuleOutcome.TOLERATED if by else RuleOutcome.OK
