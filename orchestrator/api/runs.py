@@ -228,9 +228,18 @@ _LAUNCHED: dict[int | str, dict[str, Any]] = {
 
 
 @writing.post("/plan")
-def plan(context: ContextDep, body: Launch) -> Plan:
-    """Plan a launch: cells, places, and the maximum cost. Changes nothing."""
-    return plan_run(context, body.order())
+def plan(
+    context: ContextDep,
+    body: Launch,
+    check_hosts: Annotated[
+        bool, Query(description="Sign in on your own hosts, and look for what the jobs need")
+    ] = False,
+) -> Plan:
+    """Plan a launch: cells, places, and the maximum cost. Launches nothing.
+
+    A check of hosts leaves the agent's archive in their work folders, as a run does.
+    """
+    return plan_run(context, body.order(), with_hosts=check_hosts)
 
 
 @writing.post("/runs", status_code=202, responses=_LAUNCHED)

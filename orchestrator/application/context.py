@@ -17,6 +17,8 @@ from orchestrator.application.ports.signer import Notary
 from orchestrator.application.ports.subjects import Subjects
 from orchestrator.application.ports.text_similarity import TextSimilarity
 from orchestrator.application.ports.trends import Detector
+from orchestrator.application.ports.wheels import Wheels
+from orchestrator.application.ports.workspaces import OpenWorkspace
 from orchestrator.application.process_locks import Locks
 from orchestrator.application.read_log import LogIndexes
 from orchestrator.domain.budget import Budget
@@ -94,6 +96,9 @@ class Context:
     """Notifies the engine of a new cell, where this process runs cells."""
     gate: GatePorts
     """Ports of gates and schedules."""
+    open_workspace: OpenWorkspace
+    wheels: Wheels
+    """Chooses the interpreter of an environment."""
     budgets: tuple[Budget, ...] = ()
     """Across runs; a run's own is in its matrix."""
     locks: Locks = field(default_factory=Locks)

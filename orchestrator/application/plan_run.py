@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
+from orchestrator.application.check_hosts import check_hosts
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
 from orchestrator.domain.boot_image import Images
@@ -32,10 +33,11 @@ _UNPRICED = "no price is known at any of {} places, and {}: none is rented"
 _TOO_OLD = "every price is {}, and {}: none is rented; " + REFRESH
 
 
-def plan_run(context: Context, order: LaunchOrder) -> Plan:
+def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) -> Plan:
     """Validate the order as a launch would, and ask the providers for places.
 
-    Raises InvalidDocumentError or PayloadMissingError.
+    `with_hosts` checks your own hosts, too: it signs in on each. Raises InvalidDocumentError or
+    PayloadMissingError.
     """
     payload = find_payload(context, order.payload)
     matrix, plans = check_order(context, order, payload)
@@ -50,7 +52,8 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     builds = [_torch_build(context, cell, payload.manifest) for cell in cells]
     ends = cautions((plan.platform.provider for plan in plans), context.traits)
     uses = context.stores.leases.budget_uses(context.budgets, context.clock.now())
-    plan = Plan(payload.digest, matrix.limits.max_usd, cells, room)
+    hosts = check_hosts(context, payload.manifest, plans) if with_hosts else ()
+    plan = Plan(payload.digest, matrix.limits.max_usd, cells, room, hosts=hosts)
     warnings = (
         *budget_warnings(uses, plan.known_usd),
         *unfit_jobs(matrix, payload.manifest),

@@ -294,6 +294,8 @@ def _context(
         publish=deps.publish,
         similarity=FuzzySimilarity(),
         gate=gate,
+        open_workspace=deps.open_workspace,
+        wheels=deps.wheels,
         wake=wake,
         budgets=deps.budgets,
         locks=deps.locks,

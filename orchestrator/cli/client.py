@@ -104,13 +104,21 @@ class Client:
         *,
         key: str | None = None,
         document: str = "",
+        **params: str | int | None,
     ) -> Json:
         """Send a POST; with a key it is idempotent.
 
         `document` is the file whose lines a refusal talks of.
         """
         headers = {"Idempotency-Key": key} if key else {}
-        request = _Request("POST", path, headers=headers, json=dict(body or {}), document=document)
+        request = _Request(
+            "POST",
+            path,
+            params=params,
+            headers=headers,
+            json=dict(body or {}),
+            document=document,
+        )
         return _object(self._send(request))
 
     def put(self, path: str, body: Mapping[str, object], *, document: str = "") -> Json:

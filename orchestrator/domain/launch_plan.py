@@ -33,6 +33,21 @@ class PlannedCell:
 
 
 @dataclass(frozen=True, slots=True)
+class HostCheck:
+    """Result of the check of one of your own hosts."""
+
+    platform: str
+    host: str
+    """``user@address:port``."""
+    failure: str = ""
+    """Why no cell could run there; empty where it could."""
+    pythons: tuple[str, ...] = ()
+    """Interpreters that its jobs would use, with their versions."""
+    devices: tuple[str, ...] = ()
+    """Accelerators that it has."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A launch plan."""
 
@@ -45,6 +60,8 @@ class Plan:
     """Use of each quota by all machines, at the first place of each cell."""
     warnings: tuple[str, ...] = ()
     """Warnings for a person before the launch."""
+    hosts: tuple[HostCheck, ...] = ()
+    """Checks of your own hosts, where they were requested."""
 
     @property
     def worst_usd(self) -> Decimal | None:

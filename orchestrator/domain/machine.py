@@ -200,6 +200,12 @@ class SshEndpoint:
     """The lease whose key pair is used."""
     kind: str = "ssh"
 
+    @property
+    def label(self) -> str:
+        """``user@address:port``."""
+        shown = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{self.user}@{shown}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class FakeEndpoint:
@@ -365,6 +371,15 @@ class Offers(Protocol):
 
 
 @runtime_checkable
+class OwnHosts(Protocol):
+    """A provider of running hosts, which can be reached before a launch."""
+
+    def endpoints(self, platform: Platform) -> tuple[SshEndpoint, ...]:
+        """Return how to connect to each host of the platform. Raises ConfigError."""
+        ...
+
+
+@runtime_checkable
 class Credentialed(Protocol):
     """A provider that knows without network access whether it is configured."""
 
@@ -394,6 +409,8 @@ class ProviderTraits:
     """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
     notice: str = ""
     """How its machines are notified of preemption: ``aws``, ``gcp``, or not at all."""
+    metadata_guard: bool = False
+    """Whether jobs are kept from the metadata server; a TPU's library reads its topology there."""
     caution: str = ""
     """A warning that every plan shows."""
     check: Callable[[Platform], Iterable[Problem]] = lambda _platform: ()

@@ -151,6 +151,8 @@ class Plan:
     preemption: Optional[Literal["aws", "gcp"]] = None
     """The cloud whose preemption notices are polled, if the machine may be preempted."""
     metadata_url: str = METADATA_URL
+    metadata_guard: bool = False
+    """Whether jobs are kept from the cloud's metadata server."""
     baseline: Optional[Baseline] = None
 
 

@@ -12,6 +12,7 @@ from . import (
     event_lines,
     job_env,
     job_user,
+    metadata_guard,
     plan,
     processes,
     suite,
@@ -162,6 +163,15 @@ class AttemptRun:
         )
         environment["separated_user"] = user.separated
         environment["separated_user_reason"] = user.reason
+        if context.plan.metadata_guard:
+            closed, seen = metadata_guard.close(
+                user.account, context.attempt.python, context.heartbeat.check
+            )
+            environment["metadata_closed"] = closed
+            environment["metadata_closed_reason"] = seen
+            if not closed:
+                text = f"jobs can read the cloud's metadata, the machine's host key too: {seen}"
+                context.events.log("warning", text)
         self._see_whose(environment)
         self._see_readiness(asker, environment)
         variant.prove_subject(context, runner)

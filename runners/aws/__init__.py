@@ -31,6 +31,7 @@ TRAITS = ProviderTraits(
     keys=frozenset({"instance_type", "locations", "market", "image", "connect", "disk_gb"}),
     rented=True,
     notice="aws",
+    metadata_guard=True,
     check=_check,
     extra="aws",
 )

@@ -28,6 +28,7 @@ TRAITS = ProviderTraits(
     keys=frozenset({"instance_type", "locations", "market", "image", "connect", "disk_gb"}),
     rented=True,
     notice="gcp",
+    metadata_guard=True,
     check=_check,
     extra="gcp",
 )

@@ -14,6 +14,7 @@ from orchestrator.domain.machine import (
     MachineState,
     Place,
     ProviderTraits,
+    SshEndpoint,
 )
 from orchestrator.domain.matrix import Host, Platform
 from runners import ProviderContext
@@ -41,6 +42,10 @@ class StaticProvider:
             )
             for host in checked_hosts(platform)
         )
+
+    def endpoints(self, platform: Platform) -> tuple[SshEndpoint, ...]:
+        """Return how to connect to each host, in the order of the list. Raises ConfigError."""
+        return tuple(endpoint_of(host) for host in checked_hosts(platform))
 
     def launch(self, request: LaunchRequest) -> Machine:
         """Reserve the host that the place names; the same token returns the same machine.

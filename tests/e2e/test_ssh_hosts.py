@@ -64,6 +64,25 @@ def test_two_hosts_at_the_same_time(home, hosts, tmp_path):
         assert cell["leases"][-1]["state"] == "gone"
 
 
+def test_hosts_are_checked_before_a_launch(home, hosts, tmp_path):
+    red, blue = hosts
+    steps = Steps(tmp_path / "steps", tests=1, seconds=0)
+    file = matrix(tmp_path / "m.yaml", steps.folder, "".join(map(platform, hosts)))
+    checked = home.json("plan", str(file), "--check")["hosts"]
+    assert [(one["platform"], one["failure"]) for one in checked] == [("red", ""), ("blue", "")]
+    assert all("python" in one["pythons"][0] for one in checked)
+    assert steps.begun() == {}
+    rows = platform(red, host_key=blue.endpoint().host_key) + platform(blue, port=1)
+    file = matrix(tmp_path / "wrong.yaml", steps.folder, rows)
+    shown = home.seatrial("plan", str(file), "--check", status=1)
+    assert "host key" in shown
+    assert "Connection refused" in shown
+    gpu = platform(red) + "    accelerator: {vendor: nvidia, name: L4}\n"
+    file = matrix(tmp_path / "gpu.yaml", steps.folder, gpu)
+    shown = home.seatrial("plan", str(file), "--check", status=1)
+    assert "asked for 1 x nvidia L4, found no accelerator" in " ".join(shown.split())
+
+
 def running_span(cell: dict) -> tuple[str, str]:
     at = {step["to_state"]: step["at"] for step in cell["transitions"]}
     return at["running"], at["collecting"]

@@ -30,6 +30,7 @@ from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.home_folder import temporary_folder
 from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.report_tree import write_report_tree
+from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.notify.http_messages import HttpSender
 from orchestrator.adapters.result_parsers.registry import FileDialects
@@ -46,6 +47,7 @@ from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.publish_report import publish_report
 from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
+from orchestrator.bootstrap.controller_wiring import WorkspacePool
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import Provider
@@ -292,6 +294,8 @@ def make_context(
         janitor=_janitor(database, clock, providers),
         similarity=FuzzySimilarity(),
         gate=_gate_ports(home),
+        open_workspace=_workspaces(home, database).open,
+        wheels=Wheelhouse(home / "wheels", clock=clock),
         wake=wake,
     )
 
@@ -305,6 +309,11 @@ def _gate_ports(home: Path) -> GatePorts:
         courier=HttpSender(),
         detector=StepDetector(),
     )
+
+
+def _workspaces(home: Path, database: Database) -> WorkspacePool:
+    login = database.stores.leases.login
+    return WorkspacePool(keys=home / "keys", local_base=home / "work", login=login)
 
 
 def _builtin(

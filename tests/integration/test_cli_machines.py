@@ -181,6 +181,21 @@ def test_a_plan_tells_what_to_ask_for(cli: Cli, controller: FakeController) -> N
     assert "short: aws needs 8" in cli.err
 
 
+def test_a_plan_shows_the_check_of_each_host(cli: Cli, controller: FakeController) -> None:
+    good = {"platform": "rack", "host": "me@red:22", "failure": "", "devices": ["nvidia L4"],
+            "pythons": ["/usr/bin/python3 (3.11.2)"]}  # fmt: skip
+    bad = good | {"host": "me@blue:22", "failure": "no connection"}
+    controller.answers["POST", "/api/v1/plan"] = Answer.of(plan() | {"hosts": [good]})
+    assert cli("plan", str(cli.matrix), "--check") == 0
+    assert "me@red:22  ok: /usr/bin/python3 (3.11.2), nvidia L4" in cli.out
+    controller.answers["POST", "/api/v1/plan"] = Answer.of(plan() | {"hosts": [good, bad]})
+    assert cli("plan", str(cli.matrix), "--check") == 1
+    assert "me@blue:22" in cli.out
+    controller.answers["POST", "/api/v1/plan"] = Answer.of(plan())
+    assert cli("plan", str(cli.matrix), "--check") == 0
+    assert "no hosts of your own" in cli.out
+
+
 def test_running_again_asks_before_it_rents(cli: Cli, controller: FakeController) -> None:
     in_process.report_of(cli)
     controller.finish("passed")

@@ -54,6 +54,10 @@ class Wire:
             *(f"addr add {address}/32 dev eth0" for address in self.addresses),
             "link set eth0 up",
             f"route add default via {seal.ADDRESS} dev eth0 onlink",
+            # A guest's routing rules come before the table of local addresses, where the metadata
+            # server is: of a real one, packets leave the machine.
+            "rule add pref 32765 lookup local",
+            "rule delete pref 0",
         )
 
     def cut(self) -> None:

@@ -19,6 +19,8 @@ from tests.lab.tpu_cloud import TpuCloud
 from tests.lab.wheels import WHEELS
 
 PROJECT = "lab-project"
+LAG_S = 2.0
+"""For so long a new machine is in no list, as the clouds' inventories are eventually consistent."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,14 @@ class Site:
 def a_site(machines: Machines) -> Iterator[Site]:
     """Open the clouds; the machines are the caller's."""
     with ExitStack() as stack:
-        yield Site(
+        site = Site(
             stack.enter_context(AwsCloud(machines=machines)),
             stack.enter_context(ComputeCloud(machines=machines)),
             stack.enter_context(TpuCloud(machines=machines)),
             machines,
         )
+        site.aws.lag_s = site.compute.lag_s = site.tpu.lag_s = LAG_S
+        yield site
 
 
 @contextmanager

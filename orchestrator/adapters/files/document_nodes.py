@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import tomllib
@@ -413,6 +414,15 @@ def read_yaml(text: str) -> ConfigNode:
     if builder.root is None:
         raise UnreadableError("it is empty", Position(1, 1))
     return builder.root
+
+
+def yaml_text(document: Mapping[str, object]) -> str:
+    """Return the YAML text of a document, in its order."""
+    yaml = YAML(pure=True)
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    written = io.StringIO()
+    yaml.dump(document, written)
+    return written.getvalue()
 
 
 def _events(text: str) -> Iterator[Event]:

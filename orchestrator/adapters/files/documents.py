@@ -17,6 +17,7 @@ from orchestrator.adapters.files.document_nodes import (
     located,
     read_toml,
     read_yaml,
+    yaml_text,
 )
 from orchestrator.adapters.files.requirements import manifest_faults, matrix_faults
 from orchestrator.application.ports.documents import Source
@@ -176,6 +177,10 @@ class FileDocuments:
     def matrix_document(self, matrix: Matrix) -> dict[str, object]:
         """See the port."""
         return self._matrix.document(matrix)
+
+    def matrix_text(self, matrix: Matrix) -> str:
+        """See the port."""
+        return yaml_text(self._matrix.document(matrix))
 
     def matrix_schema(self) -> dict[str, object]:
         """See the port."""

@@ -44,6 +44,7 @@ from orchestrator.domain.machine import (
     HostKeyError,
     LocalEndpoint,
     MachineError,
+    ProviderTraits,
     ShellError,
     SshEndpoint,
 )
@@ -67,7 +68,7 @@ def agent_plan(
     finals: Mapping[str, Sequence[str]],
     finished: Collection[str],
     idle: Mapping[str, IdleTimeout],
-    notice: str,
+    traits: ProviderTraits,
     baseline: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """Build the agent's plan of an attempt.
@@ -78,7 +79,7 @@ def agent_plan(
         finals: By job, the tests that an earlier attempt finished; they are not run again.
         finished: The jobs that an earlier attempt finished.
         idle: By job, how long it may be silent.
-        notice: How the machine hears that it will be taken away; empty where it does not.
+        traits: The machine's provider.
         baseline: The other arm of benchmarks, where they are paired.
     """
     manifest = now.spec.manifest
@@ -92,7 +93,8 @@ def agent_plan(
         "subject": dict(environment.subject) if environment.subject else None,
         "payload_user": now.plan.platform.provider != "local",
         "readiness": _readiness(now),
-        "preemption": notice or None,
+        "preemption": traits.notice or None,
+        "metadata_guard": traits.metadata_guard,
         "baseline": baseline,
         "limits": {
             "log_bytes": LOG_LIMIT_BYTES,
@@ -255,7 +257,7 @@ def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value |
         finals={} if is_first else deps.stores.results.final_tests(now.cell.id),
         finished=finished,
         idle=idle_timeouts(deps.stores, now),
-        notice=deps.traits(now.plan.platform.provider).notice,
+        traits=deps.traits(now.plan.platform.provider),
         baseline=ship_baseline(deps, now, workspace, environment.interpreter, finished=finished),
     )
     workspace.start(now.attempt.id, plan, secrets_of(deps, now))

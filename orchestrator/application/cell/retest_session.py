@@ -62,7 +62,7 @@ def start_session(
         finals={},
         finished=(),
         idle=idle_timeouts(deps.stores, changed),
-        notice=deps.traits(now.plan.platform.provider).notice,
+        traits=deps.traits(now.plan.platform.provider),
     )
     workspace.start(
         retest_session.id,

@@ -65,6 +65,10 @@ class Documents(Protocol):
         """Return the document that parses as this matrix."""
         ...
 
+    def matrix_text(self, matrix: Matrix) -> str:
+        """Return the YAML text that parses as this matrix."""
+        ...
+
     def matrix_schema(self) -> dict[str, object]:
         """JSON Schema of a matrix file."""
         ...

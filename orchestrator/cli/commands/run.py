@@ -29,12 +29,12 @@ from orchestrator.cli.commands.options import (
     TimeoutOption,
     YesOption,
 )
-from orchestrator.cli.errors import DETACHED, CliError
+from orchestrator.cli.errors import DETACHED, FAILED, CliError
 from orchestrator.cli.exit_status import conclude, say_how_to_return
 from orchestrator.cli.launch_request import ask, read_order, stated_commit, upload
 from orchestrator.cli.responses import read
 from orchestrator.cli.session import Session, find_run, session_of
-from orchestrator.cli.view.plan import headroom_table, plan_table, shortages, totals
+from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, watch
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.run_response import RunResponse
@@ -55,6 +55,14 @@ def plan_command(
     matrix: MatrixArgument,
     settings: SetOption = None,
     hold: HoldOption = 0.0,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Sign in on your own hosts, and look for the Python and the accelerators that "
+            "the jobs need. 1 if a host fails.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what `run` would do: cells, places, and the maximum cost. Launches nothing."""
@@ -64,16 +72,32 @@ def plan_command(
         order = read_order(session, matrix, settings or (), Path(scratch))
         order = replace(order, hold_minutes=hold)
         upload(session, client, order)
-        answer = client.post("/plan", order.body, key=session.wiring.new_id(), document=order.file)
+        answer = client.post(
+            "/plan",
+            order.body,
+            key=session.wiring.new_id(),
+            document=order.file,
+            check_hosts="true" if check else None,
+        )
+    shown = read(Plan, answer)
     if as_json:
         session.print_json(answer)
-        return
-    shown = read(Plan, answer)
+    else:
+        _print_plan(session, shown, checked=check)
+    if any(host.failure for host in shown.hosts):
+        raise typer.Exit(FAILED)
+
+
+def _print_plan(session: Session, shown: Plan, *, checked: bool) -> None:
     session.out.print(plan_table(session.out, shown))
     if shown.headroom:
         session.out.print(headroom_table(shown))
     for line in shortages(shown):
         session.out.print(line)
+    if shown.hosts:
+        session.out.print(hosts_table(session.out, shown))
+    elif checked:
+        session.print("no hosts of your own: there is nothing to check before a launch")
     session.print(totals(shown))
 
 

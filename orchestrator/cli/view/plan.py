@@ -9,7 +9,7 @@ from rich.text import Text
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain import plan_text
-from orchestrator.domain.launch_plan import Plan, PlannedCell
+from orchestrator.domain.launch_plan import HostCheck, Plan, PlannedCell
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import ExpectedHardware, hardware_sentence
 from orchestrator.domain.plan_text import free_of, hourly, limit_warning
@@ -21,6 +21,7 @@ _PLAN = Layout(
     first_to_go=("environment", "provider"),
     right=("at most",),
 )
+_HOSTS = Layout(titles=("platform", "host", "check"), first_to_go=("platform",))
 _QUOTA_STYLES = {"ok": "green", "short": "bold red", "unknown": "yellow"}
 
 
@@ -39,6 +40,18 @@ def _row(cell: PlannedCell) -> dict[str, Text]:
         Text(usd(cell.worst_usd)),
     )
     return dict(zip(_PLAN.titles, texts, strict=True))
+
+
+def hosts_table(console: Console, plan: Plan) -> Table:
+    """Return the table of your own hosts, with what was found or what failed."""
+    return fitting(console, _HOSTS, [_host(host) for host in plan.hosts])
+
+
+def _host(host: HostCheck) -> dict[str, Text]:
+    found = ", ".join((*host.pythons, *host.devices))
+    check = Text(one_line(host.failure), "red") if host.failure else Text(f"ok: {one_line(found)}")
+    texts = (Text(one_line(host.platform)), Text(one_line(host.host)), check)
+    return dict(zip(_HOSTS.titles, texts, strict=True))
 
 
 def headroom_table(plan: Plan) -> Table:

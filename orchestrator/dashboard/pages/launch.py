@@ -30,6 +30,7 @@ from orchestrator.application.ports.documents import Source
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.run.routes import form_key
+from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
@@ -77,6 +78,7 @@ class Form:
     known: Sequence[str] = ()
     """Those that could be chosen when the form was made."""
     payload: str = ""
+    baseline: str = ""
     hold_minutes: str = ""
     reruns: str = ""
     diagnose: bool = False
@@ -113,6 +115,7 @@ def order_of(context: Context, form: Form) -> tuple[LaunchOrder, Matrix]:
         name=form.name,
         payload=form.payload or BUILTIN,
         subject_digest=form.wheel or None,
+        baseline_digest=form.baseline or None,
         hold_minutes=_number(form.hold_minutes) or 0.0,
         retests=_trials(form),
         reuse_max_age_s=_seconds(form.reuse_hours),
@@ -124,7 +127,7 @@ def _faults(form: Form, matrix: Matrix) -> list[Problem]:
     found = []
     if form.source and form.source not in SOURCES:
         found.append(Problem(("source",), f"{form.source!r} is none of {', '.join(SOURCES)}"))
-    for name in ("payload", "wheel"):
+    for name in ("payload", "wheel", "baseline"):
         value = getattr(form, name)
         if value and not _DIGEST.fullmatch(value) and (name, value) != ("payload", BUILTIN):
             found.append(Problem((name,), "must be a sha256: 64 digits of 0-9 and a-f"))
@@ -298,7 +301,7 @@ def warnings(plan: Plan) -> list[str]:
 
 _FIELDS = (
     *("subject", "version", "source", "package", "wheel", "url", "rev"),
-    *("payload", "hold_minutes", "reruns", "reuse_hours"),
+    *("payload", "baseline", "hold_minutes", "reruns", "reuse_hours"),
 )
 _LONGEST_FIELD = 2_000
 _TRIES = 40
@@ -332,11 +335,14 @@ class Found:
 
 
 @router.get(urls.LAUNCH)
-def show_launch(asked: AskedDep, matrix: str = "") -> Response:
-    """The form, with the text of a ready matrix."""
+def show_launch(asked: AskedDep, matrix: str = "", run: str = "") -> Response:
+    """The form, with the text of a ready matrix, or with all that a run was launched with."""
     if not asked.viewer.may(Scope.RUN):
         message = f"launching needs the scope run; the token {asked.viewer.name!r} may only read"
         raise NotAllowedError(message)
+    if run:
+        form = _form_of(asked.context, run_of(asked, run))
+        return _answer(asked, form, _read(asked, form))
     ready = _ready()
     if matrix and matrix not in ready:
         names = ", ".join(ready) or "none"
@@ -344,6 +350,24 @@ def show_launch(asked: AskedDep, matrix: str = "") -> Response:
     name = matrix or next(iter(ready), "")
     form = Form(name=f"{name}.yaml" if name else "matrix", text=ready.get(name, ""))
     return _answer(asked, form, _read(asked, form))
+
+
+def _form_of(context: Context, run: Run) -> Form:
+    """Return the form of the launch that made the run, with its uploads by their digests."""
+    spec = context.stores.runs.spec(run.id)
+    trials = spec.retests or RetestOptions()
+    hours = (spec.reuse_max_age_s or 0.0) / 3600
+    return Form(
+        name=run.matrix_name,
+        text=context.documents.matrix_text(spec.matrix),
+        wheel=spec.subject_digest or "",
+        payload=run.payload_digest,
+        baseline=spec.baseline_digest or "",
+        hold_minutes=f"{spec.hold_minutes:g}" if spec.hold_minutes else "",
+        reruns=str(trials.reruns or ""),
+        diagnose=trials.diagnose,
+        reuse_hours=f"{hours:g}" if hours else "",
+    )
 
 
 @router.post(urls.LAUNCH)

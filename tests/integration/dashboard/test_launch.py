@@ -65,6 +65,26 @@ def test_what_was_planned_is_started_once(pages: PageDesk) -> None:
     assert pages.page(first).one("h1").text == "proof 1.10"
 
 
+def test_a_run_is_launched_again_with_other_values(pages: PageDesk) -> None:
+    sent = values_of(plan(pages, hold_minutes="20", reruns="2", version="1.11"))
+    first = pages.post("/launch", **(sent | {"action": "start"})).headers["location"]
+    [link] = [one["href"] for one in pages.page(first).all("a") if "/launch?run=" in one["href"]]
+    shown = values_of(pages.page(link))
+    assert shown["hold_minutes"] == ["20"]
+    assert shown["reruns"] == ["2"]
+    assert "1.11" in shown["text"]
+    changed = {**shown, "text": shown["text"].replace("1.11", "1.12"), "action": "plan"}
+    ready = values_of(read_page(pages.post("/launch", status=200, **changed).text))
+    second = pages.post("/launch", **(ready | {"action": "start"})).headers["location"]
+    assert pages.page(second).one("h1").text == "proof 1.12"
+    old, new = (pages.stores.runs.get(one.rpartition("/")[2]) for one in (first, second))
+    assert old.payload_digest == new.payload_digest
+    specs = [pages.stores.runs.spec(one.id) for one in (old, new)]
+    assert specs[0].matrix.platforms == specs[1].matrix.platforms
+    assert specs[0].matrix.jobs == specs[1].matrix.jobs
+    assert "there is no run" in pages.page("/launch?run=nothing", status=404).text
+
+
 def test_what_changed_since_the_plan_is_planned_again(pages: PageDesk) -> None:
     sent = values_of(plan(pages)) | {"action": "start", "version": "2.0"}
     shown = read_page(pages.post("/launch", status=409, **sent).text)
