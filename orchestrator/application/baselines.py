@@ -225,12 +225,21 @@ class _Finder:
         known = reduce(_union, (each.by_job for each in tests), dict[str, Tests]())
         before = Before(
             streak,
-            last.collected if last else None,
+            self._collected_before(first.cell.id, last),
             accepted.signatures,
             {(job, name): name in was_green.get(job, ()) for job in ran for name in ran[job]},
             {job: sorted(names.elements()) for job, names in known.items()},
         )
         return Baseline(before, tuple(tests))
+
+    def _collected_before(self, cell: str, last: LastGreen | None) -> int | None:
+        """Return the tests that a cell had in the last green run of its platform.
+
+        Of a new name, the fewest of a cell that is gone, which it may replace; None without one.
+        """
+        had = last.collected if last else {}
+        gone = [number for name, number in had.items() if name not in self._present]
+        return had.get(cell, min(gone, default=None))
 
     def _groups(self, one: CountedCell, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
         """Yield those of the earlier cells that a cell is compared with, together."""

@@ -41,8 +41,8 @@ class LastGreen:
     """Id of its first environment's cell."""
     cell: str
     """Name of that cell."""
-    collected: int
-    """Tests collected over all its environments."""
+    collected: Mapping[str, int]
+    """Tests collected, by the names of its environments' cells."""
     streak: int
     """So many runs in a row, this one the newest, in which it passed; counted up to 100. Those that
     reuse earlier evidence are left out."""
@@ -85,7 +85,7 @@ def last_green(session: Session, asked: Asked) -> LastGreen | None:
                 run_id=run,
                 cell_id=cells[0].id,
                 cell=cells[0].name,
-                collected=sum(cell.collected for cell in cells),
+                collected={cell.name: cell.collected for cell in cells},
                 streak=min(_counts(cells) + streak(session, earlier), STREAK_LIMIT),
             )
     return None

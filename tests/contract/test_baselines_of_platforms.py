@@ -179,3 +179,6 @@ def test_an_environment_that_is_left_out_is_missed(context, stores, now, found) 
             accepted(stores, run, platforms=["p0"])
     cells = frozen(context, "run-2").cells
     assert [cell.jobs_gone for cell in cells] == [found, *[{}] * (len(now) - 1)]
+    # Each environment's own, not all of its platform's together.
+    assert {cell.baseline_collected for cell in cells} <= {2, None}
+    assert cells[0].baseline_collected == 2

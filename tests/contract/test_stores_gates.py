@@ -279,7 +279,7 @@ def test_the_last_green_run_of_a_platform(gates, stores) -> None:
         cells[0],
         "p0",
     )
-    assert (passing_runs.collected, passing_runs.streak) == (2, 2)
+    assert (passing_runs.collected, passing_runs.streak) == ({"p0": 2}, 2)
     older = gates.last_green("proof", "p1", before_run="run-3")
     assert older is not None
     assert older.run_id == "run-1"
