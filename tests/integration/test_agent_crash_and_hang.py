@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from runners.agent.plan import Job, Name
+from runners.agent.suite import idle_timeout_advice
 from tests.integration.agent_machine import (
     PAYLOADS,
     Evidence,
@@ -106,7 +108,7 @@ ENDING: list[dict[str, Any]] = [
 """Jobs that end by themselves."""
 ENDED: list[dict[str, Any]] = [
     {"id": "hang", "pytest": ["hang"], "silence_s": 3},
-    {"id": "speaks", "pytest": ["speaks"], "silence_s": 3},
+    {"id": "speaks", "pytest": ["speaks"], "silence_s": 3, "silence_source": "matrix"},
     {"id": "spread", "pytest": ["-n", "1", "speaks", "-k", "segfault or hangs"], "silence_s": 5},
     command("{python}", "family.py", id="family", timeout_s=3),
     command("{python}", "left.py", id="left"),
@@ -233,6 +235,36 @@ def test_what_a_lost_test_had_printed_is_kept_under_xdist(ran: Evidence) -> None
         ],
     }
     assert lost["test_hangs"]["cause"] == "hung"
+
+
+@pytest.mark.parametrize(
+    ("source", "test", "advice"),
+    [
+        ("matrix", "t", "raise idle_timeout_minutes of job a in the matrix (0.4 now)"),
+        ("payload", "t", "raise idle_timeout_minutes of job a in payload.toml (0.4 now)"),
+        ("default", "t", "set idle_timeout_minutes of job a (by default 0.4 now)"),
+        (
+            "durations",
+            "t",
+            "set idle_timeout_minutes of job a (0.4 now: twice what earlier runs took)",
+        ),
+        (
+            "default",
+            "slow",
+            "set idle_timeout_minutes of job a (10 now: twice what earlier runs took)",
+        ),
+    ],
+)
+def test_the_advice_on_a_hang_names_the_limit_and_its_source(
+    source: Any, test: str, advice: str
+) -> None:
+    job = Job(Name("a"), "suite", 99.0, 24.0, silence_source=source, test_silence_s={"slow": 600.0})
+    assert idle_timeout_advice(job, test) == advice
+
+
+def test_a_hang_is_advised_about_the_timeout_that_is_set(ran: Evidence) -> None:
+    fix = "raise idle_timeout_minutes of job speaks in the matrix (0.05 now)"
+    assert f"Fix: where that is usual, {fix}\n" in ran.reports("speaks")[-1]["longrepr"]
 
 
 def test_restarts_are_limited(ran: Evidence) -> None:
