@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from orchestrator.domain.cell import Cause, CellState, RunSpec
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.matrix import Subject, expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.stores import Stores
@@ -37,14 +38,23 @@ class KindsWorld:
         days: float | None = None,
         done: bool = True,
         packages: Mapping[str, str] | None = None,
+        payload: str = "",
+        wheel: str | None = None,
+        commit: str = "",
     ) -> str:
         """A run: by cell, by test, what it raised; empty text for a pass."""
         run_id = f"run-{len(self.runs) + 1:03}"
         asked = replace(matrix(len(cells)), subject=Subject(name="lib", version=version))
         at = self.start + timedelta(days=len(self.runs) if days is None else days)
-        new = replace(a_run(run_id), created_at=at, subject_version=version)
+        new = replace(
+            a_run(run_id),
+            created_at=at,
+            subject_version=version,
+            payload_digest=payload if payload or commit else a_run(run_id).payload_digest,
+            commit=Commit(sha=commit),
+        )
         made = [(f"{run_id}.{plan.id}", plan) for plan in expand(asked, MANIFEST)]
-        self.stores.runs.create(new, RunSpec(asked, MANIFEST), made, key=None)
+        self.stores.runs.create(new, RunSpec(asked, MANIFEST, wheel), made, key=None)
         for (cell_id, _), tests in zip(made, cells, strict=True):
             self._fill(cell_id, tests, done=done, packages=packages, at=at)
         if done:

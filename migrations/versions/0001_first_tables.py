@@ -263,7 +263,13 @@ def _runs() -> None:
         "run(id)",
         *_needed(NAME, "id"),
         *_needed(
-            TEXT, "matrix_name", "subject_name", "subject_version", "payload_digest", "product"
+            TEXT,
+            "matrix_name",
+            "subject_name",
+            "subject_version",
+            "payload_digest",
+            "product",
+            "build",
         ),
         *_needed(TIME, "created_at"),
         *_needed(TEXT, "state"),

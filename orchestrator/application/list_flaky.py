@@ -110,7 +110,7 @@ class _History:
         if known is None:
             cell = self.cells[pk]
             # Two environments of one platform are two places: a test may fail in one of them.
-            go = ResultPoint(cell.run_id, cell.version, cell.name, outcome, earlier)
+            go = ResultPoint(cell.run_id, cell.version, cell.build, cell.name, outcome, earlier)
             known = self._made[pk, outcome, earlier] = DatedResult(go, cell.platform, cell.at)
         return known
 
@@ -161,8 +161,8 @@ def _suspects(history: _History) -> tuple[list[int], int]:
     failing = (
         (one.test_id, cells[pk].name, position[pk]) for one in history.failing for pk in one.cells
     )
-    versions = {place: [cell.version for cell in some] for place, some in ran.items()}
-    return suspects(retried, failing, versions, most=WEIGHED)
+    builds = {place: [cell.build for cell in some] for place, some in ran.items()}
+    return suspects(retried, failing, builds, most=WEIGHED)
 
 
 def _goes(
@@ -196,7 +196,7 @@ def _weighed(
     found = []
     for test, some in goes.items():
         evidence = flaky_evidence(one.go for one in some)
-        shows = flaky_signal(some, evidence)
+        shows = flaky_signal(evidence)
         if shows is None or test not in tests:
             continue
         names = had.get(test, Counter())

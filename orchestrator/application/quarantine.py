@@ -14,14 +14,13 @@ from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.extend_record import filled
-from orchestrator.domain.flaky import ResultPoint
+from orchestrator.domain.flaky import ResultPoint, flaky_signal
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.quarantine import (
     QuarantineState,
     SuggestedQuarantine,
     faults_of,
     is_about,
-    is_flaky,
     may_return,
     returned_after,
     state_of,
@@ -187,7 +186,7 @@ def _candidate(
 ) -> SuggestedQuarantine | None:
     test = next((one for one in _tests(stores, product, nodeid) if one.job == job), None)
     history = history_of(stores, test.id, limit=_RESULTS) if test else None
-    if history is None or not is_flaky(history.flaky):
+    if history is None or flaky_signal(history.flaky) is None:
         return None
     where = tuple(sorted(set(places)))
     return SuggestedQuarantine(job=job, nodeid=nodeid, platforms=where, evidence=history.flaky)

@@ -263,7 +263,7 @@ def _is_to_come(go: CellResult) -> bool:
 
 
 def _go(go: CellResult) -> ResultPoint:
-    return ResultPoint(go.run, go.version, go.cell, go.outcome, go.earlier)
+    return ResultPoint(go.run, go.version, go.build, go.cell, go.outcome, go.earlier)
 
 
 def _cells(goes: Iterable[CellResult]) -> list[CellTestHistory]:

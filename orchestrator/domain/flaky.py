@@ -28,6 +28,10 @@ class ResultPoint:
     run: str
     version: str
     """The subject's."""
+    build: str
+    """Digest of what was tested (`subject_build.tested_build`): results of one build prove a flaky
+    test, those of two may be a break or its mending.
+    """
     platform: str
     outcome: TestOutcome
     earlier: tuple[TestOutcome, ...] = ()
@@ -40,16 +44,16 @@ class FlakyEvidence:
 
     passed_on_retry: int
     """Results that failed and then passed in the same cell, with nothing changed. Certain."""
-    mixed_versions: int
-    """Number of (version, platform) with both passes and failures."""
+    mixed_builds: int
+    """Number of (build, platform) with both passes and failures."""
     flips: int
-    """Changes between pass and failure on one platform, without lasting failures."""
+    """Changes between pass and failure of one build on one platform, without lasting failures."""
     chances: int
     """Number of possible changes."""
     results: int
     """Results that passed or failed, without lasting failures."""
     failures: int
-    """Number of failures that did not last."""
+    """Failures that did not last, of builds that passed as well."""
     min_failure_rate: float
     """Lower bound (95 %) of the failure rate; the rank of the test."""
 
@@ -62,38 +66,32 @@ class FlakyEvidence:
 def flaky_evidence(history: Iterable[ResultPoint]) -> FlakyEvidence:
     """Return the flakiness evidence of a test's history.
 
-    Failures that come three or more in a row on a platform are a break and its mending: they are
-    left out, and so are those on a platform where the test has never passed. Skips, missing and
-    not run tests say nothing.
+    Builds and platforms are judged apart: where a build has never passed, it is broken, and the
+    next one may have mended it. Three or more failures in a row are left out too. Skips, missing
+    and not run tests say nothing.
 
     Args:
         history: The oldest first.
     """
     goes = [go for go in history if go.outcome in _GOOD | _BAD]
     retried = sum(1 for go in goes if go.outcome in _GOOD and _BAD.intersection(go.earlier))
-    flips = chances = judged = failures = 0
-    for _, some in groupby(sorted(goes, key=_platform), key=_platform):
-        results = _without_breaks([go.outcome in _GOOD for go in some])
-        if True not in results:
+    mixed = flips = chances = judged = failures = 0
+    for _, some in groupby(sorted(goes, key=_place), key=_place):
+        everything = [go.outcome in _GOOD for go in some]
+        if True not in everything:
             continue
+        mixed += False in everything
+        results = _without_breaks(everything)
         flips += sum(1 for one, other in pairwise(results) if one != other)
         chances += max(len(results) - 1, 0)
         judged += len(results)
         failures += results.count(False)
     rate = wilson_lower(failures + retried, judged)
-    return FlakyEvidence(retried, _split(goes), flips, chances, judged, failures, rate)
+    return FlakyEvidence(retried, mixed, flips, chances, judged, failures, rate)
 
 
-def _platform(go: ResultPoint) -> str:
-    return go.platform
-
-
-def _split(goes: Sequence[ResultPoint]) -> int:
-    """Return (version, platform) pairs with both passes and failures."""
-    seen: dict[tuple[str, str], set[bool]] = {}
-    for go in goes:
-        seen.setdefault((go.version, go.platform), set()).add(go.outcome in _GOOD)
-    return sum(1 for both in seen.values() if len(both) > 1)
+def _place(go: ResultPoint) -> tuple[str, str]:
+    return go.platform, go.build
 
 
 def _without_breaks(results: Sequence[bool]) -> list[bool]:
@@ -115,19 +113,13 @@ def wilson_lower(hits: int, of: int, z: float = _Z) -> float:
     return max((middle - spread) / (1 + z * z / of), 0.0)
 
 
-FLIPS = 4
-"""This many changes between pass and failure on one platform are not a regression and its fix."""
-
-
 class FlakySignal(StrEnum):
     """The evidence by which a flaky test was detected, strongest first."""
 
     RETRIED = "retried"
     """It failed and passed in one cell with nothing changed."""
     SPLIT = "split"
-    """It failed and passed with one version on one platform."""
-    FLIPS = "flips"
-    """It keeps changing, with versions that change too."""
+    """It failed and passed with one build on one platform."""
 
 
 class FailureOrigin(StrEnum):
@@ -172,25 +164,11 @@ class ResultPair:
     good: DatedResult
 
 
-def flaky_signal(history: Sequence[DatedResult], evidence: FlakyEvidence) -> FlakySignal | None:
-    """Return how a test shows flakiness; None where it does not.
-
-    Args:
-        history: The oldest first.
-        evidence: What it comes to.
-    """
+def flaky_signal(evidence: FlakyEvidence) -> FlakySignal | None:
+    """Return how a test shows flakiness; None where it does not."""
     if evidence.is_certain:
         return FlakySignal.RETRIED
-    if evidence.mixed_versions:
-        return FlakySignal.SPLIT
-    if evidence.flips < FLIPS:
-        return None
-    # A short break on many platforms is still one break.
-    places: dict[str, list[ResultPoint]] = {}
-    for one in history:
-        places.setdefault(one.go.platform, []).append(one.go)
-    most = max(flaky_evidence(goes).flips for goes in places.values())
-    return FlakySignal.FLIPS if most >= FLIPS else None
+    return FlakySignal.SPLIT if evidence.mixed_builds else None
 
 
 def failure_origin(kinds: Mapping[FailureClass, int]) -> FailureOrigin:
@@ -205,7 +183,7 @@ def failure_origin(kinds: Mapping[FailureClass, int]) -> FailureOrigin:
 
 
 def pair_of(history: Sequence[DatedResult]) -> ResultPair | None:
-    """Return the newest two results that prove flakiness best.
+    """Return the newest two results that prove flakiness best; None where none do.
 
     Args:
         history: The oldest first.
@@ -214,20 +192,13 @@ def pair_of(history: Sequence[DatedResult]) -> ResultPair | None:
     retried = next((one for one in newest if one.is_retried), None)
     if retried is not None:
         return ResultPair(retried, retried)
-    return _closest(newest, with_version=True) or _closest(newest, with_version=False)
-
-
-def _closest(newest: Sequence[DatedResult], *, with_version: bool) -> ResultPair | None:
-    def key(one: DatedResult) -> tuple[str, str]:
-        return one.go.platform, one.go.version if with_version else ""
-
     good: dict[tuple[str, str], DatedResult] = {}
     bad: dict[tuple[str, str], DatedResult] = {}
     for one in newest:
         mine, others = (bad, good) if one.is_bad else (good, bad)
-        mine[key(one)] = one
-        if key(one) in others:
-            other = others[key(one)]
+        mine[_place(one.go)] = one
+        other = others.get(_place(one.go))
+        if other is not None:
             return ResultPair(one, other) if one.is_bad else ResultPair(other, one)
     return None
 
@@ -242,35 +213,20 @@ def suspects(
     """Return tests whose history may show flakiness, likeliest first, and their number.
 
     Only what failed is looked at, so that histories are read for few: a test that broke and was
-    mended is none of them.
+    mended by another build is none of them.
 
     Args:
         retried: Tests that passed on retry, once for each time.
         failing: Test, place, and which of the place's cells it failed in.
-        ran: By place, the version of each of its cells, the oldest first.
+        ran: By place, the build of each of its cells.
         most: So many at most.
     """
     scores = Counter(retried)
-    versions = {place: Counter(some) for place, some in ran.items()}
-    failures: dict[tuple[int, str], list[int]] = {}
-    for test, place, position in failing:
-        failures.setdefault((test, place), []).append(position)
-    for (test, place), positions in failures.items():
-        scores[test] += _short(sorted(set(positions)), ran[place], versions[place])
+    cells = Counter((place, build) for place, some in ran.items() for build in some)
+    failed = Counter(
+        (test, (place, ran[place][position])) for test, place, position in set(failing)
+    )
+    for (test, build), many in failed.items():
+        scores[test] += many if many < cells[build] else 0
     likely = sorted((-score, test) for test, score in scores.items() if score)
     return [test for _, test in likely[:most]], len(likely)
-
-
-def _short(positions: Sequence[int], ran: Sequence[str], versions: Counter[str]) -> int:
-    """Return failures that did not last."""
-    episodes: list[list[int]] = []
-    for position in positions:
-        if episodes and position == episodes[-1][-1] + 1:
-            episodes[-1].append(position)
-        else:
-            episodes.append([position])
-    short = [one for one in episodes if len(one) < IN_A_ROW]
-    if len(short) > 1:
-        return sum(map(len, short))
-    failed = Counter(ran[position] for position in positions)
-    return sum(many for version, many in failed.items() if many < versions[version])

@@ -122,11 +122,6 @@ def returned_after(passes: int) -> str:
     return f"returned after {passes} passes in a row"
 
 
-def is_flaky(evidence: FlakyEvidence) -> bool:
-    """Whether a history proves flakiness with nothing changed."""
-    return evidence.results > 0 and (evidence.is_certain or evidence.mixed_versions > 0)
-
-
 def quarantined_of(
     quarantines: Iterable[Quarantine], failures: Sequence[Failure], *, at: datetime
 ) -> tuple[Quarantined, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from orchestrator.domain.cell import Run, RunSpec
@@ -23,6 +24,18 @@ class SubjectBuild:
         """Return the build that a run was launched with."""
         wheel = spec.subject_digest or ""
         return cls(run.subject_name, run.subject_version, wheel, spec.subject_contents)
+
+
+def tested_build(run: Run, spec: RunSpec) -> str:
+    """Return a digest of what a run tested: the payload and the subject.
+
+    The payload and a subject's wheel are known by their contents. Where neither is known, as of
+    results that were ingested, the commit stands for them, and else the version alone.
+    """
+    wheel = spec.subject_contents or spec.subject_digest or ""
+    known = (run.subject_name, run.subject_version, run.payload_digest, wheel)
+    commit = "" if run.payload_digest else run.commit.sha
+    return hashlib.sha256("\0".join((*known, commit)).encode()).hexdigest()
 
 
 def build_difference(before: SubjectBuild, after: SubjectBuild) -> str:

@@ -45,6 +45,8 @@ class WindowCell:
     product: str
     version: str
     """Version of the subject."""
+    build: str
+    """Digest of what was tested."""
     at: datetime
     """When its run was launched, or its stated time."""
 
@@ -313,20 +315,20 @@ def _numbers(listed: str) -> tuple[int, ...]:
     return tuple(map(int, listed.split(",")))
 
 
-def _all_cells() -> Select[int, str, str, str, str, datetime]:
+def _all_cells() -> Select[int, str, str, str, str, str, datetime]:
     return select(
         *(CellRow.pk, CellRow.name, RunRow.id, RunRow.product),
-        *(RunRow.subject_version, RunRow.created_at),
+        *(RunRow.subject_version, RunRow.build, RunRow.created_at),
     ).join(RunRow, RunRow.id == CellRow.run_id)
 
 
 def _cells(
-    session: Session, query: Select[int, str, str, str, str, datetime]
+    session: Session, query: Select[int, str, str, str, str, str, datetime]
 ) -> Iterator[WindowCell]:
     rows = session.execute(query).all()
     dated = _dated(session, [row[0] for row in rows])
-    for pk, name, run, product, version, launched in rows:
-        yield WindowCell(pk, name, run, product, version, dated.get(pk) or launched)
+    for pk, name, run, product, version, build, launched in rows:
+        yield WindowCell(pk, name, run, product, version, build, dated.get(pk) or launched)
 
 
 def _known(session: Session, cells: Sequence[int]) -> dict[int, WindowCell]:

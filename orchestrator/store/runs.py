@@ -16,6 +16,7 @@ from orchestrator.domain.commit import Commit
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.subject_build import tested_build
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
 from orchestrator.store.run_events import tell
@@ -271,6 +272,7 @@ def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
         RunRow,
         run,
         product=spec.manifest.name,
+        build=tested_build(run, spec),
         commit_sha=commit.sha,
         branch=commit.branch,
         author=commit.author,

@@ -89,6 +89,8 @@ class CellResult:
     run: str
     cell: str
     version: str
+    build: str
+    """Digest of what was tested."""
     at: datetime
     test: int
     outcome: TestOutcome
@@ -327,7 +329,7 @@ def _read_cells(session: Session, query: Select[*tuple[Any, ...]]) -> list[GridC
 
 def _goes() -> Select[*tuple[Any, ...]]:
     """Select the columns of `_read`."""
-    run = (RunRow.id, RunRow.subject_version, RunRow.created_at)
+    run = (RunRow.id, RunRow.subject_version, RunRow.build, RunRow.created_at)
     result = (TestResultRow.test_id, COUNTED, TestResultRow.duration_us, TestResultRow.signature)
     return (
         select(CellRow.pk, CellRow.name, CellRow.state, *run, *result, TestRetryRow.earlier)
@@ -347,6 +349,7 @@ def _read(session: Session, query: Select[*tuple[Any, ...]]) -> list[CellResult]
             run=run,
             cell=name,
             version=version,
+            build=build,
             at=launched if ingest is None else ingest.document.dated_at,
             test=test,
             outcome=TestOutcome(outcome),
@@ -355,6 +358,6 @@ def _read(session: Session, query: Select[*tuple[Any, ...]]) -> list[CellResult]
             duration_s=took / 1_000_000,
             signature=signature or "",
         )
-        for pk, name, state, run, version, launched, *result in session.execute(query)
+        for pk, name, state, run, version, build, launched, *result in session.execute(query)
         for test, outcome, took, signature, earlier, ingest in (result,)
     ]

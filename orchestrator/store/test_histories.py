@@ -99,8 +99,13 @@ class TestStore:
         """Return the newest results of these tests, newest first."""
         query = (
             select(
-                *(TestResultRow, TestCaseRow.nodeid, TestRetryRow.earlier),
-                *(RunRow.id, RunRow.subject_version, RunRow.created_at),
+                TestResultRow,
+                TestCaseRow.nodeid,
+                TestRetryRow.earlier,
+                RunRow.id,
+                RunRow.subject_version,
+                RunRow.build,
+                RunRow.created_at,
             )
             .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
             .join(CellRow, CellRow.pk == TestResultRow.cell)
@@ -134,6 +139,7 @@ class _Result:
     earlier: str | None
     run_id: str
     version: str
+    build: str
     launched: datetime
 
     @property
@@ -148,7 +154,7 @@ def _go(row: _Result, cells: Cells) -> TestRun:
     result, cell = row.result, cells[row.result.cell]
     earlier = read_earlier(row.earlier)
     return TestRun(
-        go=ResultPoint(row.run_id, row.version, cell.platform, row.outcome, earlier),
+        go=ResultPoint(row.run_id, row.version, row.build, cell.platform, row.outcome, earlier),
         at=cell.dated_at or row.launched,
         cell=cell.name,
         test_id=result.test_id,

@@ -16,7 +16,11 @@ from orchestrator.application.failure_groups import (
 )
 from orchestrator.application.known_issues import IssueStatus, list_issues
 from orchestrator.application.list_flaky import list_flaky
-from orchestrator.application.quarantine import NewQuarantine, add_quarantine
+from orchestrator.application.quarantine import (
+    NewQuarantine,
+    add_quarantine,
+    suggest_quarantines,
+)
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.failure_triage import TriageStatus
 from orchestrator.domain.flaky import FailureOrigin, FlakySignal
@@ -260,11 +264,19 @@ def test_what_broke_and_was_mended_is_not_unsteady(world, context):
 
 
 @ON_SQLITE
-def test_what_keeps_changing_with_every_version_is(world, context):
+@pytest.mark.parametrize("change", ["payload", "wheel", "commit"])
+def test_what_was_broken_and_mended_under_one_version_is_not_unsteady(world, context, change):
     for number in range(8):
-        world.run({"a": SHAPES if number % 3 == 1 else ""}, version=str(number))
+        raised = SHAPES if number % 3 == 1 else ""
+        world.run({"a": raised}, **{change: f"{change}-{number}"})
+    review = list_flaky(context, "proof", runs=20)
+    assert (review.tests, review.suspects) == ([], 0)
+    assert suggest_quarantines(context, "proof") == ()
+    world.run({"a": SHAPES}, **{change: f"{change}-0"})
     (flaky,) = list_flaky(context, "proof", runs=20).tests
-    assert (flaky.how, flaky.evidence.flips, flaky.evidence.failures) == (FlakySignal.FLIPS, 5, 3)
+    assert (flaky.how, flaky.evidence.flips, flaky.evidence.failures) == (FlakySignal.SPLIT, 1, 1)
+    (suggested,) = suggest_quarantines(context, "proof")
+    assert suggested.evidence == flaky.evidence
 
 
 def test_a_cell_that_is_not_done_proves_nothing(world, context):

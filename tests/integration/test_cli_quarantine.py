@@ -71,7 +71,7 @@ def test_quarantines_are_listed_and_ended(cli: Cli, controller: FakeController) 
 
 
 def test_candidates_are_shown(cli: Cli, controller: FakeController) -> None:
-    flaky = {"passed_on_retry": 2, "mixed_versions": 0, "flips": 1, "chances": 4, "results": 8}
+    flaky = {"passed_on_retry": 2, "mixed_builds": 0, "flips": 1, "chances": 4, "results": 8}
     flaky |= {"failures": 2, "min_failure_rate": 0.25}
     found = {"job": "unit", "nodeid": "t::a", "platforms": ["l4"], "evidence": flaky}
     path = f"{API}/quarantines/suggestions"

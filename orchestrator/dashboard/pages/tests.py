@@ -27,11 +27,11 @@ from orchestrator.dashboard.table import (
     Text,
 )
 from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.flaky import flaky_signal
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.quarantine import is_flaky
 from orchestrator.domain.signature import BAD
 from orchestrator.domain.test_identity import split_nodeid
-from orchestrator.domain.units import duration
+from orchestrator.domain.units import duration, plural
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.test_grid import CellResult
 
@@ -83,16 +83,14 @@ def _flaky(story: TestDetail) -> str:
     it = story.flaky
     if not it.results:
         return "nothing to judge yet"
-    if not it.failures and not it.passed_on_retry:
-        return f"no short failure in {it.results:,} results"
+    if flaky_signal(it) is None:
+        return f"no failure of a build that also passed in {it.results:,} results"
     parts = [
         f"{it.passed_on_retry:,} passed on retry" if it.passed_on_retry else "",
-        f"{it.mixed_versions:,} times both with one version" if it.mixed_versions else "",
+        f"{plural(it.mixed_builds, 'time')} both with one build" if it.mixed_builds else "",
         f"{it.flips:,} flips in {it.chances:,}" if it.flips else "",
     ]
-    told = ", ".join(part for part in parts if part) or f"{it.failures:,} short failures"
-    verdict = "flaky" if is_flaky(it) else "not proven flaky"
-    return f"{verdict}: {told}"
+    return f"flaky: {', '.join(part for part in parts if part)}"
 
 
 def platforms_table(asked: Asked, story: TestDetail) -> Table:
@@ -411,7 +409,7 @@ def _data(story: TestDetail) -> Mapping[str, object]:
         },
         "flaky": {
             "passed_on_retry": story.flaky.passed_on_retry,
-            "mixed_versions": story.flaky.mixed_versions,
+            "mixed_builds": story.flaky.mixed_builds,
             "flips": story.flaky.flips,
             "chances": story.flaky.chances,
             "results": story.flaky.results,

@@ -68,6 +68,8 @@ class RunRow(Table):
     payload_digest: Mapped[str]
     product: Mapped[str]
     """The payload's name: tests of different payloads are different tests."""
+    build: Mapped[str]
+    """Digest of what was tested (`tested_build`)."""
     created_at: Mapped[datetime]
     state: Mapped[RunState] = mapped_column(OneOf(RunState))
     outcome: Mapped[Outcome | None]

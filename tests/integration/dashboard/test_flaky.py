@@ -64,8 +64,8 @@ def test_each_has_the_runs_that_prove_it(pages: PageDesk, world: KindsWorld) -> 
     rows = by_test(shown)
     assert rows["t.py::retried"]["Newest evidence"] == "p0: failed, then passed"
     assert rows["t.py::retried"]["Detection"].startswith("≈ passed on retry")
-    assert rows["t.py::split"]["Detection"] == "≈ both with one version the test's or the product's"
-    assert rows["t.py::disk"]["Detection"] == "≈ both with one version the machine's"
+    assert rows["t.py::split"]["Detection"] == "≈ both with one build the test's or the product's"
+    assert rows["t.py::disk"]["Detection"] == "≈ both with one build the machine's"
     assert rows["t.py::split"]["Evidence"].startswith("1 failed of 2")
     first, second = world.runs
     links = [one["href"] for one in shown.one(id="flaky").all("a")]
@@ -85,9 +85,8 @@ def test_how_and_whose_can_be_asked_for(seen: PageDesk) -> None:
     assert tests("how=retried") == {"t.py::retried"}
     assert tests("how=split&whose=infra") == {"t.py::disk"}
     assert tests("runs=1") == set()
-    assert tests("how=flips") == set()
     tabs = [one.text for one in seen.page("/flaky").one("ul", "counts").all("a")]
-    assert tabs == ["All 3", "Passed on retry 1", "Both with one version 2", "Keeps changing 0"]
+    assert tabs == ["All 3", "Passed on retry 1", "Both with one build 2"]
     seen.page("/flaky?runs=5000", status=422)
 
 

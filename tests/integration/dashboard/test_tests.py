@@ -175,11 +175,19 @@ def test_what_people_said_of_it_is_beside_it(pages: PageDesk) -> None:
 
 
 def test_a_flaky_test_shows_why(pages: PageDesk) -> None:
-    went(pages, "passed", "failed", "passed", "passed")
+    for outcome in ("passed", "failed", "passed", "passed"):
+        night(pages.api, "1.0", {"here": {NAME: outcome}})
+        pages.api.clock.move(hours=1)
     text = pages.page(address_of(pages)).one("dl", "tiles").text
     assert "passes on 1 of 1" in text
     assert "last failed 3 h ago, on here" in text
-    assert "2 flips in 3" in text
+    assert "flaky: 1 time both with one build, 2 flips in 3" in text
+
+
+def test_a_test_that_another_version_mended_is_not_called_flaky(pages: PageDesk) -> None:
+    went(pages, "passed", "failed", "passed", "passed")
+    text = pages.page(address_of(pages)).one("dl", "tiles").text
+    assert "no failure of a build that also passed in 3 results" in text
 
 
 def test_there_are_no_other_tests(pages: PageDesk) -> None:

@@ -15,9 +15,9 @@ WORDS = {"p": TestOutcome.PASSED, "f": TestOutcome.FAILED, "e": TestOutcome.ERRO
 WORDS |= {"s": TestOutcome.SKIPPED, "m": TestOutcome.MISSING}
 
 
-def history(results, platform="l4", version="1", earlier=()):
+def history(results, platform="l4", build="same", earlier=()):
     return [
-        ResultPoint(f"r{i}", f"{version}.{i}", platform, WORDS[letter], earlier)
+        ResultPoint(f"r{i}", "1.0", build, platform, WORDS[letter], earlier)
         for i, letter in enumerate(results)
     ]
 
@@ -47,7 +47,7 @@ def test_flips_count_and_breaks_do_not(results, flips, failures, rate):
 def test_platforms_are_weighed_apart():
     both = [go for pair in zip(history("ppp"), history("fff", "tpu"), strict=True) for go in pair]
     found = flaky_evidence(both)
-    assert (found.flips, found.failures, found.results, found.mixed_versions) == (0, 0, 3, 0)
+    assert (found.flips, found.failures, found.results, found.mixed_builds) == (0, 0, 3, 0)
 
 
 def test_a_test_that_never_passed_on_a_platform_is_no_flake_there():
@@ -58,9 +58,16 @@ def test_a_test_that_never_passed_on_a_platform_is_no_flake_there():
     assert once.min_failure_rate > 0
 
 
-def test_both_with_one_version_on_one_platform():
-    goes = [ResultPoint(f"r{i}", "1.0", "l4", WORDS[letter]) for i, letter in enumerate("pfp")]
-    assert flaky_evidence(goes).mixed_versions == 1
+def test_both_with_one_build_on_one_platform():
+    found = flaky_evidence(history("pfp"))
+    assert (found.mixed_builds, found.flips, found.failures) == (1, 2, 1)
+
+
+def test_a_test_that_another_build_mended_is_no_flake():
+    goes = [*history("pp", build="a"), *history("f", build="broken"), *history("pp", build="b")]
+    found = flaky_evidence(goes)
+    assert (found.mixed_builds, found.flips, found.failures, found.results) == (0, 0, 0, 4)
+    assert found.min_failure_rate == 0.0
 
 
 def test_the_lower_bound_ranks_much_evidence_above_little():

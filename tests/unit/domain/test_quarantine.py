@@ -43,9 +43,9 @@ def goes(told: str, platform: str = "l4") -> list[ResultPoint]:
     """One result a letter, the oldest first; R passed on retry."""
     retried = (TestOutcome.FAILED,)
     return [
-        ResultPoint(str(n), "1", platform, TestOutcome.PASSED, retried)
+        ResultPoint(str(n), "1", "b", platform, TestOutcome.PASSED, retried)
         if word == "R"
-        else ResultPoint(str(n), "1", platform, WORDS[word])
+        else ResultPoint(str(n), "1", "b", platform, WORDS[word])
         for n, word in enumerate(told)
     ]
 
