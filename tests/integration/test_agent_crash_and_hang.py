@@ -47,6 +47,24 @@ FILES = {
     "last/test_it.py": (
         "import os\ndef test_good(): pass\ndef test_dies(): os.kill(os.getpid(), 11)\n"
     ),
+    "speaks/conftest.py": "print('before collection')\n",
+    "speaks/test_it.py": (
+        "import ctypes, os, subprocess, sys, time\n"
+        "def test_good(): print('said by a good test')\n"
+        "def test_segfault():\n"
+        "    print('before the segfault')\n"
+        "    print('to stderr', file=sys.stderr)\n"
+        "    ctypes.string_at(0)\n"
+        "def test_exit():\n"
+        "    subprocess.run(['echo', 'said by a child'])\n"
+        "    os._exit(3)\n"
+        "def test_fails():\n"
+        "    print('said by a failing test')\n"
+        "    assert False\n"
+        "def test_hangs():\n"
+        "    print('before the hang', flush=True)\n"
+        "    time.sleep(600)\n"
+    ),
     "exits/test_it.py": (
         "import pytest\ndef test_one(): pytest.exit('enough')\ndef test_two(): pass\n"
     ),
@@ -88,6 +106,8 @@ ENDING: list[dict[str, Any]] = [
 """Jobs that end by themselves."""
 ENDED: list[dict[str, Any]] = [
     {"id": "hang", "pytest": ["hang"], "silence_s": 3},
+    {"id": "speaks", "pytest": ["speaks"], "silence_s": 3},
+    {"id": "spread", "pytest": ["-n", "1", "speaks", "-k", "segfault or hangs"], "silence_s": 5},
     command("{python}", "family.py", id="family", timeout_s=3),
     command("{python}", "left.py", id="left"),
     command("sh", "-c", "setsid sleep 601 & sleep 602 & echo done", id="leaves"),
@@ -180,6 +200,39 @@ def test_hang(ran: Evidence) -> None:
     assert 'test_hang.py", line 9 in test_hangs_for_ever' in hung["longrepr"]
     assert b"Fatal Python error: Aborted" in ran.log
     assert ran.finished("hang")["restarts"] == 1
+
+
+def test_what_a_lost_test_had_printed_is_kept(ran: Evidence) -> None:
+    """pytest's captured output: in the report of the test, and in the output of the job."""
+    reports = {one["nodeid"].rpartition("::")[2]: one for one in ran.reports("speaks")}
+    lost = {name: one for name, one in reports.items() if "cause" in one}
+    assert {name: one["sections"] for name, one in lost.items()} == {
+        "test_segfault": [
+            ["Captured stdout", "before the segfault\n"],
+            ["Captured stderr", "to stderr\n"],
+        ],
+        "test_exit": [["Captured stdout", "said by a child\n"]],
+        "test_hangs": [["Captured stdout", "before the hang\n"]],
+    }
+    for text in (b"before the segfault\n", b"to stderr\n", b"said by a child\n"):
+        assert ran.log.count(b"\n" + text) == 1, text
+    fails = [one["sections"] for one in ran.reports("speaks") if one["outcome"] == "failed"]
+    assert ["Captured stdout call", "said by a failing test\n"] in fails[2], "as pytest does it"
+
+
+def test_what_a_lost_test_had_printed_is_kept_under_xdist(ran: Evidence) -> None:
+    lost = {one["nodeid"].rpartition("::")[2]: one for one in ran.reports("spread")}
+    assert {name: one["sections"] for name, one in lost.items()} == {
+        "test_segfault": [
+            ["Captured stdout", "before the segfault\n"],
+            ["Captured stderr", "to stderr\n"],
+        ],
+        "test_hangs": [
+            ["Captured stdout of gw1", "before the hang\n"],
+            ["Captured stdout", "before collection\n"],
+        ],
+    }
+    assert lost["test_hangs"]["cause"] == "hung"
 
 
 def test_restarts_are_limited(ran: Evidence) -> None:
