@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, Generator, List, Optional, Tuple, Union
 
 import pytest
+import seatrial_captured
 import seatrial_origins
 from seatrial_collected import Collected
 from seatrial_proof import Prover, Workers, own_code
@@ -72,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     worker = getattr(config, "workerinput", None)
     records = Records(path, str((worker or {}).get("workerid", "")))
+    seatrial_captured.move(config, str((worker or {}).get("workerid", "")))
     first = worker is None or worker.get("workerid") == "gw0"
     collector = Collector(records, writes=first)
     config.pluginmanager.register(collector, "seatrial-collector")
@@ -262,10 +264,12 @@ class Recorder:
 
     def _lost(self, report: pytest.TestReport) -> None:
         """Record the test that crashed its pytest-xdist worker as failed."""
+        node: Any = getattr(report, "node", None)
+        if node is not None:
+            report.sections += seatrial_captured.take(str(node.gateway.id))
         line = {**_report(report, self._records), "outcome": "failed"}
         self._records.write({**line, "when": "call"})
         self._records.write({**line, "when": "teardown", "outcome": "passed", "longrepr": None})
-        node: Any = getattr(report, "node", None)
         if node is not None:
             self._records.write({"record": "worker_lost", "worker": str(node.gateway.id)})
 
