@@ -220,9 +220,7 @@ class _Finder:
         """Return the baseline of a cell; `anywhere` are the tests of all cells."""
         first, accepted = one.parts[0], self._accepted(one)
         gates, platform = self._context.stores.gates, first.cell.platform.id
-        last = gates.last_green(
-            self._product, platform, before_run=first.taken.id, ingested=self._ingested
-        ) or self._last_green_elsewhere(one)
+        last = self._last_green(one)
         groups = [
             *self._groups(one, accepted.cells),
             *self._groups(one, self._cells_of(last) if last else ()),
@@ -327,6 +325,15 @@ class _Finder:
             return
         alike = [cell for cell in others if self._machine_of(cell) == machine]
         yield from [alike] if alike else []
+
+    def _last_green(self, one: CountedCell) -> LastGreen | None:
+        first = one.parts[0]
+        return self._context.stores.gates.last_green(
+            self._product,
+            first.cell.platform.id,
+            before_run=first.taken.id,
+            ingested=self._ingested,
+        ) or self._last_green_elsewhere(one)
 
     def _last_green_elsewhere(self, one: CountedCell) -> LastGreen | None:
         """Return the newest green run of a platform that is gone, on the machine of the cell."""
