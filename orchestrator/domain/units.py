@@ -1,4 +1,4 @@
-"""Formatting of durations, sizes and money."""
+"""Formatting of numbers, durations, sizes and money."""
 
 from __future__ import annotations
 
@@ -47,6 +47,13 @@ def usd(amount: Decimal | None) -> str:
     if 0 < amount < Decimal("0.01"):
         return f"${amount:.4f}"
     return f"${amount:.2f}"
+
+
+def number(value: float) -> str:
+    """Return a number with thousands separators; four significant digits unless it is whole."""
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
