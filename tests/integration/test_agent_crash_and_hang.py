@@ -166,6 +166,32 @@ def test_files_of_figures_come_home_and_links_do_not(ran: Evidence) -> None:
     ]
 
 
+def test_a_file_of_figures_is_of_the_job_that_wrote_it(
+    machine: Machine, lean: str, payload: Path
+) -> None:
+    """Neither a shipped file nor an earlier job's counts; one that is written again does."""
+    (payload / "shipped.json").write_text("1")
+    (payload / "again.json").write_text("1")
+    jobs = [
+        command("sh", "-c", "echo 1 > o.json", id="first", metrics=["o.json"]),
+        command("echo", "nothing", id="second", metrics=["o.json", "shipped.json"]),
+        command("sh", "-c", "echo 1 > o.json; printf 1 > again.json", id="third",
+                metrics=["o.json", "again.json"]),
+    ]  # fmt: skip
+    evidence = machine.run(payload, python=lean, jobs=jobs)
+    names = {one["name"] for one in evidence.of("artifact")}
+    assert {name for name in names if name.endswith(".json")} == {
+        "environment.json",
+        "first.o.json",
+        "third.o.json",
+        "third.again.json",
+    }
+    assert [one["message"] for one in evidence.of("log", "second")] == [
+        f"{name} of second is not kept: it was there before, and second did not write it"
+        for name in ("o.json", "shipped.json")
+    ]
+
+
 def crash_in(ran: Evidence, job: str) -> dict[str, Any]:
     """The one report of a test that the agent itself has made."""
     (crash,) = [one for one in ran.reports(job) if "cause" in one]
