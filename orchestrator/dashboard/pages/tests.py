@@ -369,13 +369,13 @@ def _newest_files(asked: Asked, story: TestDetail) -> Sequence[tuple[CellResult,
     """Return the results of the newest run whose test left files, with their names."""
     goes = [go for one in story.cells for go in one.goes]
     newest = max((go.run for go in goes), default="")
-    cells = {cell.name: cell.id for cell in asked.context.stores.cells.of_run(newest)}
+    goes = [go for go in goes if go.run == newest]
+    left = asked.context.stores.results.artifact_names([go.number for go in goes])
     tests = {one.id: one for one in (story.test, *story.names)}
     found = []
-    for go in (go for go in goes if go.run == newest):
-        left = (one.name for one in asked.context.stores.results.artifacts(cells[go.cell]))
+    for go in goes:
         test = tests[go.test]
-        found.append((go, artifacts_of_test(left, test.job, test.nodeid)))
+        found.append((go, artifacts_of_test(left.get(go.number, ()), test.job, test.nodeid)))
     return [(go, names) for go, names in found if names]
 
 
