@@ -49,7 +49,7 @@ from reports.views.status_phrases import (
     suites_claim,
 )
 from reports.views.suites import problems_of, skips_of, suites_of
-from reports.views.summary import cell_row, measured
+from reports.views.summary import cell_row, concerns_accelerator, measured
 
 TEMPLATE = "platform 2"
 
@@ -95,6 +95,7 @@ def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
         benchmarks=commands_of(cell, "benchmark"),
         metrics=metrics_of(cell),
         hardware=hardware,
+        concerns_accelerator=_concerns(cell, hardware),
         provenance=provenance_of(cell),
         timeline=timeline_of(cell, as_of=record.as_of),
         money=money_of(cell),
@@ -133,6 +134,10 @@ def comparison_tables_of(record: RunRecord, cell: CellRecord) -> tuple[Compariso
     return tuple(c for c in made if any(row.cell == cell.id for row in c.rows))
 
 
+def _concerns(cell: CellRecord, hardware: Hardware) -> bool:
+    return concerns_accelerator(cell, hardware) or not isinstance(hardware.torch, Absent)
+
+
 def _mark(cell: CellRecord) -> str:
     return f" ({SIMULATED})" if cell.simulated else ""
 
@@ -151,6 +156,6 @@ def _conclusion(cell: CellRecord, hardware: Hardware) -> tuple[Claim, ...]:
         suites_claim(suites_of(cell)),
         *commands_claims(tables),
         *degraded_claim(degraded),
-        hardware_claim(hardware),
+        *((hardware_claim(hardware),) if _concerns(cell, hardware) else ()),
         outcome_claim(cell_status(cell), cell.detail),
     )
