@@ -68,13 +68,6 @@ def share(passed: int, judged: int) -> str:
     return percent(Fraction(passed, judged))
 
 
-def number(value: float) -> str:
-    """Return a number with thousands separators; four significant digits unless it is whole."""
-    if float(value).is_integer() and abs(value) < 1e15:
-        return f"{int(value):,}"
-    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
-
-
 def age(since: datetime, now: datetime) -> str:
     """``just now``, ``12 min``, ``3 h`` or ``5 d``."""
     seconds = (now - since).total_seconds()

@@ -1,4 +1,4 @@
-"""Formatting of durations, sizes and money."""
+"""Formatting of numbers, durations, sizes and money."""
 
 from __future__ import annotations
 
@@ -66,6 +66,13 @@ def percent(share: Fraction | Decimal | float) -> str:
     if tenths == 1000:
         return ">99.9%" if exact < 1 else ">100%"
     return f"{tenths // 10:,}.{tenths % 10}%"
+
+
+def number(value: float) -> str:
+    """Return a number with thousands separators; four significant digits unless it is whole."""
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 def plural(count: int, noun: str, many: str = "") -> str:

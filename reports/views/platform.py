@@ -95,23 +95,23 @@ def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
         benchmarks=commands_of(cell, "benchmark"),
         metrics=metrics_of(cell),
         hardware=hardware,
-        concerns_accelerator=_concerns(cell, hardware),
         provenance=provenance_of(cell),
         timeline=timeline_of(cell, as_of=record.as_of),
         money=money_of(cell),
         notices=notices,
         notices_hidden=hidden,
         files=files_of(cell),
-        **_told(evidence, cell),
+        **_told(evidence, cell, hardware),
     )
 
 
-def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
+def _told(evidence: Evidence, cell: CellRecord, hardware: Hardware) -> dict[str, Any]:
     """Return the report's parts about origin, annotations and comparisons."""
     record, run = evidence.record, evidence.record.run
     failures = failures_of(evidence, cell.id)
     found = {name for row in failures.rows for name in row.known_issues} if failures else set()
     return {
+        "concerns_accelerator": _concerns(cell, hardware),
         "origin": origin_of(cell, subject=run.subject_name, version=run.subject_version),
         "catalogued": catalogued_of(cell),
         "comparisons": comparison_tables_of(record, cell),
