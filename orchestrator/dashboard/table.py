@@ -27,11 +27,11 @@ class Cell(Protocol):
         ...
 
     def plain(self) -> Plain:
-        """For JSON: unrounded, unmasked."""
+        """For JSON and CSV: unrounded, unmasked."""
         ...
 
     def text(self) -> str:
-        """For CSV and Markdown."""
+        """For Markdown."""
         ...
 
 

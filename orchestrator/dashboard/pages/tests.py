@@ -32,7 +32,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import artifacts_of_test
 from orchestrator.domain.signature import BAD
 from orchestrator.domain.test_identity import split_nodeid
-from orchestrator.domain.units import duration, plural
+from orchestrator.domain.units import duration, percent, plural
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.test_grid import CellResult
 
@@ -61,6 +61,7 @@ def result_facts(asked: Asked, story: TestDetail) -> dict[str, str]:
     judged = [one for one in story.cells if one.now is not None]
     failing = [one for one in judged if one.now is not None and one.now.outcome in BAD]
     told = {"now": "no result yet", "tone": "warn", "since": "", "flaky": _flaky(story)}
+    told["at_least"] = percent(story.flaky.min_failure_rate)
     if failing:
         told |= {"now": f"fails on {len(failing)} of {len(judged)}", "tone": "bad"}
         breaks = [one.broken for one in failing if one.broken is not None]
