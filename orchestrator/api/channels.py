@@ -19,6 +19,7 @@ from orchestrator.application.manage_channels import (
     call_channel,
     find_channel,
     renew_secret,
+    unmatched_lineages,
 )
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.channel import (
@@ -35,6 +36,7 @@ from orchestrator.domain.channel import (
 )
 from orchestrator.domain.extend_record import extended, filled
 
+_PRESENT_SHOWN = 20
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
 _Pattern = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
 _Short = Annotated[str, Field(max_length=200, pattern=_PLAIN)]
@@ -91,7 +93,7 @@ _NEW: dict[str, Example] = {
             "name": "release-room",
             "kind": "slack",
             "target": "https://hooks.slack.com/services/T000/B000/XXXX",
-            "lineages": ["nightly*"],
+            "lineages": ["release@nightly"],
         },
     },
     "github": {
@@ -157,7 +159,14 @@ def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelResponse
     """Create a channel. Its signing secret is only in this answer."""
     channel, secret = add_channel(context, body.new_channel())
     told = _tell(context, channel, ChannelHealth())
-    return extended(NewChannelResponse, told, secret=secret)
+    unmatched, present = unmatched_lineages(context, channel.lineages)
+    return extended(
+        NewChannelResponse,
+        told,
+        secret=secret,
+        unmatched_lineages=tuple(unmatched),
+        present_lineages=tuple(present[:_PRESENT_SHOWN]),
+    )
 
 
 @writing.delete("/channels/{channel}", status_code=204, response_class=Response)

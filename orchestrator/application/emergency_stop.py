@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 
 from orchestrator.application.context import Context
 from orchestrator.application.janitor import MACHINES
@@ -50,66 +52,59 @@ class EmergencyStop:
         return self._all(_end)
 
     def _all(self, act: Callable[[Provider, Machine], str]) -> StopReport:
-        look = _Inventories(self)
-        for name, traits in sorted(self.traits.items()):
-            if traits.rented:
-                look.read(name)
-        found = tuple(
-            StoppedMachine(
-                provider=name,
-                id=machine.id,
-                kind=machine.kind,
-                state=machine.state,
-                run=machine.tags.get("seatrial-run", ""),
-                failure=act(self.provider(name), machine),
-            )
-            for name, machines in look.billed.items()
-            for machine in machines
+        rented = [name for name, traits in sorted(self.traits.items()) if traits.rented]
+        # Side by side: a cloud that is silent holds up no other one.
+        with ThreadPoolExecutor(max(len(rented), 1)) as threads:
+            looks = list(threads.map(partial(self._one, act=act), rented))
+        return StopReport(
+            items=tuple(item for look in looks for item in look.items),
+            unread={name: why for look in looks for name, why in look.unread.items()},
+            asked=tuple(name for look in looks for name in look.asked),
         )
-        return StopReport(found, look.unread, tuple(look.asked))
 
-
-@dataclass(slots=True)
-class _Inventories:
-    """Inventories of the clouds that have credentials here."""
-
-    stop: EmergencyStop
-    billed: dict[str, list[Machine]] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-
-    def read(self, name: str) -> None:
-        """Read one, machines before their disks and addresses.
+    def _one(self, name: str, *, act: Callable[[Provider, Machine], str]) -> StopReport:
+        """Read one cloud and act on what is billed there, machines before disks and addresses.
 
         Credentials may come from the computer itself, as an instance role does: a cloud without
         configured ones is asked too, and passed over where it then refuses them.
         """
-        must = name in self.stop.in_ledger
+        must, unread = name in self.in_ledger, ""
         try:
-            provider = self.stop.provider(name)
+            provider = self.provider(name)
             must |= isinstance(provider, Credentialed) and provider.is_configured()
             listed = list(provider.inventory())
         except PartialInventoryError as error:
-            self.unread[name] = str(error)
-            listed = list(error.machines)
+            unread, listed = str(error), list(error.machines)
         except (ConfigError, CredentialsError) as error:
-            if must:
-                self.asked.append(name)
-                self.unread[name] = str(error)
-            return
+            return _silent(name, error) if must else StopReport()
         except ProviderError as error:
-            self.asked.append(name)
-            self.unread[name] = str(error)
-            return
-        ours = [one for one in listed if self._is_billed(one)]
-        if must or ours or isinstance(provider, Credentialed):
-            self.asked.append(name)
-        self.billed[name] = sorted(ours, key=lambda one: one.kind not in MACHINES)
+            return _silent(name, error)
+        ours = sorted(filter(self._is_billed, listed), key=lambda one: one.kind not in MACHINES)
+        is_asked = must or ours or isinstance(provider, Credentialed)
+        return StopReport(
+            tuple(
+                StoppedMachine(
+                    provider=name,
+                    id=machine.id,
+                    kind=machine.kind,
+                    state=machine.state,
+                    run=machine.tags.get("seatrial-run", ""),
+                    failure=act(provider, machine),
+                )
+                for machine in ours
+            ),
+            {name: unread} if unread else {},
+            (name,) if is_asked else (),
+        )
 
     def _is_billed(self, machine: Machine) -> bool:
-        is_ours = machine.tags.get("seatrial-project") == self.stop.project
+        is_ours = machine.tags.get("seatrial-project") == self.project
         is_free = bool(machine.tags.get("seatrial-shared"))
         return is_ours and not is_free and machine.state is not MachineState.TERMINATED
+
+
+def _silent(name: str, error: ProviderError) -> StopReport:
+    return StopReport(unread={name: str(error)}, asked=(name,))
 
 
 def _end(provider: Provider, machine: Machine) -> str:
@@ -129,16 +124,19 @@ def stop_everything(context: Context) -> StopReport:
     """
     failure = ""
     in_ledger: tuple[str, ...] = ()
+    cancelled: list[str] = []
     try:
         in_ledger = tuple(context.stores.leases.providers())
         for run_id in context.stores.runs.unfinished():
-            failure = _cancel(context, run_id) or failure
+            why = _cancel(context, run_id)
+            failure = why or failure
+            cancelled += [] if why else [run_id]
     except StoreError as error:
         failure = str(error)
         logger.warning("emergency stop: runs are not cancelled: %s", error)
     project = context.janitor.project
     stop = EmergencyStop(context.provider, context.traits, project, in_ledger)
-    return replace(stop.end_all(), not_cancelled=failure)
+    return replace(stop.end_all(), cancelled=tuple(cancelled), not_cancelled=failure)
 
 
 def _cancel(context: Context, run_id: str) -> str:

@@ -62,6 +62,8 @@ class InventoryReport:
     sights: tuple[CloudResource, ...]
     unread: Mapping[str, str]
     """Providers that could not be read, with the reason."""
+    asked: tuple[str, ...] = ()
+    """Providers that were asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ class Janitor:
         """
         sights: list[CloudResource] = []
         unread: dict[str, str] = {}
-        for name in self._used() if providers is None else providers:
+        asked = tuple(self._used() if providers is None else providers)
+        for name in asked:
             try:
                 found = [m for m in self._inventory(name) if self._is_of_project(m)]
             except ProviderError as error:
@@ -134,7 +137,7 @@ class Janitor:
                 seen = self._seen(name, found)
                 self.looks.read(name, seen, self.now())
                 sights += seen
-        return InventoryReport(tuple(sights), unread)
+        return InventoryReport(tuple(sights), unread, asked)
 
     def sweep(self, *, known_only: bool = False, is_leaving: bool = False) -> list[CloudResource]:
         """Terminate what is due; return the resources whose termination was requested.

@@ -12,7 +12,8 @@ def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryRes
     """Return the inventory of all providers; with `orphans`, only resources without an owner."""
     report = context.janitor.survey()
     wanted = [one for one in report.sights if not orphans or one.ownership in DOOMED]
-    return InventoryResponse(tuple(resource_answer(context, one) for one in wanted), report.unread)
+    items = tuple(resource_answer(context, one) for one in wanted)
+    return InventoryResponse(items, report.unread, report.asked)
 
 
 def resource_answer(context: Context, found: CloudResource) -> ResourceResponse:

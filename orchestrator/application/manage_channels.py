@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from fnmatch import fnmatchcase
 
 from orchestrator.application.context import Context
 from orchestrator.domain.announcement import Announcement, LineageState, News
@@ -60,6 +62,19 @@ def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]
         taken = Problem(("name",), f"there is a channel {new.name!r} already")
         raise InvalidDocumentError("the channel", [taken])
     return channel, secret
+
+
+def unmatched_lineages(context: Context, patterns: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the patterns that no present lineage matches, and the present lineages by name.
+
+    Present are the lineages with a verdict, of the schedules, and each gate's own.
+    """
+    stores = context.stores
+    present = {one.newest.lineage for one in stores.gates.lineage_heads()}
+    present |= {one.lineage for one in stores.schedules.list()}
+    present |= {one.gate for one in stores.gates.policies()}
+    missing = [one for one in patterns if not any(fnmatchcase(name, one) for name in present)]
+    return missing, sorted(present)
 
 
 def find_channel(context: Context, named: str) -> Channel | None:

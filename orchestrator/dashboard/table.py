@@ -10,9 +10,9 @@ from fractions import Fraction
 from typing import ClassVar, Protocol
 
 from orchestrator.dashboard.charts import Picture
-from orchestrator.dashboard.labels import age, cut, in_utc, number, share, visible
+from orchestrator.dashboard.labels import age, cut, in_utc, share, visible
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.units import duration, usd
+from orchestrator.domain.units import duration, number, usd
 from orchestrator.domain.vocabulary import term
 
 Plain = str | int | float | bool | None | Mapping[str, "Plain"] | Sequence["Plain"]
@@ -27,11 +27,11 @@ class Cell(Protocol):
         ...
 
     def plain(self) -> Plain:
-        """For JSON: unrounded, unmasked."""
+        """For JSON and CSV: unrounded, unmasked."""
         ...
 
     def text(self) -> str:
-        """For CSV and Markdown."""
+        """For Markdown."""
         ...
 
 

@@ -70,7 +70,7 @@ class Channel:
     target: str
     """An URL, or ``owner/repository``."""
     lineages: tuple[str, ...] = ()
-    """Patterns of lineages, as in ``nightly*``; empty takes all."""
+    """Patterns of lineages, as in ``release@*``; empty takes all."""
     allow_private: bool = False
     """Whether private and loopback addresses, and plain HTTP, are allowed."""
     api_base: str = GITHUB_API
@@ -129,7 +129,7 @@ class ChannelResponse(ChannelHealth):
     target: str
     """``owner/repository``, or the URL up to its host: the rest is often a secret."""
     lineages: tuple[str, ...]
-    """Patterns of lineages, as in ``nightly*``; empty takes all."""
+    """Patterns of lineages, as in ``release@*``; empty takes all."""
     allow_private: bool
     """Whether private addresses are allowed."""
     api_base: str
@@ -147,6 +147,10 @@ class NewChannelResponse(ChannelResponse):
 
     secret: str | None
     """The signing secret (Standard Webhooks); shown only once. None for GitHub."""
+    unmatched_lineages: tuple[str, ...]
+    """Patterns that match no lineage so far: of a schedule to come, or mistyped."""
+    present_lineages: tuple[str, ...]
+    """The lineages that there are: of gates, schedules and verdicts; at most 20, by name."""
 
 
 class DeliveryState(StrEnum):

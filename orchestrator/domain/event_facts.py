@@ -256,7 +256,8 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
     text = text_of(data.get("longrepr"))
     cause = data.get("cause")
     if cause:
-        return _bad(job, nodeid, text_of(cause), text, duration_s=number_of(data.get("duration")))
+        fact = _bad(job, nodeid, text_of(cause), text, duration_s=number_of(data.get("duration")))
+        return replace(fact, text=_with_output(text, data))
     outcome, reason = _phase_outcome(data)
     return TestFact(
         job=job,

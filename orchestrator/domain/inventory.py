@@ -64,6 +64,8 @@ class InventoryResponse:
     items: tuple[ResourceResponse, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     """Providers that could not be read, with the reason."""
+    asked: tuple[str, ...] = ()
+    """Providers that were asked: those that are configured or have leases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,5 +92,7 @@ class StopReport:
     """Providers whose inventory failed or is incomplete, with the reason."""
     asked: tuple[str, ...] = ()
     """Providers with credentials; nothing is known of any other."""
+    cancelled: tuple[str, ...] = ()
+    """Ids of the runs that it cancelled."""
     not_cancelled: str = ""
     """Why runs were not cancelled, so that they may launch machines again; empty where all were."""

@@ -8,7 +8,7 @@ import os
 import select
 import time
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, Iterable, Optional
 
 from .clean_text import last_lines
 from .events import EventWriter, write_all
@@ -138,6 +138,18 @@ class JobOutput:
         if later:
             self._cut()
             self._unshown += len(later)
+
+    def add(self, pieces: Iterable[bytes]) -> bytes:
+        """Add output that a process left in a file; return its end as shown, masked."""
+        tail = Tail()
+        for piece in pieces:
+            shown = self._stream.feed(piece)
+            tail.add(shown)
+            self.show(shown)
+        rest = self._stream.finish()
+        tail.add(rest)
+        self.show(rest)
+        return tail.raw
 
     def title(self, text: str) -> None:
         """Write a line of the agent's own into the log only, where jobs follow each other."""

@@ -168,6 +168,11 @@ class JobFolder(NamedTuple):
         return self.given / "skip.json"
 
     @property
+    def captured(self) -> Path:
+        """``$SEATRIAL_CAPTURED``: what pytest captures, in files of the jobs' user."""
+        return self.given / "captured"
+
+    @property
     def empty_config(self) -> Path:
         """Configuration of pytest if the payload has none."""
         return self.given / "pytest.ini"

@@ -112,7 +112,15 @@ class Records:
         settled = self.done | skipped
         return [test for test in self.manifest or () if test not in settled]
 
-    def lost(self, nodeid: str, *, cause: str, number: Optional[int], text: str) -> None:
+    def lost(
+        self,
+        nodeid: str,
+        *,
+        cause: str,
+        number: Optional[int],
+        text: str,
+        sections: Sequence[Tuple[str, str]],
+    ) -> None:
         """Emit a failed report for a test that crashed or hung its process."""
         data: Dict[str, JsonValue] = {
             "record": "report",
@@ -123,6 +131,7 @@ class Records:
             "signal": number,
             "duration": self._elapsed(nodeid),
             "longrepr": text,
+            "sections": sections,
         }
         self._events.emit("test", self._job, data)
         self._settle(nodeid)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Pattern, Sequence, Set, Tuple
 
 from .attempt_context import AttemptContext, JobRunner
+from .captured_output import CapturedOutput, Section
 from .heartbeat import is_nearly_full
 from .job_output import JobOutput
 from .layout import on_path
@@ -34,6 +35,19 @@ def changed() -> Optional[str]:
 def _digests() -> Dict[str, str]:
     files = sorted(on_path().glob("*.py"))
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def idle_timeout_advice(job: Job, test: str) -> str:
+    """Return how a job's test may be silent for longer, with the present limit and its source."""
+    source = "durations" if test in job.test_silence_s else job.silence_source
+    now = f"{job.test_silence_s.get(test, job.silence_s) / 60:g} now"
+    name = f"idle_timeout_minutes of job {job.id}"
+    return {
+        "matrix": f"raise {name} in the matrix ({now})",
+        "payload": f"raise {name} in payload.toml ({now})",
+        "durations": f"set {name} ({now}: twice what earlier runs took)",
+        "default": f"set {name} (by default {now})",
+    }[source]
 
 
 _ANY = re.compile("")
@@ -81,6 +95,16 @@ class JobExit(Ended):
 
 
 @dataclass(frozen=True)
+class LastOutput:
+    """The output of an ended process of a suite."""
+
+    words: str
+    """The end of what was shown."""
+    sections: Sequence[Section]
+    """What pytest had captured and not shown."""
+
+
+@dataclass(frozen=True)
 class Step:
     """The end of one process of a suite, and whether a test caused it."""
 
@@ -124,6 +148,8 @@ class Suite:
         self._only_file = skip_file.with_name("only.json")
         self._skipped = skipped
         self._runner = runner
+        self._job_folder = context.attempt.job(job.id)
+        self._captured = CapturedOutput(self._job_folder.captured, runner.user.account)
 
     def run(self, process: Process) -> JobExit:
         """Run the suite to its end."""
@@ -148,15 +174,18 @@ class Suite:
 
     def _once(self, process: Process) -> Step:
         self._records.begin_process()
+        self._captured.begin_process()
         self._skip_file.write_text(json.dumps(sorted(self._skipped | self._records.done)))
         self._skip_file.chmod(0o644)
         self._only_file.write_text(json.dumps(sorted(self._job.only)))
         self._only_file.chmod(0o644)
         ended = process(self._argv(), self._variables())
         self._records.drain()
-        return self._judged(ended)
+        words = self._last_words()
+        sections = self._captured.drain(self._output, self._context.plan.limits.text_bytes)
+        return self._judged(ended, LastOutput(words, sections))
 
-    def _judged(self, ended: Ended) -> Step:
+    def _judged(self, ended: Ended, last: LastOutput) -> Step:
         verdict = JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
         refused = (
             self._records.refusal()
@@ -168,7 +197,7 @@ class Suite:
             return Step(replace(verdict, cause=refused.reason, detail=refused.detail))
         test = self._records.running()
         if ended.cause == "hung":
-            return self._hung(verdict, test)
+            return self._hung(verdict, test, last)
         if ended.cause is not None:
             return Step(verdict)
         if ended.exit_code == _PLUGIN_DISK_FULL and is_nearly_full(self._context.attempt.folder):
@@ -180,7 +209,7 @@ class Suite:
             return Step(replace(verdict, cause="crashed", detail=poisoned), again=True)
         if test is None or self._records.session_finished:
             return Step(verdict)
-        return self._crashed(verdict, test)
+        return self._crashed(verdict, test, last)
 
     def _left_early(self, ended: Ended) -> Optional[Refusal]:
         """Return a refusal if pytest ended successfully without the end of its session.
@@ -193,24 +222,28 @@ class Suite:
         text = f"pytest ended with exit code {ended.exit_code} before its session had ended"
         return Refusal("forged_records", f"{text}. Fix: let no test or hook end the process")
 
-    def _hung(self, verdict: JobExit, test: Optional[str]) -> Step:
+    def _hung(self, verdict: JobExit, test: Optional[str], last: LastOutput) -> Step:
         if test is None:
             return Step(replace(verdict, detail=f"{verdict.detail}, outside any test"))
-        fix = f"Fix: where that is usual, set idle_timeout_minutes of job {self._job.id}"
-        text = f"{verdict.detail}; it was ended\n{fix}\n\n{self._last_words()}"
-        self._records.lost(test, cause="hung", number=verdict.signal, text=text)
+        fix = f"Fix: where that is usual, {idle_timeout_advice(self._job, test)}"
+        text = f"{verdict.detail}; it was ended\n{fix}\n\n{last.words}"
+        self._lost(test, "hung", verdict, text, last)
         return Step(verdict, again=True)
 
-    def _crashed(self, verdict: JobExit, test: str) -> Step:
+    def _crashed(self, verdict: JobExit, test: str, last: LastOutput) -> Step:
         text = f"the interpreter ended while this test ran: {verdict.detail}"
-        said = f"{text}\n\n{self._last_words()}"
-        self._records.lost(test, cause="crashed", number=verdict.signal, text=said)
+        self._lost(test, "crashed", verdict, f"{text}\n\n{last.words}", last)
         detail = f"the interpreter ended in {test}: {verdict.detail}"
         return Step(replace(verdict, cause="crashed", detail=detail), again=True)
 
+    def _lost(self, test: str, cause: str, verdict: JobExit, text: str, last: LastOutput) -> None:
+        self._records.lost(
+            test, cause=cause, number=verdict.signal, text=text, sections=last.sections
+        )
+
     def _last_words(self) -> str:
         said = self._output.last(_LAST_WORDS_BYTES)
-        return f"last output:\n{said}" if said.strip() else "it had printed nothing"
+        return f"last output:\n{said}" if said.strip() else "pytest had shown nothing"
 
     def _argv(self) -> List[str]:
         root = self._context.attempt.payload
@@ -221,15 +254,16 @@ class Suite:
         ]  # fmt: skip
 
     def _variables(self) -> Dict[str, str]:
-        folder, subject = self._context.attempt.job(self._job.id), self._context.plan.subject
+        subject = self._context.plan.subject
         return {
-            "SEATRIAL_RECORDS": str(folder.records),
+            "SEATRIAL_RECORDS": str(self._job_folder.records),
             "SEATRIAL_PAYLOAD": str(self._context.attempt.payload),
             "SEATRIAL_SUBJECT": subject.distribution if subject else "",
             "SEATRIAL_HOMES": json.dumps(
                 {one.name: str(one.home) for one in self._runner.installed}
             ),
             "SEATRIAL_SKIP": str(self._skip_file),
+            "SEATRIAL_CAPTURED": str(self._job_folder.captured),
             "SEATRIAL_ONLY": str(self._only_file),
             "SEATRIAL_TEXT_BYTES": str(self._context.plan.limits.text_bytes),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from google.auth import exceptions as auth
 from google.auth.credentials import Credentials
 from google.oauth2 import credentials as user
 
-from orchestrator.domain.machine import ConfigError, CredentialsError, Extent, Login
+from orchestrator.domain.machine import ConfigError, CredentialsError, Extent, Login, ProviderError
 from runners.google.names import DEFAULT_USER
 from runners.google.responses import of_exception
 
@@ -44,6 +45,8 @@ def host_key_in(attributes: Iterable[tuple[str, str]]) -> str:
     return next(found, "")
 
 
+_REFUSED_S = 60.0
+"""For so long a refusal is repeated: without credentials each try waits for a metadata server."""
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 
@@ -57,6 +60,7 @@ class Account:
             settings: The controller's settings.
             api: Name of the setting that overrides the provider's endpoint.
         """
+        self._refused: tuple[float, ProviderError] | None = None
         self._named = settings.get("gcp_project", "")
         self.is_simulated = bool(settings.get(api))
 
@@ -79,13 +83,16 @@ class Account:
 
     @cached_property
     def _default(self) -> tuple[Credentials, str | None]:
+        if self._refused and time.monotonic() - self._refused[0] < _REFUSED_S:
+            raise self._refused[1]
         try:
             credentials, project = google.auth.default(scopes=_SCOPES)
         except (auth.GoogleAuthError, OSError) as error:
             told = of_exception("signing in to Google Cloud", error)
-            if isinstance(error, auth.TransportError | auth.GoogleAuthError):
-                raise told from error
-            raise CredentialsError(str(told), extent=Extent.PROJECT) from error
+            if not isinstance(error, auth.TransportError | auth.GoogleAuthError):
+                told = CredentialsError(str(told), extent=Extent.PROJECT)
+            self._refused = time.monotonic(), told
+            raise told from error
         billed = self._named or project
         if (
             isinstance(credentials, user.Credentials)

@@ -90,6 +90,9 @@ def test_a_suite_as_another_user(machine: Machine) -> None:
     )
     assert evidence.of("environment")[0]["separated_user"] is True
     assert evidence.counts() == {"passed": 7, "crashed": 1}, evidence.log.decode()
+    (crash,) = [one for one in evidence.reports() if "cause" in one]
+    assert crash["sections"] == [["Captured stdout", "about to go\n"]]
+    assert b"\nabout to go\n" in evidence.log
     owner = (machine.attempts[0] / "jobs" / "suite" / "artifacts").stat().st_uid
     assert pwd.getpwuid(owner).pw_name == "seatrial-payload"
     assert not (machine.attempts[0] / "given" / "suite" / "records").exists()

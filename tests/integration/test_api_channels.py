@@ -6,10 +6,14 @@ import pytest
 
 from orchestrator.application.notifications import deliver, notify_people
 from orchestrator.domain.announcement import Announcement, LineageState
+from orchestrator.domain.schedule import Schedule
+from tests.integration import gate_world
 from tests.integration.api_context import Desk
 from tests.integration.webhook_receiver import Receiver, Reply
 
 API = "/api/v1/channels"
+ONCE = ("secret", "unmatched_lineages", "present_lineages")
+"""What only the answer to a new channel has."""
 
 
 def made(api: Desk, url: str, **more: object) -> dict[str, object]:
@@ -38,7 +42,7 @@ def test_a_channel_is_added_tested_renewed_and_removed(api: Desk, hook: Receiver
     assert secret not in listed.text
     assert "hush" not in listed.text
     (shown,) = listed.json()["items"]
-    assert shown == {key: value for key, value in channel.items() if key != "secret"}
+    assert shown == {key: value for key, value in channel.items() if key not in ONCE}
     assert (shown["state"], shown["target"]) == ("ok", f"http://127.0.0.1:{hook.port}/…")
     tried = api.client.post(f"{API}/room/test")
     assert (tried.status_code, tried.json()["result"]) == (200, "accepted")
@@ -51,6 +55,24 @@ def test_a_channel_is_added_tested_renewed_and_removed(api: Desk, hook: Receiver
     assert api.client.delete(f"{API}/room").status_code == 204
     assert api.client.delete(f"{API}/room").status_code == 404
     assert api.client.get(API).json() == {"items": []}
+
+
+def test_a_pattern_of_no_lineage_is_said(api: Desk) -> None:
+    gate_world.put(api)
+    nightly = Schedule(
+        name="nightly",
+        cron="0 2 * * *",
+        tz="UTC",
+        owner="ann",
+        matrix=gate_world.MATRIX,
+        gate="release",
+        created_at=api.clock.now(),
+    )
+    api.context.stores.schedules.add(nightly, next_due_at=api.clock.now())
+    patterns = ["nightly*", "release", "release@*"]
+    channel = made(api, "https://hooks.example.org/x", lineages=patterns)
+    assert channel["unmatched_lineages"] == ["nightly*"]
+    assert channel["present_lineages"] == ["release", "release@nightly"]
 
 
 def test_the_log_tells_of_every_attempt(api: Desk, hook: Receiver) -> None:

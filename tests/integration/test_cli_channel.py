@@ -26,6 +26,8 @@ CHANNEL = {
     "disabled_reason": "HTTP 410\x1b[31m",
     "waiting": 2,
     "secret": "whsec_c2VjcmV0",
+    "unmatched_lineages": ["nightly*"],
+    "present_lineages": ["release", "release@nightly"],
 }
 
 
@@ -35,6 +37,8 @@ def test_a_channel_is_added_with_all_that_was_said(cli: Cli, controller: FakeCon
     assert cli("channel", "add", "room", "https://x.example/", "--kind", "slack", *more) == 0
     assert cli.out == "whsec_c2VjcmV0\n"
     assert "Keep it" in cli.err
+    assert "no lineage matches nightly* so far" in cli.err
+    assert "There are: release, release@nightly." in cli.err
     (request,) = controller.sent("POST", API)
     assert request.json == {
         "name": "room",

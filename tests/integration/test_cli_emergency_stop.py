@@ -32,7 +32,8 @@ def answers(controller: FakeController, *items: dict[str, Any]) -> None:
 
     def reply(_request: Request) -> Answer:
         found = left.pop() if left else []
-        return Answer.of({"items": found, "unread": {}, "asked": ["aws"]}, 202)
+        runs = ["01m8c8"] if found else []
+        return Answer.of({"items": found, "unread": {}, "asked": ["aws"], "cancelled": runs}, 202)
 
     controller.answers["POST", ALL] = reply
 
@@ -67,6 +68,7 @@ def test_a_controller_cancels_its_runs_first_and_ends_with_its_own_credentials(
     told = json.loads(cli.out)
     assert told["controller"] is True
     assert told["ended"] == ["aws/us-east-1/i-1", "fake/fake-mine"]
+    assert told["cancelled"] == ["01m8c8"]
     assert [one.path for one in controller.requests if one.method == "POST"] == [
         ALL
     ] * 3  # the first finds one

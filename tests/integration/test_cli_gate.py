@@ -138,11 +138,23 @@ def test_a_policy_file_is_stored_and_the_decision_comes_first(
     assert lines[0].startswith("FAIL  release V-0003  torchbridge 0.4.6")
     assert lines[1] == VERDICT["summary"]
     way = cli.out.index("what stands in the way")
-    assert way < cli.out.index("platform/tpu says so.") < cli.out.index("[KI-0007]")
+    excused = cli.out.index("what is excused")
+    assert way < cli.out.index("platform/tpu says so.") < excused < cli.out.index("[KI-0007]")
     assert cli.out.index("[KI-0007]") < cli.out.index("for your information")
     assert "2 rules ok: 1 job, 1 platform" in cli.out
     assert "warning: KI-0001 expired 3 days ago" in cli.out
     assert "\x1b[31m" not in cli.out
+
+
+def test_nothing_stands_in_the_way_of_a_pass_with_exceptions(
+    cli: Cli, gate: FakeController, policy: str
+) -> None:
+    rules = [rule("platform/aws-a10g", "tolerated", by=["KI-0007"]), rule("x", "waived")]
+    said = {**VERDICT, "decision": "PASS_WITH_EXCEPTIONS", "rules": rules}
+    gate.answers["POST", f"{GATE}/evaluate"] = Answer.of(said, 201)
+    assert cli("gate", "check", policy) == 0
+    assert "stands in the way" not in cli.out
+    assert "what is excused" in cli.out
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ ACCESS = {
 
 
 def shows(controller: FakeController, *items: dict[str, Any], **unread: str) -> None:
-    controller.answers["GET", MACHINES] = Answer.of({"items": list(items), "unread": unread})
+    told = {"items": list(items), "unread": unread, "asked": ["aws"]}
+    controller.answers["GET", MACHINES] = Answer.of(told)
     for one in items:
         path = f"{MACHINES}/{one['provider']}/{one['id']}/terminate"
         controller.answers["POST", path] = Answer.of(one, 202)
@@ -60,7 +61,10 @@ def test_no_machine_is_said(cli: Cli, controller: FakeController) -> None:
     shows(controller)
     assert cli("machines", "--orphans") == 0
     assert cli.out == ""
-    assert "Nothing without an owner is there" in cli.err
+    assert "Nothing without an owner is there, as far as aws answered." in cli.err
+    controller.answers["GET", "/api/v1/machines"] = Answer.of({"items": [], "unread": {}})
+    assert cli("machines") == 0
+    assert "No cloud was asked" in cli.err
 
 
 def test_nothing_to_end_is_no_claim_about_clouds_that_were_not_asked(
@@ -68,7 +72,7 @@ def test_nothing_to_end_is_no_claim_about_clouds_that_were_not_asked(
 ) -> None:
     shows(controller, aws="expired token")
     assert cli("machines", "--orphans", "--terminate", "-y") == 5
-    assert "No resource without an owner, as far as the clouds answered." in cli.err
+    assert "Nothing is known: no cloud answered." in cli.err
     assert "aws could not be asked: expired token" in cli.err
 
 

@@ -122,7 +122,6 @@ def test_a_job_cannot_touch_what_is_said_about_it(site, machines: LabMachines, t
         tests = home.get(f"/runs/{run}/cells/aws/tests?job=tries&limit=100")["items"]
         said = {one["nodeid"].partition("::")[2]: (one["outcome"], one["message"]) for one in tests}
         wrong = {name: found for name, found in said.items() if found[0] != "passed"}
-        log = lab.log_of(home, run, "aws")
     assert cell["probed"]["metadata_closed"] is True, cell["probed"]["metadata_closed_reason"]
     assert not wrong, repr(wrong)
     assert len(said) == 38
@@ -130,6 +129,4 @@ def test_a_job_cannot_touch_what_is_said_about_it(site, machines: LabMachines, t
     assert cell["probed"]["separated_user"] is True
     assert cell["probed"]["separated_user_reason"] == "jobs run as seatrial-payload"
     assert {one["name"] for one in cell["artifacts"]} >= {"first.txt", "first.mine.txt"}
-    # Nobody but root reads the file; anybody on the machine may ask the metadata address for it.
-    assert "the user data has a host key: True" in log
     lab.nothing_left(site)

@@ -11,11 +11,12 @@ from rich.text import Text
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import FAILED
+from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout
-from orchestrator.domain.channel import ChannelResponse, DeliveryResponse
+from orchestrator.domain.channel import ChannelResponse, DeliveryResponse, NewChannelResponse
 
 channel_app = typer.Typer(
     help="Channels: notifications when a gate's state changes.", no_args_is_help=True
@@ -45,7 +46,11 @@ _Kind = Annotated[
 ]
 _Lineages = Annotated[
     list[str] | None,
-    text_option("--lineage", "PATTERN", "Only these lines of verdicts; * is anything. Repeatable."),
+    text_option(
+        "--lineage",
+        "PATTERN",
+        "Only lineages of this name, such as release@nightly; * is anything. Repeatable.",
+    ),
 ]
 _Private = Annotated[
     bool,
@@ -87,6 +92,13 @@ def notify_add(
         session.print_json(answer)
         return
     session.say(f"Added. `seatrial channel test {name}` tries it.")
+    added = read(NewChannelResponse, answer)
+    if added.unmatched_lineages:
+        session.say(
+            f"Note: no lineage matches {one_line(', '.join(added.unmatched_lineages))} so far. A"
+            " schedule's is named GATE@SCHEDULE, a gate's own as the gate. There are:"
+            f" {one_line(', '.join(added.present_lineages)) or 'none yet'}."
+        )
     secret = answer.get("secret")
     if secret:
         session.say("Its messages are signed (Standard Webhooks) with this secret. Keep it:")

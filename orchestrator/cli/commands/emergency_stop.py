@@ -40,8 +40,10 @@ def stop_all(session: Session, *, yes: bool, as_json: bool) -> None:
     ordered = _order_controller(session)
     has_controller = ordered is not None
     clean = 0
+    cancelled: set[str] = set()
     for _ in range(ROUNDS):
         last = _merged(stop.end_all(), ordered or StopReport())
+        cancelled |= set(last.cancelled)
         fresh = [one for one in last.items if _is_left(one, stopping)]
         _print_round(session, fresh)
         stopping |= {(one.provider, one.id) for one in last.items if not one.failure}
@@ -51,22 +53,38 @@ def stop_all(session: Session, *, yes: bool, as_json: bool) -> None:
         session.wiring.clock.sleep(_PAUSE_S)
         if ordered is not None:
             ordered = _order_controller(session)
+    _tell(session, last, stopping, cancelled if has_controller else None, as_json=as_json)
+    _complain(last, fresh)
+
+
+def _tell(
+    session: Session,
+    last: StopReport,
+    stopping: set[tuple[str, str]],
+    cancelled: set[str] | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print what was ended and cancelled; `cancelled` is None without a controller."""
     failed = {(one.provider, one.id): one.failure for one in last.items if one.failure}
     ended = [f"{provider}/{name}" for provider, name in sorted(stopping - failed.keys())]
     if as_json:
         session.print_json(
             {
-                "controller": has_controller,
+                "controller": cancelled is not None,
                 "ended": ended,
                 "failed": {f"{provider}/{name}": why for (provider, name), why in failed.items()},
                 "unread": dict(last.unread),
+                "cancelled": sorted(cancelled or ()),
                 "not_cancelled": last.not_cancelled,
             }
         )
-    else:
-        many = plural(len(ended), "billed thing")
-        session.say(f"Ended: {many}. Asked: {', '.join(last.asked) or 'no cloud'}.")
-    _complain(last, fresh)
+        return
+    many = plural(len(ended), "billed thing")
+    session.say(f"Ended: {many}. Asked: {', '.join(last.asked) or 'no cloud'}.")
+    if cancelled is not None:
+        runs = ", ".join(map(one_line, sorted(cancelled)))
+        session.say(f"Cancelled: {f'run {runs}' if runs else 'no run: none was going on'}.")
 
 
 def _is_left(one: StoppedMachine, stopping: set[tuple[str, str]]) -> bool:
@@ -120,6 +138,7 @@ def _merged(own: StopReport, ordered: StopReport) -> StopReport:
         tuple(items.values()),
         {name: why for name, why in unread.items() if name not in read},
         tuple(sorted({*own.asked, *ordered.asked})),
+        ordered.cancelled,
         ordered.not_cancelled,
     )
 

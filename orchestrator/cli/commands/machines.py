@@ -142,7 +142,7 @@ def _terminate(
 ) -> list[str]:
     """Terminate every found resource; return what was terminated. Raises CliError."""
     if not survey.items:
-        session.say("No resource without an owner, as far as the clouds answered.")
+        session.say(_nothing("without an owner", survey))
         return []
     session.err.print(fitting(session.err, _MACHINES, [_row(sight) for sight in survey.items]))
     what = plural(len(survey.items), "of these things", "of these things")
@@ -176,7 +176,20 @@ def _list(session: Session, survey: InventoryResponse, *, orphans: bool) -> None
         session.out.print(fitting(session.out, _MACHINES, [_row(sight) for sight in survey.items]))
         return
     what = "without an owner" if orphans else "of this project"
-    session.say(f"Nothing {what} is there, as far as the clouds were asked.")
+    session.say(_nothing(what, survey))
+
+
+def _nothing(what: str, survey: InventoryResponse) -> str:
+    """Say what was asked: where nothing was, nothing is known."""
+    if not survey.asked:
+        return (
+            "No cloud was asked: the controller has credentials of none, and its ledger has no"
+            " machine of one. Cells on this computer and on your own hosts are in `seatrial show`."
+        )
+    answered = [one_line(name) for name in survey.asked if name not in survey.unread]
+    if not answered:
+        return "Nothing is known: no cloud answered."
+    return f"Nothing {what} is there, as far as {', '.join(answered)} answered."
 
 
 def _complain(session: Session, survey: InventoryResponse) -> None:

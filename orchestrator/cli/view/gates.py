@@ -23,6 +23,7 @@ BLAMED = 20
 """Maximum tests that are shown."""
 _DIGEST = re.compile(r"sha256:([0-9a-f]{12})[0-9a-f]{52}")
 """Length of digests in sentences; JSON and commands have them in full."""
+_EXCUSED = frozenset({RuleOutcome.WAIVED, RuleOutcome.TOLERATED})
 _WORST_FIRST = tuple(reversed(RuleOutcome))
 
 
@@ -54,7 +55,13 @@ def print_verdict(
         for rule in verdict.rules
         if not rule.blocking and (every or rule.outcome is not RuleOutcome.OK)
     ]
-    _print_rules(session, "what stands in the way" if not every else "blocking", blocking)
+    if every:
+        _print_rules(session, "blocking", blocking)
+    else:
+        excused = [rule for rule in blocking if rule.outcome in _EXCUSED]
+        in_the_way = [rule for rule in blocking if rule.outcome not in _EXCUSED]
+        _print_rules(session, "what stands in the way", in_the_way)
+        _print_rules(session, "what is excused", excused)
     _print_blame(session, blocking)
     _print_rules(session, "for your information", advisory)
     _print_visible(session, verdict, every=every)

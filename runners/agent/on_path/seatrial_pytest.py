@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import math
 import os
@@ -23,7 +24,10 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, Generator, List, Optional, Tuple, Union
 
 import pytest
+import seatrial_captured
 import seatrial_origins
+from _pytest._code.code import TerminalRepr
+from _pytest._io import TerminalWriter
 from seatrial_collected import Collected
 from seatrial_proof import Prover, Workers, own_code
 
@@ -72,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     worker = getattr(config, "workerinput", None)
     records = Records(path, str((worker or {}).get("workerid", "")))
+    seatrial_captured.move(config, str((worker or {}).get("workerid", "")))
     first = worker is None or worker.get("workerid") == "gw0"
     collector = Collector(records, writes=first)
     config.pluginmanager.register(collector, "seatrial-collector")
@@ -262,10 +267,12 @@ class Recorder:
 
     def _lost(self, report: pytest.TestReport) -> None:
         """Record the test that crashed its pytest-xdist worker as failed."""
+        node: Any = getattr(report, "node", None)
+        if node is not None:
+            report.sections += seatrial_captured.take(str(node.gateway.id))
         line = {**_report(report, self._records), "outcome": "failed"}
         self._records.write({**line, "when": "call"})
         self._records.write({**line, "when": "teardown", "outcome": "passed", "longrepr": None})
-        node: Any = getattr(report, "node", None)
         if node is not None:
             self._records.write({"record": "worker_lost", "worker": str(node.gateway.id)})
 
@@ -360,7 +367,19 @@ def _longrepr(longrepr: object) -> LongRepr:
     if isinstance(longrepr, tuple) and len(longrepr) == 3:
         line = longrepr[1] if isinstance(longrepr[1], int) else None
         return [str(longrepr[0]), line, str(longrepr[2])]
-    return _shown(longrepr)
+    return _traceback(longrepr) if isinstance(longrepr, TerminalRepr) else _shown(longrepr)
+
+
+def _traceback(longrepr: TerminalRepr) -> str:
+    """Return it as pytest prints it: its own ``str`` takes the indent of the first line away."""
+    stream = io.StringIO()
+    writer = TerminalWriter(stream)
+    writer.hasmarkup = False
+    try:
+        longrepr.toterminal(writer)
+    except Exception:  # noqa: BLE001 - a payload's own may do anything
+        return _shown(longrepr)
+    return stream.getvalue().rstrip().lstrip("\n")
 
 
 def _told(title: str, when: Optional[str]) -> bool:

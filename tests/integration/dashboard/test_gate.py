@@ -42,6 +42,19 @@ def test_before_its_first_verdict_it_says_what_to_do(pages: PageDesk) -> None:
     assert page.rows("versions")[0]["Version"].endswith("present")
 
 
+def test_a_passing_gate_has_nothing_in_its_way(pages: PageDesk) -> None:
+    assert "There is no verdict yet." in pages.page("/gates/release").one(id="waive").text
+    gate_world.ran(pages.api)
+    gate_world.check(pages.api, "passes")
+    assert "Nothing stands in the way." in pages.page("/gates/release").one(id="waive").text
+
+
+def test_a_badge_is_not_offered_to_who_cannot_see_it(red: PageDesk) -> None:
+    page = red.page("/gates/release")
+    assert "only for who is signed in" in page.text
+    assert not [one for one in page.all("button") if "README" in one.text]
+
+
 def test_a_gate_that_is_not_there_says_which_are(red: PageDesk) -> None:
     assert "known: release" in red.page("/gates/other", status=404).text
 

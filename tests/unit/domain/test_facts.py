@@ -113,6 +113,15 @@ def test_the_message_is_the_crash_line_and_the_text_is_whole() -> None:
     assert (fact.message, fact.text) == ("assert 1 == 2", "long\ntext")
 
 
+def test_a_lost_test_has_what_it_had_printed_below_what_ended_it() -> None:
+    said = report("call", "failed", cause="hung", longrepr="nothing heard for 3 s\nstacks")
+    fact = phases({**said, "sections": [["Captured stdout", "before the hang\n"]]})
+    assert fact.message == "nothing heard for 3 s"
+    head, stacks, title, printed = fact.text.splitlines()
+    assert (head, stacks, printed) == ("nothing heard for 3 s", "stacks", "before the hang")
+    assert title.strip("-") == " Captured stdout "
+
+
 REPORTS = st.builds(
     lambda job, nodeid, when, outcome, extra: event(
         1, "test", {**report(when, outcome), "nodeid": nodeid, **extra}, job

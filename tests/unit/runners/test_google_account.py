@@ -1,12 +1,16 @@
-"""Whose quota the calls of a Google account count against."""
+"""Signing in to Google, and whose quota the calls count against."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import google.auth
 import pytest
+from google.auth import exceptions
 
+from orchestrator.domain.machine import CredentialsError
+from runners.google import account as module
 from runners.google.account import Account
 
 PERSON = {
@@ -35,3 +39,23 @@ def test_a_person_without_a_quota_project_is_counted_in_the_project_that_is_rent
 
 def test_a_quota_project_of_ones_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert signed_in(tmp_path / "adc.json", monkeypatch, quota_project_id="mine") == "mine"
+
+
+def test_a_refused_sign_in_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try waits some seconds for a metadata server, and an emergency stop asks often."""
+    tries = []
+
+    def refuse(**_: object) -> None:
+        tries.append(1)
+        raise exceptions.DefaultCredentialsError("none here")
+
+    monkeypatch.setattr(google.auth, "default", refuse)
+    account = Account({}, api="gcp_compute_endpoint")
+    for _ in range(3):
+        with pytest.raises(CredentialsError, match="none here"):
+            _ = account.credentials
+    assert len(tries) == 1
+    monkeypatch.setattr(module, "_REFUSED_S", 0.0)
+    with pytest.raises(CredentialsError):
+        _ = account.credentials
+    assert len(tries) == 2

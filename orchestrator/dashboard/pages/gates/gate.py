@@ -295,8 +295,6 @@ def _decision(
     asked: Asked, status: GateStatus, line: VerdictLineage | None, newest: StoredVerdict | None
 ) -> Mapping[str, object]:
     waits = wait_texts(status)
-    badge = urls.badge_url(status.stored.gate)
-    public = asked.context.gate.public_url
     return {
         "owner": status.policy.metadata.owner,
         "line": line,
@@ -307,8 +305,7 @@ def _decision(
         "waits": waits[:WAITS_SHOWN],
         "waits_more": max(len(waits) - WAITS_SHOWN, 0),
         "schedules": [(one.schedule.name, Moment(one.next_at)) for one in status.schedules[:10]],
-        "badge": badge,
-        "badge_markdown": f"![{status.stored.gate}]({public}{badge})",
+        "badge": urls.badge_url(status.stored.gate),
         "command": f"seatrial gate check {status.stored.gate}",
         "key": asked.context.new_id(),
     }
@@ -345,6 +342,7 @@ def _form(
         "written": {name: given.get(name, "") for name in _WRITTEN},
         "only_this": bool(written.get("only_this")),
         "waivable": waivable(rules),
+        "is_blocked": any(rule.blocking and is_bad(rule) for rule in rules),
         "longest": longest_exception(policy_of(status.stored)).days,
         "is_waiving": bool(asked.query.get("rule")) or (refused and refused.about == "waiver"),
     }
