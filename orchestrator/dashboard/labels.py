@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from fractions import Fraction
 
 from markupsafe import Markup
@@ -75,8 +75,3 @@ def age(since: datetime, now: datetime) -> str:
         if seconds >= length:
             return f"{int(seconds // length)} {unit}"
     return "just now"
-
-
-def in_utc(at: datetime) -> str:
-    """``2026-11-21 02:00 UTC``."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

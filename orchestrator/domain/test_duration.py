@@ -36,8 +36,8 @@ class TestDuration:
     def change(self) -> float | None:
         """Return the relative change: 0.5 for half as long again.
 
-        None without a usual duration, and where both are below `_MEASURABLE_S`: a garbage
-        collection or a page fault takes as long.
+        None without a usual duration, and where both are below 0.1 s: a garbage collection or a
+        page fault takes as long.
         """
         usual = self.usual_s
         if not usual or max(usual, self.duration_s) < _MEASURABLE_S:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 
@@ -29,6 +30,11 @@ def elapsed(seconds: float) -> str:
     """Format a running duration in whole seconds."""
     whole = max(int(seconds), 0)
     return f"{whole}s" if whole < _MINUTE_S else duration(whole)
+
+
+def utc(at: datetime) -> str:
+    """Format a time as ``2026-11-21 02:00 UTC``."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def size(size_bytes: int) -> str:
