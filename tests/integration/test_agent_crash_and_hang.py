@@ -248,6 +248,15 @@ def test_what_a_lost_test_had_printed_is_kept(ran: Evidence) -> None:
     assert ["Captured stdout call", "said by a failing test\n"] in fails[2], "as pytest does it"
 
 
+def test_a_traceback_keeps_the_indent_of_its_first_line(ran: Evidence) -> None:
+    (fails,) = [one for one in ran.reports("speaks") if "crash" in one]
+    assert fails["longrepr"].splitlines()[:3] == [
+        "    def test_fails():",
+        "        print('said by a failing test')",
+        ">       assert False",
+    ]
+
+
 def test_what_a_lost_test_had_printed_is_kept_under_xdist(ran: Evidence) -> None:
     lost = {one["nodeid"].rpartition("::")[2]: one for one in ran.reports("spread")}
     assert {name: one["sections"] for name, one in lost.items()} == {
