@@ -118,7 +118,7 @@ def test_what_an_earlier_attempt_finished_is_not_read_again(stores):
 
 @pytest.mark.parametrize("kind", ["suite", "benchmark"])
 def test_a_job_that_fails_by_a_check_says_why(kind: str):
-    fact = JobFact("unit", finished_ts=1.0, exit_code=0)
+    fact = JobFact("unit", started_ts=1.0, finished_ts=2.0, exit_code=0)
     checks = [CheckFact("unit", "metrics", "failed", reason="o.json: it is lost")]
     counts = Counts(passed=1)
     verdict = judge_job("unit", kind=kind, fact=fact, counts=counts, checks=checks, cause=None)
