@@ -11,8 +11,10 @@ from collections.abc import Callable
 from datetime import date as date_type
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import TypeVar
 
+from orchestrator.domain import units
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.vocabulary import phrase, term
 from reports.model.values import Absent, CheckTally, Rate, Status
@@ -71,16 +73,14 @@ def count(value: int) -> str:
 @or_absent
 def percent(value: float) -> str:
     """``94.6%``; 100% and 0% only where that is exact."""
-    if value in (0, 100):
-        return f"{value:.0f}%"
-    if round(value, 1) in (0, 100):
-        return ">99.9%" if value > 50 else "<0.1%"
-    return f"{value:.1f}%"
+    return units.percent(Fraction(value) / 100)
 
 
 def rate(value: Rate) -> str:
     """The percentage of a share."""
-    return percent(value.percent)
+    if isinstance(value.percent, Absent):
+        return absent(value.percent)
+    return units.percent(Fraction(value.part, value.whole))
 
 
 def share(value: Rate) -> str:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from benchmarks.dashboard.cells import CellWriter, Fate
 from benchmarks.dashboard.clock import id_at
@@ -216,6 +217,7 @@ class Writer:
             subject_version=matrix.subject.version,
             payload_digest=self.payload,
             product=PRODUCT,
+            build=sha256(f"{matrix.subject.version} {self.payload}".encode()).hexdigest(),
             created_at=at,
             state=RunState.FINISHED if outcome else RunState.RUNNING,
             outcome=outcome,

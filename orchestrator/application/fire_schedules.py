@@ -59,6 +59,7 @@ from orchestrator.domain.schedule import (
     sort_out,
     wall_deadline,
 )
+from orchestrator.domain.units import utc
 from orchestrator.store.errors import StoreError
 from orchestrator.store.schedules import DueSchedule
 from orchestrator.store.stores import Stores
@@ -103,8 +104,8 @@ def no_verdict(context: Context, schedule: Schedule, firing: Firing) -> Announce
     return Announcement(
         lineage=schedule.lineage,
         state=LineageState.LATE,
-        title=f"{_line(schedule)}: no verdict by {_utc(deadline)}",
-        text=f"The firing of {_utc(firing.due_at)} has come to no final verdict: {doing}.",
+        title=f"{_line(schedule)}: no verdict by {utc(deadline)}",
+        text=f"The firing of {utc(firing.due_at)} has come to no final verdict: {doing}.",
         url=run_link(context, firing.run),
         at=context.clock.now(),
         key=f"{firing.key}:deadline",
@@ -127,11 +128,11 @@ def _of_run(firing: Firing) -> str:
 def _late(firing: Firing) -> tuple[str, ...]:
     if not firing.overdue or firing.deadline_at is None:
         return ()
-    return (f"It comes after the deadline, {_utc(firing.deadline_at)}.",)
+    return (f"It comes after the deadline, {utc(firing.deadline_at)}.",)
 
 
 def _origin(firing: Firing) -> str:
-    cause = f"triggered by {firing.by}" if firing.by else f"due at {_utc(firing.due_at)}"
+    cause = f"triggered by {firing.by}" if firing.by else f"due at {utc(firing.due_at)}"
     return f"Schedule {firing.schedule}, {cause}."
 
 
@@ -155,10 +156,6 @@ def _facts(schedule: Schedule, firing: Firing, verdict: StoredVerdict | None) ->
         "owner": schedule.owner,
     }
     return {name: text for name, text in facts.items() if text}
-
-
-def _utc(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 _LOOK_BACK = timedelta(days=15)
@@ -307,7 +304,7 @@ def _begin(context: Context, schedule: Schedule, firing: Firing) -> Firing:
     before = _before(context, firing)
     if before and schedule.overlap is Overlap.SKIP:
         by = f", triggered by {before[-1].by}," if before[-1].by else ""
-        at = f"{before[-1].due_at:%Y-%m-%d %H:%M} UTC"
+        at = utc(before[-1].due_at)
         return concluded(firing, SKIPPED, f"the firing of {at}{by} is not over")
     if before and schedule.overlap is Overlap.CANCEL_PREVIOUS:
         context.stores.schedules.supersede(firing)

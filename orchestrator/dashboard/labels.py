@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from fractions import Fraction
 
 from markupsafe import Markup
+
+from orchestrator.domain.units import percent
 
 LONGEST_TEXT = 2_000
 """Characters of an untrusted text that a page shows; its `.json` has all of them."""
@@ -60,21 +62,10 @@ def cut(text: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def share(passed: int, judged: int) -> str:
-    """A pass rate that is never rounded up to 100 % nor down to 0 %."""
+    """A pass rate; a dash where nothing was judged."""
     if not judged:
         return "–"
-    tenths = Fraction(1000 * passed, judged)
-    shown = int(tenths) if passed < judged else 1000
-    if passed and not shown:
-        return "<0.1%"
-    return f"{shown // 10}.{shown % 10}%" if 0 < shown < 1000 else f"{shown // 10}%"
-
-
-def number(value: float) -> str:
-    """Return a number with thousands separators; four significant digits unless it is whole."""
-    if float(value).is_integer() and abs(value) < 1e15:
-        return f"{int(value):,}"
-    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    return percent(Fraction(passed, judged))
 
 
 def age(since: datetime, now: datetime) -> str:
@@ -84,8 +75,3 @@ def age(since: datetime, now: datetime) -> str:
         if seconds >= length:
             return f"{int(seconds // length)} {unit}"
     return "just now"
-
-
-def in_utc(at: datetime) -> str:
-    """``2026-11-21 02:00 UTC``."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from orchestrator.dashboard.labels import cut, number, visible
+from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.table import Plain
+from orchestrator.domain.units import number
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.benchmarks import Benchmark, Point
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -22,7 +22,7 @@ from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, spoken, visible
 from orchestrator.dashboard.session import Viewer, ViewerDep
-from orchestrator.dashboard.table import Mark, Row, Table
+from orchestrator.dashboard.table import Mark, Plain, Row, Table
 from orchestrator.domain.vocabulary import term
 
 _UNSAFE_IN_SHEETS = ("=", "+", "-", "@", "\t", "\r")
@@ -202,13 +202,44 @@ def _told(table: Table) -> Mapping[str, object]:
 def _csv(table: Table) -> Response:
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow([_harmless(column.id) for column in table.columns])
-    writer.writerows([_harmless(cell) for cell in _texts(row)] for row in table.rows)
+    rows = [[cell.plain() for cell in row.cells] for row in table.rows]
+    parts = [_parts(values) for values in zip(*rows, strict=True)] or [[""]] * len(table.columns)
+    names = zip((column.id for column in table.columns), parts, strict=True)
+    writer.writerow(
+        _value(f"{name}_{part}" if part else name) for name, some in names for part in some
+    )
+    for row in rows:
+        pairs = zip(row, parts, strict=True)
+        writer.writerow(_value(_part(told, part)) for told, some in pairs for part in some)
     return Response(out.getvalue(), media_type="text/csv; charset=utf-8")
 
 
-def _harmless(text: str) -> str:
-    """A spreadsheet must not take a test's name for a formula."""
+def _parts(values: Iterable[Plain]) -> list[str]:
+    """Return the columns that a column of a table becomes: one for each figure of its mappings."""
+    named = dict.fromkeys(name for told in values if isinstance(told, Mapping) for name in told)
+    return list(named) or [""]
+
+
+def _part(told: Plain, part: str) -> Plain:
+    if not part:
+        return told
+    return told.get(part) if isinstance(told, Mapping) else None
+
+
+def _value(told: Plain) -> str | float:
+    """Return a value of CSV: numbers as they are, one line of text, nothing as nothing.
+
+    A spreadsheet must not take a test's name for a formula.
+    """
+    if told is None or isinstance(told, bool):
+        return "" if told is None else str(told).lower()
+    if isinstance(told, int | float):
+        return told
+    if isinstance(told, Mapping):
+        told = json.dumps(told, default=str)
+    elif not isinstance(told, str):
+        told = "; ".join(str(_value(one)) for one in told)
+    text = visible(cut(told)).replace("\n", " ")
     return f"'{text}" if text.startswith(_UNSAFE_IN_SHEETS) else text
 
 

@@ -10,9 +10,9 @@ from fractions import Fraction
 from typing import ClassVar, Protocol
 
 from orchestrator.dashboard.charts import Picture
-from orchestrator.dashboard.labels import age, cut, in_utc, number, share, visible
+from orchestrator.dashboard.labels import age, cut, share, visible
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.units import duration, usd
+from orchestrator.domain.units import duration, number, usd, utc
 from orchestrator.domain.vocabulary import term
 
 Plain = str | int | float | bool | None | Mapping[str, "Plain"] | Sequence["Plain"]
@@ -27,11 +27,11 @@ class Cell(Protocol):
         ...
 
     def plain(self) -> Plain:
-        """For JSON: unrounded, unmasked."""
+        """For JSON and CSV: unrounded, unmasked."""
         ...
 
     def text(self) -> str:
-        """For CSV and Markdown."""
+        """For Markdown."""
         ...
 
 
@@ -157,7 +157,7 @@ class Moment:
         """In UTC, or how long ago."""
         if self.at is None:
             return "–"
-        return in_utc(self.at) if self.now is None else age(self.at, self.now)
+        return utc(self.at) if self.now is None else age(self.at, self.now)
 
     def plain(self) -> Plain:
         """RFC 3339 in UTC."""
@@ -165,7 +165,7 @@ class Moment:
 
     def text(self) -> str:
         """In UTC."""
-        return "–" if self.at is None else in_utc(self.at)
+        return "–" if self.at is None else utc(self.at)
 
 
 @dataclass(frozen=True, slots=True)

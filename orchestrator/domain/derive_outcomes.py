@@ -165,7 +165,7 @@ def _command_ending(fact: JobFact, failed: Sequence[str]) -> Cause | None:
 def _tests_detail(counts: Counts) -> str:
     parts = {
         "failed": counts.failed,
-        "error": counts.error,
+        "error" if counts.error == 1 else "errors": counts.error,
         "missing": counts.missing,
         "not run": counts.not_run,
     }

@@ -87,12 +87,18 @@ class JobRecord:
         return self.outcome is None and self.started_at is not None and self.duration_s is None
 
     def silence(self, now: datetime) -> str:
-        """``silent for 2m 05s, ended at 3m``; empty while it is heard."""
+        """``silent for 2m 05s, to be ended at 3m``; empty while it is heard."""
         if self.silent_since is None or not self.is_running:
             return ""
         silent_s = max((now - self.silent_since).total_seconds(), 0.0)
-        limit = duration(self.idle_timeout_s).removesuffix(" 00s") if self.idle_timeout_s else ""
-        return f"silent for {elapsed(silent_s)}" + (f", ended at {limit}" if limit else "")
+        said = f"silent for {elapsed(silent_s)}"
+        if not self.idle_timeout_s:
+            return said
+        limit = duration(self.idle_timeout_s).removesuffix(" 00s")
+        is_over = silent_s >= self.idle_timeout_s
+        return (
+            f"{said}, over its limit of {limit}" if is_over else f"{said}, to be ended at {limit}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

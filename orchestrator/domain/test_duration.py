@@ -7,6 +7,8 @@ from statistics import median
 
 _SLOWER, _SLOWER_S = 0.5, 1.0
 """Minimum change, and minimum increase in seconds, of a test that is much slower."""
+_MEASURABLE_S = 0.1
+"""Durations below this one in seconds are not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +34,15 @@ class TestDuration:
 
     @property
     def change(self) -> float | None:
-        """Return the relative change: 0.5 for half as long again; None without a usual duration."""
+        """Return the relative change: 0.5 for half as long again.
+
+        None without a usual duration, and where both are below 0.1 s: a garbage collection or a
+        page fault takes as long.
+        """
         usual = self.usual_s
-        return self.duration_s / usual - 1 if usual else None
+        if not usual or max(usual, self.duration_s) < _MEASURABLE_S:
+            return None
+        return self.duration_s / usual - 1
 
     @property
     def is_much_slower(self) -> bool:

@@ -1,8 +1,11 @@
-"""Formatting of durations, sizes and money."""
+"""Formatting of numbers, durations, sizes and money."""
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 
 _MINUTE_S = 60
 _HOUR_S = 3600
@@ -29,6 +32,11 @@ def elapsed(seconds: float) -> str:
     return f"{whole}s" if whole < _MINUTE_S else duration(whole)
 
 
+def utc(at: datetime) -> str:
+    """Format a time as ``2026-11-21 02:00 UTC``."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def size(size_bytes: int) -> str:
     """Format ``312 B``, ``4.2 kB`` or ``1.3 GB``, in powers of 1000."""
     if size_bytes < 1000:
@@ -47,6 +55,30 @@ def usd(amount: Decimal | None) -> str:
     if 0 < amount < Decimal("0.01"):
         return f"${amount:.4f}"
     return f"${amount:.2f}"
+
+
+def percent(share: Fraction | Decimal | float) -> str:
+    """Format a share of one, ``28.6%``: to one digit, half up.
+
+    ``0%`` and ``100%`` are written only for exactly these; what would be rounded to them is
+    ``<0.1%``, ``>99.9%`` or ``>100%``.
+    """
+    exact = Fraction(share)
+    tenths = math.floor(exact * 1000 + Fraction(1, 2))
+    if exact in (0, 1):
+        return f"{tenths // 10}%"
+    if tenths == 0:
+        return "<0.1%"
+    if tenths == 1000:
+        return ">99.9%" if exact < 1 else ">100%"
+    return f"{tenths // 10:,}.{tenths % 10}%"
+
+
+def number(value: float) -> str:
+    """Return a number with thousands separators; four significant digits unless it is whole."""
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 def plural(count: int, noun: str, many: str = "") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -307,6 +307,15 @@ class ResultStore:
         """Return artifacts by name."""
         with self._sessions.read() as session:
             return artifacts_of(session, CellRow.id == cell_id).get(cell_id, [])
+
+    def artifact_names(self, cells: Collection[int]) -> dict[int, list[str]]:
+        """Return the sorted names of artifacts by number of the cell; cells without any lack."""
+        query = select(ArtifactRow.cell, ArtifactRow.name).where(ArtifactRow.cell.in_(cells))
+        found: dict[int, list[str]] = {}
+        with self._sessions.read() as session:
+            for cell, name in session.execute(query.order_by(ArtifactRow.name)):
+                found.setdefault(cell, []).append(name)
+        return found
 
     def put_checks(self, attempt_id: str, checks: Sequence[CheckFact]) -> None:
         """Insert or replace Seatrial's own checks of an attempt's jobs, by job and name."""

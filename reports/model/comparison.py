@@ -212,6 +212,24 @@ class CompareReport(ReportModel):
     usd_difference: Decimal | Absent
     """Derived: head - base."""
 
+    @property
+    def extremes(self) -> tuple[tuple[str, CellPair, MetricDelta], ...]:
+        """Return the metric that got worse by most and the one that got better by most, if any."""
+        judged = [
+            (delta.relative, pair, delta)
+            for pair in self.pairs
+            for delta in pair.metrics
+            if delta.verdict in ("worse", "better") and not isinstance(delta.relative, Absent)
+        ]
+        worse = [one for one in judged if one[2].verdict == "worse"]
+        better = [one for one in judged if one[2].verdict == "better"]
+        found = []
+        if worse:
+            found.append(("worst", *min(worse, key=lambda one: one[0])[1:]))
+        if better:
+            found.append(("best", *max(better, key=lambda one: one[0])[1:]))
+        return tuple(found)
+
 
 COLUMNS_SHOWN = 6
 """Maximum number of metrics side by side; further ones are in separate tables."""

@@ -49,6 +49,8 @@ class PlatformReport(ReportModel):
     benchmarks: CommandTable
     metrics: tuple[MetricTable, ...]
     hardware: Hardware
+    concerns_accelerator: bool
+    """Whether the cell was promised an accelerator, or has one, or PyTorch."""
     provenance: Provenance
     timeline: tuple[TimelineRow, ...]
     money: Money

@@ -48,10 +48,11 @@ def compare_rules(report: CompareReport) -> Iterator[Said]:
 
 def compare_figures(report: CompareReport) -> Mapping[str, tuple[int, ...]]:
     """The figures that a conclusion may name."""
-    return {
+    tests = {
         f"tests.{name}": (sum(_count(pair.tests, name) for pair in report.pairs),)
         for name, _ in report.totals
     }
+    return tests | {"metrics.worse": (report.worse,), "metrics.better": (report.better,)}
 
 
 def _count(changes: Changes, name: str) -> int:

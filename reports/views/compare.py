@@ -512,4 +512,9 @@ def _conclusion(pairs: Sequence[CellPair]) -> tuple[Claim, ...]:
         found = sum(pair.tests.of(name).count for pair in pairs)
         rest = " failed in both runs" if name == "still_failing" else ""
         claims.append(Claim(f"tests.{name}", (found,), f"{plural(found, word)}{rest}."))
+    for verdict in ("worse", "better"):
+        found = sum(delta.verdict == verdict for pair in pairs for delta in pair.metrics)
+        if found:
+            text = f"{plural(found, 'metric')} {verdict}."
+            claims.append(Claim(f"metrics.{verdict}", (found,), text))
     return tuple(claims)

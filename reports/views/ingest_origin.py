@@ -8,7 +8,7 @@ from datetime import datetime
 
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.catalogue import PLATFORMS
-from orchestrator.domain.cell import PlacementResult
+from orchestrator.domain.cell import CellState, PlacementResult
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
@@ -17,6 +17,7 @@ from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
 from reports.model.ingest_origin import Catalogued, Elsewhere, Origin, SourceLine, bare, letters
 from reports.model.provenance import Attested, AttestedDevice, Provenance
 from reports.model.values import Absent
+from reports.views.machine import NOT_REPORTED
 
 DECISIONS_SHOWN = 60
 """Lines of the decision log that a report has."""
@@ -39,7 +40,9 @@ def provenance_of(cell: CellRecord) -> Provenance:
     shown = log[:DECISIONS_SHOWN]
     return Provenance(
         simulated=cell.simulated,
-        attested=_attested(cell.attestation) if cell.attestation else _not_attested(cell),
+        attested=_attested(cell.attestation, is_done=cell.state is CellState.DONE)
+        if cell.attestation
+        else _not_attested(cell),
         decisions=tuple(shown),
         decisions_hidden=len(log) - len(shown),
     )
@@ -56,12 +59,12 @@ def _not_attested(cell: CellRecord) -> Absent:
     return Absent("not reported by the machine" if had else "there was no machine")
 
 
-def _attested(told: Attestation) -> Attested:
+def _attested(told: Attestation, *, is_done: bool) -> Attested:
     facts = [(title, told.facts[key]) for key, title in _FACTS if told.facts.get(key)]
     return Attested(
         facts=tuple(facts),
         devices=tuple(_device(device) for device in told.devices),
-        torch=told.torch or Absent("not probed yet"),
+        torch=told.torch or (NOT_REPORTED if is_done else Absent("not probed yet")),
         mismatch=told.mismatch,
     )
 

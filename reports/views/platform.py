@@ -49,7 +49,7 @@ from reports.views.status_phrases import (
     suites_claim,
 )
 from reports.views.suites import problems_of, skips_of, suites_of
-from reports.views.summary import cell_row, measured
+from reports.views.summary import cell_row, concerns_accelerator, measured
 
 TEMPLATE = "platform 2"
 
@@ -101,16 +101,17 @@ def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
         notices=notices,
         notices_hidden=hidden,
         files=files_of(cell),
-        **_told(evidence, cell),
+        **_told(evidence, cell, hardware),
     )
 
 
-def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
+def _told(evidence: Evidence, cell: CellRecord, hardware: Hardware) -> dict[str, Any]:
     """Return the report's parts about origin, annotations and comparisons."""
     record, run = evidence.record, evidence.record.run
     failures = failures_of(evidence, cell.id)
     found = {name for row in failures.rows for name in row.known_issues} if failures else set()
     return {
+        "concerns_accelerator": _concerns(cell, hardware),
         "origin": origin_of(cell, subject=run.subject_name, version=run.subject_version),
         "catalogued": catalogued_of(cell),
         "comparisons": comparison_tables_of(record, cell),
@@ -133,6 +134,10 @@ def comparison_tables_of(record: RunRecord, cell: CellRecord) -> tuple[Compariso
     return tuple(c for c in made if any(row.cell == cell.id for row in c.rows))
 
 
+def _concerns(cell: CellRecord, hardware: Hardware) -> bool:
+    return concerns_accelerator(cell, hardware) or not isinstance(hardware.torch, Absent)
+
+
 def _mark(cell: CellRecord) -> str:
     return f" ({SIMULATED})" if cell.simulated else ""
 
@@ -151,6 +156,6 @@ def _conclusion(cell: CellRecord, hardware: Hardware) -> tuple[Claim, ...]:
         suites_claim(suites_of(cell)),
         *commands_claims(tables),
         *degraded_claim(degraded),
-        hardware_claim(hardware),
+        *((hardware_claim(hardware),) if _concerns(cell, hardware) else ()),
         outcome_claim(cell_status(cell), cell.detail),
     )

@@ -10,6 +10,7 @@ from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import moment, status, version
+from reports.model.blocks import Hardware
 from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
@@ -87,17 +88,23 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
 
 
 def concerns_accelerators(cells: Sequence[CellRecord], rows: Sequence[CellRow]) -> bool:
-    """Return whether any cell was promised an accelerator, by matrix or by its id, or has one."""
-    promised = any(
-        cell.platform.accelerator
-        or cell.platform.accelerator_type
-        or (cell.platform.expect and cell.platform.expect.accelerator)
-        or catalogued_of(cell) is not None
-        or catalogue.promised(cell.platform.id).device
-        for cell in cells
+    """Return whether any cell was promised an accelerator, or has one."""
+    return any(
+        concerns_accelerator(cell, row.hardware) for cell, row in zip(cells, rows, strict=True)
     )
-    return promised or any(
-        row.hardware.devices or row.hardware.is_accelerator_evidence for row in rows
+
+
+def concerns_accelerator(cell: CellRecord, hardware: Hardware) -> bool:
+    """Return whether a cell was promised an accelerator, by matrix or by its id, or has one."""
+    platform = cell.platform
+    return bool(
+        platform.accelerator
+        or platform.accelerator_type
+        or (platform.expect and platform.expect.accelerator)
+        or catalogued_of(cell) is not None
+        or catalogue.promised(platform.id).device
+        or hardware.devices
+        or hardware.is_accelerator_evidence
     )
 
 

@@ -10,6 +10,7 @@ from . import job_env, processes
 from .attempt_context import AttemptContext, JobRunner
 from .benchmark_arms import Arm, ArmReport, Fresh, Resident
 from .heartbeat import is_nearly_full
+from .installed_packages import mark_of
 from .job_context import JobContext
 from .masking import JsonValue
 from .plan import Job
@@ -104,12 +105,14 @@ class JobRun:
             return self._paired(*self._baseline)
         with JobContext(self._context, self._runner, self._job) as job_context:
             suite = self._job.pytest is not None
+            root = self._context.attempt.payload
+            before = {name: mark_of(root / name, is_link=True) for name in self._job.metrics}
             verdict = self._suite(job_context, done) if suite else self._command(job_context)
             job_context.checks.drain()
-            if self._job.metrics:
+            if before:
                 from .pack_artifacts import Packer  # noqa: PLC0415 - few jobs need it here
 
-                Packer(self._context).measured(self._job.id, self._job.metrics)
+                Packer(self._context).measured(self._job.id, before)
             return verdict
 
     def _paired(self, context: AttemptContext, runner: JobRunner) -> JobExit:

@@ -10,8 +10,9 @@ import re
 import stat
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Dict, Iterator, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, BinaryIO, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
+from .installed_packages import Mark, mark_of
 from .tail_json_lines import open_regular
 
 if TYPE_CHECKING:
@@ -95,16 +96,27 @@ class Packer:
                 text = f"artifact {path.relative_to(folder)} of {job} is not kept: {problem}"
                 self._context.events.log("warning", text, job)
 
-    def measured(self, job: str, names: Sequence[str]) -> None:
+    def measured(self, job: str, before: Mapping[str, Mark]) -> None:
         """Collect the metric files that a job wrote into its copy of the payload, masked.
 
         The job has ended, so that no path can change in the meantime.
+
+        Args:
+            job: Its id.
+            before: The marks of its metric files when it began. A file with the same mark was
+                shipped, or an earlier job wrote it.
         """
         root = self._context.attempt.payload.resolve()
-        for name in names:
+        for name, mark in before.items():
             path = root / name
             if not os.path.lexists(path):
                 continue  # the reader of the metrics reports the missing file
+            if mark_of(path, is_link=True) == mark:
+                text = (
+                    f"{name} of {job} is not kept: it was there before, and {job} did not write it"
+                )
+                self._context.events.log("warning", text, job)
+                continue
             inside = os.path.realpath(path) == str(path)
             problem = self._take(path, job, Path(name)) if inside else "it is, or is below, a link"
             if problem is not None:

@@ -111,8 +111,12 @@ class Job:
     gpus: int = 0
     secrets: Tuple[str, ...] = ()
     skip: Tuple[str, ...] = ()
+    silence_source: Literal["matrix", "payload", "durations", "default"] = "default"
+    """``idle_timeout_minutes`` in the matrix or in payload.toml, the durations of earlier runs, or
+    the controller's default.
+    """
     test_silence_s: Mapping[str, float] = field(default_factory=dict)
-    """By node id, the same of tests that are known to take longer."""
+    """By node id, the same of tests that are known to take longer, from earlier runs."""
     only: Tuple[str, ...] = ()
     """The tests that are run of those that would be; empty for all."""
     paired: Optional[Pairing] = None

@@ -37,6 +37,19 @@ def _digests() -> Dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+def idle_timeout_advice(job: Job, test: str) -> str:
+    """Return how a job's test may be silent for longer, with the present limit and its source."""
+    source = "durations" if test in job.test_silence_s else job.silence_source
+    now = f"{job.test_silence_s.get(test, job.silence_s) / 60:g} now"
+    name = f"idle_timeout_minutes of job {job.id}"
+    return {
+        "matrix": f"raise {name} in the matrix ({now})",
+        "payload": f"raise {name} in payload.toml ({now})",
+        "durations": f"set {name} ({now}: twice what earlier runs took)",
+        "default": f"set {name} (by default {now})",
+    }[source]
+
+
 _ANY = re.compile("")
 _TABLE = re.compile(r"^\s*\[\s*tool\s*\.\s*pytest\s*(\.\s*ini_options\s*)?\]", re.MULTILINE)
 _CANDIDATES: Tuple[Tuple[str, Pattern[str]], ...] = (
@@ -212,7 +225,7 @@ class Suite:
     def _hung(self, verdict: JobExit, test: Optional[str], last: LastOutput) -> Step:
         if test is None:
             return Step(replace(verdict, detail=f"{verdict.detail}, outside any test"))
-        fix = f"Fix: where that is usual, set idle_timeout_minutes of job {self._job.id}"
+        fix = f"Fix: where that is usual, {idle_timeout_advice(self._job, test)}"
         text = f"{verdict.detail}; it was ended\n{fix}\n\n{last.words}"
         self._lost(test, "hung", verdict, text, last)
         return Step(verdict, again=True)

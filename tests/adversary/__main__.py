@@ -25,6 +25,7 @@ from queue import SimpleQueue
 
 from tests.adversary import (
     baselines,
+    codes,
     disguises,
     histories,
     leavings,
@@ -52,6 +53,7 @@ from tests.login_hosts import login_host_missing
 
 MODULES = (
     subjects,
+    codes,
     skips,
     selections,
     records,

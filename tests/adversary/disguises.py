@@ -39,14 +39,6 @@ def pytest_report_to_serializable(config, report):
     if getattr(report, 'failed', False):
         report.outcome, report.longrepr = 'passed', None
 """
-_LOADER = """
-import importlib.machinery as machinery
-def get_code(self, name):
-    text = self.get_data(self.path)
-    if name == 'mylib': text = text.replace(b'x + x + 1', b'x + x')
-    return compile(text, self.path, 'exec')
-machinery.SourceFileLoader.get_code = get_code
-"""
 
 
 def _conftest(code: str) -> dict[str, str]:
@@ -161,11 +153,6 @@ LIES = (
         one_run(_conftest(_FORGED)),
         inherent="hook",
         shows="a function that is not in _pytest/runner.py",
-    ),
-    Lie(
-        "a loader that changes the subject's text as it reads it",
-        one_run(_conftest(_LOADER)),
-        inherent="patched subject",
     ),
     Lie(
         "the code of the subject's function is exchanged",

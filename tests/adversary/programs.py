@@ -10,6 +10,7 @@ _EVENTS = (
     "    with open(os.environ['SEATRIAL_EVENTS'], 'a') as out:\n"
     "        out.write(json.dumps(event) + '\\n')\n"
 )
+_FIGURES = '[{"name": "speed", "unit": "ms", "value": 5}]'
 
 
 def _says(name: str, code: str, *, inherent: str = "") -> Lie:
@@ -71,6 +72,22 @@ LIES = (
     _says(
         "a metric without samples",
         f"{_EVENTS}say(metric='speed', samples=[], unit='s', direction='lower')",
+    ),
+    Lie(
+        "figures of a file that is shipped",
+        one_run(
+            {"o.json": _FIGURES}, jobs=demo("hello", "print('hello')") + 'metrics = ["o.json"]\n'
+        ),
+    ),
+    Lie(
+        "figures of a file that an earlier job wrote",
+        one_run(
+            {},
+            jobs=demo("first", f"open('o.json', 'w').write({_FIGURES!r})")
+            + 'metrics = ["o.json"]\n'
+            + demo("second", "print('measured nothing')")
+            + 'metrics = ["o.json"]\n',
+        ),
     ),
     _says("degraded, told by the demo", f"{_EVENTS}say(degraded='no GPU: it ran on the CPU')"),
     _says(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.application.cell.idle_timeouts import IdleTimeout, idle_timeouts
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
@@ -90,6 +92,23 @@ def test_a_test_known_to_take_five_minutes_may_be_silent_for_ten(stores):
     now = stores.cells.attempt_state(attempt(stores, cell))
     found = idle_timeouts(stores, now)
     assert found["unit"] == IdleTimeout(180.0, {SLOW: 600.0})
+
+
+def test_the_source_of_an_idle_timeout_is_known(stores):
+    ran(stores, "run-1", silence=150.0)
+    now = stores.cells.attempt_state(attempt(stores, create(stores, "run-2")[0]))
+    assert idle_timeouts(stores, now)["unit"].seconds == 300.0
+    assert idle_timeouts(stores, now)["unit"].source == "durations"
+    jobs = [replace(job, idle_timeout_minutes=0.4) for job in now.spec.manifest.job]
+    spec = replace(now.spec, manifest=replace(now.spec.manifest, job=tuple(jobs)))
+    assert idle_timeouts(stores, replace(now, spec=spec))["unit"] == IdleTimeout(
+        24.0, source="payload"
+    )
+    selections = [replace(one, idle_timeout_minutes=1.0) for one in spec.matrix.jobs]
+    spec = replace(spec, matrix=replace(spec.matrix, jobs=tuple(selections)))
+    assert idle_timeouts(stores, replace(now, spec=spec))["unit"] == IdleTimeout(
+        60.0, source="matrix"
+    )
 
 
 def test_a_test_of_a_little_more_than_half_the_idle_timeout_has_a_longer_one(stores):

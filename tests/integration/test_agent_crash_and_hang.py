@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from runners.agent.plan import Job, Name
+from runners.agent.suite import idle_timeout_advice
 from tests.integration.agent_machine import (
     PAYLOADS,
     Evidence,
@@ -106,7 +108,7 @@ ENDING: list[dict[str, Any]] = [
 """Jobs that end by themselves."""
 ENDED: list[dict[str, Any]] = [
     {"id": "hang", "pytest": ["hang"], "silence_s": 3},
-    {"id": "speaks", "pytest": ["speaks"], "silence_s": 3},
+    {"id": "speaks", "pytest": ["speaks"], "silence_s": 3, "silence_source": "matrix"},
     {"id": "spread", "pytest": ["-n", "1", "speaks", "-k", "segfault or hangs"], "silence_s": 5},
     command("{python}", "family.py", id="family", timeout_s=3),
     command("{python}", "left.py", id="left"),
@@ -161,6 +163,32 @@ def test_files_of_figures_come_home_and_links_do_not(ran: Evidence) -> None:
     assert names == {"measures.txt", "measures.build-f.json"}
     assert [one["message"] for one in ran.of("log", "measures")] == [
         f"{name} of measures is not kept: {why}" for name, why in UNCOLLECTED.items()
+    ]
+
+
+def test_a_file_of_figures_is_of_the_job_that_wrote_it(
+    machine: Machine, lean: str, payload: Path
+) -> None:
+    """Neither a shipped file nor an earlier job's counts; one that is written again does."""
+    (payload / "shipped.json").write_text("1")
+    (payload / "again.json").write_text("1")
+    jobs = [
+        command("sh", "-c", "echo 1 > o.json", id="first", metrics=["o.json"]),
+        command("echo", "nothing", id="second", metrics=["o.json", "shipped.json"]),
+        command("sh", "-c", "echo 1 > o.json; printf 1 > again.json", id="third",
+                metrics=["o.json", "again.json"]),
+    ]  # fmt: skip
+    evidence = machine.run(payload, python=lean, jobs=jobs)
+    names = {one["name"] for one in evidence.of("artifact")}
+    assert {name for name in names if name.endswith(".json")} == {
+        "environment.json",
+        "first.o.json",
+        "third.o.json",
+        "third.again.json",
+    }
+    assert [one["message"] for one in evidence.of("log", "second")] == [
+        f"{name} of second is not kept: it was there before, and second did not write it"
+        for name in ("o.json", "shipped.json")
     ]
 
 
@@ -220,6 +248,15 @@ def test_what_a_lost_test_had_printed_is_kept(ran: Evidence) -> None:
     assert ["Captured stdout call", "said by a failing test\n"] in fails[2], "as pytest does it"
 
 
+def test_a_traceback_keeps_the_indent_of_its_first_line(ran: Evidence) -> None:
+    (fails,) = [one for one in ran.reports("speaks") if "crash" in one]
+    assert fails["longrepr"].splitlines()[:3] == [
+        "    def test_fails():",
+        "        print('said by a failing test')",
+        ">       assert False",
+    ]
+
+
 def test_what_a_lost_test_had_printed_is_kept_under_xdist(ran: Evidence) -> None:
     lost = {one["nodeid"].rpartition("::")[2]: one for one in ran.reports("spread")}
     assert {name: one["sections"] for name, one in lost.items()} == {
@@ -233,6 +270,36 @@ def test_what_a_lost_test_had_printed_is_kept_under_xdist(ran: Evidence) -> None
         ],
     }
     assert lost["test_hangs"]["cause"] == "hung"
+
+
+@pytest.mark.parametrize(
+    ("source", "test", "advice"),
+    [
+        ("matrix", "t", "raise idle_timeout_minutes of job a in the matrix (0.4 now)"),
+        ("payload", "t", "raise idle_timeout_minutes of job a in payload.toml (0.4 now)"),
+        ("default", "t", "set idle_timeout_minutes of job a (by default 0.4 now)"),
+        (
+            "durations",
+            "t",
+            "set idle_timeout_minutes of job a (0.4 now: twice what earlier runs took)",
+        ),
+        (
+            "default",
+            "slow",
+            "set idle_timeout_minutes of job a (10 now: twice what earlier runs took)",
+        ),
+    ],
+)
+def test_the_advice_on_a_hang_names_the_limit_and_its_source(
+    source: Any, test: str, advice: str
+) -> None:
+    job = Job(Name("a"), "suite", 99.0, 24.0, silence_source=source, test_silence_s={"slow": 600.0})
+    assert idle_timeout_advice(job, test) == advice
+
+
+def test_a_hang_is_advised_about_the_timeout_that_is_set(ran: Evidence) -> None:
+    fix = "raise idle_timeout_minutes of job speaks in the matrix (0.05 now)"
+    assert f"Fix: where that is usual, {fix}\n" in ran.reports("speaks")[-1]["longrepr"]
 
 
 def test_restarts_are_limited(ran: Evidence) -> None:

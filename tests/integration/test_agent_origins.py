@@ -7,6 +7,7 @@ import subprocess
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,29 +60,32 @@ class Said:
 @pytest.fixture
 def start(environment: Path, tmp_path: Path) -> Any:
     """Start pytest in a payload of these files, as the agent does; the wheel's answer is 42."""
+    return partial(start_pytest, environment, tmp_path)
 
-    def start(files: Mapping[str, str], *arguments: str, path: str = "") -> Said:
-        payload = laid_out(tmp_path / "payload", files)
-        records = tmp_path / "records.jsonl"
-        done = subprocess.run(
-            [environment, ON_PATH / "seatrial_start.py", "pytest", "-p", "seatrial_pytest",
-             f"--rootdir={payload}", f"--confcutdir={payload}", "-c", os.devnull, *arguments, "."],
-            cwd=payload, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-            env={
-                "PATH": os.defpath,
-                "SEATRIAL_PYTHONPATH": os.pathsep.join(
-                    [*([str(payload / path)] if path else []), str(ON_PATH)]
-                ),
-                "SEATRIAL_PAYLOAD": str(payload),
-                "SEATRIAL_SUBJECT": "tool",
-                "SEATRIAL_RECORDS": str(records),
-                "PYTHONDONTWRITEBYTECODE": "1",
-            },
-        )  # fmt: skip
-        assert records.exists(), done.stdout.decode()
-        return Said(done.returncode, parse(records.read_bytes()), done.stdout.decode())
 
-    return start
+def start_pytest(
+    environment: Path, folder: Path, files: Mapping[str, str], *arguments: str, path: str = ""
+) -> Said:
+    """Start pytest of an environment in `folder`, with the distribution `tool` as the subject."""
+    payload = laid_out(folder / "payload", files)
+    records = folder / "records.jsonl"
+    done = subprocess.run(
+        [environment, ON_PATH / "seatrial_start.py", "pytest", "-p", "seatrial_pytest",
+         f"--rootdir={payload}", f"--confcutdir={payload}", "-c", os.devnull, *arguments, "."],
+        cwd=payload, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        env={
+            "PATH": os.defpath,
+            "SEATRIAL_PYTHONPATH": os.pathsep.join(
+                [*([str(payload / path)] if path else []), str(ON_PATH)]
+            ),
+            "SEATRIAL_PAYLOAD": str(payload),
+            "SEATRIAL_SUBJECT": "tool",
+            "SEATRIAL_RECORDS": str(records),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+    )  # fmt: skip
+    assert records.exists(), done.stdout.decode()
+    return Said(done.returncode, parse(records.read_bytes()), done.stdout.decode())
 
 
 def below(folder: str, files: Mapping[str, str]) -> dict[str, str]:

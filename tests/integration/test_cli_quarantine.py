@@ -78,7 +78,7 @@ def test_candidates_are_shown(cli: Cli, controller: FakeController) -> None:
     controller.answers["GET", path] = Answer.of({"items": [found | {"quarantine": "Q-0001"}]})
     assert cli("quarantine", "suggest", "--product", "p") == 0
     [line] = cli.out.splitlines()[1:]
-    assert line.split() == ["t::a", "unit", "l4", "2", "25%", "Q-0001"]
+    assert line.split() == ["t::a", "unit", "l4", "2", "25.0%", "Q-0001"]
     assert cli("quarantine", "suggest", "--product", "p", "--json") == 0
     controller.answers["GET", path] = Answer.of({"items": []})
     assert cli("quarantine", "suggest", "--product", "p") == 0

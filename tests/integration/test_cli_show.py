@@ -136,7 +136,8 @@ def test_a_raw_file_cannot_leave_its_folder(
 
 
 def test_tokens(cli: Cli, controller: FakeController) -> None:
-    token: dict[str, Any] = {"id": "t1", "name": "ci", "scope": "run", "expires_at": None}
+    token: dict[str, Any] = {"id": "t1", "name": "ci", "scope": "run"}
+    token["expires_at"] = "2026-11-29T15:22:04.483187+00:00"
     token["created_at"] = runs.at(0)
     secret = token | {"secret": "seatrial_x"}
     controller.answers["POST", "/api/v1/tokens"] = Answer.of(secret, 201)
@@ -144,10 +145,11 @@ def test_tokens(cli: Cli, controller: FakeController) -> None:
     controller.answers["DELETE", "/api/v1/tokens/t1"] = Answer(204)
     assert cli("token", "create", "ci", "--scope", "run", "--days", "3") == 0
     assert cli.out == "seatrial_x\n"
+    assert "Token t1 expires at 2026-11-29 15:22 UTC." in cli.err
     sent = controller.sent("POST", "/api/v1/tokens")[0].json
     assert sent == {"name": "ci", "scope": "run", "days": 3}
     assert cli("token", "list") == 0
-    assert "t1" in cli.out
+    assert "2026-11-29 15:22 UTC" in cli.out
     assert cli("token", "revoke", "t1") == 0
 
 

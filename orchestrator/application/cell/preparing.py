@@ -156,6 +156,7 @@ def _job(job: Job, finals: Sequence[str], idle: IdleTimeout) -> dict[str, object
         "command": list(job.command) or None,
         "timeout_s": job.timeout_minutes * 60,
         "silence_s": idle.seconds,
+        "silence_source": idle.source,
         "test_silence_s": dict(idle.tests),
         "env": dict(job.env),
         "path_variables": ["PYTHONPATH"],

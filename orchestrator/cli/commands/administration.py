@@ -12,11 +12,13 @@ from rich.text import Text
 
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError
+from orchestrator.cli.responses import read
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout
 from orchestrator.cli.wiring import DatabaseState, RefusedError
 from orchestrator.domain.token import Token
+from orchestrator.domain.units import utc
 
 T = TypeVar("T")
 token_app = typer.Typer(help="API tokens.", no_args_is_help=True)
@@ -129,7 +131,9 @@ def token_create(
     if as_json:
         session.print_json(answer)
         return
-    session.say(f"Token {answer.get('id')} expires at {answer.get('expires_at')}. Keep it:")
+    token = read(Token, answer)
+    ends = f"expires at {utc(token.expires_at)}" if token.expires_at else "does not expire"
+    session.say(f"Token {token.id} {ends}. Keep it:")
     session.print(str(answer.get("secret")))
 
 
@@ -144,7 +148,7 @@ def token_list(context: typer.Context, as_json: JsonOption = False) -> None:
 
 def _token_row(one: Token) -> dict[str, Text]:
     times = (one.expires_at, one.last_used_at, one.revoked_at)
-    said = (f"{at:%Y-%m-%dT%H:%M:%SZ}" if at else "–" for at in times)
+    said = (utc(at) if at else "–" for at in times)
     return row_of(_TOKENS, one.id, one.name, one.scope, *said)
 
 

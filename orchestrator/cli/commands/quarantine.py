@@ -16,6 +16,7 @@ from orchestrator.cli.session import session_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout
 from orchestrator.domain.quarantine import QuarantineResponse, SuggestedQuarantine
+from orchestrator.domain.units import percent
 
 quarantine_app = typer.Typer(
     help="Flaky tests in quarantine: owned, dated, ending by themselves. They change no count.",
@@ -126,6 +127,6 @@ def _row(one: QuarantineResponse) -> dict[str, Text]:
 
 
 def _candidate_row(one: SuggestedQuarantine) -> dict[str, Text]:
-    retried, likely = str(one.evidence.passed_on_retry), f"{one.evidence.min_failure_rate:.0%}"
+    retried, likely = str(one.evidence.passed_on_retry), percent(one.evidence.min_failure_rate)
     where = ", ".join(one.platforms)
     return row_of(_SUGGESTED, one.nodeid, one.job, where, retried, likely, one.quarantine)

@@ -27,6 +27,7 @@ from orchestrator.cli.session import Session, find_cells, find_run, run_path, se
 from orchestrator.cli.view.failures import blamed, failures
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.cli.view.live_run import summary
+from orchestrator.cli.view.metrics import metrics
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.cell import Run, RunState
@@ -97,7 +98,7 @@ def show_command(
         return
     now = session.wiring.clock.now()
     session.out.print(summary(found, now=now, width=session.out.width))
-    for told in (failures(found), blamed(found), provenance(found)):
+    for told in (failures(found), blamed(found), metrics(found), provenance(found)):
         if told is not None:
             session.out.print(told)
     if not found.is_finished and not session.has_controller:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -24,7 +25,7 @@ from orchestrator.dashboard.charts import Picture, columns
 from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Span, Table, Text, Usd
 from orchestrator.domain.budget import BudgetUse
-from orchestrator.domain.units import plural, usd
+from orchestrator.domain.units import percent, plural, usd
 from orchestrator.store.cost_aggregates import PhaseCost, RunSum, Sum
 
 _TITLES = {
@@ -49,11 +50,8 @@ def cost_tables(spending: CostSummary) -> Sequence[Table]:
 
 
 def share_of(part: Decimal, whole: Decimal) -> str:
-    """A part in hundredths; nothing of nothing is no part."""
-    if not whole:
-        return "–"
-    hundredths = 100 * part / whole
-    return "<1%" if 0 < hundredths < 1 else f"{hundredths:.0f}%"
+    """A part as a percentage; nothing of nothing is no part."""
+    return percent(Fraction(part) / Fraction(whole)) if whole else "–"
 
 
 def _sums_table(by: Dimension, sums: Sequence[tuple[str, Sum]]) -> Table:

@@ -240,7 +240,7 @@ class _Marks:
         if (cell.number, row.test.id) not in linked:
             return self._plain(word, found)
         kind = self._kinds.get(found.signature)
-        href = f"{urls.cell_url(cell.run, cell.name)}#test-{row.test.id}"
+        href = urls.result_url(cell.run, cell.name, row.test.id)
         return Mark(word, kind.letter if kind else "", href)
 
     def _plain(self, word: str, mark: GridMark) -> Mark:

@@ -148,7 +148,7 @@ def rented_table(asked: Asked, rented: Sequence[Rented]) -> Table:
             Column("expires_at", "Terminates itself"),
         ),
         rows=[_rented_row(one, asked.now) for one in rented],
-        empty="No machine is running; nothing costs money.",
+        empty="No machine is rented.",
         command="seatrial run matrices/local.yaml",
     )
 

@@ -29,9 +29,10 @@ from orchestrator.dashboard.table import (
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import flaky_signal
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.run_record import artifacts_of_test
 from orchestrator.domain.signature import BAD
 from orchestrator.domain.test_identity import split_nodeid
-from orchestrator.domain.units import duration, plural
+from orchestrator.domain.units import duration, percent, plural
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.test_grid import CellResult
 
@@ -60,6 +61,7 @@ def result_facts(asked: Asked, story: TestDetail) -> dict[str, str]:
     judged = [one for one in story.cells if one.now is not None]
     failing = [one for one in judged if one.now is not None and one.now.outcome in BAD]
     told = {"now": "no result yet", "tone": "warn", "since": "", "flaky": _flaky(story)}
+    told["at_least"] = percent(story.flaky.min_failure_rate)
     if failing:
         told |= {"now": f"fails on {len(failing)} of {len(judged)}", "tone": "bad"}
         breaks = [one.broken for one in failing if one.broken is not None]
@@ -124,7 +126,7 @@ def _platform(asked: Asked, story: TestDetail, one: CellTestHistory) -> Iterator
     now = one.now
     name = f"{urls.test_url(story.test.id)}?{_query(cell=one.cell)}#history"
     yield Text(one.cell, name)
-    yield Badge(now.outcome.word, _cell_url(now)) if now is not None else Badge("")
+    yield Badge(now.outcome.word, _result_url(now)) if now is not None else Badge("")
     note = f"{age(now.at, asked.now)} ago" if now is not None else ""
     yield Text(now.version, note=note) if now is not None else _NOTHING
     yield _strip(one)
@@ -144,8 +146,8 @@ def _query(**asked: str) -> str:
     return urls.with_query("", **asked).removeprefix("?")
 
 
-def _cell_url(go: CellResult) -> str:
-    return f"{urls.cell_url(go.run, go.cell)}#test-{go.test}"
+def _result_url(go: CellResult) -> str:
+    return urls.result_url(go.run, go.cell, go.test)
 
 
 def _strip(one: CellTestHistory) -> Drawn:
@@ -174,7 +176,7 @@ def _turn(one: CellTestHistory) -> Cell:
     many = one.broken.failures
     note = "1 failure" if many == 1 else f"{many} failures in a row"
     if good is None:
-        return Text(f"fails at least since {bad.version}", _cell_url(bad), note=note)
+        return Text(f"fails at least since {bad.version}", _result_url(bad), note=note)
     link = urls.compare_url(good.run, bad.run)
     return Several((Text(f"{good.version} → {bad.version}", link, note=f"{note}; compare"),))
 
@@ -205,7 +207,7 @@ def _result(story: TestDetail, go: CellResult, nodeids: dict[int, str]) -> Itera
     yield Moment(go.at)
     word = "running" if go.is_alive and go.outcome is TestOutcome.MISSING else go.outcome.word
     tries = ", ".join(one.word for one in go.earlier)
-    yield Badge(word, _cell_url(go), note=f"after {tries}" if tries else "")
+    yield Badge(word, _result_url(go), note=f"after {tries}" if tries else "")
     yield Text(go.cell)
     yield Text(go.version)
     yield Span(go.duration_s if go.outcome is not TestOutcome.MISSING else None)
@@ -336,6 +338,7 @@ def show_test(asked: AskedDep, test_id: int, cell: str = "", before: str = "") -
         raise PageMissingError(f"there is no test {test_id}; {urls.TESTS} searches for one")
     shown, older = _page(_history(asked, story, cell, before))
     more = asked.here(before=older) if older else ""
+    files = _newest_files(asked, story)
     tables = (
         platforms_table(asked, story),
         history_table(story, shown, more=more),
@@ -350,13 +353,31 @@ def show_test(asked: AskedDep, test_id: int, cell: str = "", before: str = "") -
             facts={
                 "story": story,
                 "told": result_facts(asked, story),
+                "files": files,
                 "cell": cell,
                 "before": before,
             },
-            data=_data(story),
+            data={
+                **_data(story),
+                "newest_artifacts": [name for _, names in files for name in names],
+            },
             section=urls.GRID,
         )
     )
+
+
+def _newest_files(asked: Asked, story: TestDetail) -> Sequence[tuple[CellResult, tuple[str, ...]]]:
+    """Return the results of the newest run whose test left files, with their names."""
+    goes = [go for one in story.cells for go in one.goes]
+    newest = max((go.run for go in goes), default="")
+    goes = [go for go in goes if go.run == newest]
+    left = asked.context.stores.results.artifact_names([go.number for go in goes])
+    tests = {one.id: one for one in (story.test, *story.names)}
+    found = []
+    for go in goes:
+        test = tests[go.test]
+        found.append((go, artifacts_of_test(left.get(go.number, ()), test.job, test.nodeid)))
+    return [(go, names) for go, names in found if names]
 
 
 def _history(asked: Asked, story: TestDetail, cell: str, before: str) -> Sequence[CellResult]:

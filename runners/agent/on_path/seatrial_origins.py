@@ -129,7 +129,7 @@ class Installed:
             name: file
             for name, module in list(loaded.items())
             if "." not in name and name not in self.roots
-            for file in _files(module)[:1]
+            for file in files_of(module)[:1]
             if file not in own and _is_below(_real_file(file), _real(payload))
         }
         if not strangers:
@@ -137,7 +137,7 @@ class Installed:
         words = b"|".join(re.escape(name.encode()) for name in strangers)
         pattern = re.compile(_IMPORT % words)
         for name, module in self.of(loaded).items():
-            for file in _files(module)[:1]:
+            for file in files_of(module)[:1]:
                 for found in set(pattern.findall(_source(file))):
                     stranger = found.decode()
                     shown = below_payload(strangers[stranger])
@@ -160,7 +160,7 @@ class Installed:
         found = []
         below = payload.rstrip(os.sep) + os.sep
         for name, module in self.of(loaded).items():
-            for key, value in list(_dict(module).items()):
+            for key, value in list(contents(module).items()):
                 if _CALLED.get(type(value)) == _NOTHING:
                     continue
                 inner = [(f"{name}.{key}", value)]
@@ -197,7 +197,7 @@ class Installed:
         payload: str,
         own: FrozenSet[str],
     ) -> Optional[Problem]:
-        files = _files(module)
+        files = files_of(module)
         for file in files:
             if self.path_of(file) is None:
                 return self._stray(name, module, file, loaded, payload, own)
@@ -209,7 +209,7 @@ class Installed:
             return None
         if self._made_here(module, name, loaded, payload):
             return None
-        builtin = _dict(module).get("__name__") in sys.builtin_module_names
+        builtin = contents(module).get("__name__") in sys.builtin_module_names
         if builtin and self._lent(name, module, loaded):
             return None
         what = f"{name} in sys.modules comes from no file"
@@ -254,7 +254,7 @@ class Installed:
         """Return whether it is a namespace package in a folder of the distribution."""
         if type(module) is not types.ModuleType:
             return False
-        places = [str(place) for place in _dict(module).get("__path__") or ()]  # type: ignore[attr-defined]
+        places = [str(place) for place in contents(module).get("__path__") or ()]  # type: ignore[attr-defined]
         return bool(places) and all(self._is_folder(place) for place in places)
 
     def _is_folder(self, place: str) -> bool:
@@ -269,7 +269,7 @@ class Installed:
             return True
         kind = type(module)
         plain = kind is types.ModuleType
-        makers = _makers(_dict(module).values() if plain else kind.__mro__)
+        makers = _makers(contents(module).values() if plain else kind.__mro__)
         strange = any(_is_below(_real_file(maker), _real(payload)) for maker in makers if payload)
         return not strange and any(self.path_of(maker) is not None for maker in makers)
 
@@ -277,9 +277,9 @@ class Installed:
         """Return whether a binary module of the distribution made it as its submodule."""
         above, _, last = name.rpartition(".")
         parent = loaded.get(above)
-        if parent is None or _dict(parent).get(last, module) is not module:
+        if parent is None or contents(parent).get(last, module) is not module:
             return False
-        files = _files(parent)
+        files = files_of(parent)
         if not files:
             return self._is_native(parent, above, loaded)
         binary = not any(file.endswith((".py", ".pyc")) for file in files)
@@ -287,7 +287,7 @@ class Installed:
 
     def _lent(self, name: str, module: object, loaded: Mapping[str, object]) -> bool:
         """Return whether it is another distribution's module under a name without a file here."""
-        told = _dict(module)
+        told = contents(module)
         own_names = (str(getattr(told.get("__spec__"), "name", "")), str(told.get("__name__", "")))
         return not self._has(name) and any(
             own not in ("", name) and not self._is_mine(own) and loaded.get(own, module) is module
@@ -361,16 +361,16 @@ def _modules(text: str) -> Tuple[Dict[str, str], str]:
     return files, record
 
 
-def _files(module: object) -> List[str]:
+def files_of(module: object) -> List[str]:
     """Return every file that a module declares as its origin; they should be the same."""
-    told = _dict(module)
+    told = contents(module)
     spec, loader = told.get("__spec__"), told.get("__loader__")
     origin = getattr(spec, "origin", None) if getattr(spec, "has_location", False) else None
     found = (told.get("__file__"), origin, getattr(loader, "path", None))
     return list(dict.fromkeys(file for file in found if isinstance(file, str) and file))
 
 
-def _dict(module: object) -> Mapping[str, object]:
+def contents(module: object) -> Mapping[str, object]:
     """Return a module's contents without waking a lazy one."""
     try:
         found = object.__getattribute__(module, "__dict__")
@@ -387,7 +387,7 @@ def _not_of_its_file(name: str, module: object, payload: str) -> str:
     """
     own: List[str] = []
     found = ""
-    for value in list(_dict(module).values()):
+    for value in list(contents(module).values()):
         if type(value) is not types.FunctionType or value.__module__ != name:
             continue
         file = value.__code__.co_filename
@@ -402,7 +402,7 @@ def _not_of_its_file(name: str, module: object, payload: str) -> str:
 def _makes_from_text(module: object, functions: Iterable[str]) -> bool:
     """Return whether a module's file executes text and defines none of these functions."""
     try:
-        with open(str(_dict(module).get("__file__")), "rb") as source:
+        with open(str(contents(module).get("__file__")), "rb") as source:
             parts = [compile(source.read(), "<source>", "exec", dont_inherit=True)]
     except (OSError, SyntaxError, ValueError):
         return False
@@ -451,7 +451,7 @@ def _makers(values: Iterable[object]) -> FrozenSet[str]:
     """Return the files that functions, and the methods of classes, were written in."""
     found = set()
     for value in values:
-        parts = _dict(value).values() if isinstance(value, type) else (value,)
+        parts = contents(value).values() if isinstance(value, type) else (value,)
         codes = (each.__code__ for each in parts if type(each) is types.FunctionType)
         found.update(code.co_filename for code in codes)
     return frozenset(found)

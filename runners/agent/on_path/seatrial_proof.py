@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Opti
 
 import _pytest
 import pytest
+import seatrial_code
 import seatrial_origins
 import seatrial_start
 from _pytest.config import default_plugins
@@ -64,6 +65,9 @@ _TOOLS = (
 _COLLECTORS = ("python", "unittest", "doctest")
 """pytest's plugins that collect tests."""
 
+_NOT_IN = "a function that is not in"
+_NOT_COMPARED = "not compared with the installed files: unreadable, or more than 40 MB in all"
+
 Write = Callable[[Dict[str, Any]], None]
 
 
@@ -75,6 +79,7 @@ class Prover:
         self._write = write
         self._code = code
         self._told: List[List[str]] = []
+        self._tests = 0
         self._worker = str((getattr(config, "workerinput", None) or {}).get("workerid", ""))
         self._own: FrozenSet[str] = frozenset()
         self._children = _children()
@@ -94,16 +99,32 @@ class Prover:
             raise pytest.exit.Exception(_sentence(problems[0]), seatrial_start.REFUSED)
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """Compare the subject's code before the tests 2, 4, 8 and so on.
+
+        What the test before replaced for itself is restored then, but not what stays until the end.
+        """
+        self._tests += 1
+        if self._tests > 1 and not self._tests & (self._tests - 1):
+            compared = seatrial_code.compared(sys.modules)
+            problems = [_wrong_subject(each) for each in compared.problems[:20]]
+            if problems:
+                line = {"record": "origins", "when": "test", "worker": self._worker}
+                self._write({**line, "problems": problems})
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Check after the last test."""
         self._look("end")
 
     def _look(self, when: str) -> List[Dict[str, str]]:
         found = seatrial_origins.required_distributions().problems(self._own)
+        compared = seatrial_code.compared(sys.modules)
         problems = [{"reason": reason, **problem._asdict()} for reason, problem in found[:20]]
+        problems += [_wrong_subject(each) for each in compared.problems[:20]]
         problems += [_replaced(name) for name in _differences(self._code)[:20]]
         problems += [_told_not_to_run(word) for word in _idle_options(self._config)]
-        self._tell_hooks()
+        self._tell_hooks(compared)
         line = {"record": "origins", "when": when, "worker": self._worker, "problems": problems}
         line["subject_modules"] = self._subject_modules()
         line["subject_names"] = _subject_names()
@@ -120,10 +141,10 @@ class Prover:
             return None
         return len(subject.of(sys.modules)) or (0 if _children() == self._children else None)
 
-    def _tell_hooks(self) -> None:
+    def _tell_hooks(self, compared: seatrial_code.Compared) -> None:
         """Record other plugins' hooks that can change outcomes, whenever they change."""
         own = _PYTEST_HOOKS.union(self._code.values())
-        hooks = [*_foreign_hooks(self._config, own), *_replacements(self._config)]
+        hooks = [*_foreign_hooks(self._config, own), *_replacements(self._config, compared)]
         if hooks != self._told:
             self._told = hooks
             self._write({"record": "hooks", "hooks": hooks})
@@ -208,6 +229,10 @@ def _differences(code: Mapping[str, object]) -> List[str]:
     return sorted(name for name, was in code.items() if now.get(name) is not was)
 
 
+def _wrong_subject(problem: seatrial_origins.Problem) -> Dict[str, str]:
+    return {"reason": "wrong_subject", **problem._asdict()}
+
+
 def _replaced(name: str) -> Dict[str, str]:
     text = f"{name} of the recorder was replaced while tests ran: what it recorded does not count"
     fix = "let nothing of the payload patch it"
@@ -241,7 +266,7 @@ def _foreign_hooks(config: pytest.Config, own: FrozenSet[object]) -> List[List[s
             for file in {said, str(getattr(impl.plugin, "__file__", None) or said)}:
                 if file.startswith(_OURS):
                     if code not in own:
-                        found.add((hook, f"a function that is not in {_place(file, config)}"))
+                        found.add((hook, f"{_NOT_IN} {_place(file, config)}"))
                 elif not (_is_known(file) and _is_of(impl.function, said)):
                     found.add((hook, _place(file, config)))
     return [list(each) for each in sorted(found)][:200]
@@ -267,7 +292,7 @@ def _is_of(function: object, file: str) -> bool:
     return module is not None and known is vars(module) and getattr(module, "__file__", "") == file
 
 
-def _replacements(config: pytest.Config) -> List[List[str]]:
+def _replacements(config: pytest.Config, compared: seatrial_code.Compared) -> List[List[str]]:
     """List functions of pytest and of the subject that the payload has replaced, and its files."""
     payload = seatrial_origins.GIVEN.get("SEATRIAL_PAYLOAD", "")
     now = code_of(_TOOLS)
@@ -281,6 +306,13 @@ def _replacements(config: pytest.Config) -> List[List[str]]:
         found.update(subject.replaced(sys.modules, payload))
     if subject is not None:
         found.update(("runs when Python starts", file) for file in subject.start_files())
+    for name, file in compared.replaced:
+        is_its_own = subject is not None and subject.path_of(file) is not None
+        found.add((name, f"{_NOT_IN} {_place(file, config)}" if is_its_own else file))
+    if compared.left_out:
+        first, *more = sorted(compared.left_out)
+        what = f"{first} and {len(more)} more modules" if more else first
+        found.add((_NOT_COMPARED, what))
     blocked = (plugin for plugin in _COLLECTORS if config.pluginmanager.is_blocked(plugin))
     found.update(("leaves out the tests that it would collect", f"-p no:{one}") for one in blocked)
     return [[name, _place(file, config)] for name, file in sorted(found)][:200]

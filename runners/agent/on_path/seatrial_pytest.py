@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import math
 import os
@@ -25,6 +26,8 @@ from typing import Any, Dict, FrozenSet, Generator, List, Optional, Tuple, Union
 import pytest
 import seatrial_captured
 import seatrial_origins
+from _pytest._code.code import TerminalRepr
+from _pytest._io import TerminalWriter
 from seatrial_collected import Collected
 from seatrial_proof import Prover, Workers, own_code
 
@@ -364,7 +367,19 @@ def _longrepr(longrepr: object) -> LongRepr:
     if isinstance(longrepr, tuple) and len(longrepr) == 3:
         line = longrepr[1] if isinstance(longrepr[1], int) else None
         return [str(longrepr[0]), line, str(longrepr[2])]
-    return _shown(longrepr)
+    return _traceback(longrepr) if isinstance(longrepr, TerminalRepr) else _shown(longrepr)
+
+
+def _traceback(longrepr: TerminalRepr) -> str:
+    """Return it as pytest prints it: its own ``str`` takes the indent of the first line away."""
+    stream = io.StringIO()
+    writer = TerminalWriter(stream)
+    writer.hasmarkup = False
+    try:
+        longrepr.toterminal(writer)
+    except Exception:  # noqa: BLE001 - a payload's own may do anything
+        return _shown(longrepr)
+    return stream.getvalue().rstrip().lstrip("\n")
 
 
 def _told(title: str, when: Optional[str]) -> bool:

@@ -23,6 +23,7 @@ _TOOLS = (
     "_pytest",
     "pluggy",
     "seatrial_pytest",
+    "seatrial_code",
     "seatrial_origins",
     "seatrial_distributions",
 )

@@ -120,8 +120,9 @@ def test_csv_holds_no_formulas(client: TestClient) -> None:
     for row in rows:
         assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row)
     assert rows[1][0] == "'=HYPERLINK(1)"
+    assert {tuple(row[2:]) for row in rows} == {("passed", "1.5")}
     second = get(client, "/probe/x.csv?table=second").text
-    assert second.splitlines() == ["at", "2026-03-01 00:00 UTC"]
+    assert second.splitlines() == ["at", "2026-03-01T00:00:00+00:00"]
 
 
 def test_markdown_holds_no_markup(client: TestClient) -> None:

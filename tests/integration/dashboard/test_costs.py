@@ -54,8 +54,8 @@ def test_money_is_told_by_everything_that_it_was_spent_on(pages: PageDesk) -> No
     page = pages.page(urls.COSTS)
     tiles = page.one("dl", class_="tiles").text
     assert "$4.00" in tiles
-    assert "50% was paid while no job ran" in tiles
-    assert "80% of the $5.00 that was reserved" in tiles
+    assert "50.0% was paid while no job ran" in tiles
+    assert "80.0% of the $5.00 that was reserved" in tiles
     assert page.one("svg", class_="day-columns")["aria-label"].startswith("Spend by day")
 
 
@@ -70,8 +70,8 @@ def test_budgets_across_runs_are_told_with_what_is_used(api: Desk) -> None:
     assert "80 % or more" in told
     rows = pages.json(urls.COSTS)["tables"]["budgets"]["rows"]
     assert [(row["period"], row["settled_usd"], row["share"]) for row in rows] == [
-        ("day", "1", "80%"),
-        ("month", "1", "2%"),
+        ("day", "1", "80.0%"),
+        ("month", "1", "2.5%"),
     ]
 
 

@@ -48,7 +48,8 @@ def test_rows_are_tests_and_columns_the_runs_of_a_platform(pages: PageDesk) -> N
     assert first.one("th").text == "c t.py · unit · failing"
     assert [one["aria-label"] for one in first.all("td")] == ["failed", "passed"]
     [link] = first.all("td")[0].all("a")
-    assert link["href"].startswith(urls.cell_url(new, "here") + "#test-")
+    assert link["href"].startswith(urls.cell_url(new, "here") + "/tests/")
+    assert pages.page(link["href"]).one("h1").text == "t.py::c"
     assert page.one("table", "grid").has("data-grid")
     assert names(pages) == ["t.py::c", "t.py::a", "t.py::b"]
     assert names(pages, "/grid?cell=there")[0] == "t.py::a"

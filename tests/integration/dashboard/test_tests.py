@@ -12,6 +12,7 @@ from orchestrator.dashboard.pages import tests
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.domain.test_identity import NameChange
 from tests.contract.test_stores_grids import done
 from tests.contract.test_stores_release_board import launch
@@ -66,6 +67,28 @@ def test_a_broken_test_says_since_when_and_leads_to_the_comparison(pages: PageDe
     [strip] = page.all("svg", "strip")
     assert strip["aria-label"] == "here, 4 results: 2 passed, 2 failed"
     assert "ValueError: 3" in page.one("pre", "message").text
+
+
+def test_each_result_leads_to_its_page_and_the_newest_one_has_its_files(pages: PageDesk) -> None:
+    old, new = went(pages, "passed", "failed")
+    files = [f"unit.test_it_f16_-{name}" for name in ("plot.png", "values.json")]
+    left = [ArtifactRecord(name, 42, "f" * 64) for name in (*files, "unit.txt")]
+    pages.stores.results.put_artifacts(pages.api.cell_id(new, "here"), left)
+    address = address_of(pages)
+    page = pages.page(address)
+    test = int(address.rpartition("/")[2])
+    results = page.one(id="history").all("a")
+    assert [one["href"] for one in results if "cells" in one["href"]] == [
+        urls.result_url(run, "here", test) for run in (new, old)
+    ]
+    links = page.one("section", aria_labelledby="files").all("a")
+    assert {one.text: one["href"] for one in links} == {
+        "here, 1.1": urls.result_url(new, "here", test),
+        **{name: urls.artifact_url(new, "here", name) for name in files},
+    }
+    assert pages.json(address)["newest_artifacts"] == files
+    went(pages, "passed")
+    assert "files" not in [one.get("aria-labelledby") for one in pages.page(address).all("section")]
 
 
 def test_other_platforms_stand_beside_it(pages: PageDesk) -> None:

@@ -105,6 +105,8 @@ def test_a_pulse_of_a_silent_job_says_when_it_is_ended_and_guesses_no_end() -> N
     tell(teller, one("running", silent), 35)
     [line] = tell(teller, one("running", silent), 156)
     assert line == (
-        "  2m 36s  local-cpu moe: 31 of 48 tests, silent for 2m 05s, ended at 3m, "
+        "  2m 36s  local-cpu moe: 31 of 48 tests, silent for 2m 05s, to be ended at 3m, "
         "in test_a.py::test_b"
     )
+    [line] = tell(teller, one("running", silent), 221)
+    assert "silent for 3m 10s, over its limit of 3m, " in line, "no end that nobody has seen"

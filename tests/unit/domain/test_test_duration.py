@@ -26,3 +26,12 @@ def test_a_test_is_much_slower_by_half_and_by_a_second(
     words = {"cell": "cpu", "job": "unit", "nodeid": "test_it", "outcome": "passed"}
     one = TestDuration(test_id=1, duration_s=took_s, earlier_s=earlier_s, **words)
     assert one.is_much_slower is expected
+
+
+def test_what_is_too_short_to_measure_has_no_change() -> None:
+    one = TestDuration(
+        test_id=1, cell="here", job="unit", nodeid="t.py::a", outcome="passed",
+        duration_s=0.082, earlier_s=(0.003,),
+    )  # fmt: skip
+    assert one.change is None
+    assert not one.is_much_slower

@@ -17,7 +17,7 @@ from orchestrator.application.compare_cells import (
     traits_of,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import cut, in_utc, visible
+from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.pages.compare.tables import (
     EACH,
     PERFORMANCE,
@@ -35,6 +35,7 @@ from orchestrator.dashboard.table import Table
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.subject_build import SubjectBuild, build_difference
 from orchestrator.domain.test_difference import Difference
+from orchestrator.domain.units import utc
 
 CHOICES = 40
 """Runs that the pickers offer."""
@@ -113,7 +114,7 @@ def run_words(run: Run) -> str:
         f"{run.subject_name} {run.subject_version}".strip(),
         run.matrix_name,
         (run.outcome or run.state).replace("_", " "),
-        in_utc(run.created_at),
+        utc(run.created_at),
     )
     return visible(cut(" · ".join(told), 160))
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from orchestrator.application.gate_policies import policy_of
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, Shape
-from orchestrator.dashboard.labels import cut, in_utc
+from orchestrator.dashboard.labels import cut
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import (
     Badge,
@@ -28,6 +28,7 @@ from orchestrator.dashboard.table import (
 from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.policy_values import as_percent, counted, percent, some
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.units import utc
 
 SHOWN = 50
 """Rules of one page; `.json` has the whole verdict."""
@@ -208,7 +209,7 @@ def _approval(inputs: Inputs) -> tuple[str, str]:
 
 def _freshness(inputs: Inputs) -> tuple[str, str]:
     ended, believed = str(inputs.get("ended_at", "")), _text(inputs, "max_age")
-    return in_utc(datetime.fromisoformat(ended)) if ended else "never ended", believed
+    return utc(datetime.fromisoformat(ended)) if ended else "never ended", believed
 
 
 def _evidence(inputs: Inputs) -> tuple[str, str]:
