@@ -39,20 +39,34 @@ _RAN = (
 class GatePlatforms:
     """Platform ids in the policies of a gate."""
 
-    now: frozenset[str]
+    named: frozenset[str]
     """Platforms of the present policy, whatever the matrices have."""
+    required: frozenset[str]
+    """Those of them that are not advisory."""
     gone: frozenset[str]
-    """Platforms of earlier versions that the present policy does not name."""
+    """Platforms that an earlier version named and the present one does not, or that an earlier one
+    required and that are advisory now.
+    """
+    then: Mapping[str, frozenset[str]]
+    """Required platforms of every version, by its digest."""
 
     @classmethod
     def of(cls, context: Context, policy: GatePolicy) -> GatePlatforms:
         """Read all versions of the gate's policy."""
         history = context.stores.gates.policy_history(policy.metadata.name)
-        now, *before = (
-            frozenset(rule.id for rule in one.spec.platforms)
-            for one in (policy, *map(policy_of, history))
-        )
-        return cls(now, now.union(*before) - now)
+        before = {one.digest: policy_of(one) for one in history}
+        named, required = _ids(policy), _required(policy)
+        then = {digest: _required(one) for digest, one in before.items()}
+        gone = frozenset[str]().union(*map(_ids, before.values())) - named
+        return cls(named, required, gone.union(*then.values()) - required, then)
+
+
+def _ids(policy: GatePolicy) -> frozenset[str]:
+    return frozenset(rule.id for rule in policy.spec.platforms)
+
+
+def _required(policy: GatePolicy) -> frozenset[str]:
+    return frozenset(rule.id for rule in policy.spec.platforms if rule.level == "blocking")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +125,9 @@ def baselines(
     """Return the baseline of each cell.
 
     A cell is compared with the cells of its platform. A platform without any has another id now:
-    it is compared with those that the gate's earlier policies named and the present one does not.
+    it is compared with those that the gate's earlier policies named, or required, and the present
+    one does not. Where no platform is new, the first required cell has what those had that the
+    gate passed last and required then.
 
     Args:
         context: What the operations work with.
@@ -126,7 +142,7 @@ def baselines(
         (
             tests
             for one, tests in zip(counted, now, strict=True)
-            if one.parts[0].cell.platform.id in judged.now
+            if one.parts[0].cell.platform.id in judged.required
         ),
         _NONE,
     )
@@ -152,6 +168,8 @@ class _Accepted:
     """Of each name those with the payload of the last run: what that lacks was given up."""
     signatures: frozenset[str]
     """Signatures of the failures."""
+    policy: str
+    """Digest of the policy; empty if it passed nothing."""
 
     @classmethod
     def of(cls, context: Context, gate: str, without: Sequence[str]) -> _Accepted:
@@ -165,6 +183,7 @@ class _Accepted:
         return cls(
             [cell for cell in cells if payloads[cell.run_id] == last[cell.name]],
             frozenset(failure.signature.id for failure in failures),
+            green.verdict.policy_digest if green else "",
         )
 
 
@@ -181,6 +200,7 @@ class _Finder:
         self._context, self._judged = context, judged
         self._present = frozenset(cell.id for cell in present)
         self._environments: dict[str, dict[str, str]] = {}
+        self._required = [cell for cell in present if cell.platform.id in judged.required]
         for cell in sorted(present, key=lambda cell: cell.id):
             self._environments.setdefault(cell.platform.id, {})[cell.environment] = cell.id
         self._gate, self._product = policy.metadata.name, policy.metadata.product
@@ -200,9 +220,7 @@ class _Finder:
         """Return the baseline of a cell; `anywhere` are the tests of all cells."""
         first, accepted = one.parts[0], self._accepted(one)
         gates, platform = self._context.stores.gates, first.cell.platform.id
-        last = gates.last_green(
-            self._product, platform, before_run=first.taken.id, ingested=self._ingested
-        ) or self._last_green_elsewhere(one)
+        last = self._last_green(one)
         groups = [
             *self._groups(one, accepted.cells),
             *self._groups(one, self._cells_of(last) if last else ()),
@@ -219,6 +237,13 @@ class _Finder:
             runs = dict.fromkeys(cell.run_id for cell in group if self._tests_of(cell) != _NONE)
             tests += [BaselineTests(tuple(runs), by_job)] if runs else []
         tests += self._environments_gone(one, accepted.cells)
+        for cell in self._dropped(one, accepted):
+            had = self._tests_of(cell)
+            ran = _union(ran, _lost(had.ran, anywhere.ran))
+            was_green = _union(was_green, _lost(had.passed, anywhere.passed))
+            lost = _lost(had.collected, anywhere.collected)
+            if lost and one.parts[0].cell.id == min(each.id for each in self._required):
+                tests.append(BaselineTests((cell.run_id,), lost))
         streak = gates.green_streak(
             self._product, platform, before_run=first.taken.id, ingested=self._ingested
         )
@@ -255,6 +280,18 @@ class _Finder:
             gone = [cell for cell in cells if _platform(cell) in self._judged.gone]
             yield from [gone] if gone else []
 
+    def _dropped(self, one: CountedCell, accepted: _Accepted) -> list[Cell]:
+        """Return the cells of platforms that were required and are not, for a required cell.
+
+        None where another required platform is new: that one is compared with them.
+        """
+        known = {_platform(cell) for cell in accepted.cells}
+        required = {cell.platform.id for cell in self._required}
+        if one.parts[0].cell.platform.id not in required or not required <= known:
+            return []
+        dropped = self._judged.then.get(accepted.policy, frozenset()) - self._judged.required
+        return [cell for cell in accepted.cells if _platform(cell) in dropped]
+
     def _environments_gone(self, one: CountedCell, cells: Sequence[Cell]) -> list[BaselineTests]:
         """Return the tests in environments that the platform has no more, by ``JOB.ENVIRONMENT``.
 
@@ -289,13 +326,22 @@ class _Finder:
         alike = [cell for cell in others if self._machine_of(cell) == machine]
         yield from [alike] if alike else []
 
+    def _last_green(self, one: CountedCell) -> LastGreen | None:
+        first = one.parts[0]
+        return self._context.stores.gates.last_green(
+            self._product,
+            first.cell.platform.id,
+            before_run=first.taken.id,
+            ingested=self._ingested,
+        ) or self._last_green_elsewhere(one)
+
     def _last_green_elsewhere(self, one: CountedCell) -> LastGreen | None:
         """Return the newest green run of a platform that is gone, on the machine of the cell."""
         machine, gates = _machine(one), self._context.stores.gates
         found = [
             last
             for platform in sorted(self._judged.gone)
-            if one.parts[0].cell.platform.id in self._judged.now
+            if one.parts[0].cell.platform.id in self._judged.named
             and (
                 last := gates.last_green(
                     self._product,
@@ -343,6 +389,12 @@ def _machine(one: CountedCell) -> MachineEvidence | None:
     return machine_of(last) if last.ingested is None and last.attestation is not None else None
 
 
+def _lost(then: Mapping[str, Tests], anywhere: Mapping[str, Tests]) -> dict[str, Tests]:
+    """Return by job the tests that are not anywhere now."""
+    lost = {job: tests - anywhere.get(job, Counter()) for job, tests in then.items()}
+    return {job: tests for job, tests in lost.items() if tests}
+
+
 def _expected(
     then: Sequence[Mapping[str, Tests]], anywhere: Mapping[str, Tests], jobs: frozenset[str]
 ) -> dict[str, Tests]:
@@ -379,10 +431,10 @@ def with_changes(
 
     def whole(cell: CellEvidence, then: Sequence[BaselineTests]) -> CellEvidence:
         present = {job.id for job in cell.jobs}
+        known = reduce(_union, (one.by_job for one in then), dict[str, Tests]())
         absent = {
             name: tuple(sorted(tests.elements()))
-            for one in then
-            for name, tests in sorted(one.by_job.items())
+            for name, tests in sorted(known.items())
             if name not in present
         }
         jobs = tuple(

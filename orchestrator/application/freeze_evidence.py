@@ -144,7 +144,7 @@ class _History:
 
         A matrix that lists its environments otherwise names its cells otherwise. A platform may
         have had another id: one that the policy does not name, on the same kind of machine, with
-        the same packages or with an id that the policy named before.
+        the same packages or with an id that the policy named before, or that it required before.
         """
         found: list[CellEvidence] = []
         for one in runs:
@@ -157,14 +157,15 @@ class _History:
         return found
 
     def _is_renamed(self, other: CellEvidence, cell: CellEvidence) -> bool:
-        if other.platform in self.judged.now or not cell.machines:
+        was_judged = other.platform in self.judged.gone
+        if (other.platform in self.judged.named and not was_judged) or not cell.machines:
             return False
         is_alike = (other.environment, set(other.machines)) == (
             cell.environment,
             set(cell.machines),
         )
         is_same = bool(cell.fingerprint) and other.fingerprint == cell.fingerprint
-        return is_alike and (is_same or other.platform in self.judged.gone)
+        return is_alike and (is_same or was_judged)
 
     def passing(self, run: str, cell: str, job: str) -> frozenset[str]:
         """Return passing tests of a job, as `normal_nodeid`."""

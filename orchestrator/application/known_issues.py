@@ -11,7 +11,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.triage_failures import FailuresToTriage, meant, most_in_a_run
 from orchestrator.domain.caller_identity import Person
-from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem
+from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem, nearest
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.known_issue import (
     IssueMatch,
@@ -22,6 +22,7 @@ from orchestrator.domain.known_issue import (
     lacking_limits,
     split_requirement,
 )
+from orchestrator.domain.manifest import IDENTIFIER
 from orchestrator.domain.versions import is_version_range
 from orchestrator.store.failure_groups import Group, Looked, WindowCell
 from orchestrator.store.stores import Stores
@@ -197,7 +198,7 @@ def add_known_issue(context: Context, new: NewIssue) -> KnownIssue:
 
 
 def _problems(context: Context, new: NewIssue, today: date) -> list[Problem]:
-    found: list[tuple[Path, str]] = []
+    found = _product_problems(context, new.product)
     if new.match == IssueMatch():
         found.append((("match",), "says nothing: name a signature, an exception, a frame or text"))
     lacking = lacking_limits(new.scope, new.max_failures)
@@ -218,6 +219,14 @@ def _problems(context: Context, new: NewIssue, today: date) -> list[Problem]:
     if new.scope.requires_package and (not package or not is_version_range(versions)):
         found.append((("scope", "requires_package"), "must be a name, or as in name>=1.2"))
     return [Problem(path, message) for path, message in found]
+
+
+def _product_problems(context: Context, product: str) -> list[tuple[Path, str]]:
+    products = context.stores.releases.products()
+    if product in products or IDENTIFIER.fullmatch(product):
+        return []
+    message = f"{product!r} is no payload's name, so that it would never apply"
+    return [(("product",), message + nearest(product, products))]
 
 
 def end_known_issue(context: Context, issue_id: str, *, by: str) -> KnownIssue | None:

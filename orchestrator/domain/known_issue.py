@@ -30,11 +30,26 @@ class IssueScope:
     """Applies only with this package installed: ``transformer-engine`` or ``pkg>=2``."""
 
 
-_EXCEPTIONS = ("AssertionError", "RuntimeError", "TypeError", "ValueError")
-_FRAMES = ("test_a.test_b", "package.module.function")
-"""A pattern that matches all of these matches nearly every failure."""
+_USUAL = "AssertionError"
+"""The exception of most failing tests."""
+_TEST_FRAMES = ("test_qz.test_qz", "test_qz.TestQz.test_qz", "tests.test_qz.test_qz", "package.qz")
+"""Frames of no test in particular: a pattern that matches one of them matches nearly every one."""
+_SET = re.compile(r"\[[^]]*\]")
+_IN_MOST_FRAMES = re.compile(r"conftest|tests?|[^a-z0-9]")
 _SHORTEST = 3
-"""Letters: fewer of them stand in nearly every message."""
+"""Letters: fewer of them stand in nearly every message and frame."""
+
+
+def _is_wide_exception(pattern: str) -> bool:
+    return not pattern.strip("*? ") or fnmatchcase(_USUAL, pattern)
+
+
+def _is_wide_frame(pattern: str) -> bool:
+    """Whether a pattern with wildcards names no function or file in particular."""
+    if not set(pattern) & set("*?["):
+        return False
+    named = _IN_MOST_FRAMES.sub("", _SET.sub("", pattern.casefold()))
+    return len(named) < _SHORTEST or any(fnmatchcase(name, pattern) for name in _TEST_FRAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +69,12 @@ class IssueMatch:
     def is_anything(self) -> bool:
         """Whether it matches every failure, or those of most exceptions and functions."""
         text = self.contains.strip("* ").casefold()
-        in_most = len(text) < _SHORTEST or all(text in one.casefold() for one in _EXCEPTIONS)
-        if self.signature.strip("* ") or not in_most:
+        if self.signature.strip("* ") or not (len(text) < _SHORTEST or text in _USUAL.casefold()):
             return False
-        wide = [
-            not pattern.strip("*? ") or all(fnmatchcase(name, pattern) for name in usual)
-            for pattern, usual in ((self.exception, _EXCEPTIONS), (self.frame, _FRAMES))
-            if pattern
-        ]
-        return all(wide) and any((self.signature, self.exception, self.frame, self.contains))
+        is_wide = (not self.exception or _is_wide_exception(self.exception)) and (
+            not self.frame or _is_wide_frame(self.frame)
+        )
+        return is_wide and any((self.signature, self.exception, self.frame, self.contains))
 
 
 def lacking_limits(scope: IssueScope, max_failures: int | None) -> list[str]:

@@ -69,8 +69,24 @@ def _in_two_steps(scene: Scene) -> Sequence[str]:
     _passes(scene, "0.8", both, rows=_rows("one", "two"), jobs=_on("two", "one"))
     scene.payload(_FEWER, jobs=_REST)
     jobs = "  - {id: rest, on: all}\n"
-    _passes(scene, "0.9", _spec("one"), rows=_rows("one"), jobs=jobs)
+    given_up = {**_spec("one"), "evidence": {"manifest": {"removed_tests": "allowed"}}}
+    _passes(scene, "0.9", given_up, rows=_rows("one"), jobs=jobs)
     return [scene.run(rows=_rows("one", "three"), jobs=jobs)]
+
+
+def _advisory_now(scene: Scene) -> Sequence[str]:
+    """The only platform becomes advisory, beside a new one on the same machine."""
+    _passes(scene, "0.9", _spec("one"), rows=_rows("one"))
+    scene.payload(_FEWER)
+    return [scene.run(rows=_rows("one", "other"))]
+
+
+def _dropped(scene: Scene) -> Sequence[str]:
+    """The platform with the suite is dropped; the one that is kept never had it."""
+    scene.payload(HONEST, jobs=SUITE + _REST)
+    both = _spec("one", "two")
+    _passes(scene, "0.9", both, rows=_rows("one", "two"), jobs=_on("two", "one"))
+    return [scene.run(rows=_rows("one"), jobs="  - {id: rest, on: all}\n")]
 
 
 def _one_renamed(files: Mapping[str, str]) -> Telling:
@@ -237,6 +253,13 @@ LIES = (
         _spec("one", "three"),
         places=LOCAL,
     ),
+    Lie(
+        "a platform of the baseline is advisory now",
+        _advisory_now,
+        {"platforms": [{"id": "one", "level": "advisory"}, {"id": "other"}]},
+        places=LOCAL,
+    ),
+    Lie("the platform with the suite is dropped", _dropped, _spec("one"), places=LOCAL),
     Lie(
         "the only platform is renamed, and a test is skipped",
         _one_renamed(_SKIPS),

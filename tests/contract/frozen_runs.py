@@ -130,8 +130,11 @@ def only_cell(context, *runs, policy=POLICY):
     return cell
 
 
-def judging(*platforms):
-    rules = tuple(PlatformRule(id=name) for name in platforms)
+def judging(*platforms, advisory=()):
+    rules = (
+        *(PlatformRule(id=name) for name in platforms),
+        *(PlatformRule(id=name, level="advisory") for name in advisory),
+    )
     return replace(POLICY, spec=replace(POLICY.spec, platforms=rules))
 
 
@@ -150,14 +153,14 @@ def stored(policy, digest="a" * 64):
 STORED_POLICY = stored(POLICY)
 
 
-def passed(*runs):
+def passed(*runs, policy="a" * 64):
     verdict = Verdict(
         gate="release",
         product="proof",
         decision=Decision.PASS,
         at=NOW,
         subject={},
-        policy_digest="a" * 64,
+        policy_digest=policy,
         evidence_digest="b" * 64,
         rules=(),
     )

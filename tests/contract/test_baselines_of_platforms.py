@@ -46,11 +46,11 @@ def ran_on(stores, run_id, cells, machines=None):
 
 def accepted(stores, *runs, platforms, digest="a" * 64):
     stores.gates.put_policy(stored(judging(*platforms), digest))
-    stores.gates.add_verdict(passed(*runs))
+    stores.gates.add_verdict(passed(*runs, policy=digest))
 
 
-def removed(context, *runs, platforms):
-    cells = frozen(context, *runs, policy=judging(*platforms)).cells
+def removed(context, *runs, platforms, advisory=()):
+    cells = frozen(context, *runs, policy=judging(*platforms, advisory=advisory)).cells
     return {
         cell.platform: job.changes.removed
         for cell in cells
@@ -70,10 +70,12 @@ def removed(context, *runs, platforms):
         ({"one": [COMMON], "new": [COMMON], "newer": [GPU]}, {"new": (GPU,), "newer": (COMMON,)}),
         ({"one": [COMMON], "two": BOTH, "new": [GPU]}, {}),
         ({"one": [COMMON], "two": [COMMON]}, {"two": (GPU,)}),
-        ({"one": [COMMON]}, {}),
+        ({"one": [COMMON]}, {"one": (GPU,)}),
+        ({"one": BOTH}, {}),
     ],
     ids=["one renamed", "one renamed with all", "all renamed", "all renamed with all",
-         "all renamed, without what all had", "split", "added", "kept", "dropped"],
+         "all renamed, without what all had", "split", "added", "kept", "dropped",
+         "dropped, with all"],
 )  # fmt: skip
 def test_a_platform_under_another_name_has_the_tests_of_those_that_are_gone(
     context, stores, now, found
@@ -100,7 +102,10 @@ def test_a_platform_that_was_gone_for_a_verdict_is_known_by_its_machine(
     ran_on(stores, "run-1", {"one": [COMMON], "two": BOTH}, {"two": "g2"})
     accepted(stores, "run-1", platforms=["one", "two"])
     ran_on(stores, "run-2", {"one": [COMMON]})
+    assert removed(context, "run-2", platforms=["one"]) == {"one": (GPU,)}
     accepted(stores, "run-2", platforms=["one"], digest="b" * 64)
+    ran_on(stores, "run-4", {"one": [COMMON]})
+    assert removed(context, "run-4", platforms=["one"]) == {}, "it was given up once"
     ran_on(stores, "run-3", {"one": [COMMON], "new": [COMMON]}, {"new": machine})
     assert removed(context, "run-3", platforms=["one", "new"]) == found
 
@@ -121,6 +126,59 @@ def test_a_machine_under_the_name_of_another_has_the_tests_of_its_own(
     accepted(stores, "run-1", platforms=["one", "two"])
     ran_on(stores, "run-2", {"one": [COMMON], "two": BOTH}, machines)
     assert removed(context, "run-2", platforms=["one", "two"]) == found
+
+
+@pytest.mark.parametrize(
+    ("now", "found"),
+    [
+        ({"old": BOTH, "new": [COMMON]}, {"new": (GPU,)}),
+        ({"old": [COMMON], "new": [COMMON]}, {"old": (GPU,), "new": (GPU,)}),
+        ({"old": [COMMON], "new": BOTH}, {"old": (GPU,)}),
+    ],
+)
+def test_a_platform_that_is_advisory_now_is_gone(context, stores, now, found) -> None:
+    ran_on(stores, "run-1", {"old": BOTH})
+    accepted(stores, "run-1", platforms=["old"])
+    ran_on(stores, "run-2", now)
+    assert removed(context, "run-2", platforms=["new"], advisory=["old"]) == found
+
+
+def test_a_platform_that_becomes_advisory_is_given_up_once(context, stores) -> None:
+    ran_on(stores, "run-1", {"one": [COMMON], "two": BOTH})
+    accepted(stores, "run-1", platforms=["one", "two"])
+    ran_on(stores, "run-2", {"one": [COMMON], "two": BOTH})
+    assert removed(context, "run-2", platforms=["one"], advisory=["two"]) == {"one": (GPU,)}
+    stores.gates.put_policy(stored(judging("one", advisory=["two"]), "b" * 64))
+    stores.gates.add_verdict(passed("run-2", policy="b" * 64))
+    ran_on(stores, "run-3", {"one": [COMMON], "two": BOTH})
+    assert removed(context, "run-3", platforms=["one"], advisory=["two"]) == {}
+
+
+def test_a_platform_that_was_never_required_is_not_missed(context, stores) -> None:
+    ran_on(stores, "run-1", {"one": [COMMON], "two": BOTH})
+    stores.gates.put_policy(stored(judging("one", advisory=["two"])))
+    stores.gates.add_verdict(passed("run-1"))
+    ran_on(stores, "run-2", {"one": [COMMON]})
+    assert removed(context, "run-2", platforms=["one"]) == {}
+
+
+def test_a_job_of_a_platform_that_is_dropped_is_missed(context, stores) -> None:
+    """And a test that ran there alone may not be skipped elsewhere without being told."""
+    ran(stores, "run-1", passes(COMMON), skips(GPU, "no GPU"), names=["one"])
+    for cell_id in launched(stores, "run-2", names=["two"]):
+        agent = at_work(stores, cell_id, "run-2")
+        for job, tests in (("unit", BOTH), ("smoke", [COMMON])):
+            agent.send(agent.line("phase", job, name="started"))
+            agent.send(*(agent.test(name, job=job) for name in tests))
+            agent.send(agent.line("phase", job, name="finished", exit_code=0, duration_s=1.0))
+        done(stores, cell_id)
+    stores.runs.finish("run-2", Outcome.PASSED, at=after(60))
+    accepted(stores, "run-1", "run-2", platforms=["one", "two"])
+    ran(stores, "run-3", passes(COMMON), skips(GPU, "no GPU"), names=["one"])
+    cell = only_cell(context, "run-3", policy=judging("one"))
+    assert cell.jobs_gone == {"smoke": (COMMON,)}
+    (unit, *_) = cell.jobs
+    assert unit.newly_skipped == {"no GPU": (GPU,)}
 
 
 def test_what_ran_on_a_platform_that_is_gone_may_not_be_skipped(context, stores) -> None:

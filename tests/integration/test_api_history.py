@@ -119,6 +119,7 @@ def test_tests_are_paged(api: Desk) -> None:
     ("changes", "pointer"),
     [
         ({"match": {}}, "/match"),
+        ({"product": "*"}, "/product"),
         ({"match": {"signature": "s1-none"}}, "/match/signature"),
         ({"expires": "2026-02-28"}, "/expires"),
         ({"expires": "soon"}, "/expires"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.adapters.files.git_work_tree import read_with_git
+from orchestrator.adapters.files.git_work_tree import is_dirty, read_with_git
 from orchestrator.domain.commit import Commit
 
 
@@ -23,7 +23,7 @@ def checkout_of(source: Path) -> Commit:
         sha=sha,
         branch=_said(source, "symbolic-ref", "--short", "--quiet", "HEAD") or "",
         author=_said(source, "log", "-1", "--format=%an") or "",
-        is_dirty=_said(source, "status", "--porcelain", "--no-renames", "--", ".") != "",
+        is_dirty=is_dirty(source),
     )
 
 

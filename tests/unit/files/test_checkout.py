@@ -57,6 +57,43 @@ def test_what_git_does_not_know_is_of_no_commit(checkout: Path, tmp_path: Path) 
     assert checkout_of(bare) == Commit(), "it has no commit yet"
 
 
+@pytest.mark.parametrize("key", ["clean", "process", "lfs"])
+@pytest.mark.parametrize("name", ["a.b=c", "lfs"])
+def test_no_filter_of_a_checkout_is_run(checkout: Path, key: str, name: str) -> None:
+    """A file that only a filter could compare is dirty; LFS's own extensions are programs, too."""
+    mark = checkout.parent / f"{checkout.name}.mark"
+    (checkout / ".gitattributes").write_text(f"file filter={name}\n")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-q", "-m", "filtered")
+    program = f"touch {mark}; cat"
+    if key == "lfs":
+        git(checkout, "config", "lfs.extension.x.clean", program)
+        git(checkout, "config", f"filter.{name}.clean", "git-lfs clean -- %f")
+    else:
+        git(checkout, "config", f"filter.{name}.{key}", program)
+        git(checkout, "config", f"filter.{name}.required", "true")
+    assert not checkout_of(checkout).is_dirty
+    (checkout / "tests" / "file").write_text("two\n")
+    assert checkout_of(checkout).is_dirty
+    assert not mark.exists()
+
+
+def test_no_filter_of_a_submodule_is_run(checkout: Path, tmp_path_factory) -> None:
+    outer = tmp_path_factory.mktemp("outer")
+    mark = outer.parent / f"{outer.name}.mark"
+    git(outer, "init", "-q", "-b", "main")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(checkout), "inner")
+    git(outer, "commit", "-q", "-m", "first")
+    git(outer / "inner", "config", "filter.x.clean", f"touch {mark}; cat")
+    attributes = git(outer / "inner", "rev-parse", "--git-path", "info/attributes")
+    (outer / "inner" / attributes).parent.mkdir(exist_ok=True)
+    (outer / "inner" / attributes).write_text("file filter=x\n")
+    assert not checkout_of(outer).is_dirty
+    (outer / "inner" / "tests" / "file").write_text("two\n")
+    assert checkout_of(outer).is_dirty
+    assert not mark.exists()
+
+
 @pytest.mark.parametrize(
     ("variables", "said"),
     [

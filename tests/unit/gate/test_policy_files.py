@@ -89,6 +89,30 @@ def test_what_makes_no_sense_is_refused(lines: list[str], told: str):
     assert told in refused(*lines)
 
 
+WIDE_MATCHES = [
+    *(f'{{frame: "{frame}"}}' for frame in (
+        "t*", "*test*", "*_*", "test_*", "*test_a*", "*est*", "[a-z]*", "test_[a-m]*", "conftest*",
+        "*.test_*", "t.*", "tests.*", "?*.??*", "*.Test*",
+    )),
+    '{exception: "A*"}', "{exception: AssertionError}", "{contains: assert}",
+    '{exception: "*Error", frame: "test_*"}',
+]  # fmt: skip
+NARROW_MATCHES = [
+    *(f'{{frame: "{frame}"}}' for frame in (
+        "test_double.*", "*.test_moe", "fp8_training_engine.*", "test_a.test_b", "*test_decode*",
+    )),
+    '{exception: "Val*"}', "{exception: AssertionError, frame: test_moe.*}",
+    '{exception: "*", contains: out of memory}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("match", NARROW_MATCHES)
+def test_a_match_that_names_something_needs_no_limits(match: str):
+    text = f"{HEAD}{PLATFORMS}  known_issues: [{an_issue(match=match)}]\n"
+    (issue,) = FileDocuments().read_policy(text, "gate.yaml").spec.known_issues
+    assert not issue.match.is_anything
+
+
 def an_issue(**more: str) -> str:
     told = {
         "id": "KI-1", "title": "t", "owner": "o", "match": "{exception: ValueError}",
@@ -102,6 +126,10 @@ def an_issue(**more: str) -> str:
     [
         ({"match": "{}"}, "says nothing: name a signature"),
         ({"match": '{exception: "* *"}'}, "match: would tolerate anything: say max_failures"),
+        *(
+            ({"match": match}, "match: would tolerate anything: say max_failures")
+            for match in WIDE_MATCHES
+        ),
         ({"match": "{contains: rr}"}, "match: would tolerate anything: say max_failures"),
         ({"match": "{contains: Error}"}, "match: would tolerate anything: say max_failures"),
         ({"expires": "2025-01-01"}, "2025-01-01 is before it was opened"),
