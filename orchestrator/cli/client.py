@@ -275,6 +275,10 @@ def _unreachable(where: str, error: Exception) -> UnreachableError:
         return error
     reason = str(error) or type(error).__name__
     said = f"{where} cannot be reached: {reason}"
+    if isinstance(error, httpx.RemoteProtocolError) and where.startswith("http://"):
+        return UnreachableError(
+            said, "If the controller speaks HTTPS, begin its URL with https://."
+        )
     if "certificate verify failed" not in reason:
         return UnreachableError(said)
     advice = "Set SSL_CERT_FILE to a PEM file with the certificates that you trust."

@@ -259,7 +259,10 @@ def _url_problems(url: str, channel: Channel) -> Iterator[str]:
     elif parts.username is not None or parts.password is not None:
         yield "must not hold a name or a password: messages are signed instead"
     elif parts.scheme != "https" and not channel.allow_private:
-        yield "must begin with https:// (plain http is for one's own network: allow_private)"
+        yield (
+            "must begin with https:// (plain http is for one's own network: --allow-private, in "
+            "REST allow_private)"
+        )
 
 
 def token_place(channel: Channel) -> tuple[str, str]:

@@ -362,13 +362,13 @@ class LeaseStore:
         with self._sessions.read() as session:
             return dict(session.execute(query).all())
 
-    def decide(self, attempt_id: str, decision: PlacementDecision) -> None:
-        """Store a placement decision.
+    def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
+        """Store a placement decision; return whether it is a new one.
 
         An equal (place, result, reason) of an attempt is stored once.
         """
         with self._sessions.write() as session:
-            add_decision(session, attempt_id, decision)
+            return add_decision(session, attempt_id, decision)
 
     def decisions(self, run_id: str) -> dict[str, list[PlacementDecision]]:
         """Return placement decisions by cell id, in order, each with its attempt's number."""
@@ -418,8 +418,8 @@ def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
     return filled(Lease, row, attempt_id=attempt_id, facts=row.facts or {})
 
 
-def add_decision(session: Session, attempt_id: str, decision: PlacementDecision) -> None:
-    """Store a placement decision, unless the attempt has an equal one."""
+def add_decision(session: Session, attempt_id: str, decision: PlacementDecision) -> bool:
+    """Store a placement decision; return False if the attempt has an equal one."""
     mine = AttemptRow.id == attempt_id
     lock(session, select(AttemptRow.pk).where(mine))
     last = select(func.coalesce(func.max(PlacementDecisionRow.number), 0)).where(
@@ -436,8 +436,10 @@ def add_decision(session: Session, attempt_id: str, decision: PlacementDecision)
     values = [literal(value, columns[name].type) for name, value in told.items()]
     line = select(AttemptRow.pk, last.scalar_subquery() + 1, *values).where(mine)
     new = insert_into(session, PlacementDecisionRow).from_select(["attempt", "number", *told], line)
-    if not changed(session, new.on_conflict_do_nothing()):
-        attempt_row(session, attempt_id)
+    if changed(session, new.on_conflict_do_nothing()):
+        return True
+    attempt_row(session, attempt_id)
+    return False
 
 
 def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecision]]:

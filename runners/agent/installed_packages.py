@@ -200,7 +200,11 @@ def _not_asked_for(subject: Subject, version: JsonValue, listed: Mapping[str, Js
         return f"{name} installed no importable files of its own (an editable install?)"
     if subject.version and version != subject.version:
         return f"{name} is installed as {version}, not {subject.version}"
-    return "" if any(listed.values()) else "its RECORD holds no digests"
+    return (
+        ""
+        if any(listed.values())
+        else "its RECORD holds no digests: build the wheel with a tool that writes them"
+    )
 
 
 def _differs(

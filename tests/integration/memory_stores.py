@@ -354,11 +354,13 @@ class MemoryLeases:
         known = self.tables.attestations
         return {x.id: known[x.id] for x in self._of_run(run_id) if x.id in known}
 
-    def decide(self, attempt_id: str, decision: PlacementDecision) -> None:
+    def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
         lines = self.tables.decisions.setdefault(attempt_id, [])
         said = {(x.place, x.result, x.reason) for x in lines}
-        if (decision.place, decision.result, decision.reason) not in said:
+        is_new = (decision.place, decision.result, decision.reason) not in said
+        if is_new:
             lines.append(decision)
+        return is_new
 
     def decisions(self, run_id: str) -> dict[str, list[PlacementDecision]]:
         found: dict[str, list[PlacementDecision]] = {}

@@ -183,6 +183,9 @@ def test_money_that_another_cell_has_reserved_is_waited_for(here, settles_at, ou
     cell = here.record().cells[0]
     assert (waits <= 0, cell.outcome) == (True, outcome)
     assert ("north", "skipped", "budget") in lines(here)
+    told = [str(one.data.get("notice")) for one in stores.run_events.after("run", 0, limit=999)]
+    waiting = [text for text in told if "waits until other machines of the run" in text]
+    assert [text.partition(":")[0] for text in waiting] == ["north", "south"], "once a place"
     if outcome is Outcome.ERRORED:
         assert cell.reason == "budget"
         assert asked(here) == []

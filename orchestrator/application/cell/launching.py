@@ -255,8 +255,8 @@ def decide(
     place: str,
     result: PlacementResult,
     why: ProviderError | RankedPlace | str,
-) -> None:
-    """Store a placement decision."""
+) -> bool:
+    """Store a placement decision; return whether it is a new one."""
     match why:
         case ProviderError():
             reason, detail = _word(why), str(why)
@@ -265,7 +265,7 @@ def decide(
         case _:
             reason, _, detail = why.partition(": ")
     line = PlacementDecision(deps.clock.now(), place, result, reason, detail)
-    deps.stores.leases.decide(now.attempt.id, line)
+    return deps.stores.leases.decide(now.attempt.id, line)
 
 
 def give_up(deps: FlowDeps, now: AttemptState, error: ProviderError) -> Value:

@@ -130,8 +130,7 @@ def _set_aside(
             return launch(deps, now, lease, provider)
         if told.short is not None:
             over[told.answer] = told.short
-            said = _refused_budget(lease, told.short, told.answer)
-            decide(deps, now, one.place.name, PlacementResult.SKIPPED, f"budget: {said}")
+            _skip_for_budget(deps, now, lease, told.short, told.answer)
     if Reservation.OVER_BUDGET in over and Reservation.BUDGET_RESERVED not in over:
         detail = f"another machine could exceed {over[Reservation.OVER_BUDGET]}"
         return record_failure(deps, now.attempt.id, Outcome.ERRORED, "budget", detail)
@@ -152,6 +151,17 @@ def _budgets(deps: FlowDeps, limits: Limits) -> Iterator[Budget]:
     if limits.max_usd is not None:
         yield Budget(Period.RUN, limits.max_usd)
     yield from deps.budgets
+
+
+def _skip_for_budget(
+    deps: FlowDeps, now: AttemptState, lease: Lease, short: BudgetUse, answer: Reservation
+) -> None:
+    """Store that a place does not fit a budget, with one notice where the cell waits for it."""
+    said = _refused_budget(lease, short, answer)
+    is_new = decide(deps, now, lease.place, PlacementResult.SKIPPED, f"budget: {said}")
+    if is_new and answer is Reservation.BUDGET_RESERVED:
+        notice = {"cell": now.cell.name, "notice": f"{lease.place}: {said}"}
+        deps.stores.run_events.add(now.run.id, "cell", notice)
 
 
 def _refused_budget(lease: Lease, short: BudgetUse, answer: Reservation) -> str:

@@ -195,7 +195,7 @@ def schedule_remove(context: typer.Context, name: NameArgument) -> None:
     """Delete a schedule and its firings; its runs and verdicts stay."""
     session = session_of(context)
     session.client().delete(_path(name))
-    session.say(f"Schedule {name} is removed.")
+    session.say(f"Schedule {name} and its firings are removed; its runs and verdicts stay.")
 
 
 def _uploaded(session: Session, client: Client, matrix: Path, selector: SubjectSelector) -> Json:

@@ -30,11 +30,12 @@ SOURCE_LIMIT = 40_000_000
 
 _OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED, which code of functions has, and of classes has not
 _FROZEN = "<frozen "
+_UNNAMED = ("<", "__annotate__")  # the latter: annotations since Python 3.14
 _PYC_HEADER = 16
 _DEPTH = 8
 _FIX = (
     "leave the loading of the subject to Python's import, and switch off what rewrites code as it"
-    " is imported, such as the import hooks of typeguard and beartype"
+    " is imported, such as typeguard's import hook (--typeguard-packages)"
 )
 _class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
 
@@ -104,7 +105,7 @@ class _Source:
 
     def _name(self, code: types.CodeType, above: str) -> None:
         for each in code.co_consts:
-            if type(each) is types.CodeType and not each.co_name.startswith("<"):
+            if type(each) is types.CodeType and not each.co_name.startswith(_UNNAMED):
                 if each.co_flags & _OPTIMIZED:
                     self.names.add(above + each.co_name)
                 else:
@@ -299,7 +300,8 @@ def _read(file: str) -> bytes:
 
 def _compiled(text: bytes, file: str) -> types.CodeType:
     if file.startswith(_FROZEN):
-        code = _frozen(file[len(_FROZEN) : -1])
+        name = file[len(_FROZEN) : -1]
+        code = _frozen(name.replace("importlib._bootstrap", "_frozen_importlib"))
     elif file.endswith(".pyc"):  # installed without its source, and listed in RECORD
         code = _loads(text[_PYC_HEADER:])
     else:
