@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from .installed_packages import Mark, mark_of
 from .tail_json_lines import open_regular
 
 if TYPE_CHECKING:
     import tarfile
 
     from .attempt_context import AttemptContext
+    from .installed_packages import Mark
     from .masking import JsonValue
 
 _TOTAL_BYTES = 240 * 1024 * 1024
@@ -106,6 +106,8 @@ class Packer:
             before: The marks of its metric files when it began. A file with the same mark was
                 shipped, or an earlier job wrote it.
         """
+        from .installed_packages import mark_of  # noqa: PLC0415 - the verb `bundle` needs none
+
         root = self._context.attempt.payload.resolve()
         for name, mark in before.items():
             path = root / name
