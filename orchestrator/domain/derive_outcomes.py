@@ -10,6 +10,8 @@ from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Counts, Outcome, worst
 
 PYTEST_NO_TESTS = 5
+_REASON = 200
+"""Maximum characters of a check's reason in the detail of its job."""
 _PYTEST_FAILED = 1
 _PYTEST_INTERRUPTED = 2
 _PYTEST_ENDS = {_PYTEST_INTERRUPTED: "interrupted", 3: "pytest_internal", 4: "pytest_usage"}
@@ -58,7 +60,7 @@ def judge_job(
     stopped = _stopped(fact)
     if stopped is not None:
         return _as_ended(job, stopped)
-    failed = [check.name for check in checks if check.outcome == "failed"]
+    failed = [named_check(check) for check in checks if check.outcome == "failed"]
     if kind == "suite":
         return _judge_suite(job, fact, counts, failed)
     return _judge_command(job, fact, failed)
@@ -148,6 +150,13 @@ def _judge_command(job: str, fact: JobFact, failed: Sequence[str]) -> JobVerdict
 
 def _checks_failed(job: str, failed: Sequence[str]) -> JobVerdict:
     return JobVerdict(job, Outcome.FAILED, "checks", f"failed: {', '.join(failed[:5])}")
+
+
+def named_check(check: CheckFact) -> str:
+    """Return a check's name, with its reason in one line."""
+    reason = " ".join(check.reason.split())
+    cut = f"{reason[:_REASON]}..." if len(reason) > _REASON else reason
+    return f"{check.name} ({cut})" if cut else check.name
 
 
 def _command_ending(fact: JobFact, failed: Sequence[str]) -> Cause | None:

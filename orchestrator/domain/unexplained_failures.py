@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from orchestrator.domain.derive_outcomes import named_check
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.vocabulary import phrase
@@ -60,7 +61,7 @@ def why_job_failed(job: JobRecord) -> str:
     """Return the reason of a job's outcome beside its failing tests, such as a crash."""
     if job.ending is not None and job.ending.reason != job.reason:
         return job.ending.detail or phrase(job.ending.reason)
-    failed = [check.name for check in job.checks if check.outcome == "failed"]
+    failed = [named_check(check) for check in job.checks if check.outcome == "failed"]
     named = f"failed checks: {', '.join(failed[:_CHECKS])}" if failed else ""
     more = f" and {len(failed) - _CHECKS} more" if len(failed) > _CHECKS else ""
     return job.detail or named + more or phrase(job.reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +13,9 @@ from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.cell.measuring import read_metrics
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.derive_outcomes import judge_job
+from orchestrator.domain.event_facts import CheckFact, JobFact
+from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import ArtifactRecord
 from tests.databases import MANIFEST, NOW, ON_SQLITE, Agent, advance, attempt, create
 
@@ -66,6 +69,25 @@ def test_output_that_is_too_long_is_said_to_be_cut(monkeypatch):
     assert problems == ("only its first 0 MiB were read",)
 
 
+@pytest.mark.parametrize(
+    ("name", "unit", "problem"),
+    [
+        ("a", "s", "the metric 'a' is in 'ms' and in 's': name them differently"),
+        ("a ", "ms", "of its metrics 'a ' has a space before or after its name"),
+        ("b", "s", None),
+        ("a", "ms", None),
+    ],
+)
+def test_a_file_has_one_metric_of_a_name(name: str, unit: str, problem: str | None):
+    figures = [
+        {"name": "a", "unit": "ms", "value": 5},
+        {"name": name, "unit": unit, "value": 6},
+    ]
+    metrics, problems = JobMetrics(FileDialects())("f.json", [json.dumps(figures).encode()])
+    assert problems == ((problem,) if problem else ())
+    assert len(metrics) == (1 if problem else 2)
+
+
 @ON_SQLITE
 def test_a_check_of_the_same_name_by_the_job_itself_hides_nothing(stores):
     cell_id = create(stores)[0]
@@ -92,3 +114,12 @@ def test_what_an_earlier_attempt_finished_is_not_read_again(stores):
     read_metrics(world_of(stores), asked(stores, later, "output", "more.json"))
     assert [one.outcome for one in stores.results.checks(cell_id)] == ["passed"]
     assert len(stores.results.metrics(cell_id)) == 1
+
+
+@pytest.mark.parametrize("kind", ["suite", "benchmark"])
+def test_a_job_that_fails_by_a_check_says_why(kind: str):
+    fact = JobFact("unit", started_ts=1.0, finished_ts=2.0, exit_code=0)
+    checks = [CheckFact("unit", "metrics", "failed", reason="o.json: it is lost")]
+    counts = Counts(passed=1)
+    verdict = judge_job("unit", kind=kind, fact=fact, counts=counts, checks=checks, cause=None)
+    assert (verdict.reason, verdict.detail) == ("checks", "failed: metrics (o.json: it is lost)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.adapters.result_parsers.metric_json import json_lines
@@ -43,7 +43,7 @@ class JobMetrics:
         """See the port."""
         with tempfile.TemporaryDirectory(prefix="seatrial-metrics-") as folder:
             artifact, cut = _written(Path(folder) / "file", name, chunks)
-            found = _Found([], [cut] if cut else [])
+            found = _Found([], [cut] if cut else [], one_unit=name != OUTPUT)
             try:
                 found.take(self._said(artifact))
             except UnreadableError as error:
@@ -73,7 +73,11 @@ class _Found:
 
     metrics: list[ParsedMetric]
     problems: list[str]
+    one_unit: bool
+    """Whether a metric of several units is refused; programs print times in the unit that fits."""
     samples: int = 0
+    units: dict[str, str] = field(default_factory=dict)
+    """Unit of each metric by its name and parameters."""
 
     def take(self, statements: Iterable[Said]) -> None:
         """Store metrics and problems; the first one beyond a limit ends the reading."""
@@ -89,6 +93,11 @@ class _Found:
     def _add(self, metric: ParsedMetric) -> str:
         if metric.refusal:
             return self._note(f"the metric {metric.name[:80]!r} is left out: {metric.refusal}")
+        params = sorted(metric.params.items())
+        unit = self.units.setdefault(repr((metric.name, params)), metric.unit)
+        if self.one_unit and unit != metric.unit:
+            both = f"{unit!r} and in {metric.unit!r}: name them differently"
+            return self._note(f"the metric {metric.name[:80]!r} is in {both}")
         if len(self.metrics) == _METRICS:
             return f"{_METRICS:,} metrics"
         self.samples += len(metric.samples)

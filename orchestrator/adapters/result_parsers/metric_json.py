@@ -103,6 +103,11 @@ def _figure(said: Mapping[str, object]) -> Iterator[ParsedMetric | ParsedProblem
         what = what if name else f"one with the keys {str(list(said))[:80]} has no name"
         yield ParsedProblem("error", f"of its metrics {what}")
         return
+    given_name = said.get("metric") or said.get("name")
+    if isinstance(given_name, str) and given_name != given_name.strip():
+        what = f"{given_name[:80]!r} has a space before or after its name"
+        yield ParsedProblem("error", f"of its metrics {what}")
+        return
     unit = as_text(said.get("unit"), LINE_LIMIT).strip()
     params = {as_line(key): _plain(value) for key, value in as_map(said.get("params")).items()}
     yield ParsedMetric(name, samples, unit, _direction(said, unit), params)
