@@ -157,8 +157,6 @@ LIES = (
     Lie(
         "the code of the subject's function is exchanged",
         one_run(_conftest("import mylib\nmylib.double.__code__ = (lambda x: 2 * x).__code__\n")),
-        inherent="patched subject",
-        shows="conftest.py",
     ),
     Lie("a failure whose message ends pytest well", one_run(_raises("pytest.exit('done', 0)"))),
     Lie("a failure kills the agent, and passes the second time", _kills(_AGENT)),

@@ -126,6 +126,7 @@ def start(environment: Path, tmp_path: Path) -> Any:
 GOOD = "def double(x): return x + x\n"
 ASKS = "import tool\ndef test_double(): assert tool.double(2) == 4\n"
 ASKS_SUB = "import tool.sub\ndef test_half(): assert tool.sub.half(2) == 1\n"
+ASKS_TEXTS = "import tool.texts\ndef test_apart(): assert tool.texts.apart(2) == 4\n"
 ASKS_CLASS = "import tool.sub\ndef test_by(): assert tool.sub.Scale().by(2) == 4\n"
 BY_COMPILE = f"""
 import sys, importlib.util
@@ -190,6 +191,10 @@ tool.sub.Scale.by = scope["by"]
 """
 ELSEWHERE = BY_COMPILE.replace("spec.origin", "'/nowhere/else.py'")
 AS_PYTHONS = BY_COMPILE.replace("spec.origin", "sys.modules['os'].__file__")
+OF_TEXTS = """
+import tool.texts
+exec(compile("def apart(x): return 2 * x", "/nowhere/else.py", "exec"), vars(tool.texts))
+"""
 BY_WRAPPING = BY_CODE + "import functools\ntool.double = functools.lru_cache(tool.double)\n"
 
 
@@ -206,10 +211,11 @@ BY_WRAPPING = BY_CODE + "import functools\ntool.double = functools.lru_cache(too
         (BY_WRAPPING, ASKS, "does not compile to its code"),
         (ELSEWHERE, ASKS, "tool.double comes from /nowhere/else.py"),
         (AS_PYTHONS, ASKS, "tool.double comes from"),
+        (OF_TEXTS, ASKS_TEXTS, "tool.texts.apart comes from /nowhere/else.py"),
     ],
     ids=[
         "compile", "finder", "loader", "type", "submodule", "__code__", "method", "wrapped",
-        "another file", "a file of Python",
+        "another file", "a file of Python", "a file that executes text",
     ],
 )  # fmt: skip
 def test_code_that_the_file_does_not_have_is_refused(

@@ -175,10 +175,15 @@ class CodeComparison:
                             " but that file does not compile to its code"
                         )
                     rows.append((place, one.__code__))
-            if is_listed and functions and not mine and self._is_alien(functions, source):
+            if is_listed and functions and not mine and self._is_alien(functions):
                 aliens[place] = functions[0]
         rows += [(place, one.__code__) for place, one in aliens.items()]
-        wrong = [place for place, one in aliens.items() if one.__globals__ is told]
+        wrong = [
+            place
+            for place, one in aliens.items()
+            if one.__globals__ is told
+            and not (source.makes_functions and one.__code__.co_filename.startswith("<"))
+        ]
         is_all = aliens.keys() | missing == source.names
         is_made = missing or len(aliens) > 1 or told.get("__spec__") is None
         if aliens and not own and is_all and is_made:
@@ -206,14 +211,11 @@ class CodeComparison:
             return True
         return False
 
-    def _is_alien(self, functions: List[Function], source: _Source) -> bool:
+    def _is_alien(self, functions: List[Function]) -> bool:
         """Return whether none of these functions is of the file that it names.
 
-        Libraries take functions of other files in place of their own, such as faster ones, or make
-        them of text.
+        Libraries take functions of other files in place of their own, such as faster ones.
         """
-        if source.makes_functions:
-            return False
         for one in functions:
             file = one.__code__.co_filename
             if not (self._below and file.startswith(self._below)):
