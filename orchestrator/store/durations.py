@@ -20,6 +20,8 @@ _RESULTS = 20
 _RUNS = 20
 """Number of earlier runs that a duration is compared with."""
 _TESTS = 1_000
+_AT_ONCE = 100
+"""Jobs of one statement; databases limit its columns."""
 _RAN = (TestOutcome.PASSED, TestOutcome.FAILED, TestOutcome.XFAILED, TestOutcome.XPASSED)
 """Outcomes whose duration counts: not of tests that hung or crashed."""
 
@@ -75,12 +77,16 @@ class DurationStore:
 
     def longest_silences(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
         """Return the longest recent silence of jobs in seconds while no test ran, by job."""
-        if not jobs:
-            return {}
-        query = select(*(_longest_silence(product, job).label(job) for job in jobs))
+        found: dict[str, float] = {}
         with self._sessions.read() as session:
-            row = session.execute(query).one()
-        return {job: longest for job, longest in zip(jobs, row, strict=True) if longest is not None}
+            for first in range(0, len(jobs), _AT_ONCE):
+                some = jobs[first : first + _AT_ONCE]
+                row = session.execute(
+                    select(*(_longest_silence(product, job) for job in some))
+                ).one()
+                told = zip(some, row, strict=True)
+                found |= {job: longest for job, longest in told if longest is not None}
+        return found
 
     def slowest(self, run_id: str, *, cell: str | None = None, limit: int) -> list[TestDuration]:
         """The tests of a run that took longest, the slowest first, with their earlier durations.

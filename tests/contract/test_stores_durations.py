@@ -129,3 +129,8 @@ def test_the_slowest_tests_of_a_run_are_told_with_what_they_took_before(stores):
     assert [one.nodeid for one in stores.durations.slowest("run-4", limit=1)] == [HUNG]
     assert stores.durations.slowest("run-4", cell="p1", limit=10) == []
     assert stores.durations.slowest("run-9", limit=10) == []
+
+
+def test_a_job_may_have_the_name_of_a_keyword(stores) -> None:
+    jobs = ["nothing", "select", "order", "x" * 80, *(f"job-{number}" for number in range(250))]
+    assert stores.durations.longest_silences("proof", jobs) == {}
