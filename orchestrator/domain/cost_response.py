@@ -25,7 +25,7 @@ class CellCost:
     platform: str
     provider: str
     simulated: bool
-    """Whether its machines were emulated: nobody was charged."""
+    """Whether its machines were emulated, so that they cost no money."""
     seconds: float
     """Total time that its machines were held."""
     bill: Bill

@@ -37,7 +37,7 @@ _TEST_FRAMES = ("test_qz.test_qz", "test_qz.TestQz.test_qz", "tests.test_qz.test
 _SET = re.compile(r"\[[^]]*\]")
 _IN_MOST_FRAMES = re.compile(r"conftest|tests?|[^a-z0-9]")
 _SHORTEST = 3
-"""Letters: fewer of them stand in nearly every message and frame."""
+"""Minimum number of literal letters of a pattern; a shorter one fits most messages and frames."""
 
 
 def _is_wide_exception(pattern: str) -> bool:

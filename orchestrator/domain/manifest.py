@@ -15,7 +15,7 @@ IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Pattern of ids of jobs, platforms and environments, which name folders and files."""
 
 OUTPUT = "output"
-"""The entry of a job's `metrics` that stands for its output."""
+"""Entry of a job's `metrics` that means the job's output."""
 _METRICS_FILE = re.compile(r"[A-Za-z0-9._+=@-]{1,60}(?:/[A-Za-z0-9._+=@-]{1,60}){0,3}")
 _METRICS_NAME_CHARS = 99
 _ATTEMPT_FILE = re.compile(r"environment\.json|gpu_info\.txt|(?:attempt-\d+\.)?events\.jsonl")

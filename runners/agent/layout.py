@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 _HERE = Path(__file__).resolve().parent
 _TMP = "/tmp"
-"""Independent of TMPDIR: every verb must use the same names, whoever calls it."""
+"""A constant instead of TMPDIR, because all verbs of the agent must use the same paths."""
 
 
 class RefusedError(Exception):

@@ -16,7 +16,7 @@ STATES: Mapping[str, MachineState] = {
     "pending": MachineState.REQUESTED,
     "running": MachineState.READY,
     "shutting-down": MachineState.STOPPING,
-    # Machines are never stopped on purpose: a stopped machine is terminated, whoever stopped it.
+    # Seatrial stops no machine without terminating it, so a stopping machine counts as ending.
     "stopping": MachineState.STOPPING,
     "stopped": MachineState.STOPPING,
     "terminated": MachineState.TERMINATED,

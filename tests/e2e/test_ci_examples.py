@@ -244,7 +244,7 @@ def test_the_action_maps_every_way_to_end(ran: Ci) -> None:
 
 GH = """\
 #!/bin/sh
-# Stands for GitHub's own program: lists the pull request's comments, and keeps what it is told.
+# Replaces GitHub's `gh`: prints the pull request's comments, and stores the requests it gets.
 case "$*" in
   *graphql*) echo 'github-actions[bot]' ;;
   *--paginate*) cat "$HOME/comments" ;;

@@ -208,7 +208,7 @@ class MemoryCells:
             self.tables.attempts[attempt_id] = replace(attempt, cause=cause)
 
     def record_collection(self, attempt_id: str, *, at: datetime) -> None:
-        """Nobody asks for files."""
+        """Do nothing: no test of this store reads the time of collection."""
 
     def _close(self, attempt: Attempt, outcome: Cause, *, at: datetime) -> None:
         closed = replace(attempt, outcome=outcome.outcome, closed_at=at)

@@ -68,7 +68,7 @@ def test_a_job_whose_files_were_lost_with_the_machine_runs_again(here):
 
 
 def test_a_demo_whose_output_was_lost_with_the_machine_runs_again(here):
-    """What it printed may contradict its exit code, and nobody has read it."""
+    """Its output, which may contradict exit code 0, was not read."""
     here.metrics, here.demos = {}, ("one",)
     plans: list = []
     here.on_tick += [lose_once, lambda world: planned(world, plans)]
