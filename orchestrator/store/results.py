@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, ScalarSelect, Select, and_, case, or_, select, tuple_
+from sqlalchemy import Row, ScalarSelect, Select, and_, case, delete, or_, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -329,13 +329,19 @@ class ResultStore:
         with self._sessions.write() as session:
             write_metrics(session, attempt_row(session, attempt_id).pk, metrics)
 
-    def put_artifacts(self, cell_id: str, artifacts: Sequence[ArtifactRecord]) -> None:
-        """Insert or replace artifacts by name."""
-        if not artifacts:
+    def put_artifacts(
+        self, cell_id: str, artifacts: Sequence[ArtifactRecord], *, replaced: Collection[str] = ()
+    ) -> None:
+        """Insert or replace artifacts by name; remove the others that `replaced` names."""
+        if not artifacts and not replaced:
             return
+        stale = {short(name) for name in replaced} - {short(one.name) for one in artifacts}
         with self._sessions.write() as session:
-            cell = select(CellRow.pk).where(CellRow.id == cell_id)
-            keep_artifacts(session, cell.scalar_subquery(), artifacts)
+            cell = select(CellRow.pk).where(CellRow.id == cell_id).scalar_subquery()
+            if stale:
+                mine = ArtifactRow.cell == cell
+                session.execute(delete(ArtifactRow).where(mine, ArtifactRow.name.in_(stale)))
+            keep_artifacts(session, cell, artifacts)
 
 
 def keep_artifacts(

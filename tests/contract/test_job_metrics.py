@@ -11,6 +11,7 @@ import pytest
 from orchestrator.adapters.result_parsers import job_metrics
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
+from orchestrator.application.cell.collecting import collect_artifacts, judged_files
 from orchestrator.application.cell.measuring import read_metrics
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.derive_outcomes import judge_job
@@ -123,3 +124,28 @@ def test_a_job_that_fails_by_a_check_says_why(kind: str):
     counts = Counts(passed=1)
     verdict = judge_job("unit", kind=kind, fact=fact, counts=counts, checks=checks, cause=None)
     assert (verdict.reason, verdict.detail) == ("checks", "failed: metrics (o.json: it is lost)")
+
+
+@ON_SQLITE
+def test_a_file_of_an_earlier_attempt_is_no_figure_of_a_later_one(stores):
+    """The second attempt ran the job again, and it wrote nothing this time."""
+    cell_id = create(stores)[0]
+    first = attempt(stores, cell_id)
+    stores.results.put_artifacts(
+        cell_id, [ArtifactRecord("unit.o.json", 9, "old"), ArtifactRecord("more.txt", 9, "kept")]
+    )
+    advance(stores, cell_id, CellState.RELEASING)
+    stores.cells.requeue(first, Cause(Outcome.ERRORED, "lost"), at=NOW)
+    agent = Agent(stores, attempt(stores, cell_id, 2))
+    agent.send(agent.line("phase", "unit", name="finished", exit_code=0, duration_s=1.0))
+    now = asked(stores, agent.attempt_id, "o.json")
+    deps = world_of(stores)
+    bundle = SimpleNamespace(bundle=lambda attempt_id: b"")
+    collect_artifacts(
+        bundle, lambda chunks: (), stores, deps.blobs, now.attempt,
+        replaced=judged_files(deps, now),
+    )  # fmt: skip
+    read_metrics(deps, now)
+    assert [one.name for one in stores.results.artifacts(cell_id)] == ["more.txt"]
+    assert stores.results.metrics(cell_id) == []
+    assert [one.outcome for one in stores.results.checks(cell_id)] == ["failed"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from orchestrator.application.cell.flow_context import (
     GO,
@@ -19,6 +20,7 @@ from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import Attempt, CellState
 from orchestrator.domain.machine import ShellError
+from orchestrator.domain.manifest import metrics_artifact, output_artifact
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
@@ -28,11 +30,18 @@ RAW_EVENTS = "events.jsonl"
 
 
 def collect_artifacts(
-    workspace: Workspace, unpack: UnpackBundle, stores: Stores, blobs: Blobs, attempt: Attempt
+    workspace: Workspace,
+    unpack: UnpackBundle,
+    stores: Stores,
+    blobs: Blobs,
+    attempt: Attempt,
+    *,
+    replaced: Collection[str] = (),
 ) -> bool:
     """Fetch the attempt's bundle and store each file by digest.
 
-    Return whether the machine had a bundle.
+    Return whether the machine had a bundle. `replaced` names the files of an earlier attempt that
+    are removed if the bundle lacks them.
 
     Raises MachineError or BundleError; files stored until then stay.
     """
@@ -41,8 +50,10 @@ def collect_artifacts(
     for name, chunks in unpack([bundle] if bundle else []):
         digest, size = blobs.put(chunks)
         kept.append(ArtifactRecord(name, size, digest))
-    stores.results.put_artifacts(attempt.cell_id, kept)
-    return bundle is not None
+    if bundle is None:
+        return False
+    stores.results.put_artifacts(attempt.cell_id, kept, replaced=replaced)
+    return True
 
 
 def keep_raw_evidence(stores: Stores, blobs: Blobs, attempt: Attempt) -> None:
@@ -82,9 +93,24 @@ def _keep_files(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
     workspace = workspace_of(deps, now.lease)
     if not _is_over(deps, now, workspace, late=late):
         return False
-    if collect_artifacts(workspace, deps.unpack, deps.stores, deps.blobs, now.attempt):
+    replaced = judged_files(deps, now)
+    if collect_artifacts(
+        workspace, deps.unpack, deps.stores, deps.blobs, now.attempt, replaced=replaced
+    ):
         deps.stores.cells.record_collection(now.attempt.id, at=deps.clock.now())
     return True
+
+
+def judged_files(deps: FlowDeps, now: AttemptState) -> list[str]:
+    """Return the files that the attempt's jobs are judged by; none for the cell's first attempt."""
+    if now.attempt.number == 1:
+        return []
+    ran = deps.stores.results.jobs_of_attempt(now.attempt.id)
+    jobs = [job for job in now.spec.manifest.job if job.id in ran]
+    return [
+        *(output_artifact(job.id) for job in jobs),
+        *(metrics_artifact(job.id, name) for job in jobs for name in job.metrics),
+    ]
 
 
 def _keep_evidence(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
