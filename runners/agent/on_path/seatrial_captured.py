@@ -9,6 +9,7 @@ reads what pytest had not shown. ``--capture=sys`` keeps output in memory only: 
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, List, Tuple
 
 import pytest
@@ -22,19 +23,25 @@ _MAIN = "main"
 def move(config: pytest.Config, worker: str) -> None:
     """Point the descriptors of pytest's capture files at named files; no later work is needed.
 
+    Where that fails, the tests run all the same, and the job's log says what would be lost.
+
     Args:
         config: pytest's, with the capturing already begun.
         worker: Id of pytest-xdist's worker process; empty in the main process.
     """
     folder = seatrial_origins.GIVEN.get("SEATRIAL_CAPTURED")
     manager: Any = config.pluginmanager.getplugin("capturemanager")
-    capturing = getattr(manager, "_global_capturing", None)
-    if not folder or capturing is None:
+    if not folder or manager is None:
         return
-    for name, stream in _STREAMS.items():
-        capture = getattr(capturing, name)
-        if capture is not None and hasattr(capture, "targetfd_save"):
-            _point(capture, os.path.join(folder, f"{worker or _MAIN}.{stream}"))
+    try:
+        capturing = manager._global_capturing  # noqa: SLF001 - pytest has no public name for it
+        for name, stream in _STREAMS.items():
+            capture = getattr(capturing, name)
+            if capture is not None and hasattr(capture, "targetfd_save"):
+                _point(capture, os.path.join(folder, f"{worker or _MAIN}.{stream}"))
+    except (AttributeError, OSError) as error:
+        said = "the output of a test that hangs or crashes would be lost"
+        print(f"seatrial: {said}: {error}", file=sys.stderr, flush=True)
 
 
 def take(worker: str) -> List[Tuple[str, str]]:
