@@ -276,6 +276,7 @@ def _context(
         traits=_traits(),
         provider=deps.provider,
         read_payload=archives.read_file,
+        pack_payload=lambda folder, into: archives.pack(folder, into=into),
         render=_render,
         draw=_draw,
         report_kinds=tuple(report_registry.KINDS),
