@@ -29,13 +29,14 @@ from orchestrator.application.notifications import announce_verdict
 from orchestrator.application.reevaluate import Replay, find_verdict, replay
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.extend_record import extended
-from orchestrator.domain.gate.gate_records import (
+from orchestrator.domain.gate.verdict import (
+    Decision,
     StoredPolicy,
     StoredVerdict,
+    Verdict,
     VerdictLine,
     VerdictResponse,
 )
-from orchestrator.domain.gate.verdict import Decision, Verdict
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1

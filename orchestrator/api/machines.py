@@ -14,7 +14,7 @@ from orchestrator.application.ssh_access import ssh_access
 from orchestrator.application.terminate_machine import end_machine
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.inventory import InventoryResponse, ResourceResponse, StopReport
-from orchestrator.domain.ssh_access import SshAccess
+from orchestrator.domain.machine import SshAccess
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["machines"], route_class=secured(Scope.READ), dependencies=_ASKED)

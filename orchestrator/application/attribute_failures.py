@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from orchestrator.application.diagnosis_inputs import failing_keys, last_time
 from orchestrator.domain.cell import Cell, CellState
-from orchestrator.domain.diagnosis import DiagnosedTest, diagnosed_of
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.retests import retests_of, split_key
@@ -15,7 +14,9 @@ from orchestrator.domain.root_cause import (
     Attribution,
     AttributionContext,
     ConfirmationResult,
+    DiagnosedTest,
     attribute_failure,
+    diagnosed_of,
 )
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.stores import Stores

@@ -17,17 +17,18 @@ from orchestrator.application.signing_keys import signing_key
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.gate_documents import (
+    CellStatement,
     canonical,
+    cell_statement,
     digest_of,
     policy_digest,
     snapshot_document,
     verdict_document,
+    verdict_statement,
 )
-from orchestrator.domain.gate.gate_records import StoredVerdict
-from orchestrator.domain.gate.in_toto import CellStatement, cell_statement, verdict_statement
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot
-from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.domain.gate.verdict import StoredVerdict, Verdict
 from orchestrator.domain.outcome import Outcome
 
 TOOL = f"seatrial {orchestrator.__version__}"

@@ -35,12 +35,11 @@ from orchestrator.application.notifications import notify_people, run_link
 from orchestrator.application.ports.clock import Cron, CronError
 from orchestrator.application.ports.subjects import SubjectGoneError
 from orchestrator.application.resolve_firing import resolve_firing
-from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.cell import Run, RunState
+from orchestrator.domain.channel import Announcement, LineageState
 from orchestrator.domain.document_problems import InvalidDocumentError
-from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.policy import GatePolicy, retest_options
-from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.gate.verdict import Decision, StoredVerdict
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.root_cause import Attribution, RootCause

@@ -8,16 +8,16 @@ from datetime import timedelta
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.gate.exception_terms import LONGEST_EXCEPTION, longest_exception
+from orchestrator.domain.gate.exceptions import LONGEST_EXCEPTION, longest_exception
 from orchestrator.domain.gate.gate_documents import (
     canonical,
     policy_digest,
     policy_document,
     read_policy_document,
 )
-from orchestrator.domain.gate.gate_records import StoredPolicy
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.policy_checks import ends_too_late
+from orchestrator.domain.gate.verdict import StoredPolicy
 
 
 class GateMissingError(LookupError):

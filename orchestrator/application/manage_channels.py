@@ -8,16 +8,18 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 
 from orchestrator.application.context import Context
-from orchestrator.domain.announcement import Announcement, LineageState, News
 from orchestrator.domain.channel import (
     GITHUB_API,
     OVERLAP,
+    Announcement,
     Channel,
     ChannelKind,
     ChannelSecret,
     Delivery,
     DeliveryReceipt,
     DeliveryState,
+    LineageState,
+    News,
     problems_of,
 )
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem

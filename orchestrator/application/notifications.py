@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 
 from orchestrator.application.context import Context
-from orchestrator.domain.announcement import Announcement, LineageState
-from orchestrator.domain.channel import DeliveryResult
-from orchestrator.domain.gate.gate_records import StoredVerdict
+from orchestrator.domain.channel import Announcement, DeliveryResult, LineageState
+from orchestrator.domain.gate.verdict import StoredVerdict
 
 
 def run_link(context: Context, run: str) -> str:

@@ -19,10 +19,9 @@ from orchestrator.domain.gate.gate_documents import (
     read_snapshot,
     verdict_document,
 )
-from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import Snapshot
-from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.domain.gate.verdict import StoredVerdict, Verdict
 
 
 class VerdictMissingError(LookupError):

@@ -11,11 +11,10 @@ from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.reevaluate import VerdictMissingError, find_verdict
 from orchestrator.domain.caller_identity import SOCKET, Person, person_key
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
-from orchestrator.domain.gate.exception_terms import longest_exception
-from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
+from orchestrator.domain.gate.exceptions import longest_exception
 from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, ApprovalResponse, Waiver
-from orchestrator.domain.gate.verdict import RuleResult
+from orchestrator.domain.gate.verdict import RuleResult, StoredPolicy, StoredVerdict
 from orchestrator.store.gates import StoredWaiver
 
 

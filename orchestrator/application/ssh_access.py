@@ -5,8 +5,7 @@ from __future__ import annotations
 from orchestrator.application.context import Context
 from orchestrator.domain.cell import Cell, Lease, LeaseState
 from orchestrator.domain.extend_record import extended
-from orchestrator.domain.machine import SshEndpoint
-from orchestrator.domain.ssh_access import SshAccess
+from orchestrator.domain.machine import SshAccess, SshEndpoint
 
 
 class NoMachineError(LookupError):

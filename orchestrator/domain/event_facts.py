@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from orchestrator.domain.benchmark_turns import turn_of
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.paired_samples import turn_of
 from orchestrator.domain.test_set import TestSet, read_test_set
 from orchestrator.domain.untyped_values import known_of, number_of, samples_of, text_of, whole_of
 

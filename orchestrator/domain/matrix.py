@@ -9,7 +9,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from orchestrator.domain.instance_devices import INSTANCE_DEVICES
+from orchestrator.domain.catalogue import INSTANCE_DEVICES
 from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}

@@ -11,9 +11,9 @@ from sqlalchemy import Select, Text, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import Signature
+from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_signatures import IS_BAD, of_result, read_earlier, read_signature
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import slices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.domain.boot_image import BootImage
+from orchestrator.domain.catalogue import BootImage
 from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderError
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from orchestrator.domain.boot_image import BootImage
+from orchestrator.domain.catalogue import BootImage
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Machine, Place, ProviderTraits
 from orchestrator.domain.matrix import Platform
 from runners import ProviderContext

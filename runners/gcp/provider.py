@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from google.cloud import compute_v1
 
-from orchestrator.domain.boot_image import BootImage
+from orchestrator.domain.catalogue import BootImage
 from orchestrator.domain.machine import (
     ConfigError,
     LaunchRequest,

@@ -14,9 +14,8 @@ from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.cell.collecting import collect_artifacts, judged_files
 from orchestrator.application.cell.measuring import read_metrics
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.derive_outcomes import judge_job
 from orchestrator.domain.event_facts import CheckFact, JobFact
-from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.outcome import Counts, Outcome, judge_job
 from orchestrator.domain.run_record import ArtifactRecord
 from tests.databases import MANIFEST, NOW, ON_SQLITE, Agent, advance, attempt, create
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.domain.boot_image import Images
+from orchestrator.domain.catalogue import Images
 from orchestrator.domain.machine import ConfigError, MachineState
 from runners.aws import AwsProvider
 from tests.contract import provider_cases

@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from orchestrator.adapters.ids import new_id
-from orchestrator.domain.announcement import Announcement, LineageState
+from orchestrator.domain.channel import Announcement, LineageState
 from orchestrator.store.database import open_database
 from tests.accounts import open_folder
 from tests.e2e.doc_pages import snippet

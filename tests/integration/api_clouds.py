@@ -10,7 +10,7 @@ from decimal import Decimal
 from starlette.testclient import TestClient
 
 from orchestrator.api.app import create_app
-from orchestrator.domain.boot_image import BootImage
+from orchestrator.domain.catalogue import BootImage
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.machine import (
     LaunchRequest,

@@ -27,8 +27,14 @@ from orchestrator.application.manage_channels import (
     renew_secret,
 )
 from orchestrator.application.notifications import deliver, notify_people
-from orchestrator.domain.announcement import Announcement, LineageState
-from orchestrator.domain.channel import Channel, ChannelKind, DeliveryResult, DeliveryState
+from orchestrator.domain.channel import (
+    Announcement,
+    Channel,
+    ChannelKind,
+    DeliveryResult,
+    DeliveryState,
+    LineageState,
+)
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.store.database import Database
 from tests.databases import ON_SQLITE

@@ -17,8 +17,12 @@ from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
 
 from orchestrator.adapters.signing.envelopes import read_bundle
 from orchestrator.application.ports.signer import KEYRING, NotVerifiedError, Verified
-from orchestrator.domain.gate.gate_documents import digest_of, read_verdict
-from orchestrator.domain.gate.in_toto import SIMPLE_RESULT, STATEMENT
+from orchestrator.domain.gate.gate_documents import (
+    SIMPLE_RESULT,
+    STATEMENT,
+    digest_of,
+    read_verdict,
+)
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.verdict import Verdict
 

@@ -13,11 +13,10 @@ from orchestrator.application.cell.preparing import agent_plan, interpreters_to_
 from orchestrator.application.diagnosis_inputs import last_time
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import RunSpec
-from orchestrator.domain.derive_outcomes import judge_job
 from orchestrator.domain.event_facts import Facts, fold
 from orchestrator.domain.evidence import EvidenceError, read_events
 from orchestrator.domain.manifest import Environment
-from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.outcome import Counts, TestOutcome, judge_job
 from orchestrator.domain.retests import (
     RetestKind,
     RetestPlan,

@@ -9,8 +9,7 @@ from decimal import Decimal
 
 from orchestrator.domain.caller_identity import name_fault, person_key
 from orchestrator.domain.document_problems import Path, Problem, nearest
-from orchestrator.domain.gate.exception_terms import longest_exception
-from orchestrator.domain.gate.exceptions import UNBOUND, Excuse
+from orchestrator.domain.gate.exceptions import UNBOUND, Excuse, longest_exception
 from orchestrator.domain.gate.policy import (
     GateException,
     GatePolicy,
@@ -18,8 +17,6 @@ from orchestrator.domain.gate.policy import (
     PerformanceRule,
     PlatformRule,
     PolicyIssue,
-)
-from orchestrator.domain.gate.policy_values import (
     counted,
     duration,
     is_pattern,

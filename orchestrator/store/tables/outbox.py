@@ -7,8 +7,7 @@ from datetime import datetime
 from sqlalchemy import Float, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.domain.announcement import News
-from orchestrator.domain.channel import Channel, DeliveryResult, DeliveryState
+from orchestrator.domain.channel import Channel, DeliveryResult, DeliveryState, News
 from orchestrator.store.column_types import Document, Name, OneOf
 from orchestrator.store.tables.shared_columns import Id, Pk, Table, UniqueId
 

@@ -19,13 +19,15 @@ from orchestrator.adapters.notify.http_messages import (
     web_link,
     webhook_body,
 )
-from orchestrator.domain.announcement import Announcement, LineageState, News
 from orchestrator.domain.channel import (
+    Announcement,
     Channel,
     ChannelKind,
     Delivery,
     DeliveryResult,
     DeliveryState,
+    LineageState,
+    News,
 )
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)

@@ -30,8 +30,7 @@ from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.gate.gate_documents import verdict_document
-from orchestrator.domain.gate.gate_records import StoredVerdict
-from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.domain.gate.verdict import StoredVerdict, Verdict
 
 _CHANGES = (
     Column("rule", "Rule"),

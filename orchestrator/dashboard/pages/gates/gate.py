@@ -39,12 +39,16 @@ from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Several, Table, Text
 from orchestrator.domain.caller_identity import Scope, person_key
 from orchestrator.domain.document_problems import InvalidDocumentError
-from orchestrator.domain.gate.exception_terms import longest_exception
-from orchestrator.domain.gate.exceptions import as_words
-from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict, VerdictLine
-from orchestrator.domain.gate.policy_values import some
+from orchestrator.domain.gate.exceptions import as_words, longest_exception
+from orchestrator.domain.gate.policy import some
 from orchestrator.domain.gate.rule_context import is_bad
-from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.gate.verdict import (
+    RuleOutcome,
+    RuleResult,
+    StoredPolicy,
+    StoredVerdict,
+    VerdictLine,
+)
 from orchestrator.store.gates import StoredWaiver
 
 SHOWN = 50
