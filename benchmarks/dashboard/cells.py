@@ -13,15 +13,9 @@ from benchmarks.dashboard.plans import COMMANDS, MANIFEST, SUITES, Machine
 from benchmarks.dashboard.sink import Sink, copied
 from benchmarks.dashboard.suite import Bad, Suite, Went
 from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell, judge_job
 from orchestrator.domain.event_facts import CheckFact, JobFact
-from orchestrator.domain.outcome import (
-    Counts,
-    JobVerdict,
-    Outcome,
-    TestOutcome,
-    judge_cell,
-    judge_job,
-)
+from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.store.tables import (
     CellRollupRow,
     CheckResultRow,

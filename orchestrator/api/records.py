@@ -24,6 +24,7 @@ from orchestrator.domain.channel import (
     NewChannelResponse,
 )
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.gate.payload_review import PayloadReview, PayloadReviewResponse
@@ -63,7 +64,7 @@ from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.lint_findings import CheckedAnnotation, DocumentFinding, Doubt
 from orchestrator.domain.machine import Place, SshAccess
 from orchestrator.domain.matrix import CellPlan
-from orchestrator.domain.money import Bill, CellCost, ProviderCost, RunCost, RunTotal, Spending
+from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.prices import Price, Refreshed, UncertainPrice
 from orchestrator.domain.quarantine import Quarantined, QuarantineResponse, SuggestedQuarantine

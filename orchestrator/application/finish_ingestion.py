@@ -13,9 +13,10 @@ from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.cell import Cause, Cell, CellState, RunState
+from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell
 from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, read_events
-from orchestrator.domain.outcome import JobVerdict, Outcome, judge_cell
+from orchestrator.domain.outcome import Outcome
 from orchestrator.store.errors import StoreError
 from orchestrator.store.evidence import EvidenceStore, Position
 from orchestrator.store.ingests import Begun

@@ -8,7 +8,7 @@ from datetime import timedelta
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.gate.exceptions import LONGEST_EXCEPTION, longest_exception
+from orchestrator.domain.gate.exception_terms import LONGEST_EXCEPTION, longest_exception
 from orchestrator.domain.gate.gate_documents import (
     canonical,
     policy_digest,

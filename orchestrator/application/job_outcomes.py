@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 from orchestrator.application.reused_results import as_reused, by_source
 from orchestrator.domain.cell import Attempt, Cell, CellState, RunSpec
+from orchestrator.domain.derive_outcomes import judge_job
 from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact
 from orchestrator.domain.manifest import Job
-from orchestrator.domain.outcome import Counts, judge_job
+from orchestrator.domain.outcome import Counts
 from orchestrator.domain.reuse_inputs import Reuse, produced_at
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.domain.test_set import TestSet

@@ -1,4 +1,4 @@
-"""Known platforms, devices and instance types, by name; and the image that a machine would boot.
+"""Catalogue of known platforms and devices, by name.
 
 Only what was verified is listed; what a row lacks is not known.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
-from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import Accelerator, Platform
 
 
@@ -162,52 +160,3 @@ def promised(platform: str) -> Promise:
     provider = next((told for begin, told in _PROVIDERS if name.startswith(begin)), "")
     words = name.replace("_", "-").split("-")
     return Promise(provider, next((_DEVICES[word] for word in words if word in _DEVICES), ""))
-
-
-@dataclass(frozen=True, slots=True)
-class BootImage:
-    """The image that a provider would boot now."""
-
-    id: str
-    """Image id as in the facts of machines; empty if it does not determine the machine."""
-    simulated: bool = False
-    """Whether the provider is an emulation."""
-    name: str = ""
-    """The publisher's name; empty without one."""
-
-
-@runtime_checkable
-class Images(Protocol):
-    """A provider that knows its boot image without booting it."""
-
-    def image(self, platform: Platform, place: Place) -> BootImage:
-        """Return the image for a launch there. Raises ProviderError."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceDevice:
-    """The devices of an instance type."""
-
-    name: str
-    count: int
-    compute_capability: str = ""
-
-
-INSTANCE_DEVICES: Mapping[str, InstanceDevice] = {
-    "g4dn.xlarge": InstanceDevice("Tesla T4", 1, "7.5"),
-    "g5.xlarge": InstanceDevice("NVIDIA A10G", 1, "8.6"),
-    "g6.xlarge": InstanceDevice("NVIDIA L4", 1, "8.9"),
-    "g6e.xlarge": InstanceDevice("NVIDIA L40S", 1, "8.9"),
-    "p4d.24xlarge": InstanceDevice("NVIDIA A100-SXM4-40GB", 8, "8.0"),
-    "p4de.24xlarge": InstanceDevice("NVIDIA A100-SXM4-80GB", 8, "8.0"),
-    "p5.4xlarge": InstanceDevice("NVIDIA H100 80GB HBM3", 1, "9.0"),
-    "p5.48xlarge": InstanceDevice("NVIDIA H100 80GB HBM3", 8, "9.0"),
-    "g2-standard-4": InstanceDevice("NVIDIA L4", 1, "8.9"),
-    "g2-standard-8": InstanceDevice("NVIDIA L4", 1, "8.9"),
-    "g2-standard-12": InstanceDevice("NVIDIA L4", 1, "8.9"),
-    "v5litepod-1": InstanceDevice("TPU v5e", 1),
-    "v5litepod-4": InstanceDevice("TPU v5e", 4),
-    "v5litepod-8": InstanceDevice("TPU v5e", 8),
-}
-"""Devices by instance type (for TPUs: accelerator type)."""

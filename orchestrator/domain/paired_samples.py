@@ -1,15 +1,13 @@
-"""Samples of paired benchmarks: turns of subject and baseline, and their pairs."""
+"""Paired samples of a benchmark: turns of subject and baseline, and the spread of samples."""
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple
 
-from orchestrator.domain.event_facts import MetricFact
+from orchestrator.domain.event_facts import BASELINE, SUBJECT, MetricFact
 from orchestrator.domain.gate.performance import FEWEST_LAUNCHES
 from orchestrator.domain.gate.snapshot import Pairs
 
@@ -145,41 +143,3 @@ def _remarks(readings: Mapping[str, tuple[float, ...]], turns: int, dropped: int
 def launches_of(pairs: Pairs) -> tuple[float, ...]:
     """Return the process number of each pair; empty where processes were not resident."""
     return tuple(pairs.covariates.get(LAUNCH, ())[: len(pairs.subject)])
-
-
-SUBJECT = "subject"
-BASELINE = "baseline"
-ARMS = (SUBJECT, BASELINE)
-"""Arms of a paired benchmark."""
-_TURNS = 2**31
-_READINGS = 50
-_NAME_CHARS = 100
-
-
-class InterleavedTurn(NamedTuple):
-    """Arm and turn of a metric; the arm is empty where it was not measured in turns."""
-
-    arm: str = ""
-    number: int | None = None
-    readings: Mapping[str, float] = {}
-
-
-def turn_of(data: Mapping[str, object]) -> InterleavedTurn:
-    """Return arm and turn of a metric event.
-
-    An unknown arm, or a missing turn, is a plain metric.
-    """
-    arm, number = data.get("arm"), data.get("turn")
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _TURNS:
-        return InterleavedTurn()
-    if not isinstance(arm, str) or arm not in ARMS:
-        return InterleavedTurn()
-    return InterleavedTurn(arm, number, dict(_turn_metrics(data.get("readings"))))
-
-
-def _turn_metrics(said: object) -> Iterator[tuple[str, float]]:
-    """Return numeric readings; missing ones must not become zero."""
-    for name, value in list(said.items() if isinstance(said, dict) else ())[:_READINGS]:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and math.isfinite(value):
-            yield str(name).replace("\x00", "\ufffd")[:_NAME_CHARS], float(value)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from orchestrator.domain.outcome import Outcome, named_check
+from orchestrator.domain.derive_outcomes import named_check
+from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.vocabulary import phrase
 

@@ -17,9 +17,10 @@ from sqlalchemy import Select, and_, case, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.domain.event_facts import BASELINE
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.outcome import Counts, TestOutcome
-from orchestrator.domain.paired_samples import BASELINE, spread_of
+from orchestrator.domain.paired_samples import spread_of
 from orchestrator.store.column_types import storable
 from orchestrator.store.sql import changed, insert_into, slices
 from orchestrator.store.tables import (

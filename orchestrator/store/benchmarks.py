@@ -11,9 +11,8 @@ from sqlalchemy import Row, Select, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.event_facts import MetricFact
+from orchestrator.domain.event_facts import BASELINE, MetricFact
 from orchestrator.domain.ingested import Ingested
-from orchestrator.domain.paired_samples import BASELINE
 from orchestrator.store.benchmark_rollup import unmeasured, unpack, write_points
 from orchestrator.store.cell_results import metric_of
 from orchestrator.store.cells import Cells, cells_of

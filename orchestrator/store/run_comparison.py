@@ -36,7 +36,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_difference import BAD, GOOD, NEVER, Difference, beginning_of
 from orchestrator.domain.test_identity import AliasState
 from orchestrator.store.benchmark_rollup import COUNTED
-from orchestrator.store.failure_signatures import IS_BAD
+from orchestrator.store.failure_groups import IS_BAD
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import (
     AttemptRow,

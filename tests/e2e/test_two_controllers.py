@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from orchestrator.adapters.ids import new_id
+from orchestrator.adapters.clock import new_id
 from orchestrator.domain.channel import Announcement, LineageState
 from orchestrator.store.database import open_database
 from tests.accounts import open_folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.application.notifications import deliver, notify_people
+from orchestrator.application.channels import deliver, notify_people
 from orchestrator.domain.channel import Announcement, LineageState
 from orchestrator.domain.schedule import Schedule
 from tests.integration import gate_world

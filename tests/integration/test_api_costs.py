@@ -11,8 +11,8 @@ import pytest
 from orchestrator.api.app import create_app
 from orchestrator.cli.responses import read
 from orchestrator.domain.budget import Budget, Period
+from orchestrator.domain.cost_response import Spending
 from orchestrator.domain.machine import Place
-from orchestrator.domain.money import Spending
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quota import QuotaLevel
 from tests.integration.api_clouds import OFFER, Clouds, clouds

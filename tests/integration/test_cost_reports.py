@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.assets import asset_dir
+from orchestrator.domain.cost_response import run_cost_answer
 from orchestrator.domain.matrix import Limits
-from orchestrator.domain.money import run_cost_answer
 from reports.registry import render
 from runners.fake import Fault
 from tests.integration.fake_world import FakeWorld

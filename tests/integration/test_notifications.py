@@ -16,17 +16,18 @@ from typing import cast
 import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from orchestrator.adapters.ids import new_id
-from orchestrator.adapters.notify.guarded_http import GuardedHttp
-from orchestrator.adapters.notify.http_messages import HttpSender
-from orchestrator.application.context import Context, GatePorts
-from orchestrator.application.manage_channels import (
+from orchestrator.adapters.clock import new_id
+from orchestrator.adapters.guarded_http import GuardedHttp
+from orchestrator.adapters.notification_sender import HttpSender
+from orchestrator.application.channels import (
     NewChannel,
     add_channel,
     call_channel,
+    deliver,
+    notify_people,
     renew_secret,
 )
-from orchestrator.application.notifications import deliver, notify_people
+from orchestrator.application.context import Context, GatePorts
 from orchestrator.domain.channel import (
     Announcement,
     Channel,

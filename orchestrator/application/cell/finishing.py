@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
+from orchestrator.application.cell.collecting import read_metrics, reopen_unread
 from orchestrator.application.cell.flow_context import FlowDeps
-from orchestrator.application.cell.measuring import read_metrics, reopen_unread
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
 from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunSpec
+from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell
 from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.manifest import output_artifact
-from orchestrator.domain.outcome import JobVerdict, Outcome, judge_cell
+from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import REUSED, all_reusable
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.store.cells import AttemptState

@@ -23,8 +23,8 @@ from orchestrator.cli.view.costs import (
     spending,
 )
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.cost_response import RunCost, Spending
 from orchestrator.domain.inventory import InventoryResponse, ResourceResponse
-from orchestrator.domain.money import RunCost, Spending
 from orchestrator.domain.units import plural
 
 _MACHINES = Layout(

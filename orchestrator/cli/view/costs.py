@@ -15,7 +15,8 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import sign_of, word
 from orchestrator.cli.view.provenance import SIMULATED
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.domain.money import Bill, CellCost, ProviderCost, RunCost, RunTotal, Spending
+from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
+from orchestrator.domain.money import Bill
 from orchestrator.domain.prices import Price, Refreshed
 from orchestrator.domain.units import cents_of_cents, duration, plural, price, usd
 

@@ -8,13 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from orchestrator.domain.gate.exceptions import (
-    TERMS_BY_VERSION,
-    Excuse,
-    excuse,
-    excuses,
-    with_failing,
-)
+from orchestrator.domain.gate.exception_terms import TERMS_BY_VERSION
+from orchestrator.domain.gate.exceptions import Excuse, excuse, excuses, with_failing
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy, counted, some
 from orchestrator.domain.gate.policy_checks import warnings

@@ -9,7 +9,8 @@ from decimal import Decimal
 
 from orchestrator.domain.caller_identity import name_fault, person_key
 from orchestrator.domain.document_problems import Path, Problem, nearest
-from orchestrator.domain.gate.exceptions import UNBOUND, Excuse, longest_exception
+from orchestrator.domain.gate.exception_terms import longest_exception
+from orchestrator.domain.gate.exceptions import UNBOUND, Excuse
 from orchestrator.domain.gate.policy import (
     GateException,
     GatePolicy,

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.gate.exceptions import ExcuseTerms
+from orchestrator.domain.gate.exception_terms import ExcuseTerms
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy, JobRule, OnTrouble, PlatformRule, like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Snapshot

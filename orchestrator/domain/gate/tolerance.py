@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.gate.exceptions import ExcuseTerms
+from orchestrator.domain.gate.exception_terms import ExcuseTerms
 from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits

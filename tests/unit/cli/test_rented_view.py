@@ -15,8 +15,8 @@ from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.plan import headroom_table, plan_table, shortages
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.watching.live_display import PlainTeller
+from orchestrator.domain.cost_response import RunCost, Spending
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.money import RunCost, Spending
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import rented, runs
 from tests.unit.cli.fake_controller import plan

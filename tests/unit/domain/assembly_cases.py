@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from orchestrator.domain.assembly.merge import Assembly, assemble
 from orchestrator.domain.assembly.results_pass import ForeignArtifact
+from orchestrator.domain.derive_outcomes import judge_job
 from orchestrator.domain.event_facts import Facts, fold
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.ingest_notes import IngestNotes
-from orchestrator.domain.outcome import Counts, Outcome, judge_job
+from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.outcome import TestOutcome as Result
 from orchestrator.domain.parsed_results import ParsedTally, ParsedTest, Provenance, Said
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from orchestrator.adapters.notify.guarded_http import Answer
-from orchestrator.adapters.notify.http_messages import (
+from orchestrator.adapters.guarded_http import Answer
+from orchestrator.adapters.notification_sender import (
     delivery_answer,
     new_secret,
     signed_headers,

@@ -16,17 +16,18 @@ from orchestrator.adapters.files.documents import Form
 from orchestrator.adapters.files.ingest_upload import FileTape
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.describe_run import stated_leases
-from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact
+from orchestrator.application.ports.ingest import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.domain.assembly.merge import Assembly, assemble
 from orchestrator.domain.assembly.results_pass import ForeignArtifact
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.cell import Attempt, CellState, Run, RunState
+from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell, judge_job
 from orchestrator.domain.event_facts import Facts, TestFact, fold
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.manifest import Job
-from orchestrator.domain.outcome import Counts, JobVerdict, judge_cell, judge_job, worst
+from orchestrator.domain.outcome import Counts, worst
 from orchestrator.domain.run_record import (
     ArtifactRecord,
     CellRecord,

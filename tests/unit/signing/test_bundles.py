@@ -19,9 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from orchestrator.adapters.signing.envelopes import write_line
-from orchestrator.adapters.signing.signer import DsseSigner
-from orchestrator.adapters.signing.verifier import verify_bundle
+from orchestrator.adapters.signing import DsseSigner, verify_bundle, write_line
 from orchestrator.application.ports.signer import KEYRING, KeyUnusableError, NotVerifiedError
 from orchestrator.domain.gate.gate_documents import (
     CellStatement,

@@ -9,13 +9,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Response
 
-from orchestrator.application.evaluate_gate import evaluate_gate
+from orchestrator.application.channels import announce_verdict
+from orchestrator.application.evaluate_gate import VerdictMissingError, evaluate_gate, find_verdict
 from orchestrator.application.gate_policies import policy_of
 from orchestrator.application.gate_status import GateStatus, VerdictLineage, gate_status
 from orchestrator.application.gather_evidence import WrongProductError
-from orchestrator.application.notifications import announce_verdict
 from orchestrator.application.ports.signer import KeyUnusableError
-from orchestrator.application.reevaluate import VerdictMissingError, find_verdict
 from orchestrator.application.sign_off import (
     NewWaiver,
     WaiverMissingError,
@@ -39,7 +38,8 @@ from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Several, Table, Text
 from orchestrator.domain.caller_identity import Scope, person_key
 from orchestrator.domain.document_problems import InvalidDocumentError
-from orchestrator.domain.gate.exceptions import as_words, longest_exception
+from orchestrator.domain.gate.exception_terms import longest_exception
+from orchestrator.domain.gate.exceptions import as_words
 from orchestrator.domain.gate.policy import some
 from orchestrator.domain.gate.rule_context import is_bad
 from orchestrator.domain.gate.verdict import (

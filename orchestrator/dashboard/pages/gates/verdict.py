@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.application.reevaluate import VerdictMissingError, find_verdict, replay
+from orchestrator.application.evaluate_gate import VerdictMissingError, find_verdict, replay
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.approvals import approval_table
 from orchestrator.dashboard.pages.gates.rules import (

@@ -16,7 +16,7 @@ from pathlib import Path
 from standardwebhooks.webhooks import Webhook
 
 import orchestrator
-from orchestrator.adapters.notify.guarded_http import Answer, GuardedHttp, GuardedHttpError, Request
+from orchestrator.adapters.guarded_http import Answer, GuardedHttp, GuardedHttpError, Request
 from orchestrator.domain.channel import (
     TEXT_LIMIT,
     TITLE_LIMIT,

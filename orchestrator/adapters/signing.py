@@ -1,30 +1,201 @@
-"""Verifies signed verdicts from the file and the keys only, without a controller or database."""
+"""Signing and verification of verdicts: keys, and DSSE envelopes, one per line.
+
+The same JSON and the same base64 can be written in many ways. Only the canonical form is accepted,
+so that every change of a byte of a bundle is detected.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
 
-from orchestrator.adapters.signing.envelopes import read_bundle
-from orchestrator.application.ports.signer import KEYRING, NotVerifiedError, Verified
+from orchestrator.application.ports.signer import (
+    KEYRING,
+    KeyUnusableError,
+    NotVerifiedError,
+    Verified,
+)
 from orchestrator.domain.gate.gate_documents import (
     SIMPLE_RESULT,
     STATEMENT,
+    canonical,
     digest_of,
     read_verdict,
 )
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.verdict import Verdict
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+
+def write_line(envelope: Mapping[str, object]) -> bytes:
+    """Return an envelope as a line."""
+    return canonical(envelope) + b"\n"
+
+
+def read_bundle(bundle: bytes) -> list[Envelope]:
+    """Return the envelopes of a bundle. Raises NotVerifiedError."""
+    lines = bundle.split(b"\n")
+    if lines.pop() or not lines:
+        raise NotVerifiedError("this is no signed verdict: it must end with a whole line")
+    return [_read_line(line, number) for number, line in enumerate(lines, 1)]
+
+
+def _read_line(line: bytes, number: int) -> Envelope:
+    try:
+        said = json.loads(line)
+        payload, kind = said["payload"], said["payloadType"]
+        (signature,) = said["signatures"]
+        plain = {
+            "payload": _again(payload),
+            "payloadType": kind,
+            "signatures": [{"keyid": signature["keyid"], "sig": _again(signature["sig"])}],
+        }
+        is_plain = write_line(plain) == line + b"\n"
+        envelope = Envelope.from_dict(plain)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        message = f"this is no signed verdict: line {number} is no DSSE envelope"
+        raise NotVerifiedError(message) from error
+    if not is_plain:
+        raise NotVerifiedError(f"line {number} is not written as it was signed: it was changed")
+    if kind != PAYLOAD_TYPE:
+        raise NotVerifiedError(f"line {number} is of another kind: {str(kind)[:80]!r}")
+    return envelope
+
+
+def _again(text: str) -> str:
+    """Decode base64 and encode it again in its canonical form."""
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)).decode()
+    except binascii.Error as error:
+        raise ValueError(str(error)) from error
+
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
+
+# The library imports the key services of every cloud, which is slow: only signing imports it.
+# ruff: noqa: PLC0415
+
+_SUFFIX = ".pem"
+
+
+class DsseSigner:
+    """Implements the Notary.
+
+    Args:
+        folder: Folder of the keys that are created here, one file per key, named by the key's id.
+        key_file: A key given by a person, which is used instead of the folder's keys.
+    """
+
+    def __init__(self, folder: Path, key_file: Path | None = None) -> None:
+        self._folder = folder
+        self._key_file = key_file
+
+    def held(self) -> tuple[str, ...]:
+        """Return the ids of the keys that can sign here."""
+        if self._key_file is not None:
+            return (self._handed_in.public_key.keyid,)
+        return tuple(sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}")))
+
+    def public(self, key_id: str) -> str:
+        """Return the public key, in hex."""
+        return str(self._signer(key_id).public_key.keyval["public"])
+
+    def can_make(self) -> bool:
+        """Return whether keys can be created: only without a given key."""
+        return self._key_file is None
+
+    def make(self) -> str:
+        """Create a key file that only this user can read; return the key's id."""
+        private = Ed25519PrivateKey.generate()
+        key_id = str(_signer(private).public_key.keyid)
+        pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        path = self._folder / f"{key_id}{_SUFFIX}"
+        fresh = path.with_suffix(".new")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.chmod(0o700)
+            fresh.touch(mode=0o600)
+            fresh.write_bytes(pem)
+            fresh.replace(path)
+        except OSError as error:
+            message = f"no signing key can be kept in {self._folder}: {error.strerror or error}"
+            raise KeyUnusableError(message) from error
+        return key_id
+
+    def sign(self, documents: Sequence[bytes], key_id: str) -> bytes:
+        """Return one envelope per line, in the same order."""
+        signer = self._signer(key_id)
+        return b"".join(_signed(document, signer) for document in documents)
+
+    def verify(self, bundle: bytes, keys: bytes) -> Verified:
+        """Verify a bundle with a keyring or a public key."""
+        from orchestrator.adapters.signing import verify_bundle
+
+        return verify_bundle(bundle, keys)
+
+    @cached_property
+    def _handed_in(self) -> CryptoSigner:
+        return _read(cast(Path, self._key_file), "SEATRIAL_SIGNING_KEY_FILE")
+
+    def _signer(self, key_id: str) -> CryptoSigner:
+        if self._key_file is not None:
+            return self._handed_in
+        return _read(self._folder / f"{key_id}{_SUFFIX}", "the signing key")
+
+
+def _signer(private: Ed25519PrivateKey) -> CryptoSigner:
+    from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
+
+    return CryptoSigner(private)
+
+
+def _signed(document: bytes, signer: CryptoSigner) -> bytes:
+    from securesystemslib.dsse import Envelope
+
+    from orchestrator.adapters.signing import PAYLOAD_TYPE, write_line
+
+    envelope = Envelope(document, PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    return write_line(cast(Mapping[str, object], envelope.to_dict()))
+
+
+def _read(path: Path, what: str) -> CryptoSigner:
+    """Return the key of a PEM file. Raises KeyUnusableError, without any part of the key."""
+    try:
+        private = load_pem_private_key(path.read_bytes(), password=None)
+    except OSError as error:
+        raise KeyUnusableError(f"{what} {path} cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError) as error:
+        raise KeyUnusableError(
+            f"{what} {path} is no private key without a passphrase in PEM (PKCS8); "
+            "`openssl genpkey -algorithm ed25519` makes one"
+        ) from error
+    if not isinstance(private, Ed25519PrivateKey):
+        raise KeyUnusableError(f"{what} {path} is no Ed25519 key, and only these are used")
+    return _signer(private)
+
 
 Json = Mapping[str, object]
 
@@ -36,7 +207,7 @@ def verify_bundle(bundle: bytes, keys: bytes) -> Verified:
     """
     ring = read_keyring(keys)
     envelopes = read_bundle(bundle)
-    signers = [_signer(one, number, ring) for number, one in enumerate(envelopes, 1)]
+    signers = [_signer_of(one, number, ring) for number, one in enumerate(envelopes, 1)]
     first, *rest = (_statement(one, number) for number, one in enumerate(envelopes, 1))
     stated, verdict = _verdict(first)
     _check_statements(stated, envelopes[1:])
@@ -46,7 +217,7 @@ def verify_bundle(bundle: bytes, keys: bytes) -> Verified:
     return Verified(verdict=document, key=signers[0], statements=tuple(rest), remarks=ring.remarks)
 
 
-def _signer(envelope: Envelope, number: int, ring: Keyring) -> PublicKey:
+def _signer_of(envelope: Envelope, number: int, ring: Keyring) -> PublicKey:
     (key_id,) = envelope.signatures
     key = ring.keys.get(key_id)
     if key is None:
