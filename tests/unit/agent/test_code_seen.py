@@ -40,9 +40,9 @@ class Kind:
 def seen(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the class under test, which imports its neighbours by their plain names."""
     monkeypatch.syspath_prepend(str(on_path()))
-    import seatrial_code  # noqa: PLC0415
+    import seatrial_code
 
-    return seatrial_code._Seen  # noqa: SLF001
+    return seatrial_code._Seen
 
 
 @pytest.fixture
