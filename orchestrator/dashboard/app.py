@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import RunMissingError
+from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError
-from orchestrator.application.reevaluate import VerdictMissingError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import (
     benchmarks,

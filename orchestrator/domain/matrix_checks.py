@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
+from orchestrator.domain.commit import url_fault
 from orchestrator.domain.document_problems import Path, Problem, nearest
-from orchestrator.domain.git_names import url_fault
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
 from orchestrator.domain.matrix import (

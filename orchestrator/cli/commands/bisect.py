@@ -27,7 +27,7 @@ from orchestrator.domain.bisect import (
     next_step,
 )
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 
 _POLL_S = 0.5
 _CONFLICT = 409

@@ -38,10 +38,16 @@ from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Sever
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.launch_plan import Plan, PlannedCell
+from orchestrator.domain.launch_plan import (
+    Plan,
+    PlannedCell,
+    free_of,
+    hourly,
+    limit_warning,
+    totals,
+)
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.plan_text import free_of, hourly, limit_warning, totals
 from orchestrator.domain.quota import Headroom, QuotaStatus
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.units import plural

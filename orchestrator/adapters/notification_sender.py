@@ -16,21 +16,19 @@ from pathlib import Path
 from standardwebhooks.webhooks import Webhook
 
 import orchestrator
-from orchestrator.adapters.notify.guarded_http import Answer, GuardedHttp, GuardedHttpError, Request
-from orchestrator.domain.announcement import (
+from orchestrator.adapters.guarded_http import Answer, GuardedHttp, GuardedHttpError, Request
+from orchestrator.domain.channel import (
     TEXT_LIMIT,
     TITLE_LIMIT,
     Announcement,
-    one_line,
-    paragraphs,
-)
-from orchestrator.domain.channel import (
     Channel,
     ChannelKind,
     Delivery,
     DeliveryReceipt,
     DeliveryResult,
     commit_of,
+    one_line,
+    paragraphs,
     status_word,
     token_place,
 )

@@ -1,4 +1,4 @@
-"""Port of trend detection: change points of series over runs. They never block a release."""
+"""Ports of statistics: trend detection (never blocks a release) and text similarity."""
 
 from __future__ import annotations
 
@@ -67,4 +67,16 @@ class Detector(Protocol):
 
     def changes(self, many: Sequence[Watched]) -> Sequence[Sequence[ChangePoint]]:
         """Return the change points of many series, as `detect` does for each."""
+        ...
+
+
+class TextSimilarity(Protocol):
+    """Similarity of names and messages."""
+
+    def names(self, one: str, other: str) -> float:
+        """Return the similarity of two function names, from 0 to 1."""
+        ...
+
+    def messages(self, one: str, other: str) -> float:
+        """Return the similarity of two masked messages, from 0 to 100, in any word order."""
         ...
