@@ -8,7 +8,8 @@ from dataclasses import fields
 
 from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.git_names import url_fault
-from orchestrator.domain.machine import ProviderTraits
+from orchestrator.domain.host_checks import checked_host
+from orchestrator.domain.machine import ConfigError, ProviderTraits
 from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
 from orchestrator.domain.matrix import (
     ANY,
@@ -84,7 +85,10 @@ def _expect_problems(expect: ExpectedHardware, provider: str, path: Path) -> Ite
 
 
 def _provider_problems(platform: Platform, traits: ProviderTraits, path: Path) -> Iterator[Problem]:
-    keys = tuple(_provider_key_problems(platform, traits, path))
+    keys = (
+        *_provider_key_problems(platform, traits, path),
+        *_connection_problems(platform, traits, path),
+    )
     yield from keys
     if not keys:
         for problem in traits.check(platform):
@@ -108,6 +112,24 @@ def _provider_key_problems(
             )
         if f.name in traits.required and not getattr(platform, f.name):
             yield Problem(path, f"provider {traits.name!r} needs {f.name!r}")
+
+
+def _connection_problems(
+    platform: Platform, traits: ProviderTraits, path: Path
+) -> Iterator[Problem]:
+    if platform.connect is not None and platform.connect not in traits.connect:
+        known = ", ".join(sorted(traits.connect))
+        message = f"provider {traits.name!r} has no {platform.connect!r}; it has {known}"
+        yield Problem((*path, "connect"), message)
+    if platform.bastion is None:
+        return
+    if traits.rented and platform.connect != "private":
+        message = "a bastion leads to private addresses: write `connect: private` beside it"
+        yield Problem((*path, "bastion"), message)
+    try:
+        checked_host(platform.bastion, at="bastion")
+    except ConfigError as error:
+        yield Problem((*path, "bastion"), str(error))
 
 
 def _environment_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
