@@ -479,3 +479,11 @@ class Shell(Protocol):
     def close(self) -> None:
         """Close the connection; detached processes continue."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshAccess(SshEndpoint):
+    """SSH address and key, as the controller uses them."""
+
+    private_key: str = field(default="", repr=False)
+    """OpenSSH PEM; empty where the key is the controller's file `key_file`."""

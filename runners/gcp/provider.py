@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from google.cloud import compute_v1
 
-from orchestrator.domain.boot_image import BootImage
 from orchestrator.domain.machine import (
     ConfigError,
     LaunchRequest,
@@ -18,7 +17,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
-from orchestrator.domain.quota import Demand, Quota, QuotaLevel
+from orchestrator.domain.quota import BootImage, Demand, Quota, QuotaLevel
 from runners import ProviderContext
 from runners.gcp.clients import ComputeClients
 from runners.gcp.images import Image, Images

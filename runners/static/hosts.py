@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from orchestrator.domain.extend_record import filled
-from orchestrator.domain.host_checks import checked_host
 from orchestrator.domain.machine import ConfigError, SshEndpoint
 from orchestrator.domain.matrix import Host, Platform
+from orchestrator.domain.matrix_checks import checked_host
 
 
 def endpoint_of(host: Host, bastion: Host | None) -> SshEndpoint:

@@ -6,9 +6,8 @@ import pytest
 
 from orchestrator.cli.responses import read
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.machine import Machine, MachineState
+from orchestrator.domain.machine import Machine, MachineState, SshAccess
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.ssh_access import SshAccess
 from orchestrator.store.errors import StoreUnusableError
 from tests.integration.api_clouds import LOGIN, Clouds, clouds
 from tests.integration.api_context import Desk

@@ -21,8 +21,8 @@ from orchestrator.cli.commands.options import RunArgument
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.responses import read
 from orchestrator.cli.session import cell_path, find_cells, find_run, session_of
+from orchestrator.domain.machine import SshAccess
 from orchestrator.domain.matrix import Host
-from orchestrator.domain.ssh_access import SshAccess
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ADDRESS = re.compile(r"[0-9A-Za-z\[][0-9A-Za-z.:%\]_-]*")
