@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.cron import CronsimCron
+from orchestrator.adapters.engine.wakeups import Wakeups
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
 from orchestrator.adapters.files.artifact_bundle import unpack_bundle
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -75,7 +76,7 @@ from runners import registry as provider_registry
 from runners.fake import MemoryHostStore
 from runners.shell import open_shell
 from runners.shell.account import account_of
-from runners.workspace import Workspace
+from runners.workspace import Listener, Workspace
 
 if TYPE_CHECKING:
     from orchestrator.adapters.engine.dbos_engine import DbosEngine
@@ -84,9 +85,17 @@ if TYPE_CHECKING:
 class EndingWorkspace(Workspace):
     """A workspace that collects and ends what was started, and starts nothing."""
 
-    def __init__(self, shell: Shell, refusal: str, *, base: str, candidates: Sequence[str]) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        refusal: str,
+        *,
+        base: str,
+        candidates: Sequence[str],
+        listener: Listener | None,
+    ) -> None:
         """`refusal` is the reason, for a person."""
-        super().__init__(shell, base=base, candidates=candidates)
+        super().__init__(shell, base=base, candidates=candidates, listener=listener)
         self._refusal = refusal
 
     def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
@@ -110,8 +119,18 @@ class WorkspacePool:
         local_base: Path,
         login: Callable[[str], Login | None],
         local: LocalJobs = AS_OURSELVES,
+        listener: Listener | None = None,
     ) -> None:
-        """`local_base` is the work folder of jobs that run as the controller's own user."""
+        """Store the settings.
+
+        Args:
+            keys: The folder with users' private keys.
+            local_base: The work folder of jobs that run as the controller's own user.
+            login: Returns the keys of a lease.
+            local: Who runs jobs on this computer.
+            listener: Told when a machine has more to pull.
+        """
+        self._listener = listener
         self._keys = keys
         self._local = local
         self._login = login
@@ -138,7 +157,7 @@ class WorkspacePool:
         )
         if isinstance(endpoint, LocalEndpoint):
             return self._here(endpoint, shell)
-        return Workspace(shell)
+        return Workspace(shell, listener=self._listener)
 
     def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
         """Continue an attempt as the user that it was started as, whatever is permitted now."""
@@ -148,8 +167,10 @@ class WorkspacePool:
         base = account_of(endpoint.account).work if endpoint.account else str(self._local_base)
         refusal = self._local.refusal_as(endpoint.account)
         if refusal:
-            return EndingWorkspace(shell, refusal, base=base, candidates=(sys.executable,))
-        return Workspace(shell, base=base, candidates=(sys.executable,))
+            return EndingWorkspace(
+                shell, refusal, base=base, candidates=(sys.executable,), listener=self._listener
+            )
+        return Workspace(shell, base=base, candidates=(sys.executable,), listener=self._listener)
 
     def _private_key(self, lease_id: str) -> str | None:
         login = self._login(lease_id)
@@ -193,9 +214,10 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     if is_embedded(settings):
         check_unclosed(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
-    deps = _deps(settings, database, local, _controller_id(settings.home))
+    wakeups = Wakeups()
+    deps = _deps(settings, database, local, _controller_id(settings.home), wakeups)
     executor = "local" if is_embedded(settings) else new_id()
-    engine = _engine(settings, executor, deps) if runs_cells else None
+    engine = _engine(settings, executor, deps, wakeups) if runs_cells else None
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
@@ -209,13 +231,19 @@ def open_to_read(settings: Settings) -> tuple[Database, Context]:
     Raises StoreError where there is no database, or one of another version.
     """
     database = open_database(app_url(settings), read_only=True)
-    deps = _deps(settings, database, AS_OURSELVES, controller="")
+    deps = _deps(settings, database, AS_OURSELVES, controller="", wakeups=None)
     scratch = settings.home / TEMPORARY  # where an upload would go; it may not be there
     gate = _gate_ports(settings, subjects_of(settings, AS_OURSELVES, scratch))
     return database, _context(deps, scratch, wake=_leave_it, gate=gate)
 
 
-def _deps(settings: Settings, database: Database, local: LocalJobs, controller: str) -> FlowDeps:
+def _deps(
+    settings: Settings,
+    database: Database,
+    local: LocalJobs,
+    controller: str,
+    wakeups: Wakeups | None,
+) -> FlowDeps:
     home = settings.home
     blobs: Blobs = FileBlobs(home / "blobs") if is_embedded(settings) else database.blobs
     return FlowDeps(
@@ -228,6 +256,7 @@ def _deps(settings: Settings, database: Database, local: LocalJobs, controller: 
             local_base=home / "work",
             login=database.stores.leases.login,
             local=local,
+            listener=wakeups,
         ).open,
         wheels=Wheelhouse(
             home / "wheels", clock=SystemClock(), outward=guarded if local.reached else anywhere
@@ -379,7 +408,7 @@ def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
         raise ReportRefusedError(str(error)) from error
 
 
-def _engine(settings: Settings, executor: str, deps: FlowDeps) -> DbosEngine:
+def _engine(settings: Settings, executor: str, deps: FlowDeps, wakeups: Wakeups) -> DbosEngine:
     # A reader has no engine, and its library takes a third of a second.
     from orchestrator.adapters.engine.dbos_engine import (  # noqa: PLC0415
         DbosEngine,
@@ -389,7 +418,7 @@ def _engine(settings: Settings, executor: str, deps: FlowDeps) -> DbosEngine:
     async def flow(durable: Durable, cell_id: str) -> None:
         await run_cell(deps, durable, cell_id)
 
-    return DbosEngine(DbosSettings(_engine_url(settings), executor), flow)
+    return DbosEngine(DbosSettings(_engine_url(settings), executor), flow, wakeups=wakeups)
 
 
 def _engine_url(settings: Settings) -> str:
