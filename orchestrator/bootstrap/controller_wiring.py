@@ -251,13 +251,7 @@ def _deps(
         blobs=blobs,
         clock=SystemClock(),
         provider=_providers(database, settings, local),
-        open_workspace=WorkspacePool(
-            keys=home / "keys",
-            local_base=home / "work",
-            login=database.stores.leases.login,
-            local=local,
-            listener=wakeups,
-        ).open,
+        open_workspace=_workspaces(settings, database, local, wakeups).open,
         wheels=Wheelhouse(
             home / "wheels", clock=SystemClock(), outward=guarded if local.reached else anywhere
         ),
@@ -278,6 +272,18 @@ def _deps(
         new_login=new_login,
         budgets=_budgets(settings),
         timings=Timings(contact_timeout_s=settings.contact_timeout_s),
+    )
+
+
+def _workspaces(
+    settings: Settings, database: Database, local: LocalJobs, wakeups: Wakeups | None
+) -> WorkspacePool:
+    return WorkspacePool(
+        keys=settings.home / "keys",
+        local_base=settings.home / "work",
+        login=database.stores.leases.login,
+        local=local,
+        listener=wakeups,
     )
 
 
