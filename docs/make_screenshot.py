@@ -19,7 +19,7 @@ from orchestrator.cli.session import Session, find_run
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.view.rows import reported
 from orchestrator.cli.watching.poll_threads import Tails
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 
 WIDTH, HEIGHT = 100, 24
 FAR_ENOUGH = 0.6

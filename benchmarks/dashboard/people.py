@@ -23,8 +23,7 @@ from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver
 from orchestrator.domain.annotation import Annotation
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Run
-from orchestrator.domain.gate.gate_records import StoredVerdict
-from orchestrator.domain.gate.verdict import RuleOutcome
+from orchestrator.domain.gate.verdict import RuleOutcome, StoredVerdict
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.domain.signature import failure_groups

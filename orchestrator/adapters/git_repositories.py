@@ -7,13 +7,13 @@ import shlex
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from orchestrator.adapters.guarded_http import Resolve, addresses_of
 from orchestrator.adapters.guarded_proxy import (
     Look,
     ProxyRefusedError,
     checked_addresses,
     look_public,
 )
-from orchestrator.adapters.notify.guarded_http import Resolve, addresses_of
 
 FILE_LIMIT_BYTES = 8 * 1024**3
 """Maximum size of one file that git or pip writes, such as a pack."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
-from orchestrator.adapters.notify.guarded_http import Resolve, addresses_of, refusal
+from orchestrator.adapters.guarded_http import Resolve, addresses_of, refusal
 
 Look = Callable[[str], str]
 """Returns why an address is refused; empty if it is allowed."""

@@ -13,11 +13,15 @@ from pathlib import Path
 from shlex import join
 from urllib.request import getproxies
 
-from orchestrator.adapters.files.wheel_files import read_wheel
+from orchestrator.adapters.files.requirements import read_wheel
 from orchestrator.adapters.git_repositories import Repositories, bounded
 from orchestrator.adapters.guarded_proxy import guarded_proxy
-from orchestrator.application.ports.subjects import SubjectGoneError, SubjectUnreachableError
-from orchestrator.application.ports.wheels import SubjectWheel, WheelsError
+from orchestrator.application.ports.wheels import (
+    SubjectGoneError,
+    SubjectUnreachableError,
+    SubjectWheel,
+    WheelsError,
+)
 from orchestrator.domain.machine import MachineError, Shell
 
 _TIMEOUT_S = 120.0

@@ -11,7 +11,7 @@ from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ListResponse, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.benchmarks import BenchmarkSeries, SeriesPoint, series_of
-from orchestrator.application.ports.trends import ChangePoint
+from orchestrator.application.ports.statistics import ChangePoint
 from orchestrator.domain.caller_identity import Scope
 
 

@@ -13,7 +13,7 @@ from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ListResponse, RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.manage_channels import (
+from orchestrator.application.channels import (
     NewChannel,
     add_channel,
     call_channel,

@@ -16,12 +16,7 @@ from orchestrator.application.describe_run import describe_run
 from orchestrator.application.refresh_prices import known_prices, refresh_prices
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Lease, Run
-from orchestrator.domain.cost_response import (
-    RunCost,
-    Spending,
-    run_cost_answer,
-    spending_answer,
-)
+from orchestrator.domain.cost_response import RunCost, Spending, run_cost_answer, spending_answer
 from orchestrator.domain.prices import Price, Refreshed
 
 _ASKED = [Security(bearer)]

@@ -20,6 +20,7 @@ from starlette.routing import Match
 from orchestrator.application.add_annotations import TooManyAnnotationsError
 from orchestrator.application.bisect_gate import NothingToBisectError
 from orchestrator.application.describe_run import RunMissingError
+from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError, PolicyMissingError
 from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.application.launch_run import (
@@ -27,22 +28,21 @@ from orchestrator.application.launch_run import (
     KeyReusedError,
     PayloadMissingError,
 )
+from orchestrator.application.machines import (
+    MachineInUseError,
+    MachineMissingError,
+    MachineStaysError,
+    NoMachineError,
+    ProviderUnreadError,
+)
 from orchestrator.application.ports.archives import ArchiveError
-from orchestrator.application.ports.ingest_upload import IntakeError, IntakeFullError
-from orchestrator.application.ports.reports import ReportRefusedError
+from orchestrator.application.ports.ingest import IntakeError, IntakeFullError
 from orchestrator.application.ports.signer import KeyUnusableError
-from orchestrator.application.reevaluate import VerdictMissingError
+from orchestrator.application.publish_report import ReportRefusedError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError
 from orchestrator.application.sign_off import WaiverMissingError
 from orchestrator.application.signing_keys import KeyMissingError
-from orchestrator.application.ssh_access import NoMachineError
-from orchestrator.application.terminate_machine import (
-    MachineInUseError,
-    MachineMissingError,
-    MachineStaysError,
-    ProviderUnreadError,
-)
 from orchestrator.domain.blobs import BlobMismatchError, BlobMissingError, BlobTooLargeError
 from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.machine import ProviderError

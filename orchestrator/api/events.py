@@ -20,7 +20,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run, RunState
-from orchestrator.store.run_events import RunEvent
+from orchestrator.store.runs import RunEvent
 
 POLL_S = 0.3
 HEARTBEAT_S = 4

@@ -17,8 +17,7 @@ from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.run_record import Evidence
-from orchestrator.domain.run_response import RunResponse, run_answer
+from orchestrator.domain.run_record import Evidence, RunResponse, run_answer
 
 JSON = "json"
 _SUFFIXES = {"junit": "xml", "ctrf": "json", "csv": "csv", "json": "json", "intoto": "jsonl"}

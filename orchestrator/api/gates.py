@@ -21,21 +21,27 @@ from orchestrator.api.models import (
     Word,
 )
 from orchestrator.api.security import CallerDep, bearer, secured
+from orchestrator.application.channels import announce_verdict
 from orchestrator.application.context import Context
-from orchestrator.application.evaluate_gate import dry_run, evaluate_gate
+from orchestrator.application.evaluate_gate import (
+    Replay,
+    dry_run,
+    evaluate_gate,
+    find_verdict,
+    replay,
+)
 from orchestrator.application.gate_policies import find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
-from orchestrator.application.notifications import announce_verdict
-from orchestrator.application.reevaluate import Replay, find_verdict, replay
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.extend_record import extended
-from orchestrator.domain.gate.gate_records import (
+from orchestrator.domain.gate.verdict import (
+    Decision,
     StoredPolicy,
     StoredVerdict,
+    Verdict,
     VerdictLine,
     VerdictResponse,
 )
-from orchestrator.domain.gate.verdict import Decision, Verdict
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1

@@ -22,13 +22,19 @@ from orchestrator.application.test_history import (
     history_of,
     suggest_aliases,
 )
-from orchestrator.domain.alias import Alias, AliasState, KnownTest, KnownTestResponse, Matching
 from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.test_duration import TestDuration
-from orchestrator.domain.test_identity import resolve
+from orchestrator.domain.test_identity import (
+    Alias,
+    AliasState,
+    KnownTest,
+    KnownTestResponse,
+    Matching,
+    resolve,
+)
 from orchestrator.store.test_histories import TestRun
 
 

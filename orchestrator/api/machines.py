@@ -9,12 +9,15 @@ from fastapi import APIRouter, Path, Query, Response, Security
 from orchestrator.api.dependencies import CellDep, ContextDep
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.emergency_stop import stop_everything
-from orchestrator.application.list_machines import inventory_answer, resource_answer
-from orchestrator.application.ssh_access import ssh_access
-from orchestrator.application.terminate_machine import end_machine
+from orchestrator.application.machines import (
+    end_machine,
+    inventory_answer,
+    resource_answer,
+    ssh_access,
+)
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.inventory import InventoryResponse, ResourceResponse, StopReport
-from orchestrator.domain.ssh_access import SshAccess
+from orchestrator.domain.machine import SshAccess
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["machines"], route_class=secured(Scope.READ), dependencies=_ASKED)

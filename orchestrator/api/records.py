@@ -12,8 +12,8 @@ from __future__ import annotations
 from orchestrator.api.models import documented
 from orchestrator.application.benchmarks import SeriesPoint
 from orchestrator.application.bisect_gate import BisectRange
-from orchestrator.domain.alias import Alias, FamilyChanges, KnownTest, KnownTestResponse, Matching
 from orchestrator.domain.attestation import Attestation, Device
+from orchestrator.domain.caller_identity import NewToken, Token
 from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
 from orchestrator.domain.channel import (
     ChannelHealth,
@@ -25,15 +25,8 @@ from orchestrator.domain.channel import (
 )
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
-from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.flaky import FlakyEvidence
-from orchestrator.domain.gate.gate_records import (
-    RuleLine,
-    StoredPolicy,
-    VerdictLine,
-    VerdictResponse,
-)
 from orchestrator.domain.gate.payload_review import PayloadReview, PayloadReviewResponse
 from orchestrator.domain.gate.signing_key import KeyResponse, PublicKey
 from orchestrator.domain.gate.snapshot import (
@@ -44,7 +37,14 @@ from orchestrator.domain.gate.snapshot import (
     Waiver,
     WaiverResponse,
 )
-from orchestrator.domain.gate.verdict import RuleResult, Verdict
+from orchestrator.domain.gate.verdict import (
+    RuleLine,
+    RuleResult,
+    StoredPolicy,
+    Verdict,
+    VerdictLine,
+    VerdictResponse,
+)
 from orchestrator.domain.ingested import (
     Disagreement,
     Ingested,
@@ -62,16 +62,23 @@ from orchestrator.domain.known_issue import (
 )
 from orchestrator.domain.launch_plan import Plan, PlannedCell
 from orchestrator.domain.lint_findings import CheckedAnnotation, DocumentFinding, Doubt
-from orchestrator.domain.machine import Place
+from orchestrator.domain.machine import Place, SshAccess
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.prices import Price, Refreshed, UncertainPrice
 from orchestrator.domain.quarantine import Quarantined, QuarantineResponse, SuggestedQuarantine
 from orchestrator.domain.quota import Headroom, Quota, QuotaLevel
-from orchestrator.domain.root_cause import Attribution
-from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, LeaseRecord
-from orchestrator.domain.run_response import RunResponse, RunSummary, SubjectName
+from orchestrator.domain.root_cause import Attribution, DiagnosedTest, RetestTally
+from orchestrator.domain.run_record import (
+    ArtifactRecord,
+    CellRecord,
+    JobRecord,
+    LeaseRecord,
+    RunResponse,
+    RunSummary,
+    SubjectName,
+)
 from orchestrator.domain.schedule import (
     Firing,
     Resolved,
@@ -80,10 +87,16 @@ from orchestrator.domain.schedule import (
     SubjectSelector,
 )
 from orchestrator.domain.signature import FailureGroup, Signature
-from orchestrator.domain.ssh_access import SshAccess
 from orchestrator.domain.test_duration import TestDuration
-from orchestrator.domain.test_identity import NameChanges, Suggestion
-from orchestrator.domain.token import NewToken, Token
+from orchestrator.domain.test_identity import (
+    Alias,
+    FamilyChanges,
+    KnownTest,
+    KnownTestResponse,
+    Matching,
+    NameChanges,
+    Suggestion,
+)
 
 documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)
 documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)

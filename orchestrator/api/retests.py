@@ -30,7 +30,7 @@ from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.retests import RetestKind, RetestPlan, RetestSession, RetestSessionState
 from orchestrator.domain.root_cause import Attribution
-from orchestrator.domain.run_response import RunResponse, run_answer
+from orchestrator.domain.run_record import RunResponse, run_answer
 
 _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 

@@ -28,7 +28,7 @@ from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.retests import RetestOptions
-from orchestrator.domain.run_response import RunResponse, RunSummary, run_answer, summary_answer
+from orchestrator.domain.run_record import RunResponse, RunSummary, run_answer, summary_answer
 from orchestrator.store.runs import RunsAsked
 
 KIND = "compare"

@@ -23,8 +23,7 @@ from orchestrator.api.errors import (
 )
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, check_credential, cookie_of
-from orchestrator.domain.caller_identity import SOCKET, Person, Scope
-from orchestrator.domain.token import Token
+from orchestrator.domain.caller_identity import SOCKET, Person, Scope, Token
 
 Guard = Callable[[Credential | None, Scope], Token]
 """Checks a request's credential against the required scope and returns its token. Raises

@@ -14,9 +14,8 @@ from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.tokens import create_token as make_token
-from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.caller_identity import NewToken, Scope, Token
 from orchestrator.domain.extend_record import extended
-from orchestrator.domain.token import NewToken, Token
 
 
 class TokenRequest(RequestModel):

@@ -14,7 +14,6 @@ from orchestrator.application.freeze_cell import Before, machine_of
 from orchestrator.application.gate_policies import policy_of
 from orchestrator.application.gather_evidence import CountedCell, GatheredRun
 from orchestrator.application.reused_results import results_of_cell
-from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cell
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.policy import GatePolicy
@@ -22,7 +21,7 @@ from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Machine
 from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord
-from orchestrator.domain.test_identity import normal_nodeid
+from orchestrator.domain.test_identity import AliasState, normal_nodeid
 from orchestrator.store.reuse import LastGreen
 
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)

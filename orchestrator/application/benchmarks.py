@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from statistics import median
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.trends import ChangePoint, Detector, Trend, Watched
+from orchestrator.application.ports.statistics import ChangePoint, Detector, Trend, Watched
 from orchestrator.domain.fingerprint import environment_diff, fingerprint
 from orchestrator.domain.outcome import Counts
 from orchestrator.store.benchmarks import Benchmark, Measured, Measuring, Overview, Point, Track

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from orchestrator.application.attribute_failures import failing_keys
 from orchestrator.application.context import Context
-from orchestrator.application.diagnosis_inputs import failing_keys
 from orchestrator.application.launch_run import IdempotencyKey, Launched, LaunchOrder, launch_run
 from orchestrator.domain.cell import Cell, CellState, RunSpec
 from orchestrator.domain.matrix import GitSource, Matrix, Platform

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
-from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.fingerprint import traits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
+from orchestrator.domain.test_identity import AliasState
 from orchestrator.store.run_comparison import Pair, Surroundings
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores

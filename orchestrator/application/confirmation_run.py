@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from decimal import Decimal
 
+from orchestrator.application.attribute_failures import failing_keys
 from orchestrator.application.context import Context
-from orchestrator.application.diagnosis_inputs import failing_keys
 from orchestrator.application.launch_run import IdempotencyKey, LaunchOrder, launch_run
 from orchestrator.application.plan_run import plan_run
 from orchestrator.domain.cell import Cell, RunSpec

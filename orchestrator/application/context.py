@@ -6,20 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.application.cell.flow_context import Locks
 from orchestrator.application.janitor import Janitor
-from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.archives import Blobs, PackedPayload
 from orchestrator.application.ports.clock import Clock, Cron, NewId
 from orchestrator.application.ports.documents import Documents
-from orchestrator.application.ports.ingest_upload import Intake
+from orchestrator.application.ports.ingest import Dialects, Intake
 from orchestrator.application.ports.notification_sender import Courier
-from orchestrator.application.ports.result_parsers import Dialects
 from orchestrator.application.ports.signer import Notary
-from orchestrator.application.ports.subjects import Subjects
-from orchestrator.application.ports.text_similarity import TextSimilarity
-from orchestrator.application.ports.trends import Detector
-from orchestrator.application.ports.wheels import Wheels
+from orchestrator.application.ports.statistics import Detector, TextSimilarity
+from orchestrator.application.ports.wheels import Subjects, Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace
-from orchestrator.application.process_locks import Locks
 from orchestrator.application.read_log import LogIndexes
 from orchestrator.domain.budget import Budget
 from orchestrator.domain.gate.performance import Statistics
@@ -65,6 +62,8 @@ class Context:
     provider: Callable[[str], Provider]
     read_payload: Callable[[Path], Manifest]
     """Validates an uploaded archive and returns its manifest. Raises InvalidDocumentError."""
+    pack_payload: Callable[[Path, Path], PackedPayload]
+    """Packs a folder into an archive in another. Raises ArchiveError or InvalidDocumentError."""
     render: Callable[[str, Evidence, str | None, str], str]
     """Renders a report of (kind, evidence, cell, format: md, html or json)."""
     draw: Callable[[str, Evidence, str | None], Mapping[str, str]]

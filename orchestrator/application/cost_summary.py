@@ -13,8 +13,8 @@ from orchestrator.application.context import Context
 from orchestrator.application.schedules import next_firing
 from orchestrator.domain.money import PHASES, machine_cost
 from orchestrator.domain.schedule import Firing, Schedule
-from orchestrator.store.cost_aggregates import Account, PhaseCost, PhaseSum, Refusals, RunSum, Sum
-from orchestrator.store.machine_list import Rented
+from orchestrator.store.costs import Account, PhaseCost, PhaseSum, Refusals, RunSum, Sum
+from orchestrator.store.machines import Rented
 from orchestrator.store.stores import Stores
 
 RUNS_SHOWN = 20

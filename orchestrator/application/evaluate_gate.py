@@ -1,4 +1,4 @@
-"""Evaluates a gate: freezes the evidence, decides, signs and stores."""
+"""Evaluates a gate: freezes the evidence, decides, signs, stores; and evaluates evidence again."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.gather_evidence import GatheredRun, gather
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.signing_keys import signing_key
+from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.gate_documents import (
+    CellStatement,
     canonical,
+    cell_statement,
     digest_of,
     policy_digest,
+    read_snapshot,
     snapshot_document,
     verdict_document,
+    verdict_statement,
 )
-from orchestrator.domain.gate.gate_records import StoredVerdict
-from orchestrator.domain.gate.in_toto import CellStatement, cell_statement, verdict_statement
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot
-from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.domain.gate.verdict import StoredVerdict, Verdict
 from orchestrator.domain.outcome import Outcome
 
 TOOL = f"seatrial {orchestrator.__version__}"
@@ -170,3 +173,101 @@ def _cell_statements(context: Context, proof: VerdictStatements) -> Iterator[Cel
 def _has_results(cell: CellEvidence) -> bool:
     """Whether the cell has results to state."""
     return cell.state == CellState.DONE.value and cell.outcome is not Outcome.NOT_AVAILABLE
+
+
+class VerdictMissingError(LookupError):
+    """No verdict of this id is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A stored verdict and its re-evaluation from the same inputs."""
+
+    stored: StoredVerdict
+    again: Verdict
+    digest: str
+    """Digest of the re-evaluated verdict."""
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether the bytes are equal."""
+        return self.digest == self.stored.document_digest
+
+
+def find_verdict(context: Context, verdict_id: str) -> StoredVerdict:
+    """Return the verdict. Raises VerdictMissingError."""
+    found = context.stores.gates.verdict(verdict_id)
+    if found is None:
+        raise VerdictMissingError(
+            f"there is no verdict {verdict_id!r}; `seatrial gate history GATE` lists them"
+        )
+    return found
+
+
+def stored_snapshot(context: Context, stored: StoredVerdict) -> Snapshot:
+    """Return the frozen evidence of a verdict. Raises BlobMissingError."""
+    whole = b"".join(context.blobs.open(stored.snapshot_digest))
+    return read_snapshot(json.loads(whole))
+
+
+def replay(context: Context, verdict_id: str) -> Replay:
+    """Evaluate a verdict again with its own policy, evidence and time.
+
+    Raises VerdictMissingError, BlobMissingError.
+    """
+    stored = find_verdict(context, verdict_id)
+    then, snapshot = stored.verdict, stored_snapshot(context, stored)
+    policy = context.stores.gates.policy_version(then.policy_digest)
+    if policy is None:
+        raise VerdictMissingError(f"the policy {then.policy_digest} of {verdict_id} is not stored")
+    again = evaluate(
+        policy_of(policy),
+        snapshot,
+        then.at,
+        statistics=context.gate.statistics,
+        policy_digest=policy.digest,
+        evidence_digest=evidence_digest(snapshot),
+        tool=then.tool,
+        rules_version=then.rules_version,
+    )
+    return Replay(stored, again, digest_of(verdict_document(again)))
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunResult:
+    """A stored verdict, and another policy's decision on the same evidence."""
+
+    stored: StoredVerdict
+    verdict: Verdict | None
+    """None where the frozen evidence is no longer stored."""
+
+
+def dry_run_policy(
+    context: Context, policy_text: Source, verdicts: Sequence[StoredVerdict], *, name: str
+) -> list[DryRunResult]:
+    """Evaluate the frozen evidence of each verdict with the policy, at the verdict's time.
+
+    Raises InvalidDocumentError.
+    """
+    policy = context.documents.read_policy(policy_text, name)
+    digest = policy_digest(policy)
+    return [DryRunResult(one, _decided(context, policy, digest, one)) for one in verdicts]
+
+
+def _decided(
+    context: Context, policy: GatePolicy, digest: str, stored: StoredVerdict
+) -> Verdict | None:
+    try:
+        snapshot = stored_snapshot(context, stored)
+    except BlobMissingError:
+        return None
+    return evaluate(
+        policy,
+        snapshot,
+        stored.verdict.at,
+        statistics=context.gate.statistics,
+        policy_digest=digest,
+        evidence_digest=evidence_digest(snapshot),
+        tool=TOOL,
+        rules_version=stored.verdict.rules_version,
+    )

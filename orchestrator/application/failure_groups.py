@@ -9,9 +9,9 @@ from datetime import datetime
 
 from orchestrator.application.context import Context
 from orchestrator.application.triage_failures import FailuresToTriage, answering, most_in_a_run
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failure_triage import TriageInputs, TriageStatus
 from orchestrator.domain.signature import SIMILAR, Signature, similar
+from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import Group, Place, Places, WindowCell
 
 _ORDER = {status: number for number, status in enumerate(TriageStatus)}

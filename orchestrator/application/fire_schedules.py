@@ -19,6 +19,7 @@ from functools import partial
 from typing import Protocol
 
 from orchestrator.application.attribute_failures import attribute_run
+from orchestrator.application.channels import notify_people, run_link
 from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.context import Context
 from orchestrator.application.end_run import cancel_run
@@ -31,16 +32,14 @@ from orchestrator.application.launch_run import (
     PayloadMissingError,
     launch_run,
 )
-from orchestrator.application.notifications import notify_people, run_link
 from orchestrator.application.ports.clock import Cron, CronError
-from orchestrator.application.ports.subjects import SubjectGoneError
+from orchestrator.application.ports.wheels import SubjectGoneError
 from orchestrator.application.resolve_firing import resolve_firing
-from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.cell import Run, RunState
+from orchestrator.domain.channel import Announcement, LineageState
 from orchestrator.domain.document_problems import InvalidDocumentError
-from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.policy import GatePolicy, retest_options
-from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.gate.verdict import Decision, StoredVerdict
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.root_cause import Attribution, RootCause

@@ -25,8 +25,7 @@ from orchestrator.application.gather_evidence import (
 )
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
-from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy
-from orchestrator.domain.gate.policy_values import duration
+from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy, duration
 from orchestrator.domain.gate.reruns import failed_before, failed_elsewhere, merge_reruns
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,

@@ -15,9 +15,9 @@ from orchestrator.domain.gate.gate_documents import (
     policy_document,
     read_policy_document,
 )
-from orchestrator.domain.gate.gate_records import StoredPolicy
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.policy_checks import ends_too_late
+from orchestrator.domain.gate.verdict import StoredPolicy
 
 
 class GateMissingError(LookupError):

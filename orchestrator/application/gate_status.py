@@ -10,10 +10,8 @@ from enum import StrEnum
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.schedules import next_firing
-from orchestrator.domain.gate.gate_records import StoredPolicy
-from orchestrator.domain.gate.policy import GatePolicy
-from orchestrator.domain.gate.policy_values import duration
-from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+from orchestrator.domain.gate.policy import GatePolicy, duration
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome, StoredPolicy
 from orchestrator.domain.schedule import Schedule
 from orchestrator.store.verdict_rows import LineageHead, ProductRuns
 

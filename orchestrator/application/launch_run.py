@@ -1,4 +1,7 @@
-"""Launches a matrix: validates everything, stores the run, then starts its cells."""
+"""Launches a matrix: validates everything, stores the run, then starts its cells.
+
+A rerun launches the jobs that did not pass, with the same matrix, payload and subject.
+"""
 
 from __future__ import annotations
 

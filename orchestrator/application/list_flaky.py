@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.flaky import (
     DatedResult,
@@ -27,7 +26,7 @@ from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, is_about, passes_in_a_row, state_of
 from orchestrator.domain.signature import Signature
-from orchestrator.domain.test_identity import resolve
+from orchestrator.domain.test_identity import KnownTest, resolve
 from orchestrator.store.failure_groups import Failing, TestOutcomes, Tried, WindowCell
 from orchestrator.store.stores import Stores
 

@@ -11,11 +11,11 @@ from enum import StrEnum
 from string import ascii_uppercase
 
 from orchestrator.application.describe_run import stated_cost
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.flaky import IN_A_ROW
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import Failing
 from orchestrator.store.leases import Spending
 from orchestrator.store.runs import RunsAsked

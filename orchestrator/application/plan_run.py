@@ -8,25 +8,23 @@ from decimal import Decimal
 
 from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
-from orchestrator.application.check_hosts import check_hosts
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
-from orchestrator.domain.boot_image import Images
+from orchestrator.application.machines import check_hosts
 from orchestrator.domain.budget import budget_warnings, why_price_is_needed
 from orchestrator.domain.cell import RunSpec
-from orchestrator.domain.launch_plan import Plan, PlannedCell
+from orchestrator.domain.launch_plan import Plan, PlannedCell, cautions
 from orchestrator.domain.machine import NotOfferedError, ProviderError
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import CellPlan, unfit_jobs
 from orchestrator.domain.money import worst_usd
-from orchestrator.domain.plan_text import cautions
-from orchestrator.domain.price_age import (
+from orchestrator.domain.prices import (
     REFRESH,
     price_age_warning,
     why_unpriced,
     without_old_prices,
 )
-from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
+from orchestrator.domain.quota import Demand, Headroom, Images, Quota, QuotaLevel, Quotas, headroom
 from orchestrator.domain.torch_build import TorchBuild, cuda_warning, torch_build, torch_warning
 
 _UNPRICED = "no price is known at any of {} places, and {}: none is rented"

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.archives import Blobs
 from orchestrator.domain.run_record import Evidence
+
+
+class ReportRefusedError(ValueError):
+    """The report was refused: it needs a cell, or contradicts its evidence; the text says why."""
+
 
 Render = Callable[[str, Evidence, str | None, str], str]
 """Renders (kind, evidence, cell, format)."""

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.test_history import history_of
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.extend_record import filled
@@ -26,6 +25,7 @@ from orchestrator.domain.quarantine import (
     state_of,
 )
 from orchestrator.domain.signature import Failure
+from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.stores import Stores
 
 logger = logging.getLogger(__name__)

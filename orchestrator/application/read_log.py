@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 
 from orchestrator.domain.terminal_text import plain
-from orchestrator.store.logs import AttemptLog, LogStore
+from orchestrator.store.evidence import AttemptLog, LogStore
 
 PIECE_BYTES = 1024 * 1024
 _STEP = 1_000

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from orchestrator.application.context import Context
 from orchestrator.application.payloads import put_subject
-from orchestrator.application.ports.subjects import SubjectGoneError
-from orchestrator.application.ports.wheels import SubjectWheel
+from orchestrator.application.ports.wheels import SubjectGoneError, SubjectWheel
 from orchestrator.domain.matrix import Baseline, GitSource, Matrix, PayloadSource, Subject
-from orchestrator.domain.schedule import Resolved, Schedule, SubjectKind
+from orchestrator.domain.schedule import (
+    Resolved,
+    Schedule,
+    SubjectKind,
+)
 from orchestrator.domain.versions import canonical_name
 
 NO_BASELINE = "no version has passed the gate yet: there is nothing to pair benchmarks with"

@@ -1,4 +1,4 @@
-"""Schedules: add, list, pause, resume, trigger, remove."""
+"""Schedules: add, list, pause, resume, trigger, remove; and the subject of each firing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from orchestrator.application.ports.clock import CronError
 from orchestrator.application.resolve_firing import repository_of
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.schedule import Firing, Schedule, ScheduleResponse, SubjectKind, faults
+from orchestrator.domain.schedule import (
+    Firing,
+    Schedule,
+    ScheduleResponse,
+    SubjectKind,
+    faults,
+)
 
 UPCOMING = 3
 """Number of upcoming times that are shown."""

@@ -7,15 +7,14 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 
 from orchestrator.application.context import Context
+from orchestrator.application.evaluate_gate import VerdictMissingError, find_verdict
 from orchestrator.application.gate_policies import find_policy, policy_of
-from orchestrator.application.reevaluate import VerdictMissingError, find_verdict
 from orchestrator.domain.caller_identity import SOCKET, Person, person_key
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.gate.exception_terms import longest_exception
-from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, ApprovalResponse, Waiver
-from orchestrator.domain.gate.verdict import RuleResult
+from orchestrator.domain.gate.verdict import RuleResult, StoredPolicy, StoredVerdict
 from orchestrator.store.gates import StoredWaiver
 
 

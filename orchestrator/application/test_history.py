@@ -9,7 +9,6 @@ from itertools import takewhile
 
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
-from orchestrator.domain.alias import Alias, AliasState, FamilyChanges, KnownTest, Matching
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
@@ -17,6 +16,11 @@ from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, state_of
 from orchestrator.domain.signature import BAD, Signature
 from orchestrator.domain.test_identity import (
+    Alias,
+    AliasState,
+    FamilyChanges,
+    KnownTest,
+    Matching,
     NameChanges,
     Suggestion,
     compare_names,

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from orchestrator.application.context import Context
-from orchestrator.domain.caller_identity import Scope, name_fault, person_key, shown_name
+from orchestrator.domain.caller_identity import Scope, Token, name_fault, person_key, shown_name
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.token import Token
 
 PREFIX = "seatrial_"
 """Prefix by which secret scanners recognise a token."""

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failure_triage import TriageInputs
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
 from orchestrator.domain.signature import Signature
+from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import Group, WindowCell
 from orchestrator.store.stores import Stores
 

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.adapters.clock import SystemClock
-from orchestrator.adapters.ids import new_id
+from orchestrator.adapters.clock import SystemClock, new_id
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.startup import uncollected
 
@@ -87,7 +86,7 @@ class CommandWiring:
 
     def commit(self, source: Path | None) -> Commit:
         """See the protocol."""
-        from orchestrator.adapters.files.checkout import checkout_of
+        from orchestrator.adapters.files.git_work_tree import checkout_of
         from orchestrator.config import ci_commit
         from orchestrator.domain.commit import Commit, completed
 
@@ -135,7 +134,7 @@ class CommandWiring:
 
     def verify(self, bundle: bytes, keys: bytes) -> Verified:
         """See the protocol."""
-        from orchestrator.adapters.signing.verifier import verify_bundle
+        from orchestrator.adapters.signing import verify_bundle
 
         return verify_bundle(bundle, keys)
 

@@ -26,10 +26,10 @@ from orchestrator.adapters.files.home_folder import (
 )
 from orchestrator.api.app import create_app
 from orchestrator.api.security import HostCheck, token_guard
+from orchestrator.application.channels import deliver
 from orchestrator.application.context import Context
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
-from orchestrator.application.notifications import deliver
 from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
 from orchestrator.bootstrap.http_server import (

@@ -14,39 +14,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.clock import SystemClock, new_id
 from orchestrator.adapters.cron import CronsimCron
-from orchestrator.adapters.engine.wakeups import Wakeups
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
-from orchestrator.adapters.files.artifact_bundle import unpack_bundle
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.home_folder import TEMPORARY, temporary_folder
+from orchestrator.adapters.files.home_folder import TEMPORARY, temporary_folder, write_report_tree
 from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.pip import anywhere, guarded
-from orchestrator.adapters.files.report_tree import write_report_tree
+from orchestrator.adapters.files.tar_stream import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
-from orchestrator.adapters.ids import new_id
-from orchestrator.adapters.notify.http_messages import HttpSender
+from orchestrator.adapters.notification_sender import HttpSender
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.result_parsers.self_report import read_self_report
-from orchestrator.adapters.signing.signer import DsseSigner
+from orchestrator.adapters.signing import DsseSigner
 from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.adapters.text_similarity import FuzzySimilarity
+from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.application.janitor import Janitor
-from orchestrator.application.ports.archives import PayloadArchives
-from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.archives import Blobs, PayloadArchives
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable
-from orchestrator.application.ports.reports import ReportRefusedError
-from orchestrator.application.ports.subjects import Subjects
+from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
-from orchestrator.application.publish_report import publish_report
+from orchestrator.application.publish_report import ReportRefusedError, publish_report
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
@@ -65,8 +61,7 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import PayloadStore
-from orchestrator.store.database import Database, open_database
-from orchestrator.store.integrity_check import check_unclosed
+from orchestrator.store.database import Database, check_unclosed, open_database
 from reports import registry as report_registry
 from reports.document_lint.linter import lint_documents
 from reports.exports import registry as export_registry
@@ -79,7 +74,7 @@ from runners.shell.account import account_of
 from runners.workspace import Listener, Workspace
 
 if TYPE_CHECKING:
-    from orchestrator.adapters.engine.dbos_engine import DbosEngine
+    from orchestrator.adapters.dbos_engine import DbosEngine
 
 
 class EndingWorkspace(Workspace):
@@ -311,6 +306,7 @@ def _context(
         traits=_traits(),
         provider=deps.provider,
         read_payload=archives.read_file,
+        pack_payload=lambda folder, into: archives.pack(folder, into=into),
         render=_render,
         draw=_draw,
         report_kinds=tuple(report_registry.KINDS),
@@ -416,7 +412,7 @@ def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
 
 def _engine(settings: Settings, executor: str, deps: FlowDeps, wakeups: Wakeups) -> DbosEngine:
     # A reader has no engine, and its library takes a third of a second.
-    from orchestrator.adapters.engine.dbos_engine import (  # noqa: PLC0415
+    from orchestrator.adapters.dbos_engine import (  # noqa: PLC0415
         DbosEngine,
         DbosSettings,
     )

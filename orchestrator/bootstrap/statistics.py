@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.application.ports.trends import ChangePoint, Detector, Trend, Watched
+from orchestrator.application.ports.statistics import ChangePoint, Detector, Trend, Watched
 from orchestrator.domain.gate.performance import Comparison, Statistics
 from orchestrator.extras import require
 

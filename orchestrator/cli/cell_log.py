@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import RefusalError
 from orchestrator.cli.session import cell_path
-from orchestrator.domain.run_record import CellRecord
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import CellRecord, RunResponse
 
 
 class WholeLines:

@@ -7,7 +7,7 @@ from orchestrator.cli.errors import DETACHED, NO_VERDICT, WAITED_TOO_LONG
 from orchestrator.cli.session import Session
 from orchestrator.cli.watching.watch import End, Watched
 from orchestrator.domain.outcome import EXIT_CODES, Outcome
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 
 _REPORT_WAIT_S = 10.0
 _REPORT_LOOK_S = 0.1

@@ -20,8 +20,7 @@ from orchestrator.cli.run_failures import (
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.unexplained_failures import failing_jobs, fails_itself
 
 

@@ -18,8 +18,7 @@ from orchestrator.cli.errors import (
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run
-from orchestrator.domain.gate.gate_records import StoredPolicy, VerdictLine
-from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.gate.verdict import Decision, StoredPolicy, VerdictLine
 
 WITH_EXCEPTIONS = 10
 _LOOK_S = 2.0

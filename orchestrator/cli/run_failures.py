@@ -11,8 +11,7 @@ from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
 from orchestrator.domain.manifest import output_artifact
-from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.unexplained_failures import CellFailure, cell_failures
 
 BAD = ("failed", "error")

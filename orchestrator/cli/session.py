@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.client import Client, Json
     from orchestrator.cli.connect import Line, ReadingLine
     from orchestrator.cli.wiring import Settings, Wiring
-    from orchestrator.domain.run_record import CellRecord
-    from orchestrator.domain.run_response import RunResponse
+    from orchestrator.domain.run_record import CellRecord, RunResponse
 
 # A command that asks no controller, as `--help`, does without the library that would.
 # ruff: noqa: PLC0415
@@ -37,7 +36,7 @@ URGENT_S = 20.0
 def find_run(client: Client, name: str) -> tuple[Json, RunResponse]:
     """Return the run as JSON and as a record. Raises CliError."""
     from orchestrator.cli.responses import read
-    from orchestrator.domain.run_response import RunResponse
+    from orchestrator.domain.run_record import RunResponse
 
     shown = client.get(run_path(name))
     return shown, read(RunResponse, shown)

@@ -1,10 +1,11 @@
-"""Identity of a caller, and how names are shown and compared."""
+"""Who calls: API tokens, their scopes, and the person behind a request."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 SOCKET = "socket"
@@ -105,3 +106,25 @@ def _script(letter: str) -> str:
         return ""
     first = unicodedata.name(letter, "UNNAMED").replace("-", " ").split()[0]
     return "HAN" if first in ("CJK", "IDEOGRAPHIC") else first
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An API token without its secret."""
+
+    id: str
+    name: str
+    """Name of its owner: tokens with equal names (`person_key`) belong to one person."""
+    scope: Scope
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken(Token):
+    """A token that was just created."""
+
+    secret: str
+    """Shown only once."""

@@ -1,6 +1,6 @@
 """Catalogue of known platforms and devices, by name.
 
-Only what was verified stands here; what a row does not say is not known.
+Only what was verified is listed; what a row lacks is not known.
 """
 
 from __future__ import annotations

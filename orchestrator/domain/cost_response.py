@@ -9,11 +9,17 @@ from decimal import Decimal
 
 from orchestrator.domain.budget import BudgetUse
 from orchestrator.domain.cell import CellState, Lease, LeaseState, Run, RunState
-from orchestrator.domain.money import PHASES, Bill, lease_bill, machine_seconds
+from orchestrator.domain.money import (
+    PHASES,
+    Bill,
+    lease_bill,
+    machine_seconds,
+)
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, LeaseRecord, RunRecord
 
-_NOTHING = Decimal(0)
+_ZERO = Decimal(0)
+
 FAKE = "fake"
 
 
@@ -120,7 +126,7 @@ def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
         platforms=tuple(_cell(cell) for cell in record.cells),
         phases=_phases(leases),
         jobs=_by_job(cell.job_costs.by_job for cell in record.cells),
-        overhead_usd=sum((cell.job_costs.overhead_usd for cell in record.cells), _NOTHING),
+        overhead_usd=sum((cell.job_costs.overhead_usd for cell in record.cells), _ZERO),
         validated_tests=_validated(record.counts),
         usd_per_validated_test=record.usd_per_validated_test,
     )
@@ -196,7 +202,7 @@ def _provider(name: str, pairs: list[tuple[Lease, Bill]], until: datetime) -> Pr
 
 
 def _phases(leases: Iterable[LeaseRecord]) -> Mapping[CellState, Decimal]:
-    total = dict.fromkeys(PHASES, _NOTHING)
+    total = dict.fromkeys(PHASES, _ZERO)
     for lease in leases:
         for phase, usd in lease.phase_usd.items():
             total[phase] += usd
@@ -207,7 +213,7 @@ def _by_job(spent: Iterable[Mapping[str, Decimal]]) -> Mapping[str, Decimal]:
     total: dict[str, Decimal] = {}
     for one in spent:
         for job, usd in one.items():
-            total[job] = total.get(job, _NOTHING) + usd
+            total[job] = total.get(job, _ZERO) + usd
     return total
 
 

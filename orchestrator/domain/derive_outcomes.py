@@ -10,10 +10,15 @@ from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Counts, Outcome, worst
 
 PYTEST_NO_TESTS = 5
+
 _REASON = 200
+
 """Maximum characters of a check's reason in the detail of its job."""
+
 _PYTEST_FAILED = 1
+
 _PYTEST_INTERRUPTED = 2
+
 _PYTEST_ENDS = {_PYTEST_INTERRUPTED: "interrupted", 3: "pytest_internal", 4: "pytest_usage"}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from orchestrator.domain.benchmark_turns import turn_of
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.test_set import TestSet, read_test_set
@@ -437,3 +438,47 @@ def _add_test(facts: Facts, fact: TestFact) -> None:
 def _add_job(facts: Facts, fact: JobFact) -> None:
     known = facts.jobs.get(fact.job)
     facts.jobs[fact.job] = known.plus(fact) if known else fact
+
+
+SUBJECT = "subject"
+
+BASELINE = "baseline"
+
+ARMS = (SUBJECT, BASELINE)
+
+"""Arms of a paired benchmark."""
+
+_TURNS = 2**31
+
+_READINGS = 50
+
+_NAME_CHARS = 100
+
+
+class InterleavedTurn(NamedTuple):
+    """Arm and turn of a metric; the arm is empty where it was not measured in turns."""
+
+    arm: str = ""
+    number: int | None = None
+    readings: Mapping[str, float] = {}
+
+
+def turn_of(data: Mapping[str, object]) -> InterleavedTurn:
+    """Return arm and turn of a metric event.
+
+    An unknown arm, or a missing turn, is a plain metric.
+    """
+    arm, number = data.get("arm"), data.get("turn")
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _TURNS:
+        return InterleavedTurn()
+    if not isinstance(arm, str) or arm not in ARMS:
+        return InterleavedTurn()
+    return InterleavedTurn(arm, number, dict(_turn_metrics(data.get("readings"))))
+
+
+def _turn_metrics(said: object) -> Iterator[tuple[str, float]]:
+    """Return numeric readings; missing ones must not become zero."""
+    for name, value in list(said.items() if isinstance(said, dict) else ())[:_READINGS]:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and math.isfinite(value):
+            yield str(name).replace("\x00", "\ufffd")[:_NAME_CHARS], float(value)

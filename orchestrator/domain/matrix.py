@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from orchestrator.domain.instance_devices import INSTANCE_DEVICES
 from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
@@ -266,8 +265,11 @@ class Platform:
     """Regions or zones in order of preference."""
     image: dict[str, str | tuple[str, ...]] | None = None
     """Selection of the image."""
-    connect: Literal["public", "private"] | None = None
-    """Which of the machine's addresses is used."""
+    connect: Literal["public", "private", "iap", "ssm"] | None = None
+    """Which of the machine's addresses is used: the public or the private one, or neither: the
+    tunnel of Google's Identity-Aware Proxy, or of AWS Systems Manager."""
+    bastion: Host | None = None
+    """A host of your own that SSH connections to the machine go through."""
     disk_gb: int | None = None
     """Disk size in GB (10^9 bytes)."""
     hosts: tuple[Host, ...] | None = None
@@ -278,6 +280,11 @@ class Platform:
     """Whether being unavailable is ignored, unless every platform is."""
     options: dict[str, str] | None = None
     """Provider-specific options."""
+
+
+def has_public_address(platform: Platform) -> bool:
+    """Whether its machines get a public address, which the controller connects to."""
+    return platform.connect in (None, "public")
 
 
 COMMON_KEYS = frozenset(
@@ -433,3 +440,30 @@ def selects(selection: JobSelection, job_id: str) -> bool:
     if selection.id is not None:
         return selection.id == job_id
     return selection.select is not None and fnmatchcase(job_id, selection.select)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceDevice:
+    """The accelerators of an instance type, as far as they were verified."""
+
+    name: str
+    compute_capability: str = ""
+
+
+INSTANCE_DEVICES: Mapping[str, InstanceDevice] = {
+    "g4dn.xlarge": InstanceDevice("Tesla T4", "7.5"),
+    "g5.xlarge": InstanceDevice("NVIDIA A10G", "8.6"),
+    "g6.xlarge": InstanceDevice("NVIDIA L4", "8.9"),
+    "g6e.xlarge": InstanceDevice("NVIDIA L40S", "8.9"),
+    "p4d.24xlarge": InstanceDevice("NVIDIA A100-SXM4-40GB", "8.0"),
+    "p4de.24xlarge": InstanceDevice("NVIDIA A100-SXM4-80GB", "8.0"),
+    "p5.4xlarge": InstanceDevice("NVIDIA H100 80GB HBM3", "9.0"),
+    "p5.48xlarge": InstanceDevice("NVIDIA H100 80GB HBM3", "9.0"),
+    "g2-standard-4": InstanceDevice("NVIDIA L4", "8.9"),
+    "g2-standard-8": InstanceDevice("NVIDIA L4", "8.9"),
+    "g2-standard-12": InstanceDevice("NVIDIA L4", "8.9"),
+    "v5litepod-1": InstanceDevice("TPU v5e"),
+    "v5litepod-4": InstanceDevice("TPU v5e"),
+    "v5litepod-8": InstanceDevice("TPU v5e"),
+}
+"""Devices by instance type (for TPUs: accelerator type)."""

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from orchestrator.domain.benchmark_turns import BASELINE, SUBJECT
-from orchestrator.domain.event_facts import MetricFact
+from orchestrator.domain.event_facts import BASELINE, SUBJECT, MetricFact
 from orchestrator.domain.gate.performance import FEWEST_LAUNCHES
 from orchestrator.domain.gate.snapshot import Pairs
 

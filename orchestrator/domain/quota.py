@@ -110,3 +110,24 @@ def _room(needed: int, level: QuotaLevel) -> QuotaStatus:
     if level.limit is None or level.used is None:
         return QuotaStatus.UNKNOWN
     return QuotaStatus.OK if level.limit - level.used >= needed else QuotaStatus.SHORT
+
+
+@dataclass(frozen=True, slots=True)
+class BootImage:
+    """The image that a provider would boot now."""
+
+    id: str
+    """Image id as in the facts of machines; empty if it does not determine the machine."""
+    simulated: bool = False
+    """Whether the provider is an emulation."""
+    name: str = ""
+    """The publisher's name; empty without one."""
+
+
+@runtime_checkable
+class Images(Protocol):
+    """A provider that knows its boot image without booting it."""
+
+    def image(self, platform: Platform, place: Place) -> BootImage:
+        """Return the image for a launch there. Raises ProviderError."""
+        ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.domain.git_names import branch_fault, url_fault
+from orchestrator.domain.commit import branch_fault, url_fault
 
 ON_TIME = timedelta(minutes=5)
 """A firing claimed this soon after it was due is not a catch-up."""

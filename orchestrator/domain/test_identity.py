@@ -1,7 +1,7 @@
-"""Identity of tests over versions: parsed names, and changes between two sets.
+"""Identity of tests over versions: parsed names, changes between two sets, and aliases.
 
-Nothing is merged here: what was moved, renamed or written with its parameters in another order is
-suggested, and a person confirms it.
+Tests that were moved, renamed or written with their parameters in another order are suggested as
+aliases, and a person confirms them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 ALIKE = 0.8
@@ -236,3 +237,77 @@ def resolve(name: int, aliases: Mapping[int, int]) -> int:
 def makes_a_circle(old: int, new: int, aliases: Mapping[int, int]) -> bool:
     """Whether a further alias would make the chain circular."""
     return old == new or resolve(new, aliases) == old
+
+
+class AliasState(StrEnum):
+    """The decision on an alias."""
+
+    SUGGESTED = "suggested"
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Two names that are, or are not, one test."""
+
+    id: int
+    product: str
+    job: str
+    """Job of the newer name."""
+    old_test: int
+    """The number of the test under its older name."""
+    old: str
+    """The node id of the older name."""
+    new_test: int
+    new: str
+    change: NameChange
+    similarity: float
+    """From 0 to 1."""
+    state: AliasState
+    suggested_at: datetime
+    decided_at: datetime | None = None
+    decided_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTest:
+    """A test of a product, whatever ran it."""
+
+    id: int
+    product: str
+    job: str
+    nodeid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTestResponse(KnownTest):
+    """A test with its present name."""
+
+    now: int | None
+    """The test that replaces it, as a person confirmed; None where it has no newer name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyChanges:
+    """Changes of test names within one family of jobs."""
+
+    family: str
+    changes: NameChanges
+
+    @property
+    def summary(self) -> str:
+        """``66 = 64 same + 1 moved + 1 new, 1 gone``."""
+        return str(self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Matching of the tests of an older run with those of a newer one."""
+
+    old_run: str
+    new_run: str
+    families: tuple[FamilyChanges, ...]
+    """The job families that both runs have."""
+    suggestions: tuple[Alias, ...]
+    """Suggested aliases, stored; a person confirms or rejects them."""

@@ -17,7 +17,7 @@ from sqlalchemy import Select, and_, case, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.benchmark_turns import BASELINE
+from orchestrator.domain.event_facts import BASELINE
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.paired_samples import spread_of

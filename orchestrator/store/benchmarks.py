@@ -11,8 +11,7 @@ from sqlalchemy import Row, Select, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.benchmark_turns import BASELINE
-from orchestrator.domain.event_facts import MetricFact
+from orchestrator.domain.event_facts import BASELINE, MetricFact
 from orchestrator.domain.ingested import Ingested
 from orchestrator.store.benchmark_rollup import unmeasured, unpack, write_points
 from orchestrator.store.cell_results import metric_of

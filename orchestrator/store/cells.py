@@ -30,8 +30,7 @@ from orchestrator.store.benchmark_rollup import write_points, write_rollup
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.evidence import Position, position_of
 from orchestrator.store.leases import lease_of
-from orchestrator.store.run_events import tell
-from orchestrator.store.runs import run_of
+from orchestrator.store.runs import run_of, tell
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, cell_row, changed, lock, slices
 from orchestrator.store.tables import (

@@ -16,7 +16,7 @@ from orchestrator.domain.signature import SIGNATURE_VERSION, Failure, Signature,
 from orchestrator.domain.test_identity import resolve
 from orchestrator.store.aliases import confirmed_of
 from orchestrator.store.cells import Cells, cells_of
-from orchestrator.store.failure_signatures import IS_BAD, read_signature, write_signatures
+from orchestrator.store.failure_groups import IS_BAD, read_signature, write_signatures
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, slices
 from orchestrator.store.tables import (

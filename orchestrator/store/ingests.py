@@ -13,10 +13,8 @@ from orchestrator.domain.cell import Cause, CellState, Run, RunSpec, RunState
 from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.run_record import ArtifactRecord
-from orchestrator.store.annotations import keep_annotations
 from orchestrator.store.results import keep_artifacts
-from orchestrator.store.run_events import tell
-from orchestrator.store.runs import run_values
+from orchestrator.store.runs import keep_annotations, run_values, tell
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into, run_row
 from orchestrator.store.tables import (

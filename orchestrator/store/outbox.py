@@ -9,8 +9,8 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.domain.announcement import Announcement, LineageState, News
 from orchestrator.domain.channel import (
+    Announcement,
     Channel,
     ChannelHealth,
     ChannelKind,
@@ -20,6 +20,8 @@ from orchestrator.domain.channel import (
     DeliveryReceipt,
     DeliveryResult,
     DeliveryState,
+    LineageState,
+    News,
     commit_of,
     is_signed_by,
     next_look,

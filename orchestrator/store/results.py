@@ -31,7 +31,7 @@ from orchestrator.store.cell_results import (
     totals_of,
 )
 from orchestrator.store.column_types import short
-from orchestrator.store.failure_signatures import of_result, read_earlier
+from orchestrator.store.failure_groups import of_result, read_earlier
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, cell_row, insert_into
 from orchestrator.store.tables import (

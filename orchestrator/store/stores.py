@@ -6,34 +6,29 @@ from dataclasses import dataclass
 from typing import get_type_hints
 
 from orchestrator.store.aliases import AliasStore
-from orchestrator.store.annotations import AnnotationStore
 from orchestrator.store.benchmarks import BenchmarkSeriesStore, BenchmarkStore
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.cells import CellStore
 from orchestrator.store.controllers import ControllerStore
-from orchestrator.store.cost_aggregates import CostStore
+from orchestrator.store.costs import CostStore, PriceStore
 from orchestrator.store.durations import DurationStore
-from orchestrator.store.evidence import EvidenceStore
+from orchestrator.store.evidence import EvidenceStore, LogStore
 from orchestrator.store.failure_groups import FailureGroupStore
 from orchestrator.store.failures import FailureStore
 from orchestrator.store.gates import GateStore
 from orchestrator.store.ingests import IngestStore
 from orchestrator.store.leases import LeaseStore
-from orchestrator.store.logs import LogStore
-from orchestrator.store.machine_list import MachineStore, OrphanStore
+from orchestrator.store.machines import MachineStore, OrphanStore, StaticHostStore
 from orchestrator.store.operational_metrics import OperationalMetricStore
 from orchestrator.store.outbox import OutboxStore
-from orchestrator.store.prices import PriceStore
 from orchestrator.store.release_board import ReleaseStore
 from orchestrator.store.results import ResultStore
 from orchestrator.store.retests import RetestStore
 from orchestrator.store.reuse import ReusableResultStore
 from orchestrator.store.run_comparison import DifferenceStore
-from orchestrator.store.run_events import RunEventStore
-from orchestrator.store.runs import RunStore
+from orchestrator.store.runs import AnnotationStore, RunEventStore, RunStore
 from orchestrator.store.schedules import ScheduleStore
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.static_hosts import StaticHostStore
 from orchestrator.store.test_grid import GridStore
 from orchestrator.store.test_histories import TestStore
 from orchestrator.store.tokens import BrowserSessionStore, TokenStore

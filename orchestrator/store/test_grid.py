@@ -11,12 +11,12 @@ from sqlalchemy import Select, and_, exists, func, or_, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.benchmark_rollup import COUNTED
 from orchestrator.store.column_types import short
-from orchestrator.store.failure_signatures import of_result, read_earlier
+from orchestrator.store.failure_groups import of_result, read_earlier
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import is_postgres, slices, whole_runs
 from orchestrator.store.tables import (

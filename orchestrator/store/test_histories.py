@@ -9,12 +9,12 @@ from datetime import datetime
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.column_types import short
-from orchestrator.store.failure_signatures import of_result, read_earlier
+from orchestrator.store.failure_groups import of_result, read_earlier
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import CellRow, RunRow, TestCaseRow, TestResultRow, TestRetryRow
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from sqlalchemy import delete, or_, select, update
 
+from orchestrator.domain.caller_identity import Token
 from orchestrator.domain.extend_record import filled
-from orchestrator.domain.token import Token
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into, values_of
 from orchestrator.store.tables import BrowserSessionRow, TokenRow

@@ -17,8 +17,13 @@ from sqlalchemy.sql.selectable import ScalarSelect
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.gate.gate_documents import canonical, read_verdict, verdict_document
-from orchestrator.domain.gate.gate_records import RuleLine, StoredVerdict, VerdictLine
-from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+from orchestrator.domain.gate.verdict import (
+    Decision,
+    RuleLine,
+    RuleOutcome,
+    StoredVerdict,
+    VerdictLine,
+)
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, slices

@@ -28,7 +28,7 @@ from orchestrator.domain.event_facts import (
 from orchestrator.domain.signature import BAD, Signature, signature_of
 from orchestrator.domain.test_identity import split_nodeid
 from orchestrator.store.column_types import short, storable
-from orchestrator.store.failure_signatures import write_retries, write_signatures
+from orchestrator.store.failure_groups import write_retries, write_signatures
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, is_postgres, slices
 from orchestrator.store.tables import (

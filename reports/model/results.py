@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from orchestrator.domain.diagnosis import RetestTally
 from orchestrator.domain.event_facts import CheckFact
 from orchestrator.domain.lint_findings import CheckedAnnotation
+from orchestrator.domain.root_cause import RetestTally
 from reports.model.blocks import Hardware
 from reports.model.metrics import MetricFigure, MetricTable, Params
 from reports.model.money import Costs, Money

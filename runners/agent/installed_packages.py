@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,14 @@ class Files:
                 text = f"{path} of {self.name} was changed after it had been installed"
                 return Refusal(self.reason, f"{text}. Fix: let nothing of the payload write there")
         return None
+
+    def byte_code_digest(self) -> str:
+        """Return what tells a test process that the byte code is still the installer's.
+
+        The same text is made by ``seatrial_code``.
+        """
+        rows = sorted([str(file), *(mark or ())] for file, mark in self.byte_code.items())
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
     def drop_strange_byte_code(self) -> None:
         """Remove compiled files that were not there, which Python would run instead of a source.

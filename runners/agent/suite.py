@@ -253,6 +253,17 @@ class Suite:
             *(self._job.pytest or ()),
         ]  # fmt: skip
 
+    def _byte_code(self) -> str:
+        """Return the digest of the subject's byte code if it was installed for this attempt.
+
+        Another environment may have been written by anybody.
+        """
+        subject, venv = self._context.plan.subject, self._context.attempt.venv
+        for each in self._runner.installed:
+            if subject is not None and each.name == subject.distribution:
+                return each.byte_code_digest() if venv in each.home.parents else ""
+        return ""
+
     def _variables(self) -> Dict[str, str]:
         subject = self._context.plan.subject
         return {
@@ -262,6 +273,7 @@ class Suite:
             "SEATRIAL_HOMES": json.dumps(
                 {one.name: str(one.home) for one in self._runner.installed}
             ),
+            "SEATRIAL_BYTE_CODE": self._byte_code(),
             "SEATRIAL_SKIP": str(self._skip_file),
             "SEATRIAL_CAPTURED": str(self._job_folder.captured),
             "SEATRIAL_ONLY": str(self._only_file),

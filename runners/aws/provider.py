@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.domain.boot_image import BootImage
 from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderError
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
-from orchestrator.domain.quota import Demand, Quota, QuotaLevel
+from orchestrator.domain.quota import BootImage, Demand, Quota, QuotaLevel
 from runners import ProviderContext
 from runners.aws import machines, platform_config
 from runners.aws.catalogue import Catalogue

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from orchestrator.domain.boot_image import BootImage
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Machine, Place, ProviderTraits
 from orchestrator.domain.matrix import Platform
+from orchestrator.domain.quota import BootImage
 from runners import ProviderContext
 from runners.fake.cloud import PRICE_USD_PER_HOUR, FakeCloud
 

@@ -18,7 +18,7 @@ from orchestrator.domain.machine import (
     SshEndpoint,
     UnreachableError,
 )
-from runners.shell.connection import connect, where
+from runners.shell.connection import connect
 from runners.shell.stdin_feeder import STREAM_ERRORS, Deadline, Feeder, Output
 from runners.shell.user_key import UserKey
 
@@ -50,6 +50,7 @@ class SshShell:
         endpoint: SshEndpoint,
         *,
         key: UserKey,
+        bastion_key: UserKey | None = None,
         connect_timeout_s: float = 15.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -57,16 +58,18 @@ class SshShell:
 
         Args:
             endpoint: The machine and its pinned host key.
-            key: The only private key that is offered.
+            key: The only private key that is offered to the machine.
+            bastion_key: The only one that is offered to the endpoint's bastion.
             connect_timeout_s: For connecting, verifying and signing in together.
             silence_s: After this many seconds without data during a command, the machine is probed;
                 without an answer the connection is closed.
         """
         self._reach = endpoint
         self._key = key
+        self._bastion_key = bastion_key
         self._connect_timeout_s = connect_timeout_s
         self._silence_s = silence_s
-        self._where = where(endpoint)
+        self._where = endpoint.label
         self._lock = threading.Lock()
         self._channels = threading.BoundedSemaphore(CHANNELS)
         self._transport: paramiko.Transport | None = None
@@ -168,7 +171,12 @@ class SshShell:
             if self._transport is None or not self._transport.is_active():
                 self._transport = None
                 timeout_s = self._patience_s(deadline)
-                self._transport = connect(self._reach, key=self._key, timeout_s=timeout_s)
+                self._transport = connect(
+                    self._reach,
+                    key=self._key,
+                    bastion_key=self._bastion_key,
+                    timeout_s=timeout_s,
+                )
             return self._transport
         finally:
             self._lock.release()

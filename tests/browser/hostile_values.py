@@ -13,7 +13,7 @@ from benchmarks.dashboard.fill import Filled
 from benchmarks.dashboard.people import Hand
 from benchmarks.dashboard.plans import MACHINES, MANIFEST, SUBJECT, nightly
 from benchmarks.dashboard.words import harmful
-from orchestrator.adapters.ids import new_id
+from orchestrator.adapters.clock import new_id
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.bootstrap.controller_wiring import Parts
 from orchestrator.domain.cell import Cause, CellState, Run, RunSpec

@@ -12,8 +12,7 @@ from benchmarks.dashboard.logs import log_lines
 from benchmarks.dashboard.plans import MACHINES, MANIFEST, nightly
 from benchmarks.dashboard.surroundings import environment
 from benchmarks.dashboard.words import harmful, nodeids
-from orchestrator.adapters.clock import SystemClock
-from orchestrator.adapters.ids import new_id
+from orchestrator.adapters.clock import SystemClock, new_id
 from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState, Run, RunSpec
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import expand

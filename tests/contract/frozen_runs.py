@@ -14,9 +14,8 @@ from orchestrator.domain.gate.gate_documents import (
     read_snapshot,
     snapshot_document,
 )
-from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.policy import GateMetadata, GatePolicy, GateSpec, PlatformRule
-from orchestrator.domain.gate.verdict import Decision, Verdict
+from orchestrator.domain.gate.verdict import Decision, StoredPolicy, StoredVerdict, Verdict
 from orchestrator.domain.matrix import Accelerator, expand
 from orchestrator.domain.outcome import Outcome
 from tests.databases import MANIFEST, NOW, Agent, a_run, advance, after, attempt, lease, matrix

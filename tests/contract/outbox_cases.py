@@ -8,14 +8,15 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
-from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.channel import (
+    Announcement,
     Channel,
     ChannelKind,
     ChannelSecret,
     Delivery,
     DeliveryReceipt,
     DeliveryResult,
+    LineageState,
 )
 from orchestrator.store.stores import Stores
 from tests.databases import NOW, after

@@ -12,8 +12,8 @@ import pytest
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.application.add_annotations import add_annotations
 from orchestrator.application.cell.finishing import poll_finish
+from orchestrator.application.cell.flow_context import Locks
 from orchestrator.application.finish_ingestion import finish_ingestion, resume_ingestions
-from orchestrator.application.process_locks import Locks
 from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
 from orchestrator.domain.annotation import Annotation

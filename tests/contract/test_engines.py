@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
+from orchestrator.adapters.dbos_engine import DbosEngine, DbosSettings
 from orchestrator.application.ports.engine import NOT_YET
 
 STRANDED_S = 0.5

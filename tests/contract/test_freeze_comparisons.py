@@ -7,11 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.gate.policy import EvidenceRule
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.test_identity import NameChange
+from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from tests.contract.frozen_runs import (
     POLICY,
     STORED_POLICY,

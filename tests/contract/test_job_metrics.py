@@ -11,8 +11,7 @@ import pytest
 from orchestrator.adapters.result_parsers import job_metrics
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
-from orchestrator.application.cell.collecting import collect_artifacts, judged_files
-from orchestrator.application.cell.measuring import read_metrics
+from orchestrator.application.cell.collecting import collect_artifacts, judged_files, read_metrics
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.derive_outcomes import judge_job
 from orchestrator.domain.event_facts import CheckFact, JobFact

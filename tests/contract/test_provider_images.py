@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.domain.boot_image import Images
 from orchestrator.domain.machine import ConfigError, MachineState
+from orchestrator.domain.quota import Images
 from runners.aws import AwsProvider
 from tests.contract import provider_cases
 from tests.contract.provider_cases import PLATFORMS, Case, ask, until

@@ -13,8 +13,7 @@ from orchestrator.domain.cell import RunSpec, RunState
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
-from orchestrator.store.run_events import RunEvent
-from orchestrator.store.runs import Claim
+from orchestrator.store.runs import Claim, RunEvent
 from tests.databases import MANIFEST, NOW, a_run, after, create, matrix, together
 
 STALE = NOW - timedelta(minutes=5)

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from sqlalchemy import update
 
-from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.caller_identity import Scope, Token
 from orchestrator.domain.machine import (
     FakeEndpoint,
     LocalEndpoint,
@@ -17,7 +17,6 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from orchestrator.domain.manifest import StoredPayload
-from orchestrator.domain.token import Token
 from orchestrator.store.database import open_database
 from orchestrator.store.tables import ControllerRow
 from tests.databases import MANIFEST, NOW, ON_SQLITE, after, together

@@ -11,7 +11,7 @@ from orchestrator.application.cost_summary import Dimension, _by
 from orchestrator.domain.cell import Cause, CellState, RunState
 from orchestrator.domain.money import cost_by_phase
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.cost_aggregates import Refusals
+from orchestrator.store.costs import Refusals
 from tests.contract.lease_stories import live, one_machine, rent, settle
 from tests.databases import NOW, after, create
 

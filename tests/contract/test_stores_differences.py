@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.domain.test_difference import Difference, difference
-from orchestrator.domain.test_identity import NameChange
+from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from orchestrator.store.run_comparison import Overview
 from reports.views.compare import category
 from tests.databases import NOW, Agent, attempt, create, lease

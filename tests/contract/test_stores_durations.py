@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.application.cell.idle_timeouts import IdleTimeout, idle_timeouts
+from orchestrator.application.cell.preparing import IdleTimeout, idle_timeouts
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
 from tests.databases import NOW, Agent, attempt, create

@@ -12,11 +12,17 @@ from sqlalchemy import text
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
-from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval, Waiver
-from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
+from orchestrator.domain.gate.verdict import (
+    Decision,
+    RuleOutcome,
+    RuleResult,
+    StoredPolicy,
+    StoredVerdict,
+    Verdict,
+)
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import Reuse

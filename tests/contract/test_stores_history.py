@@ -13,11 +13,10 @@ from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.explain_failures import review_failures, review_run
 from orchestrator.application.test_history import decide_alias, history_of, suggest_aliases
-from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, IssueState, KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from orchestrator.domain.test_identity import NameChange
+from orchestrator.domain.test_identity import AliasState, NameChange
 from orchestrator.store.aliases import AliasConflictError
 from tests.databases import NOW, Agent, after, attempt, create, together
 from tests.unit.domain.failure_cases import (

@@ -10,8 +10,13 @@ from sqlalchemy import text
 
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
-from orchestrator.domain.gate.gate_records import RuleLine, StoredVerdict
-from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
+from orchestrator.domain.gate.verdict import (
+    Decision,
+    RuleLine,
+    RuleOutcome,
+    RuleResult,
+    StoredVerdict,
+)
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store import verdict_rows

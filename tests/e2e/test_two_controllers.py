@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 import pytest
 
-from orchestrator.adapters.ids import new_id
-from orchestrator.domain.announcement import Announcement, LineageState
+from orchestrator.adapters.clock import new_id
+from orchestrator.domain.channel import Announcement, LineageState
 from orchestrator.store.database import open_database
 from tests.accounts import open_folder
 from tests.e2e.doc_pages import snippet

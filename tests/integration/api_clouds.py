@@ -10,7 +10,6 @@ from decimal import Decimal
 from starlette.testclient import TestClient
 
 from orchestrator.api.app import create_app
-from orchestrator.domain.boot_image import BootImage
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.machine import (
     LaunchRequest,
@@ -22,7 +21,7 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import lease_bill
 from orchestrator.domain.prices import Price
-from orchestrator.domain.quota import Demand, Quota, QuotaLevel
+from orchestrator.domain.quota import BootImage, Demand, Quota, QuotaLevel
 from runners import ProviderContext
 from runners.fake import FakeCloud, FakeProvider
 from tests.integration.api_context import BEGIN, Desk

@@ -23,18 +23,17 @@ from sqlalchemy import event
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
+from orchestrator.adapters.clock import new_id
 from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.home_folder import temporary_folder
+from orchestrator.adapters.files.home_folder import temporary_folder, write_report_tree
 from orchestrator.adapters.files.ingest_upload import FileIntake
-from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.files.wheels import Wheelhouse
-from orchestrator.adapters.ids import new_id
-from orchestrator.adapters.notify.http_messages import HttpSender
+from orchestrator.adapters.notification_sender import HttpSender
 from orchestrator.adapters.result_parsers.registry import FileDialects
-from orchestrator.adapters.signing.signer import DsseSigner
+from orchestrator.adapters.signing import DsseSigner
 from orchestrator.adapters.statistics.paired import PairedStatistics
 from orchestrator.adapters.statistics.trends import StepDetector
 from orchestrator.adapters.subject_resolver import GitAndPipSubjects
@@ -43,8 +42,7 @@ from orchestrator.api.app import create_app
 from orchestrator.api.security import token_guard
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.janitor import Janitor
-from orchestrator.application.ports.reports import ReportRefusedError
-from orchestrator.application.publish_report import publish_report
+from orchestrator.application.publish_report import ReportRefusedError, publish_report
 from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.controller_wiring import WorkspacePool
@@ -278,6 +276,7 @@ def make_context(
         traits=traits,
         provider=providers.__getitem__,
         read_payload=archives.read_file,
+        pack_payload=lambda folder, into: archives.pack(folder, into=into),
         render=_render,
         draw=_draw,
         dialects=FileDialects(),

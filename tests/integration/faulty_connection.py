@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from orchestrator.adapters.engine.memory import SimulatedCrashError
+from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.domain.machine import (
     LaunchRequest,
     Machine,

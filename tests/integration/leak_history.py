@@ -16,7 +16,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from orchestrator.adapters.engine.memory import MemoryEngine, SimulatedCrashError
+from orchestrator.adapters.memory_engine import MemoryEngine, SimulatedCrashError
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, billed_minutes
 from orchestrator.application.janitor import EXPIRED_GRACE, Janitor

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from orchestrator.adapters.engine.memory import SimulatedCrashError
+from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.application.cell.flow_context import Timings
 from orchestrator.application.ports.wheels import Choice, Resolution
 from orchestrator.domain.cell import Lease, RunSpec

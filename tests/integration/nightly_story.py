@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import pytest
 
-from orchestrator.adapters.engine.memory import MemoryEngine
+from orchestrator.adapters.memory_engine import MemoryEngine
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.ports.wheels import Choice, Resolution, WheelsError
 from orchestrator.domain.cell import CellState, Run, RunSpec, RunState

@@ -9,10 +9,10 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+from orchestrator.application.channels import NewChannel, add_channel
 from orchestrator.application.context import Context
 from orchestrator.application.fire_schedules import OPERATIONS, Operations, fire
 from orchestrator.application.gate_policies import put_policy
-from orchestrator.application.manage_channels import NewChannel, add_channel
 from orchestrator.application.schedules import add_schedule
 from orchestrator.application.sign_off import NewWaiver, approve_waiver, request_waiver
 from orchestrator.domain.attestation import Attestation

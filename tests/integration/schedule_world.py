@@ -12,10 +12,13 @@ from typing import Any
 
 from orchestrator.application.context import Context
 from orchestrator.application.fire_schedules import Operations, fire
-from orchestrator.application.ports.subjects import SubjectGoneError, SubjectUnreachableError
-from orchestrator.application.ports.wheels import SubjectWheel
+from orchestrator.application.ports.wheels import (
+    SubjectGoneError,
+    SubjectUnreachableError,
+    SubjectWheel,
+)
 from orchestrator.application.schedules import add_schedule
-from orchestrator.domain.announcement import Announcement
+from orchestrator.domain.channel import Announcement
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.root_cause import Attribution, RootCause

@@ -65,3 +65,47 @@ def test_what_a_conftest_changes_is_found(lean: str, tmp_path: Path) -> None:
     finished = suites(tmp_path, lean, files, {}).finished()
     assert finished["cause"] == "wrong_subject"
     assert "tool/part.py of tool was changed" in finished["detail"]
+
+
+COMPILED = """
+import sys, tool.lean
+def test_first(): pass
+def test_second():
+    [comparison] = sys.modules["seatrial_code"]._COMPARISON
+    assert "late" in comparison._source(tool.lean.__file__).names
+    assert sum(source.size for source in comparison._sources.values()) {} 0
+"""
+LEAN = """
+import importlib.util, pathlib
+import importlib._bootstrap_external as external
+lean = pathlib.Path(importlib.util.find_spec("tool").origin).with_name("lean.py")
+cache = pathlib.Path(importlib.util.cache_from_source(str(lean)))
+assert cache.exists()
+"""
+WRITTEN = f"""{LEAN}
+stat = lean.stat()
+code = compile("def late():\\n    return 42", str(lean), "exec")
+cache.write_bytes(external._code_to_timestamp_pyc(code, int(stat.st_mtime), stat.st_size))
+"""
+
+
+def test_the_installers_byte_code_saves_compiling_the_subject(lean: str, tmp_path: Path) -> None:
+    ran = suites(tmp_path, lean, {"test_a.py": COMPILED.format("==")}, {})
+    assert (ran.finished()["exit_code"], ran.finished()["cause"]) == (0, None), ran.log.decode()
+
+
+def test_byte_code_that_a_conftest_writes_is_not_taken_for_the_installers(
+    lean: str, tmp_path: Path
+) -> None:
+    test = "import tool.lean\ndef test_late():\n    assert tool.lean.late() == 42\n"
+    ran = suites(tmp_path, lean, {"test_a.py": test, "conftest.py": WRITTEN}, {})
+    assert ran.finished()["cause"] == "wrong_subject", ran.log.decode()
+    assert "does not compile to its code" in ran.finished()["detail"]
+
+
+def test_more_byte_code_than_the_installer_wrote_is_compiled_and_no_alarm(
+    lean: str, tmp_path: Path
+) -> None:
+    more = f"{LEAN}cache.with_name('more.pyc').touch()\n"
+    ran = suites(tmp_path, lean, {"test_a.py": COMPILED.format(">"), "conftest.py": more}, {})
+    assert (ran.finished()["exit_code"], ran.finished()["cause"]) == (0, None), ran.log.decode()

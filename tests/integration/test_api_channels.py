@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.application.notifications import deliver, notify_people
-from orchestrator.domain.announcement import Announcement, LineageState
+from orchestrator.application.channels import deliver, notify_people
+from orchestrator.domain.channel import Announcement, LineageState
 from orchestrator.domain.schedule import Schedule
 from tests.integration import gate_world
 from tests.integration.api_context import Desk

@@ -8,7 +8,7 @@ import pytest
 from httpx import Response
 from starlette.testclient import TestClient
 
-from orchestrator.adapters.signing.verifier import verify_bundle
+from orchestrator.adapters.signing import verify_bundle
 from orchestrator.application.ports.signer import NotVerifiedError
 from tests.integration.api_context import Desk, desk
 from tests.integration.gate_world import API, POLICY, check, put, ran

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from orchestrator.adapters.signing.verifier import verify_bundle
+from orchestrator.adapters.signing import verify_bundle
 from tests.integration.api_context import Desk
 from tests.integration.gate_world import API, POLICY, begun, check, put, ran
 

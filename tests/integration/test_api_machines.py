@@ -6,9 +6,8 @@ import pytest
 
 from orchestrator.cli.responses import read
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.machine import Machine, MachineState
+from orchestrator.domain.machine import Machine, MachineState, SshAccess
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.ssh_access import SshAccess
 from orchestrator.store.errors import StoreUnusableError
 from tests.integration.api_clouds import LOGIN, Clouds, clouds
 from tests.integration.api_context import Desk
@@ -149,6 +148,8 @@ def test_the_way_in_is_told_with_the_key_and_kept_by_nobody(here: Clouds) -> Non
     assert answer.headers["cache-control"] == "no-store"
     assert answer.json() == {
         "address": "203.0.113.7",
+        "bastion": None,
+        "proxy_command": [],
         "port": 22,
         "user": "ubuntu",
         "host_key": "ssh-ed25519 HOST",

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import event
 
 from orchestrator.store import sessions
+from orchestrator.store.database import check_unclosed, lost_commits
 from orchestrator.store.errors import DamagedError
-from orchestrator.store.integrity_check import check_unclosed, lost_commits
 from tests.integration.api_context import MATRIX, Desk, desk
 
 RUNS = "/api/v1/runs"

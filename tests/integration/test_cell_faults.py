@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from orchestrator.adapters.engine.memory import Journal, SimulatedCrashError
+from orchestrator.adapters.memory_engine import Journal, SimulatedCrashError
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.matrix import Limits

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import event
 
-from orchestrator.adapters.engine.memory import Journal, SimulatedCrashError
+from orchestrator.adapters.memory_engine import Journal, SimulatedCrashError
 from orchestrator.domain.cell import CellState, LeaseState, RunState
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Counts, Outcome

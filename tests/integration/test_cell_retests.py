@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.adapters.engine.memory import Journal, SimulatedCrashError
+from orchestrator.adapters.memory_engine import Journal, SimulatedCrashError
 from orchestrator.application.attribute_failures import attribute_run
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.matrix import Baseline, Limits

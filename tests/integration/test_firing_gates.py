@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.application.gate_policies import find_policy, put_policy
-from orchestrator.domain.gate.gate_records import StoredVerdict
-from orchestrator.domain.gate.verdict import Decision, Verdict
+from orchestrator.domain.gate.verdict import Decision, StoredVerdict, Verdict
 from orchestrator.domain.outcome import Outcome
 from tests.integration.api_context import desk
 from tests.integration.schedule_world import BRANCH, COMMITS, DiedError, Watch, watch_of

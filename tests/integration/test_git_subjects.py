@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.adapters.files.wheel_files import read_wheel
+from orchestrator.adapters.files.requirements import read_wheel
 from orchestrator.adapters.git_repositories import Repositories
-from orchestrator.adapters.notify.guarded_http import addresses_of
+from orchestrator.adapters.guarded_http import addresses_of
 from orchestrator.adapters.subject_resolver import BuildFolder, GitAndPipSubjects
-from orchestrator.application.ports.subjects import SubjectGoneError, SubjectUnreachableError
+from orchestrator.application.ports.wheels import SubjectGoneError, SubjectUnreachableError
 from runners.shell.local import LocalShell
 from tests.integration.test_subjects import BACKEND
 from tests.integration.wheel_making import wheel_bytes

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestrator.adapters.notify.guarded_http import GuardedHttp, GuardedHttpError, Request
+from orchestrator.adapters.guarded_http import GuardedHttp, GuardedHttpError, Request
 from tests.integration.webhook_receiver import Receiver
 
 

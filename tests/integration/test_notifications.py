@@ -16,19 +16,26 @@ from typing import cast
 import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from orchestrator.adapters.ids import new_id
-from orchestrator.adapters.notify.guarded_http import GuardedHttp
-from orchestrator.adapters.notify.http_messages import HttpSender
-from orchestrator.application.context import Context, GatePorts
-from orchestrator.application.manage_channels import (
+from orchestrator.adapters.clock import new_id
+from orchestrator.adapters.guarded_http import GuardedHttp
+from orchestrator.adapters.notification_sender import HttpSender
+from orchestrator.application.channels import (
     NewChannel,
     add_channel,
     call_channel,
+    deliver,
+    notify_people,
     renew_secret,
 )
-from orchestrator.application.notifications import deliver, notify_people
-from orchestrator.domain.announcement import Announcement, LineageState
-from orchestrator.domain.channel import Channel, ChannelKind, DeliveryResult, DeliveryState
+from orchestrator.application.context import Context, GatePorts
+from orchestrator.domain.channel import (
+    Announcement,
+    Channel,
+    ChannelKind,
+    DeliveryResult,
+    DeliveryState,
+    LineageState,
+)
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.store.database import Database
 from tests.databases import ON_SQLITE

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.adapters.engine.memory import SimulatedCrashError
+from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import (

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.adapters.engine.memory import SimulatedCrashError
+from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.domain.outcome import Outcome
 from runners import registry
 from tests.integration import nightly_story as scenery

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.adapters.files.requirements import read_wheel
 from orchestrator.adapters.files.subject_wheel import FileSubjects
-from orchestrator.adapters.files.wheel_files import read_wheel
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.matrix import GitSource, Subject
 from tests.integration.wheel_making import wheel_bytes

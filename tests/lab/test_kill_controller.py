@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.adapters.engine.memory import SimulatedCrashError
+from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.application.janitor import EXPIRED_GRACE, ORPHAN_GRACE, SECOND_LOOK
 from orchestrator.domain.inventory import Ownership
 from tests.e2e.home import Home, eventually

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import extras
-from orchestrator.application.ports.trends import Watched
+from orchestrator.application.ports.statistics import Watched
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.domain.machine import ConfigError, StaticHostStore
 from runners import ProviderContext, registry

@@ -23,8 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
-from orchestrator.adapters.files.git_work_tree import read_with_git
-from orchestrator.adapters.files.ignored_modules import ignored_modules
+from orchestrator.adapters.files.git_work_tree import ignored_modules, read_with_git
 from orchestrator.adapters.files.tar_stream import (
     CHUNK_BYTES,
     Kind,

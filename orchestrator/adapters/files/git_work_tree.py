@@ -1,11 +1,14 @@
-"""The git command that reads a payload's work tree."""
+"""Git work trees: the commit and state of a checkout, and files that git ignores."""
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from orchestrator.domain.commit import Commit
 
 # A git hook sets these variables, and they would point git to another repository.
 _UNSET = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
@@ -94,3 +97,80 @@ def _without_filters(listed: bytes) -> list[str]:
     for number, (key, value) in enumerate(disabled):
         variables += [f"GIT_CONFIG_KEY_{number}={key}", f"GIT_CONFIG_VALUE_{number}={value}"]
     return variables
+
+
+def checkout_of(source: Path) -> Commit:
+    """Return the commit of the folder's work tree; an empty one outside a work tree.
+
+    For a folder that git ignores the commit is empty: its files belong to no commit. A work tree
+    whose state git cannot tell is dirty.
+    """
+    if not source.is_dir() or _said(source, "check-ignore", "--quiet", ".") is not None:
+        return Commit()
+    sha = _said(source, "rev-parse", "--verify", "--quiet", "HEAD")
+    if not sha:
+        return Commit()
+    return Commit(
+        sha=sha,
+        branch=_said(source, "symbolic-ref", "--short", "--quiet", "HEAD") or "",
+        author=_said(source, "log", "-1", "--format=%an") or "",
+        is_dirty=is_dirty(source),
+    )
+
+
+def _said(folder: Path, *words: str) -> str | None:
+    """Return git's output; None if git fails or is not installed."""
+    try:
+        done = read_with_git(folder, *words)
+    except OSError:
+        return None
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
+
+
+_MODULES = (".py", ".pyd", ".so")
+
+
+def ignored_modules(root: Path, shipped: Iterable[str], ignored: Iterable[str]) -> tuple[str, ...]:
+    """Return the ignored modules that shipped files import by name, sorted.
+
+    Args:
+        root: The folder that is shipped.
+        shipped: Names of the shipped files, relative to it.
+        ignored: Names of ignored files, and of folders with a ``/`` at their end, relative to it.
+            Only those beside a shipped module can be part of the payload.
+    """
+    sources = [PurePosixPath(name) for name in shipped if name.endswith(".py")]
+    beside = {folder for path in sources for folder in path.parents}
+    candidates = {
+        name: path.name.partition(".")[0]
+        for name in ignored
+        if (name.endswith("/") or name.endswith(_MODULES))
+        and (path := PurePosixPath(name)).parent in beside
+        and not path.name.startswith(".")
+    }
+    if not candidates:
+        return ()
+    imported = {word for path in sources for word in _imported(root / path, candidates.values())}
+    named = sorted(name for name, module in candidates.items() if module in imported)
+    return tuple(name for name in named if not name.endswith("/") or _has_modules(root / name))
+
+
+def _has_modules(folder: Path) -> bool:
+    is_environment = (folder / "pyvenv.cfg").exists()
+    return not is_environment and any(file.suffix in _MODULES for file in folder.rglob("*"))
+
+
+def _imported(file: Path, names: Iterable[str]) -> Iterator[str]:
+    """Yield the parts of the names that a file imports; none if it cannot be read or parsed."""
+    try:
+        text = file.read_bytes()
+        if not any(name.encode() in text for name in names):
+            return
+        tree = ast.parse(text)
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            whole = [alias.name for alias in node.names]
+            whole += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            yield from (part for name in whole for part in name.split("."))

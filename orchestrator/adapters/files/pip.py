@@ -17,9 +17,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 
-from orchestrator.adapters.files.requirements import address_fault
+from orchestrator.adapters.files.requirements import WheelFile, address_fault, read_wheel
 from orchestrator.adapters.files.target_python import applies, is_met, platforms, tags
-from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
+from orchestrator.adapters.guarded_http import Resolve, addresses_of
 from orchestrator.adapters.guarded_proxy import (
     Look,
     ProxyRefusedError,
@@ -27,7 +27,6 @@ from orchestrator.adapters.guarded_proxy import (
     guarded_proxy,
     look_public,
 )
-from orchestrator.adapters.notify.guarded_http import Resolve, addresses_of
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.reuse_inputs import Interpreter
 

@@ -7,9 +7,13 @@ from pathlib import Path
 
 from orchestrator.adapters.files.archive import file_digest
 from orchestrator.adapters.files.pip import run
-from orchestrator.adapters.files.wheel_files import read_wheel
+from orchestrator.adapters.files.requirements import read_wheel
 from orchestrator.adapters.files.wheels import check_subject
-from orchestrator.application.ports.wheels import Revision, SubjectWheel, WheelsError
+from orchestrator.application.ports.wheels import (
+    Revision,
+    SubjectWheel,
+    WheelsError,
+)
 from orchestrator.domain.matrix import GitSource, Subject
 
 

@@ -1,8 +1,4 @@
-"""Reads an untrusted tar stream: forward only, bounded, every name checked.
-
-The standard library's reader is not used because it allocates as much memory as a header declares;
-only its parser of one 512-byte header is used.
-"""
+"""Tar streams of untrusted origin, among them the bundle of a machine's artifacts."""
 
 from __future__ import annotations
 
@@ -15,7 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from orchestrator.application.ports.archives import ArchiveError, Limits
+from orchestrator.application.ports.archives import (
+    ARTIFACT_LIMITS,
+    ArchiveError,
+    BundleError,
+    Limits,
+)
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -286,3 +287,32 @@ def safe_name(name: str) -> str:
     if name.startswith("/") or ".." in parts:
         raise ArchiveError(f"{name!r} leads out of the archive")
     return "/".join(parts)
+
+
+def unpack_bundle(
+    chunks: Iterable[bytes], limits: Limits = ARTIFACT_LIMITS
+) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Yield (flat file name, its chunks); see `orchestrator.application.ports.archives`.
+
+    The unread rest of a file is skipped when the next file is requested.
+    """
+    seen: set[str] = set()
+    try:
+        for member in read_members(chunks, limits):
+            if member.kind is Kind.FOLDER and not member.name:
+                continue
+            if member.kind is not Kind.FILE or not member.name or "/" in member.name:
+                raise BundleError(f"{member.name!r} is no plain file at the top of the bundle")
+            if member.name in seen:
+                raise BundleError(f"{member.name!r} stands in the bundle twice")
+            seen.add(member.name)
+            yield member.name, _bundle_content(member.content)
+    except ArchiveError as error:
+        raise BundleError(str(error)) from error
+
+
+def _bundle_content(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from chunks
+    except ArchiveError as error:
+        raise BundleError(str(error)) from error

@@ -19,8 +19,7 @@ from packaging.version import InvalidVersion, Version
 from orchestrator.adapters.files import target_python
 from orchestrator.adapters.files.archive import file_chunks
 from orchestrator.adapters.files.pip import DependencyResolver, Outward, anywhere
-from orchestrator.adapters.files.requirements import pinned, same_version
-from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
+from orchestrator.adapters.files.requirements import WheelFile, pinned, read_wheel, same_version
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.wheels import Choice, Opener, Resolution, WheelsError
 from orchestrator.domain.manifest import Environment, Manifest

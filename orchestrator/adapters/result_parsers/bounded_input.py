@@ -6,10 +6,12 @@ import codecs
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
-from orchestrator.application.ports.result_parsers import Artifact
+from orchestrator.application.ports.ingest import Artifact
+from orchestrator.domain.parsed_results import ParsedTime
 
 TEXT_LIMIT: Final = 65_536
 """Maximum characters of a traceback; of a longer one the beginning and the end are kept."""
@@ -116,3 +118,31 @@ def _from_words(text: str) -> float | None:
         return float(text[:64].replace(",", ""))
     except ValueError:
         return None
+
+
+_FIRST_YEAR: Final = 1990
+_LAST_YEAR: Final = 2200
+_LAST_S: Final = 4102444800.0
+"""The beginning of the year 2100, in seconds since 1970."""
+_LONGEST: Final = 64
+
+
+def parsed_time(text: object) -> Iterator[ParsedTime]:
+    """Yield an ISO 8601 time or date; nothing if it is invalid or implausible."""
+    if not isinstance(text, str) or not len("2026-01-19") <= len(text.strip()) <= _LONGEST:
+        return
+    try:
+        read = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return
+    if _FIRST_YEAR <= read.year < _LAST_YEAR:
+        yield ParsedTime(read)
+
+
+def parsed_epoch(seconds: float | None) -> Iterator[ParsedTime]:
+    """Yield the time of seconds since 1970; nothing if it is implausible."""
+    if seconds is None or not math.isfinite(seconds) or not 0 < seconds < _LAST_S:
+        return
+    read = datetime.fromtimestamp(seconds, UTC)
+    if read.year >= _FIRST_YEAR:
+        yield ParsedTime(read)

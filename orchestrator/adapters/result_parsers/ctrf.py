@@ -22,11 +22,11 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     as_seconds,
     as_text,
     head_text,
+    parsed_epoch,
     shortened,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
-from orchestrator.adapters.result_parsers.timestamps import parsed_epoch
-from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
+from orchestrator.application.ports.ingest import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,

@@ -21,10 +21,10 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     as_seconds,
     as_text,
     head_text,
+    parsed_time,
 )
 from orchestrator.adapters.result_parsers.json_stream import JsonReader
-from orchestrator.adapters.result_parsers.timestamps import parsed_time
-from orchestrator.application.ports.result_parsers import Artifact
+from orchestrator.application.ports.ingest import Artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedCheck,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.adapters.result_parsers.metric_json import json_lines
 from orchestrator.adapters.result_parsers.metric_lines import figure_lines
-from orchestrator.application.ports.result_parsers import (
+from orchestrator.application.ports.ingest import (
     HEAD_BYTES,
     TAIL_BYTES,
     Artifact,

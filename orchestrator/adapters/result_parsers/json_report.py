@@ -18,11 +18,11 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     as_text,
     head_text,
     last_error,
+    parsed_epoch,
     skip_reason,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
-from orchestrator.adapters.result_parsers.timestamps import parsed_epoch
-from orchestrator.application.ports.result_parsers import Artifact
+from orchestrator.application.ports.ingest import Artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,

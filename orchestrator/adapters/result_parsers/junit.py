@@ -23,12 +23,12 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     as_text,
     head_text,
     last_error,
+    parsed_time,
     shortened,
     skip_reason,
 )
-from orchestrator.adapters.result_parsers.timestamps import parsed_time
 from orchestrator.adapters.result_parsers.xml_stream import Begin, End, Torn, xml_events
-from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
+from orchestrator.application.ports.ingest import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,

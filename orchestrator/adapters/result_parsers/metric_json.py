@@ -23,7 +23,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader
 from orchestrator.adapters.result_parsers.quantities import quantity
 from orchestrator.adapters.result_parsers.text_lines import text_lines
-from orchestrator.application.ports.result_parsers import Artifact
+from orchestrator.application.ports.ingest import Artifact
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedJob,

@@ -17,10 +17,10 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     as_seconds,
     as_text,
     head_text,
+    parsed_time,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
-from orchestrator.adapters.result_parsers.timestamps import parsed_time
-from orchestrator.application.ports.result_parsers import Artifact
+from orchestrator.application.ports.ingest import Artifact
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,

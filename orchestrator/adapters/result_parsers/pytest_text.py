@@ -20,7 +20,7 @@ from orchestrator.adapters.result_parsers.text_lines import (
     tail_lines,
     text_lines,
 )
-from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
+from orchestrator.application.ports.ingest import Artifact, UnreadableError
 from orchestrator.domain.parsed_results import ParsedEnd, ParsedProblem, Provenance, Said
 
 STARTS = "test session starts"

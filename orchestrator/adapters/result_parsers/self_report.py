@@ -10,7 +10,7 @@ from tempfile import NamedTemporaryFile
 
 from orchestrator.adapters.result_parsers.demo_output import MARK, RESULTS
 from orchestrator.adapters.result_parsers.text_lines import LINE_LIMIT, text_lines
-from orchestrator.application.ports.result_parsers import HEAD_BYTES, Artifact
+from orchestrator.application.ports.ingest import HEAD_BYTES, Artifact
 
 _WORDS = (b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test", b"check")
 

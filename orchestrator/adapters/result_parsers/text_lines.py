@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import ftfy
 
-from orchestrator.application.ports.result_parsers import Artifact
+from orchestrator.application.ports.ingest import Artifact
 from orchestrator.domain.parsed_results import ParsedProblem
 
 MESSAGE_LIMIT = 400

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
-from orchestrator.application.ports.trends import ChangePoint, Trend, Watched
+from orchestrator.application.ports.statistics import ChangePoint, Trend, Watched
 
 SIDE: Final = 3
 """Minimum number of values on each side of a change point: a single bad night is none."""
@@ -46,7 +46,7 @@ Values = NDArray[np.float64]
 
 
 class StepDetector:
-    """Implements the Detector of `orchestrator.application.ports.trends`."""
+    """Implements the Detector of `orchestrator.application.ports.statistics`."""
 
     def detect(self, values: Sequence[float], environments: Sequence[str] = ()) -> Trend:
         """See the protocol."""

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from orchestrator.application.attribute_failures import attribute_cell, baseline_name
+from orchestrator.application.attribute_failures import (
+    attribute_cell,
+    baseline_name,
+    keys_in_question,
+    last_time,
+)
 from orchestrator.application.cell.environment import EnvironmentRefusedError
 from orchestrator.application.cell.flow_context import (
     GO,
@@ -21,7 +26,6 @@ from orchestrator.application.cell.flow_context import (
     workspace_of,
 )
 from orchestrator.application.cell.retest_session import outcomes_of, read_session, start_session
-from orchestrator.application.diagnosis_inputs import keys_in_question, last_time
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, LeaseState
 from orchestrator.domain.evidence import EvidenceError

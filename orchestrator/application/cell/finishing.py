@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
+from orchestrator.application.cell.collecting import read_metrics, reopen_unread
 from orchestrator.application.cell.flow_context import FlowDeps
-from orchestrator.application.cell.measuring import read_metrics, reopen_unread
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
 from orchestrator.application.job_outcomes import judge_jobs

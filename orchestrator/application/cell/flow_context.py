@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from orchestrator.application.ports.archives import UnpackBundle
-from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.archives import Blobs, UnpackBundle
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Value
-from orchestrator.application.ports.result_parsers import ReadMetrics
+from orchestrator.application.ports.ingest import ReadMetrics
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
-from orchestrator.application.process_locks import Locks
 from orchestrator.domain.budget import Budget
 from orchestrator.domain.cell import (
     Attempt,
@@ -34,6 +34,30 @@ from orchestrator.store.stores import Stores
 
 BASE_S = 2.0
 CAP_S = 60.0
+
+
+class Locks:
+    """Locks by name; unused names take no memory."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Wait for the lock, and hold it."""
+        with self._guard:
+            lock, waiting = self._locks.get(name, (threading.Lock(), 0))
+            self._locks[name] = lock, waiting + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, waiting = self._locks[name]
+                self._locks[name] = lock, waiting - 1
+                if waiting == 1:
+                    del self._locks[name]
 
 
 @dataclass(slots=True)

@@ -6,9 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.domain.cell import Lease, LeaseFact, PlacementResult
-from orchestrator.domain.machine import Extent, Place, ProviderError
+from orchestrator.domain.machine import (
+    Extent,
+    Place,
+    ProviderError,
+)
 
 REMEMBERED = frozenset({"capacity", "quota"})
+
 """Refusals of other attempts that are respected for a while."""
 
 

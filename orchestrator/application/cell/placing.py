@@ -40,7 +40,7 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.matrix import Limits, Platform
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.price_age import why_unpriced, without_old_prices
+from orchestrator.domain.prices import why_unpriced, without_old_prices
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.leases import Reservation
 

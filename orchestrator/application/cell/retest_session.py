@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from orchestrator.application.attribute_failures import last_time
 from orchestrator.application.cell.baseline import with_baseline
 from orchestrator.application.cell.environment import EnvironmentRefusedError, prepare_environment
 from orchestrator.application.cell.flow_context import FlowDeps
-from orchestrator.application.cell.idle_timeouts import idle_timeouts
-from orchestrator.application.cell.preparing import agent_plan, interpreters_to_probe, secrets_of
-from orchestrator.application.diagnosis_inputs import last_time
+from orchestrator.application.cell.preparing import (
+    agent_plan,
+    idle_timeouts,
+    interpreters_to_probe,
+    secrets_of,
+)
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.derive_outcomes import judge_job

@@ -19,12 +19,12 @@ from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.attestation import Device, devices_of
-from orchestrator.domain.boot_image import BootImage, Images
 from orchestrator.domain.cell import Cell, Lease, Run, RunSpec
 from orchestrator.domain.machine import Place, Provider, ProviderError
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import CellPlan, Subject
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.quota import BootImage, Images
 from orchestrator.domain.reuse_inputs import (
     NOTHING,
     Prepared,

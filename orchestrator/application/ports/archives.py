@@ -1,4 +1,4 @@
-"""Port of archives: payloads on their way to machines, artifacts on their way back."""
+"""Ports of stored bytes: blobs, payload archives and artifact bundles."""
 
 from __future__ import annotations
 
@@ -65,3 +65,24 @@ class BundleError(Exception):
 
 UnpackBundle = Callable[[Iterable[bytes]], Iterator[tuple[str, Iterable[bytes]]]]
 """Yields (flat file name, its chunks), bounded in number and size. Raises BundleError."""
+
+
+class Blobs(Protocol):
+    """Stores payload archives, subjects and artifacts: chunked, compressed, named by sha256."""
+
+    def put(
+        self, chunks: Iterable[bytes], *, digest: str | None = None, limit_bytes: int | None = None
+    ) -> tuple[str, int]:
+        """Store the bytes; return (sha256, size in bytes). Idempotent.
+
+        Raises BlobMismatchError or BlobTooLargeError.
+        """
+        ...
+
+    def open(self, digest: str) -> Iterator[bytes]:
+        """Yield the bytes. Raises BlobMissingError at once."""
+        ...
+
+    def has(self, digest: str) -> bool:
+        """Whether the blob is stored."""
+        ...

@@ -17,7 +17,7 @@ from orchestrator.cli.session import session_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout
 from orchestrator.cli.wiring import DatabaseState, RefusedError
-from orchestrator.domain.token import Token
+from orchestrator.domain.caller_identity import Token
 from orchestrator.domain.units import utc
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from orchestrator.cli.responses import read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.domain.lint_findings import CheckedAnnotation
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 from orchestrator.domain.units import plural
 
 _LARGEST_BYTES = 1 << 19
@@ -63,7 +63,7 @@ def annotate_command(
     path = f"/runs/{found.id}/annotations"
     answer = client.post(path, {"annotations": body}, key=key, document=name)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.get("items"))
     _tell(session, found, read_items(CheckedAnnotation, answer))
 
 

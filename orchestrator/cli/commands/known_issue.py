@@ -17,8 +17,8 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.lists import print_list, row_of
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.domain.alias import Alias, Matching
 from orchestrator.domain.known_issue import KnownIssueResponse
+from orchestrator.domain.test_identity import Alias, Matching
 
 known_issue_app = typer.Typer(
     help="Known issues: owned, dated exceptions for failures. They change no count.",

@@ -12,7 +12,7 @@ import typer
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.responses import read_items
 from orchestrator.cli.session import session_of
-from orchestrator.domain.run_response import RunSummary
+from orchestrator.domain.run_record import RunSummary
 
 _LISTED = 100
 _NAME_AND_ANSWER_S = 3.0

@@ -14,8 +14,7 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import CellOption, ReadRunArgument
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.session import Session, cell_path, find_cells, find_run, session_of
-from orchestrator.domain.run_record import ArtifactRecord, CellRecord
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import ArtifactRecord, CellRecord, RunResponse
 
 RUN_WIDE = "summary"
 PER_CELL = frozenset({"platform"})

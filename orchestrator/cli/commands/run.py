@@ -37,7 +37,7 @@ from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, watch
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ from orchestrator.cli.view.metrics import metrics
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.cell import Run, RunState
-from orchestrator.domain.run_record import CellRecord
-from orchestrator.domain.run_response import RunResponse, RunSummary
+from orchestrator.domain.run_record import CellRecord, RunResponse, RunSummary
 from orchestrator.domain.units import usd
 
 _PAGE = 100

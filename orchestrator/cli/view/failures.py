@@ -10,10 +10,10 @@ from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import style_of, word
-from orchestrator.domain.diagnosis import DiagnosedTest
 from orchestrator.domain.known_issue import IssueState, IssueUse
 from orchestrator.domain.quarantine import Quarantined, QuarantineState
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.root_cause import DiagnosedTest
+from orchestrator.domain.run_record import RunResponse
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.units import plural
 

@@ -25,8 +25,7 @@ from orchestrator.cli.view.rows import (
     simulated_row,
     since,
 )
-from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.units import elapsed, plural, usd
 
 Lines = list[Text]

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.event_facts import MetricFact
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 from orchestrator.domain.units import number, plural
 
 SHOWN_PER_JOB = 10

@@ -8,11 +8,17 @@ from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.domain import plan_text
-from orchestrator.domain.launch_plan import HostCheck, Plan, PlannedCell
+from orchestrator.domain import launch_plan
+from orchestrator.domain.launch_plan import (
+    HostCheck,
+    Plan,
+    PlannedCell,
+    free_of,
+    hourly,
+    limit_warning,
+)
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import ExpectedHardware, hardware_sentence
-from orchestrator.domain.plan_text import free_of, hourly, limit_warning
 from orchestrator.domain.quota import QuotaStatus
 from orchestrator.domain.units import plural, price, usd
 
@@ -86,7 +92,7 @@ def _quotas(plan: Plan) -> list[Text]:
 def totals(plan: Plan) -> str:
     """Return one line: the number of cells and jobs, and the maximum cost."""
     jobs = sum(len(cell.cell.jobs) for cell in plan.cells)
-    return plan_text.totals(len(plan.cells), jobs, plan.worst_usd, plan.max_usd)
+    return launch_plan.totals(len(plan.cells), jobs, plan.worst_usd, plan.max_usd)
 
 
 def _empty(*titles: str) -> Table:

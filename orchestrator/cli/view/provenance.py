@@ -13,8 +13,7 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import PlacementDecision
 from orchestrator.domain.ingested import Ingested, Source
-from orchestrator.domain.run_record import CellRecord, LeaseRecord
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import CellRecord, LeaseRecord, RunResponse
 from orchestrator.domain.units import cents_of_cents, duration, plural, price
 
 _REMARKS = 1

@@ -11,8 +11,7 @@ from rich.text import Text
 from orchestrator.cli.safe_text import NATURAL, fit, fit_end, one_line, pad
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.units import duration, elapsed, plural
 from orchestrator.domain.vocabulary import TEST_OUTCOMES
 

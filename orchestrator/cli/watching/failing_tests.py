@@ -10,8 +10,7 @@ from orchestrator.cli.errors import CliError
 from orchestrator.cli.responses import read_items
 from orchestrator.cli.run_failures import BAD, FailingTest
 from orchestrator.cli.safe_text import fit, one_line
-from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 
 TOLD_PER_JOB = 20
 _MESSAGE_WIDTH = 160

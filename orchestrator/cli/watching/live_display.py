@@ -21,8 +21,7 @@ from orchestrator.cli.view.rows import job_left_s, job_seconds, reported, since
 from orchestrator.cli.watching.failing_tests import BadTest
 from orchestrator.cli.watching.poll_threads import WatchedRun
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.units import duration, elapsed
 from orchestrator.domain.vocabulary import TEST_OUTCOMES
 

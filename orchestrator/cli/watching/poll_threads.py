@@ -15,7 +15,7 @@ from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
 from orchestrator.cli.watching.failing_tests import BadTest, FailingTests
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 
 _LOOKS_AT_ONCE = 8
 """Parts per poll of a log, so that a long one is read in steps."""

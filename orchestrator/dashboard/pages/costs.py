@@ -26,7 +26,7 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Span, Table, Text, Usd
 from orchestrator.domain.budget import BudgetUse
 from orchestrator.domain.units import percent, plural, usd
-from orchestrator.store.cost_aggregates import PhaseCost, RunSum, Sum
+from orchestrator.store.costs import PhaseCost, RunSum, Sum
 
 _TITLES = {
     Dimension.DAY: "Day (UTC)",

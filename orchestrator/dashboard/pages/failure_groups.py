@@ -37,10 +37,10 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failure_triage import NEW_FOR, TriageStatus
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.signature import Signature
+from orchestrator.domain.test_identity import KnownTest
 from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import term
 

@@ -26,7 +26,7 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, Page
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.terminal_text import StyledText, styled_texts
 from orchestrator.domain.units import size
-from orchestrator.store.logs import AttemptLog
+from orchestrator.store.evidence import AttemptLog
 
 LONGEST = 2_000
 """Characters of a line."""

@@ -15,7 +15,7 @@ from orchestrator.application.cell.flow_context import billed_minutes_of
 from orchestrator.application.cost_summary import is_real
 from orchestrator.application.emergency_stop import stop_everything
 from orchestrator.application.janitor import ORPHAN_GRACE, CloudResource, LastLook
-from orchestrator.application.terminate_machine import (
+from orchestrator.application.machines import (
     MachineInUseError,
     MachineMissingError,
     MachineStaysError,
@@ -41,7 +41,7 @@ from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.inventory import DOOMED
 from orchestrator.domain.money import machine_cost, machine_seconds
 from orchestrator.domain.units import plural, price, usd
-from orchestrator.store.machine_list import Orphan, Rented
+from orchestrator.store.machines import Orphan, Rented
 
 _ORPHAN = "orphan"
 _OVERDUE = "the janitor should have ended it: look at the controller's log"

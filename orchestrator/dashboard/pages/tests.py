@@ -26,12 +26,11 @@ from orchestrator.dashboard.table import (
     Tally,
     Text,
 )
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import flaky_signal
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import artifacts_of_test
 from orchestrator.domain.signature import BAD
-from orchestrator.domain.test_identity import split_nodeid
+from orchestrator.domain.test_identity import KnownTest, split_nodeid
 from orchestrator.domain.units import duration, percent, plural
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.test_grid import CellResult

@@ -11,9 +11,8 @@ from datetime import datetime
 from orchestrator.domain.gate.exception_terms import TERMS_BY_VERSION
 from orchestrator.domain.gate.exceptions import Excuse, excuse, excuses, with_failing
 from orchestrator.domain.gate.performance import Statistics
-from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.policy import GatePolicy, counted, some
 from orchestrator.domain.gate.policy_checks import warnings
-from orchestrator.domain.gate.policy_values import counted, some
 from orchestrator.domain.gate.rule_context import RuleContext, is_bad, rule_context
 from orchestrator.domain.gate.rules.approvals import approvals
 from orchestrator.domain.gate.rules.changed_tests import changed_tests, changed_tests_with_remedy

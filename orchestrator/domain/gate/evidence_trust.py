@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from orchestrator.domain.gate.policy_values import counted, duration
+from orchestrator.domain.gate.policy import counted, duration
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,

@@ -7,8 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from orchestrator.domain.caller_identity import name_fault, person_key
-from orchestrator.domain.gate.policy import LONGEST_EXCEPTION_TEXT, GatePolicy
-from orchestrator.domain.gate.policy_values import counted, duration
+from orchestrator.domain.gate.policy import (
+    LONGEST_EXCEPTION_TEXT,
+    GatePolicy,
+    counted,
+    duration,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ def _unnamed(name: str) -> str:
 
 
 LONGEST_EXCEPTION = duration(LONGEST_EXCEPTION_TEXT)
+
 """The default limit."""
 
 
@@ -88,6 +93,7 @@ _SECOND = ExcuseTerms(
     explained=False,
     bound=False,
 )
+
 TERMS_BY_VERSION: Mapping[int, ExcuseTerms] = {
     1: ExcuseTerms(
         person=_trimmed,
@@ -101,6 +107,7 @@ TERMS_BY_VERSION: Mapping[int, ExcuseTerms] = {
     2: _SECOND,
     3: replace(_SECOND, explained=True, bound=True),
 }
+
 """Terms by rules version. A stored verdict is replayed with its own; version 3 changes until it is
 released, as `RULES_BY_VERSION` says.
 """

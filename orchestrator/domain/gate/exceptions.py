@@ -8,8 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from orchestrator.domain.gate.exception_terms import ExcuseTerms
-from orchestrator.domain.gate.policy import GateException, GatePolicy
-from orchestrator.domain.gate.policy_values import counted, some
+from orchestrator.domain.gate.policy import (
+    GateException,
+    GatePolicy,
+    counted,
+    some,
+)
 from orchestrator.domain.gate.rule_context import RuleContext, is_bad
 from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult

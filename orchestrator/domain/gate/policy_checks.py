@@ -18,8 +18,6 @@ from orchestrator.domain.gate.policy import (
     PerformanceRule,
     PlatformRule,
     PolicyIssue,
-)
-from orchestrator.domain.gate.policy_values import (
     counted,
     duration,
     is_pattern,

@@ -10,8 +10,7 @@ from orchestrator.domain.cell import CellState
 from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.gate.exception_terms import ExcuseTerms
 from orchestrator.domain.gate.performance import Statistics
-from orchestrator.domain.gate.policy import GatePolicy, JobRule, OnTrouble, PlatformRule
-from orchestrator.domain.gate.policy_values import like
+from orchestrator.domain.gate.policy import GatePolicy, JobRule, OnTrouble, PlatformRule, like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Snapshot
 from orchestrator.domain.gate.tolerance import (
     FailingResult,

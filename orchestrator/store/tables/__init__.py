@@ -10,11 +10,6 @@ from orchestrator.store.tables.access import (
     PayloadRow,
     TokenRow,
 )
-from orchestrator.store.tables.benchmarks import (
-    BenchmarkPointRow,
-    BenchmarkRow,
-    CellBenchmarkSummaryRow,
-)
 from orchestrator.store.tables.gates import (
     ApprovalRow,
     GatePolicyRow,
@@ -42,15 +37,11 @@ from orchestrator.store.tables.leases import (
     PriceRow,
     StaticHostRow,
 )
-from orchestrator.store.tables.outbox import (
-    AnnouncementRow,
-    ChannelRow,
-    DeliveryAttemptRow,
-    DeliveryRow,
-    LineageStateRow,
-)
 from orchestrator.store.tables.results import (
     ArtifactRow,
+    BenchmarkPointRow,
+    BenchmarkRow,
+    CellBenchmarkSummaryRow,
     CellRollupRow,
     CheckResultRow,
     EnvironmentReportRow,
@@ -64,25 +55,31 @@ from orchestrator.store.tables.results import (
     TestResultRow,
     TextRow,
 )
-from orchestrator.store.tables.retests import (
-    AttemptEnvironmentRow,
-    CellReuseRow,
-    RetestSessionRow,
-    ReusableResultRow,
-)
 from orchestrator.store.tables.runs import (
     AnnotationRow,
+    AttemptEnvironmentRow,
     AttemptRow,
     CellPlanRow,
+    CellReuseRow,
     CellRow,
     IdempotencyKeyRow,
     IngestRow,
+    RetestSessionRow,
+    ReusableResultRow,
     RunEventRow,
     RunRow,
     RunSpecRow,
     TransitionRow,
 )
-from orchestrator.store.tables.schedules import FiringRow, ScheduleRow
+from orchestrator.store.tables.schedules import (
+    AnnouncementRow,
+    ChannelRow,
+    DeliveryAttemptRow,
+    DeliveryRow,
+    FiringRow,
+    LineageStateRow,
+    ScheduleRow,
+)
 from orchestrator.store.tables.shared_columns import Table
 
 __all__ = [

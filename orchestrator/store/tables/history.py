@@ -7,11 +7,10 @@ from datetime import datetime
 from sqlalchemy import Float, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.domain.alias import AliasState
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue
-from orchestrator.domain.test_identity import NameChange
+from orchestrator.domain.test_identity import AliasState, NameChange
 from orchestrator.store.column_types import Document, OneOf
 from orchestrator.store.tables.shared_columns import Id, Pk, Table
 

@@ -1,20 +1,26 @@
 """Compares the functions of the subject's loaded modules with what its installed files compile to.
 
-A code object names a file, but whoever compiles it chooses which. So each installed file is
-compiled again here. Its ``.pyc`` is not read, as a payload may have written it.
+A code object names a file, but whoever compiles it chooses which. So the code of each installed
+file is made again here: compiled, or read from the ``.pyc`` that the installer wrote, if that has
+not changed since the agent saw it, before the payload's first job.
 
 PYTEST_DONT_REWRITE: loaded before anything of the payload (``seatrial_start``).
 """
-# ruff: noqa: INP001 - no package: this folder is on the jobs' import path
+# ruff: noqa: INP001, PTH112, PTH118, PTH120, PTH208 - no package; plain text is quick
 
 from __future__ import annotations
 
 import _imp
 import ast
 import functools
+import hashlib
+import json
 import marshal
+import operator
 import os
+import sys
 import types
+import weakref
 from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 import _pytest.assertion.rewrite
@@ -22,7 +28,8 @@ import seatrial_origins
 from seatrial_origins import Installed, Problem
 
 _compile, _exec, _loads, _open = compile, exec, marshal.loads, open
-_frozen = _imp.get_frozen_object
+_frozen, _stat, _fstat, _sha256 = _imp.get_frozen_object, os.stat, os.fstat, hashlib.sha256
+_BYTE_CODE = seatrial_origins.GIVEN.get("SEATRIAL_BYTE_CODE", "")
 _REWRITER = str(_pytest.assertion.rewrite.__file__)
 
 SOURCE_LIMIT = 40_000_000
@@ -32,6 +39,8 @@ _OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED, which code of functions has, and of cl
 _FROZEN = "<frozen "
 _UNNAMED = ("<", "__annotate__")  # the latter: annotations since Python 3.14
 _PYC_HEADER = 16
+_CACHE = "__pycache__"
+_TAG = f".{sys.implementation.cache_tag}.pyc"
 _DEPTH = 8
 _FIX = (
     "leave the loading of the subject to Python's import, and switch off what rewrites code as it"
@@ -40,6 +49,7 @@ _FIX = (
 _class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
 
 Function = types.FunctionType
+Mark = Tuple[int, int, int, int]
 
 
 class Compared(NamedTuple):
@@ -60,8 +70,8 @@ class _WrongCodeError(Exception):
 class _Source:
     """The code objects that a file compiles to, and the names of its functions."""
 
-    def __init__(self, file: str) -> None:
-        """Compile it; a file that cannot be compiled has no code.
+    def __init__(self, file: str, byte_code: Optional[bytes] = None) -> None:
+        """Compile it, or take its byte code; a file that cannot be compiled has no code.
 
         Raises:
             OSError: it cannot be read.
@@ -72,11 +82,11 @@ class _Source:
         self.makes_functions = False
         """Whether it executes text, or makes functions otherwise."""
         self._codes: Dict[Tuple[str, int], List[types.CodeType]] = {}
-        self._text = b"" if file.startswith(_FROZEN) else _read(file)
-        self.size = len(self._text)
+        self.size = 0
+        """Bytes that were compiled."""
         self._is_rewritten = False
         try:
-            code = _compiled(self._text, file)
+            code = _loaded(byte_code) if byte_code else self._compiled()
         except (SyntaxError, ValueError, EOFError, TypeError, ImportError):
             return
         used: Set[str] = set()
@@ -89,12 +99,26 @@ class _Source:
         key = code.co_name, code.co_firstlineno
         if any(_alike(code, each) for each in self._codes.get(key, ())):
             return True
-        if self._is_rewritten or b"assert" not in self._text or key not in self._codes:
+        if self._is_rewritten or key not in self._codes or self.file.startswith(_FROZEN):
             return False
         self._is_rewritten = True
-        for each in _rewritten(self._text, self.file):
-            self._add(each, set())
+        text = _read(self.file)
+        if b"assert" in text:
+            for each in _rewritten(text, self.file):
+                self._add(each, set())
         return self.has(code)
+
+    def _compiled(self) -> types.CodeType:
+        if self.file.startswith(_FROZEN):
+            name = self.file[len(_FROZEN) : -1]
+            code = _frozen(name.replace("importlib._bootstrap", "_frozen_importlib"))
+            assert isinstance(code, types.CodeType)
+            return code
+        text = _read(self.file)
+        if self.file.endswith(".pyc"):  # installed without its source, and listed in RECORD
+            return _loaded(text)
+        self.size = len(text)
+        return _compile(text, self.file, "exec", dont_inherit=True)  # type: ignore[no-any-return]
 
     def _add(self, code: types.CodeType, used: Set[str]) -> None:
         self._codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
@@ -112,12 +136,51 @@ class _Source:
                     self._name(each, f"{above}{each.co_name}.")
 
 
+class _ByteCode:
+    """The ``.pyc`` files that the installer wrote for a distribution, as the agent saw them."""
+
+    def __init__(self, installed: Installed, digest: str) -> None:
+        """`digest` is the agent's; without it, or if any of the files has changed, there are none.
+
+        ``Files.byte_code_digest`` makes the same text.
+        """
+        marks = dict(_marks(installed)) if digest else {}
+        rows = sorted([file, *mark] for file, mark in marks.items())
+        is_same = _sha256(json.dumps(rows).encode()).hexdigest() == digest
+        self._marks = marks if is_same else {}
+
+    def of(self, file: str) -> Optional[bytes]:
+        """Return the byte code of a source, or None."""
+        folder, name = os.path.split(file)
+        path = f"{folder}{os.sep}{_CACHE}{os.sep}{name[:-3]}{_TAG}"
+        if path not in self._marks:
+            return None
+        with _open(path, "rb") as stream:
+            return stream.read() if _mark(_fstat(stream.fileno())) == self._marks[path] else None
+
+
+def _marks(installed: Installed) -> Iterator[Tuple[str, Mark]]:
+    folders = {os.path.dirname(path) for path in installed.files if path.endswith(".py")}
+    for folder in folders:
+        cache = os.path.join(installed.home, folder, _CACHE)
+        for name in os.listdir(cache) if os.path.isdir(cache) else ():
+            if name.endswith(".pyc"):
+                path = os.path.join(cache, name)
+                yield path, _mark(_stat(path))
+
+
+def _mark(status: os.stat_result) -> Mark:
+    """Return a value that changes with a file: nobody but root can set the last time."""
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 class CodeComparison:
     """Compares what is loaded of one distribution, with each file compiled once per process."""
 
     def __init__(self, installed: Installed, payload: str) -> None:
         """`payload` is the payload's folder, or empty."""
         self._installed = installed
+        self._byte_code = _ByteCode(installed, _BYTE_CODE)
         self._below = payload.rstrip(os.sep) + os.sep if payload else ""
         self._sources: Dict[str, _Source] = {}
         self._left_out: Set[str] = set()
@@ -127,6 +190,8 @@ class CodeComparison:
         self._is_installed: Dict[str, bool] = {}
         self._good: Dict[int, types.CodeType] = {}
         """By identity, which stays theirs as they are kept here."""
+        self._seen: Dict[str, _Seen] = {}
+        """By module, of those in which every function is of the module's file."""
 
     def look(self, loaded: Mapping[str, object]) -> Compared:
         """Compare the modules of ``sys.modules``, or of a part of it."""
@@ -142,11 +207,16 @@ class CodeComparison:
             if source is None:
                 found.left_out.append(name)
                 continue
+            told = seatrial_origins.contents(module)
+            if name in self._seen and self._seen[name].is_same(told):
+                continue
             try:
-                rows = self._compare(name, seatrial_origins.contents(module), source)
+                rows = self._compare(name, told, source)
             except _WrongCodeError as error:
                 found.problems.append(Problem(name, file, str(error), _FIX))
                 continue
+            if not rows:
+                self._seen[name] = _Seen(told, name)
             found.replaced.extend(
                 (f"{name}.{place}", code.co_filename) for place, code in rows if code not in named
             )
@@ -232,7 +302,7 @@ class CodeComparison:
             if file in self._left_out or self._bytes > SOURCE_LIMIT:
                 return None
             try:
-                source = _Source(file)
+                source = _Source(file, self._byte_code.of(file))
             except (OSError, ValueError):  # ValueError: a name that no file can have
                 self._left_out.add(file)
                 return None
@@ -241,20 +311,86 @@ class CodeComparison:
         return self._sources[file]
 
 
-def _members(told: Mapping[str, object], module: str) -> Iterator[Tuple[str, object]]:
-    """Yield the values of a module, and of the classes that say they are its own, by name."""
+class _Seen:
+    """What a module held when it was compared, so that the same is not compared again.
+
+    It keeps no value alive but the dictionaries of classes: tests may wait for one to be collected.
+    """
+
+    def __init__(self, told: Mapping[str, object], module: str) -> None:
+        self._told = told
+        namespaces = [values for _, values in _namespaces(told, module)]
+        self._names = [(values, list(values)) for values in namespaces]
+        self._identities = list(map(_identities, namespaces))
+        values = [one for each in namespaces for one in list(each.values())]
+        functions = [one for value in values for one in _functions(value)]
+        self._functions = [weakref.ref(one) for one in functions]
+        self._codes = [one.__code__ for one in functions]
+        self._enclosed = list(map(_inside, functions))
+        self._holders = [
+            (each, key)
+            for each in namespaces
+            for key, one in list(each.items())
+            if type(one) in _HOLDERS
+        ]
+        self._held = [_called(each[key]) for each, key in self._holders]
+
+    def is_same(self, told: Mapping[str, object]) -> bool:
+        """Return whether a comparison would see what it saw."""
+        functions = [each() for each in self._functions]
+        return (
+            told is self._told
+            and all(list(values) == names for values, names in self._names)
+            and [_identities(values) for values, _ in self._names] == self._identities
+            and None not in functions
+            and all(map(operator.is_, map(_code_of, functions), self._codes))
+            and list(map(_inside, functions)) == self._enclosed
+            and [_called(each[key]) for each, key in self._holders] == self._held
+        )
+
+
+_code_of = operator.attrgetter("__code__")
+
+
+def _identities(values: Mapping[str, object]) -> List[int]:
+    found = list(values.values())
+    return [*map(id, found), *map(id, map(type, found))]
+
+
+def _called(value: object) -> List[int]:
+    return [id(value), *map(id, _functions(value))]
+
+
+def _inside(function: Function) -> Optional[List[int]]:
+    """Return the identities of what a function encloses, and of the functions in that."""
+    if function.__closure__ is None:
+        return None
+    return [each for value in _enclosed(function) for each in _called(value)]
+
+
+def _namespaces(
+    told: Mapping[str, object], module: str
+) -> Iterator[Tuple[str, Mapping[str, object]]]:
+    """Yield a module's values, and those of the classes that say they are its own."""
     seen: Set[int] = set()
     waiting: List[Tuple[str, Mapping[str, object]]] = [("", told)]
     while waiting:
         above, values = waiting.pop()
+        yield above, values
+        for key, value in list(values.items()):
+            if type in type(value).__mro__:
+                inner = _class_dict(value)
+                if id(value) not in seen and inner.get("__module__") == module:
+                    seen.add(id(value))
+                    waiting.append((f"{above}{key}.", inner))
+
+
+def _members(told: Mapping[str, object], module: str) -> Iterator[Tuple[str, object]]:
+    """Yield the values of a module and of its classes by name, without the classes."""
+    for above, values in _namespaces(told, module):
         for key, value in list(values.items()):
             if type not in type(value).__mro__:
                 yield above + str(key), value
-                continue
-            inner = _class_dict(value)
-            if id(value) not in seen and inner.get("__module__") == module:
-                seen.add(id(value))
-                waiting.append((f"{above}{key}.", inner))
 
 
 def _functions(value: object, depth: int = _DEPTH) -> Iterator[Function]:
@@ -300,14 +436,8 @@ def _read(file: str) -> bytes:
         return stream.read()
 
 
-def _compiled(text: bytes, file: str) -> types.CodeType:
-    if file.startswith(_FROZEN):
-        name = file[len(_FROZEN) : -1]
-        code = _frozen(name.replace("importlib._bootstrap", "_frozen_importlib"))
-    elif file.endswith(".pyc"):  # installed without its source, and listed in RECORD
-        code = _loads(text[_PYC_HEADER:])
-    else:
-        code = _compile(text, file, "exec", dont_inherit=True)
+def _loaded(byte_code: bytes) -> types.CodeType:
+    code = _loads(byte_code[_PYC_HEADER:])
     assert isinstance(code, types.CodeType)
     return code
 

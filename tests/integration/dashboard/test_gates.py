@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from orchestrator.application.manage_channels import NewChannel, add_channel
+from orchestrator.application.channels import NewChannel, add_channel
 from orchestrator.application.signing_keys import rotate_key
 from orchestrator.domain.channel import ChannelKind
 from orchestrator.domain.schedule import Schedule

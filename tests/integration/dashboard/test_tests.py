@@ -9,11 +9,10 @@ import pytest
 from orchestrator.application.known_issues import NewIssue, add_known_issue
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import tests
-from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.run_record import ArtifactRecord
-from orchestrator.domain.test_identity import NameChange
+from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from tests.contract.test_stores_grids import done
 from tests.contract.test_stores_release_board import launch
 from tests.integration.api_context import BEGIN

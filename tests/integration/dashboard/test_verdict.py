@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.gate.gate_documents import verdict_document
-from orchestrator.domain.gate.gate_records import StoredVerdict
-from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, StoredVerdict
 from tests.integration import gate_world
 from tests.integration.dashboard.desk import PageDesk
 

@@ -22,8 +22,9 @@ from orchestrator.domain.run_record import (
     JobRecord,
     LeaseRecord,
     RunRecord,
+    RunResponse,
+    run_answer,
 )
-from orchestrator.domain.run_response import RunResponse, run_answer
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 LEASE = LeaseRecord(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from orchestrator.adapters.engine.wakeups import Wakeups
+from orchestrator.adapters.wakeups import Wakeups
 
 NEVER_S = 3600.0
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.clock import SystemClock, new_id
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.ids import new_id
 from orchestrator.application.ports.archives import PackedPayload
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.bootstrap.cli_wiring import CommandWiring

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cli.cell_log import WholeLines
 from orchestrator.cli.failure_logs import Chosen, chosen_logs
 from orchestrator.cli.responses import read
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cli.responses import read
 from orchestrator.cli.run_failures import failures_of
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 
 TEST = {"job": "hull", "nodeid": "test_hull.py::test_sinks", "outcome": "failed", "message": "no"}

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from orchestrator.cli.responses import read
 from orchestrator.cli.view.failures import SHOWN, failures
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from orchestrator.cli.responses import read
 from orchestrator.cli.watching.live_display import PULSE_S, PlainTeller
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 
 

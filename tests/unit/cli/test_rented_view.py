@@ -17,7 +17,7 @@ from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.watching.live_display import PlainTeller
 from orchestrator.domain.cost_response import RunCost, Spending
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import rented, runs
 from tests.unit.cli.fake_controller import plan
 from tests.unit.cli.golden import assert_golden

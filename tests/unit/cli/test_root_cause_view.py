@@ -13,7 +13,7 @@ from orchestrator.cli.view.failures import SHOWN, blamed
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.watching.live_display import LiveDisplay, PlainDisplay
 from orchestrator.cli.watching.poll_threads import Notice, StreamedEvent, WatchedRun, notice_of
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\nnew\u202eline"

@@ -18,7 +18,7 @@ from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.view.live_run import LogTail, picture, summary
 from orchestrator.cli.view.rows import bar, job_left_s, run_left_s
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_response import RunResponse
+from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 from tests.unit.cli.golden import assert_golden
 

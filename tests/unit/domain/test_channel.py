@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.domain.announcement import Announcement, LineageState, News
 from orchestrator.domain.channel import (
     GIVE_UP_AFTER,
+    Announcement,
     Channel,
     ChannelKind,
     ChannelSecret,
@@ -18,6 +18,8 @@ from orchestrator.domain.channel import (
     DeliveryReceipt,
     DeliveryResult,
     DeliveryState,
+    LineageState,
+    News,
     next_look,
     problems_of,
 )

@@ -6,9 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.diagnosis import RetestTally, diagnosed_of
 from orchestrator.domain.retests import Retest, RetestKind
-from orchestrator.domain.root_cause import Attribution, RootCause, attribute_failure
+from orchestrator.domain.root_cause import (
+    Attribution,
+    RetestTally,
+    RootCause,
+    attribute_failure,
+    diagnosed_of,
+)
 from tests.unit.domain.test_root_cause import ABOUT, DRIVER, FAILS, judged, second
 
 BLAME = Attribution(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.domain.git_names import branch_fault, url_fault
+from orchestrator.domain.commit import branch_fault, url_fault
 
 
 @pytest.mark.parametrize(

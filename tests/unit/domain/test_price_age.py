@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.domain.machine import Place
-from orchestrator.domain.price_age import price_age_warning, why_unpriced, without_old_prices
+from orchestrator.domain.prices import price_age_warning, why_unpriced, without_old_prices
 
 NOW = datetime(2026, 12, 31, tzinfo=UTC)
 

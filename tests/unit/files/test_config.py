@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import config
-from orchestrator.adapters.clock import SystemClock
-from orchestrator.adapters.ids import Ids, new_id
+from orchestrator.adapters.clock import Ids, SystemClock, new_id
 
 
 @pytest.fixture(autouse=True)

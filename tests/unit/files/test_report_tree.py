@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.files.home_folder import TEMPORARY
-from orchestrator.adapters.files.report_tree import write_report_tree
+from orchestrator.adapters.files.home_folder import TEMPORARY, write_report_tree
 from tests.databases import together
 
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.adapters.files import tar_stream
-from orchestrator.adapters.files.artifact_bundle import unpack_bundle
-from orchestrator.adapters.files.tar_stream import Kind, open_tar, read_members
+from orchestrator.adapters.files.tar_stream import Kind, open_tar, read_members, unpack_bundle
 from orchestrator.application.ports.archives import ArchiveError, BundleError, Limits
 from tests.unit.files.tars import entry, link, pieces, tar
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.gate.policy_values import like
+from orchestrator.domain.gate.policy import like
 
 
 @pytest.mark.parametrize(

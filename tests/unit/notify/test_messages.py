@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from orchestrator.adapters.notify.guarded_http import Answer
-from orchestrator.adapters.notify.http_messages import (
+from orchestrator.adapters.guarded_http import Answer
+from orchestrator.adapters.notification_sender import (
     delivery_answer,
     new_secret,
     signed_headers,
@@ -19,13 +19,15 @@ from orchestrator.adapters.notify.http_messages import (
     web_link,
     webhook_body,
 )
-from orchestrator.domain.announcement import Announcement, LineageState, News
 from orchestrator.domain.channel import (
+    Announcement,
     Channel,
     ChannelKind,
     Delivery,
     DeliveryResult,
     DeliveryState,
+    LineageState,
+    News,
 )
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)

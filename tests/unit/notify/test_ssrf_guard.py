@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.adapters.notify.guarded_http import refusal
+from orchestrator.adapters.guarded_http import refusal
 
 PUBLIC = ("93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "1.1.1.1")
 PRIVATE = (

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
 from orchestrator.domain.retests import RetestKind
-from orchestrator.domain.root_cause import RootCause
+from orchestrator.domain.root_cause import DiagnosedTest, RetestTally, RootCause
 from orchestrator.domain.run_record import Evidence
 from reports.registry import render
 from tests.unit.reports.stories import release, story

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from orchestrator.domain.diagnosis import RootCause
+from orchestrator.domain.root_cause import RootCause
 from reports.registry import KINDS, render
 from tests.unit.reports.hostile_text import EVIL, hostile
 from tests.unit.reports.stories import STORIES, story

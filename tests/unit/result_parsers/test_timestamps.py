@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from orchestrator.adapters.result_parsers.bounded_input import parsed_epoch, parsed_time
 from orchestrator.adapters.result_parsers.ctrf import Ctrf
 from orchestrator.adapters.result_parsers.device_results import DeviceResults
 from orchestrator.adapters.result_parsers.json_report import PytestJsonReport
 from orchestrator.adapters.result_parsers.junit import JUnitXml
 from orchestrator.adapters.result_parsers.pytest_benchmark import PytestBenchmark
-from orchestrator.adapters.result_parsers.timestamps import parsed_epoch, parsed_time
 from orchestrator.domain.parsed_results import ParsedTime
 from tests.unit.result_parsers.foreign import foreign
 

@@ -16,8 +16,8 @@ from google.cloud.billing_v1 import Category, PricingExpression, PricingInfo, Sk
 from google.cloud.cloudquotas_v1 import DimensionsInfo, QuotaDetails, QuotaInfo
 from google.type.money_pb2 import Money
 
+from orchestrator.domain.launch_plan import cautions
 from orchestrator.domain.machine import ConfigError
-from orchestrator.domain.plan_text import cautions
 from orchestrator.domain.prices import Price, sift
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel, QuotaStatus, headroom
 from runners import registry

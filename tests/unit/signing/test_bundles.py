@@ -19,15 +19,14 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from orchestrator.adapters.signing.envelopes import write_line
-from orchestrator.adapters.signing.signer import DsseSigner
-from orchestrator.adapters.signing.verifier import verify_bundle
+from orchestrator.adapters.signing import DsseSigner, verify_bundle, write_line
 from orchestrator.application.ports.signer import KEYRING, KeyUnusableError, NotVerifiedError
-from orchestrator.domain.gate.gate_documents import canonical, verdict_document
-from orchestrator.domain.gate.in_toto import (
+from orchestrator.domain.gate.gate_documents import (
     CellStatement,
+    canonical,
     cell_statement,
     subjects,
+    verdict_document,
     verdict_statement,
 )
 from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot

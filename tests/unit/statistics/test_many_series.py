@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.adapters.statistics import trends
 from orchestrator.adapters.statistics.trends import StepDetector
-from orchestrator.application.ports.trends import Watched
+from orchestrator.application.ports.statistics import Watched
 
 
 def series(count: int, length: int) -> list[list[float]]:

@@ -25,8 +25,8 @@ from orchestrator.dashboard.pages.board.tables import (
 from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError, pages_of
 from orchestrator.dashboard.table import Moment, Table
-from orchestrator.domain.gate.gate_records import VerdictLine
-from orchestrator.domain.gate.policy_values import duration
+from orchestrator.domain.gate.policy import duration
+from orchestrator.domain.gate.verdict import VerdictLine
 from orchestrator.domain.vocabulary import Term, term
 
 _LONGEST = 32

@@ -29,8 +29,7 @@ from orchestrator.dashboard.table import (
     Tally,
     Text,
 )
-from orchestrator.domain.gate.gate_records import VerdictLine
-from orchestrator.domain.gate.verdict import RuleOutcome
+from orchestrator.domain.gate.verdict import RuleOutcome, VerdictLine
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.vocabulary import Term, term
 from orchestrator.store.release_board import LiveRun

@@ -21,11 +21,11 @@ from orchestrator.dashboard.measurement_text import (
 from orchestrator.dashboard.pages.tests import name_cell
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table, Text
-from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_difference import Difference
+from orchestrator.domain.test_identity import KnownTest
 from orchestrator.domain.units import plural
 from orchestrator.store.run_comparison import Changed, Counted, Pair
 

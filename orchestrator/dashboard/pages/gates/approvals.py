@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from orchestrator.application.sign_off import idle_remark
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.table import Column, Moment, Row, Table, Text
-from orchestrator.domain.gate.gate_records import StoredVerdict
 from orchestrator.domain.gate.snapshot import Approval
+from orchestrator.domain.gate.verdict import StoredVerdict
 
 SHOWN = 20
 _COLUMNS = (

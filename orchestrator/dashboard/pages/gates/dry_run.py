@@ -8,10 +8,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Response
 
-from orchestrator.application.evaluate_gate import dry_run
+from orchestrator.application.evaluate_gate import DryRunResult, dry_run, dry_run_policy
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.gather_evidence import WrongProductError
-from orchestrator.application.reevaluate import DryRunResult, dry_run_policy
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.policy_text import lines_of
 from orchestrator.dashboard.pages.gates.rules import (
@@ -30,8 +29,7 @@ from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.gate.gate_documents import verdict_document
-from orchestrator.domain.gate.gate_records import StoredVerdict
-from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.domain.gate.verdict import StoredVerdict, Verdict
 
 _CHANGES = (
     Column("rule", "Rule"),

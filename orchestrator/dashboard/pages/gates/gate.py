@@ -9,13 +9,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Response
 
-from orchestrator.application.evaluate_gate import evaluate_gate
+from orchestrator.application.channels import announce_verdict
+from orchestrator.application.evaluate_gate import VerdictMissingError, evaluate_gate, find_verdict
 from orchestrator.application.gate_policies import policy_of
 from orchestrator.application.gate_status import GateStatus, VerdictLineage, gate_status
 from orchestrator.application.gather_evidence import WrongProductError
-from orchestrator.application.notifications import announce_verdict
 from orchestrator.application.ports.signer import KeyUnusableError
-from orchestrator.application.reevaluate import VerdictMissingError, find_verdict
 from orchestrator.application.sign_off import (
     NewWaiver,
     WaiverMissingError,
@@ -41,10 +40,15 @@ from orchestrator.domain.caller_identity import Scope, person_key
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.exceptions import as_words
-from orchestrator.domain.gate.gate_records import StoredPolicy, StoredVerdict, VerdictLine
-from orchestrator.domain.gate.policy_values import some
+from orchestrator.domain.gate.policy import some
 from orchestrator.domain.gate.rule_context import is_bad
-from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.gate.verdict import (
+    RuleOutcome,
+    RuleResult,
+    StoredPolicy,
+    StoredVerdict,
+    VerdictLine,
+)
 from orchestrator.store.gates import StoredWaiver
 
 SHOWN = 50

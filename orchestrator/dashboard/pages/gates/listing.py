@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Response
 
+from orchestrator.application.channels import call_channel, find_channel
 from orchestrator.application.gate_status import (
     Due,
     GateStatus,
@@ -17,7 +18,6 @@ from orchestrator.application.gate_status import (
     WaitReason,
     gate_statuses,
 )
-from orchestrator.application.manage_channels import call_channel, find_channel
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import age, cut
 from orchestrator.dashboard.pages.gates.rules import summary_of

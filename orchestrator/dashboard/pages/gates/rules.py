@@ -25,9 +25,8 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.domain.gate.gate_records import StoredVerdict
-from orchestrator.domain.gate.policy_values import as_percent, counted, percent, some
-from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.gate.policy import as_percent, counted, percent, some
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult, StoredVerdict
 from orchestrator.domain.units import utc
 
 SHOWN = 50

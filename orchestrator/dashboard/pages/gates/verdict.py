@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.application.reevaluate import VerdictMissingError, find_verdict, replay
+from orchestrator.application.evaluate_gate import VerdictMissingError, find_verdict, replay
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.approvals import approval_table
 from orchestrator.dashboard.pages.gates.rules import (
@@ -24,10 +24,9 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Moment
 from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.gate.gate_documents import verdict_document
-from orchestrator.domain.gate.gate_records import StoredVerdict, VerdictLine
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval
-from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult, StoredVerdict, VerdictLine
 
 router = APIRouter()
 ALL = "all"

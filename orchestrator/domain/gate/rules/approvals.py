@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from orchestrator.domain.gate.exceptions import Excuse
-from orchestrator.domain.gate.policy import ApprovalRule
-from orchestrator.domain.gate.policy_values import counted, some
+from orchestrator.domain.gate.policy import ApprovalRule, counted, some
 from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.tolerance import FLAKY, GIVEN_UP
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult

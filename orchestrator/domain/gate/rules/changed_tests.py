@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from orchestrator.domain.gate.policy import ManifestRule
-from orchestrator.domain.gate.policy_values import counted, like, some
+from orchestrator.domain.gate.policy import ManifestRule, counted, like, some
 from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.test_changes import TestChanges

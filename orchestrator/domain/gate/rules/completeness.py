@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from orchestrator.domain.gate.policy_values import counted, some
+from orchestrator.domain.gate.policy import counted, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from orchestrator.domain.gate.evidence_trust import age_doubts, doubts, identity_doubts
-from orchestrator.domain.gate.policy_values import counted
+from orchestrator.domain.gate.policy import counted
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,

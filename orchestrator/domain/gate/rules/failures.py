@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from orchestrator.domain.gate.policy_values import counted, like, some
+from orchestrator.domain.gate.policy import counted, like, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.domain.cell import Cause
-from orchestrator.domain.gate.policy import JobRule
-from orchestrator.domain.gate.policy_values import (
+from orchestrator.domain.gate.policy import (
+    JobRule,
     all_counts,
     counted,
     expected_failures,

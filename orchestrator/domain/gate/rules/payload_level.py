@@ -12,7 +12,7 @@ from orchestrator.domain.gate.payload_review import (
     review_in_force,
     withdrawal,
 )
-from orchestrator.domain.gate.policy_values import some
+from orchestrator.domain.gate.policy import some
 from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult

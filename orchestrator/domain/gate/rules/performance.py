@@ -6,8 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, Comparison, decide
-from orchestrator.domain.gate.policy import Budget, PerformanceRule
-from orchestrator.domain.gate.policy_values import as_percent, figure, like, percent
+from orchestrator.domain.gate.policy import (
+    Budget,
+    PerformanceRule,
+    as_percent,
+    figure,
+    like,
+    percent,
+)
 from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import CellEvidence, Pairs
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult

@@ -7,8 +7,14 @@ from dataclasses import asdict, replace
 
 from orchestrator.domain.catalogue import promised
 from orchestrator.domain.gate.evidence_trust import doubts
-from orchestrator.domain.gate.policy import PlatformRule, Substitute
-from orchestrator.domain.gate.policy_values import all_counts, counted, first_rules_counts, some
+from orchestrator.domain.gate.policy import (
+    PlatformRule,
+    Substitute,
+    all_counts,
+    counted,
+    first_rules_counts,
+    some,
+)
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,

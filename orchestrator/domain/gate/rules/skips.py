@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from orchestrator.domain.gate.policy import SkipRule
-from orchestrator.domain.gate.policy_values import counted, like, some
+from orchestrator.domain.gate.policy import SkipRule, counted, like, some
 from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob, worst
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
-from orchestrator.domain.gate.policy_values import some
+from orchestrator.domain.gate.policy import some
 from orchestrator.domain.gate.rule_context import RuleContext, is_unavailable
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult

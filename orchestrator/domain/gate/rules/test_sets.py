@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.gate.policy import SkipRule
-from orchestrator.domain.gate.policy_values import counted, like, some
+from orchestrator.domain.gate.policy import SkipRule, counted, like, some
 from orchestrator.domain.gate.rule_context import RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import JobEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult

@@ -1,0 +1,224 @@
+"""The durable engine, on DBOS; no other module imports it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowSerializationFormat
+
+from orchestrator.adapters.wakeups import Wakeups
+from orchestrator.application.ports.engine import Body, Durable, Look, NotYet, Value
+
+Flow = Callable[[Durable, str], Awaitable[None]]
+T = TypeVar("T")
+
+FLOW_VERSION = "cells-v2"
+"""Increment when the order of a flow's steps changes: flows of another version are not resumed."""
+
+_APP_NAME = "seatrial"
+_SCHEMA = "engine"
+_PENDING = "PENDING"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DbosSettings:
+    """Settings of the engine: its database, its executor id, and its limits."""
+
+    url: str
+    """URL of the engine's own database file, or of a Postgres database with a separate schema."""
+    executor_id: str
+    """Fixed on SQLite, where one process owns the home; unique per process on Postgres."""
+    threads: int = 16
+    """Number of threads that run the bodies of steps."""
+    stranded_s: float = 30.0
+    """Seconds that a flow may have no executor before it is started again."""
+
+
+class _AbandonedError(BaseException):
+    """The engine could not record a step; this execution ends as if its process had crashed."""
+
+
+class DbosEngine:
+    """Runs one flow per cell; the cell's id is the flow's id.
+
+    Flows may be entered again at any time, because their steps read the present state from the
+    store. A flow that the engine lost is therefore started again instead of being replayed.
+    """
+
+    def __init__(
+        self, settings: DbosSettings, flow: Flow, *, wakeups: Wakeups | None = None
+    ) -> None:
+        """`wakeups` ends the wait between two polls early."""
+        self._executor_id = settings.executor_id
+        self._flows = _Flows(settings.stranded_s)
+        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="step")
+        config: DBOSConfig = {
+            "name": _APP_NAME,
+            "system_database_url": settings.url,
+            "application_version": FLOW_VERSION,
+            "executor_id": settings.executor_id,
+            "dbos_system_schema": _SCHEMA,
+            "log_level": "ERROR",
+            "console_log_level": "ERROR",
+            "enable_otlp": False,
+        }
+        self._dbos = DBOS(config=config)
+        durable = _DbosDurable(self._pool, wakeups or Wakeups())
+        flows = self._flows
+
+        @DBOS.workflow(
+            name="cell",
+            serialization_type=WorkflowSerializationFormat.PORTABLE,
+            max_recovery_attempts=1_000_000,
+        )
+        async def cell(key: str) -> None:
+            with flows.running(key):
+                await flow(durable, key)
+
+        self._cell = cell
+
+    def launch(self) -> None:
+        """Open the database and resume the unfinished flows of this executor."""
+        DBOS.launch()
+
+    def start(self, cell_id: str) -> None:
+        """Start the cell's flow, unless an executor runs it.
+
+        Repeated calls for an unfinished cell also restart a flow without an executor: one that
+        ended too early, or one whose execution was abandoned.
+        """
+        if self._flows.runs(cell_id):
+            return
+        status = DBOS.get_workflow_status(cell_id)
+        if status is None:
+            self._begin(cell_id)
+        elif status.status == _PENDING and status.executor_id != self._executor_id:
+            self._flows.found(cell_id)
+        elif self._flows.is_stranded(cell_id):
+            logger.error("cell %s: nobody runs its flow (%s); anew", cell_id, status.status)
+            DBOS.delete_workflow(cell_id)
+            self._begin(cell_id)
+
+    def _begin(self, cell_id: str) -> None:
+        with SetWorkflowID(cell_id):
+            DBOS.start_workflow(self._cell, cell_id)
+
+    def executors(self) -> set[str]:
+        """Return the ids of executors with pending flows, alive or dead."""
+        pending = DBOS.list_workflows(status=_PENDING, load_input=False, load_output=False)
+        return {status.executor_id for status in pending if status.executor_id}
+
+    def take_over(self, executor_id: str) -> list[str]:
+        """Resume the unfinished flows of a dead executor here; return their cells."""
+        pending = DBOS.list_workflows(
+            status=_PENDING, executor_id=executor_id, load_input=False, load_output=False
+        )
+        cells = [status.workflow_id for status in pending]
+        if cells:
+            DBOS.resume_workflows(cells)
+        return cells
+
+    def destroy(self) -> None:
+        """Shut the engine down, in tests only; a controller ends its process instead."""
+        DBOS.destroy(destroy_registry=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Flows:
+    """The flows that run in this process, and since when each stranded flow was seen idle."""
+
+    def __init__(self, stranded_s: float) -> None:
+        self._stranded_s = stranded_s
+        self._lock = threading.Lock()
+        self._running: Counter[str] = Counter()
+        self._idle_since: dict[str, float] = {}
+
+    @contextmanager
+    def running(self, cell_id: str) -> Iterator[None]:
+        """Count the flow as running inside the context."""
+        self.found(cell_id)
+        with self._lock:
+            self._running[cell_id] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= Counter([cell_id])
+
+    def runs(self, cell_id: str) -> bool:
+        """Return whether the flow runs in this process."""
+        with self._lock:
+            return self._running[cell_id] > 0
+
+    def is_stranded(self, cell_id: str) -> bool:
+        """Return whether the flow was seen idle for long enough, this check included."""
+        now = time.monotonic()
+        with self._lock:
+            return now - self._idle_since.setdefault(cell_id, now) >= self._stranded_s
+
+    def found(self, cell_id: str) -> None:
+        """Note that the flow has an executor."""
+        with self._lock:
+            self._idle_since.pop(cell_id, None)
+
+
+class _DbosDurable:
+    def __init__(self, pool: ThreadPoolExecutor, wakeups: Wakeups) -> None:
+        self._pool = pool
+        self._wakeups = wakeups
+
+    async def once(self, name: str, body: Body, *args: str) -> Value:
+        async def run() -> Value:
+            return await self._in_pool(body, *args)
+
+        return await self._step(name, run)
+
+    async def until(self, name: str, look: Look, *args: str, every_s: float) -> Value:
+        key = args[0] if args else name
+
+        async def run() -> Value:
+            while True:
+                answer = await self._in_pool(look, *args)
+                if not isinstance(answer, NotYet):
+                    self._wakeups.forget(key)
+                    return answer
+                await self._wakeups.wait(key, every_s)
+
+        return await self._step(name, run)
+
+    async def _step(self, name: str, run: Callable[[], Awaitable[Value]]) -> Value:
+        """Run one step; distinguish an error of its body from an error of the engine's database.
+
+        The flow may handle the first. After the second, for instance on a full disk, no further
+        step of the flow could be recorded either.
+        """
+        raised: list[Exception] = []
+
+        async def kept() -> Value:
+            try:
+                return await run()
+            except Exception as error:
+                raised.append(error)
+                raise
+
+        try:
+            return await DBOS.run_step_async({"name": name}, kept)
+        except Exception as error:
+            if error in raised:
+                raise
+            logger.error("step %s could not be recorded: %s", name, error)
+            raise _AbandonedError(name) from error
+
+    async def _in_pool(self, body: Callable[..., T], *args: str) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, body, *args)

@@ -1,1 +1,0 @@
-"""GitHub commit statuses."""

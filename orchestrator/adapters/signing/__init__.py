@@ -1,1 +1,0 @@
-"""Signatures: Ed25519 over in-toto statements in DSSE envelopes."""

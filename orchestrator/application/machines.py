@@ -1,0 +1,216 @@
+"""Machines for a person: list cloud resources, terminate one, check own hosts, SSH access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from orchestrator.application.context import Context
+from orchestrator.application.janitor import CloudResource
+from orchestrator.domain.attestation import devices_of, mismatch, unexpected
+from orchestrator.domain.cell import Cell, Lease, LeaseState
+from orchestrator.domain.document_problems import nearest
+from orchestrator.domain.extend_record import extended, filled
+from orchestrator.domain.inventory import DOOMED, InventoryResponse, Ownership, ResourceResponse
+from orchestrator.domain.launch_plan import HostCheck
+from orchestrator.domain.machine import MachineError, OwnHosts, SshAccess, SshEndpoint
+from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.matrix import CellPlan, Platform
+
+
+def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryResponse:
+    """Return the inventory of all providers; with `orphans`, only resources without an owner."""
+    report = context.janitor.survey()
+    wanted = [one for one in report.sights if not orphans or one.ownership in DOOMED]
+    items = tuple(resource_answer(context, one) for one in wanted)
+    return InventoryResponse(items, report.unread, report.asked)
+
+
+def resource_answer(context: Context, found: CloudResource) -> ResourceResponse:
+    """Return one resource; run and cell come from its tags, the cell's name from the ledger."""
+    machine, tags = found.machine, found.machine.tags
+    cell = tags.get("seatrial-cell", "")
+    if found.lease is not None:
+        attempt = context.stores.cells.attempt(found.lease.attempt_id)
+        cell = context.stores.cells.get(attempt.cell_id).name
+    return filled(
+        ResourceResponse,
+        machine,
+        provider=found.provider,
+        ownership=found.ownership,
+        run=tags.get("seatrial-run", ""),
+        cell=cell,
+        attempt=tags.get("seatrial-attempt", ""),
+        controller=tags.get("seatrial-controller", ""),
+        expires_at=found.expires_at,
+        first_seen=found.first_seen,
+        ends_after=found.ends_after,
+    )
+
+
+class MachineMissingError(LookupError):
+    """The provider's inventory lacks the machine; the message says what to do."""
+
+
+class MachineInUseError(Exception):
+    """An open lease holds the machine."""
+
+
+class MachineStaysError(Exception):
+    """The machine belongs to another controller, or other machines use it."""
+
+
+class ProviderUnreadError(Exception):
+    """The provider was unreachable, or rejected the call; the machine's state is unknown."""
+
+
+def end_machine(context: Context, provider: str, machine_id: str) -> CloudResource:
+    """Terminate a machine now. A leased one is released by cancelling its run.
+
+    Raises MachineMissingError, MachineInUseError, MachineStaysError, ProviderUnreadError.
+    """
+    sight = _find(context, provider, machine_id)
+    _refuse_owned(sight)
+    if not context.janitor.end(sight):
+        _refuse_needed(context, sight)
+        raise ProviderUnreadError(
+            f"{provider} did not take the order to end {machine_id}; the controller's log says why,"
+            " and the janitor tries again"
+        )
+    return sight
+
+
+def _find(context: Context, provider: str, machine_id: str) -> CloudResource:
+    if provider not in context.traits:
+        near = nearest(provider, list(context.traits))
+        raise MachineMissingError(f"there is no provider {provider!r}{near}")
+    survey = context.janitor.survey([provider])
+    if provider in survey.unread:
+        raise ProviderUnreadError(f"{provider} cannot be asked: {survey.unread[provider]}")
+    for sight in survey.sights:
+        if sight.machine.id == machine_id:
+            return sight
+    raise MachineMissingError(
+        f"{provider} shows no {machine_id!r} of this project; GET /api/v1/machines lists them"
+    )
+
+
+def _refuse_owned(sight: CloudResource) -> None:
+    tags, name = sight.machine.tags, sight.machine.id
+    if sight.ownership is Ownership.LEASED:
+        run = tags.get("seatrial-run", "") or "RUN"
+        raise MachineInUseError(
+            f"{name} is at work for a cell: `seatrial cancel {run}` gives it back in order"
+        )
+    if sight.ownership is Ownership.FOREIGN:
+        until = f"{sight.expires_at:%Y-%m-%d %H:%M:%S} UTC" if sight.expires_at else "it expires"
+        owner = tags.get("seatrial-controller", "another controller")
+        raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
+    if sight.ownership is Ownership.SHARED:
+        raise MachineStaysError(
+            f"{name} is shared by machines that still exist: terminate these first"
+        )
+
+
+def _refuse_needed(context: Context, sight: CloudResource) -> None:
+    needs = context.janitor.needed_by(sight)
+    if needs is not None:
+        raise MachineStaysError(
+            f"{sight.machine.id} is shared, and lease {needs.id} of {needs.provider} still uses it:"
+            " the janitor ends it after the last lease"
+        )
+
+
+_AT_ONCE = 16
+
+
+def check_hosts(
+    context: Context, manifest: Manifest, plans: Iterable[CellPlan]
+) -> tuple[HostCheck, ...]:
+    """Sign in on every host of the cells' platforms, and look for what their jobs need.
+
+    The agent's archive is stored in the host's work folder, as by a run; nothing else changes.
+    """
+    environments: dict[str, list[str]] = {}
+    platforms: dict[str, Platform] = {}
+    for plan in plans:
+        platforms[plan.platform.id] = plan.platform
+        environments.setdefault(plan.platform.id, []).append(plan.environment)
+
+    def check(found: tuple[Platform, SshEndpoint]) -> HostCheck:
+        platform, endpoint = found
+        try:
+            return _check(context, manifest, platform, endpoint, environments[platform.id])
+        except MachineError as error:
+            why = str(error).removeprefix(f"{endpoint.label}: ")
+            return HostCheck(platform.id, endpoint.label, failure=why)
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return tuple(threads.map(check, _hosts(context, platforms.values())))
+
+
+def _hosts(
+    context: Context, platforms: Iterable[Platform]
+) -> Iterator[tuple[Platform, SshEndpoint]]:
+    for platform in platforms:
+        provider = context.provider(platform.provider)
+        if isinstance(provider, OwnHosts):
+            yield from ((platform, endpoint) for endpoint in provider.endpoints(platform))
+
+
+def _check(
+    context: Context,
+    manifest: Manifest,
+    platform: Platform,
+    endpoint: SshEndpoint,
+    environments: Sequence[str],
+) -> HostCheck:
+    """Check one host. Raises MachineError."""
+    workspace = context.open_workspace(endpoint)
+    workspace.put_agent()
+    probe = workspace.probe(manifest.python.candidates)
+    devices = devices_of(probe)
+    seen = HostCheck(platform.id, endpoint.label, devices=tuple(one.label for one in devices))
+    wrong = mismatch(platform.accelerator, devices, simulated=False) or unexpected(
+        platform.expect, provider=platform.provider, instance="", devices=devices, simulated=False
+    )
+    if wrong:
+        return replace(seen, failure=wrong)
+    pythons = []
+    for environment in dict.fromkeys(environments):
+        choice = context.wheels.choose(probe, manifest, environment)
+        if choice.interpreter is None:
+            return replace(seen, failure=f"environment {environment}: {choice.reason}")
+        pythons.append(f"{choice.interpreter.path} ({choice.interpreter.version})")
+    return replace(seen, pythons=tuple(dict.fromkeys(pythons)))
+
+
+class NoMachineError(LookupError):
+    """The cell has no machine that is reachable over SSH now; the message says why."""
+
+
+def ssh_access(context: Context, cell: Cell) -> SshAccess:
+    """Return SSH access to the machine that the cell holds. Raises NoMachineError."""
+    if cell.id in context.stores.ingests.of_run(cell.run_id):
+        raise NoMachineError(f"cell {cell.name} was ingested: it has no machine that one can enter")
+    attempts = context.stores.cells.attempts(cell.id)
+    leases = context.stores.leases.of_attempt(attempts[-1].id) if attempts else []
+    lease = next((one for one in reversed(leases) if one.state is LeaseState.HELD), None)
+    if lease is None:
+        raise NoMachineError(
+            f"cell {cell.name} holds no machine ({cell.state}); "
+            "`seatrial run --hold-on-failure 30` keeps those of cells that do not pass"
+        )
+    if not isinstance(lease.endpoint, SshEndpoint):
+        raise NoMachineError(
+            f"the machine of cell {cell.name} is not reached over SSH, or not known to be yet"
+        )
+    return _entrance(context, lease, lease.endpoint)
+
+
+def _entrance(context: Context, lease: Lease, endpoint: SshEndpoint) -> SshAccess:
+    login = context.stores.leases.login(lease.id) if endpoint.lease else None
+    if endpoint.lease and login is None:
+        raise NoMachineError(f"the keys of {lease.machine_id} are gone: it is being given back")
+    return extended(SshAccess, endpoint, private_key=login.private_key if login else "")

@@ -1,0 +1,146 @@
+"""Ports of ingestion: uploads, and the parsers of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.domain.assembly.results_pass import Tape
+from orchestrator.domain.parsed_results import ParsedMetric, Provenance, Said
+
+HEAD_BYTES = 65_536
+TAIL_BYTES = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """An uploaded file; `path` is chosen by the controller, never by its author."""
+
+    name: str
+    """Its original name."""
+    path: Path
+    size_bytes: int
+    head: bytes
+    """First bytes, at most `HEAD_BYTES`."""
+    tail: bytes = b""
+    """Last bytes, at most `TAIL_BYTES`."""
+
+
+class UnreadableError(Exception):
+    """The artifact does not match its first bytes, or was rejected; the text says why."""
+
+
+class Dialect(Protocol):
+    """A format of results with its parser."""
+
+    @property
+    def name(self) -> str:
+        """Name, as ``pytest-text``."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Version of the parser: increased when the same bytes would be parsed differently."""
+        ...
+
+    @property
+    def provenance(self) -> Provenance:
+        """Provenance of its results."""
+        ...
+
+    def match(self, artifact: Artifact) -> float:
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
+        ...
+
+    def read(self, artifact: Artifact) -> Iterator[Said]:
+        """Parse the artifact into statements, in order, in bounded memory.
+
+        Raises UnreadableError.
+        """
+        ...
+
+
+class ReadMetrics(Protocol):
+    """Reads the figures of a job."""
+
+    def __call__(
+        self, name: str, chunks: Iterable[bytes]
+    ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
+        """Return the figures, and what keeps a person from relying on them.
+
+        Args:
+            name: ``output`` for what the job printed, else the file's name.
+            chunks: The bytes.
+        """
+        ...
+
+
+class Dialects(Protocol):
+    """All dialects."""
+
+    def best(self, artifact: Artifact) -> tuple[Dialect, float] | None:
+        """Return the dialect of highest confidence with that.
+
+        None where none recognises the artifact.
+        """
+        ...
+
+
+class IntakeError(ValueError):
+    """The upload was rejected; the message says what, where, and what to do."""
+
+
+class IntakeFullError(RuntimeError):
+    """The disk is too full for the upload; nothing was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """An uploaded file."""
+
+    name: str
+    """Path below the folder or archive."""
+    digest: str
+    """sha256 of the bytes as they came."""
+    size_bytes: int
+    raw: Path
+    """The raw file."""
+    artifact: Artifact
+    """The file for parsers: the same, or uncompressed."""
+    remarks: tuple[str, ...] = ()
+
+
+class Tray(Protocol):
+    """An unpacked upload in a temporary folder, until it is closed."""
+
+    @property
+    def files(self) -> tuple[Handed, ...]:
+        """Return the files by name, notes included."""
+        ...
+
+    @property
+    def notes(self) -> Handed | None:
+        """Return ``ingest.yaml``."""
+        ...
+
+    def tape(self) -> Tape:
+        """Return a new tape."""
+        ...
+
+    def spool(self, lines: Iterator[bytes]) -> Path:
+        """Write lines to a file. Raises IntakeFullError."""
+        ...
+
+
+class Intake(Protocol):
+    """Unpacks uploads safely."""
+
+    def open(self, body: Path, name: str) -> AbstractContextManager[Tray]:
+        """Unpack an archive, or take a single file of that name.
+
+        Raises IntakeError where it is empty, too large or plays tricks, IntakeFullError.
+        """
+        ...

@@ -1,0 +1,82 @@
+"""Ports of statistics: trend detection (never blocks a release) and text similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePoint:
+    """A lasting step of a series."""
+
+    index: int
+    """Index of the first value on the new level."""
+    before: float
+    after: float
+    """Medians on both sides, up to the next change point."""
+    change: float
+    """Relative change: 0.05 is 5 % higher. The metric's direction tells whether it is better."""
+    p: float
+    """p-value: probability of such a step in a series without any."""
+    environment_changed: bool = False
+    """Whether packages, driver or device changed too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """Trend of a series."""
+
+    changes: tuple[ChangePoint, ...] = ()
+    """In the order of the series."""
+    autocorrelation: float | None = None
+    """Lag-1 autocorrelation around the levels; None with too few values."""
+    doubts: tuple[str, ...] = ()
+    """Reasons for which its change points prove nothing, for a person."""
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the series is too noisy for its change points to prove anything."""
+        return bool(self.doubts)
+
+
+class Watched(NamedTuple):
+    """A series in order of time."""
+
+    values: Sequence[float]
+    environments: Sequence[str] = ()
+    """Environment fingerprint of each value; empty where it is not needed."""
+
+
+class Detector(Protocol):
+    """Detects change points; deterministic."""
+
+    def detect(self, values: Sequence[float], environments: Sequence[str] = ()) -> Trend:
+        """Return the trend of a series in order of time.
+
+        Args:
+            values: One per run.
+            environments: The fingerprint of each run's environment, empty where it is not known;
+                none at all where nobody asks.
+
+        Raises:
+            ValueError: There are not as many fingerprints as values.
+        """
+        ...
+
+    def changes(self, many: Sequence[Watched]) -> Sequence[Sequence[ChangePoint]]:
+        """Return the change points of many series, as `detect` does for each."""
+        ...
+
+
+class TextSimilarity(Protocol):
+    """Similarity of names and messages."""
+
+    def names(self, one: str, other: str) -> float:
+        """Return the similarity of two function names, from 0 to 1."""
+        ...
+
+    def messages(self, one: str, other: str) -> float:
+        """Return the similarity of two masked messages, from 0 to 100, in any word order."""
+        ...
