@@ -294,7 +294,7 @@ def note_end(
     return stores.leases.note(lease.id, facts, simulated=machine.simulated)
 
 
-def expires_at(deps: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
+def expires_at(spec: RunSpec, lease: Lease) -> datetime:
     """When its machine must end by itself, should nobody be left to end it.
 
     Counted from the first launch call, so that a repeated one asks for the same.
