@@ -283,7 +283,7 @@ class CellStore:
             return _attempt(found[0], found[1])
 
     def status(self, cell_id: str) -> CellStatus:
-        """The cell with its run and its last attempt: one statement. Raises UnknownIdError."""
+        """Return the cell with its run and its last attempt. Raises UnknownIdError."""
         query = (
             select(CellRow, RunRow, AttemptRow)
             .join(RunRow, RunRow.id == CellRow.run_id)
@@ -345,7 +345,7 @@ class CellStore:
         return self._launched[cell.id]
 
     def attempts(self, cell_id: str) -> list[Attempt]:
-        """In order."""
+        """Return the cell's attempts, in order."""
         with self._sessions.read() as session:
             return _attempts(session, CellRow.id == cell_id).get(cell_id, [])
 
@@ -357,7 +357,7 @@ class CellStore:
                 _blame(attempt, cause)
 
     def transitions(self, cell_id: str) -> list[Transition]:
-        """In order."""
+        """Return the cell's transitions, in order."""
         with self._sessions.read() as session:
             return _steps(session, CellRow.id == cell_id).get(cell_id, [])
 

@@ -189,7 +189,7 @@ def send_back(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
 
 
 def reconcile(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
-    """After a lost launch call and a refusal, keep the machine if the first call created it."""
+    """Keep the machine of a lost launch call that was refused at its repetition, if it exists."""
     is_unmade(deps, lease, provider, refusal=_refusal(lease))
     return NOT_YET
 

@@ -40,7 +40,7 @@ Part = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ShownLine:
-    """A line."""
+    """A line of a log as the page shows it."""
 
     number: int
     parts: Sequence[Part]
@@ -54,7 +54,7 @@ class ShownLine:
         return f"whole line, {size(self.size_bytes)}"
 
     def plain(self) -> dict[str, object]:
-        """For JSON."""
+        """The line for JSON."""
         told: dict[str, object] = {"line": self.number, "parts": self.parts}
         return told | {"size_bytes": self.size_bytes} if self.is_cut else told
 
@@ -74,7 +74,7 @@ def shown_line(line: LogLine) -> ShownLine:
 
 
 def for_page(lines: Iterable[ShownLine]) -> list[ShownLine]:
-    """The lines, plain from where a page would have too many parts."""
+    """Return the lines; styles are dropped from the line on where the page would be too large."""
     room, shown = _PAGE_PARTS, []
     for line in lines:
         room -= len(line.parts)
@@ -86,7 +86,7 @@ def for_page(lines: Iterable[ShownLine]) -> list[ShownLine]:
 
 
 def part_of_line(data: bytes, limit: int, *, is_first: bool) -> str:
-    """Some bytes from within a line, as text that is cut between characters."""
+    """Return some bytes of a line as text, cut between characters."""
     begin = 0
     while not is_first and begin < len(data) and _goes_on(data[begin]):
         begin += 1
@@ -141,7 +141,7 @@ class OpenedLog:
 
     @property
     def is_over(self) -> bool:
-        """Nothing more comes."""
+        """Whether the log is complete."""
         return self.cell.state is CellState.DONE if self.log is None else self.log.is_over
 
     @property
@@ -152,7 +152,7 @@ class OpenedLog:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Lines of a log that are looked at at once."""
+    """The range of a log's lines that the page shows."""
 
     first: int
     """0 if not given."""
@@ -179,7 +179,7 @@ def log_query(
     case: bool = False,
     go: Annotated[str, Query(max_length=10)] = "",
 ) -> LogQuery:
-    """The value in the address."""
+    """Parse the page's query."""
     search = Search(find.partition("\n")[0], ignores_case=not case)
     return LogQuery(line, Window(first, count), search, go)
 
@@ -193,7 +193,7 @@ def opened_log(
     cell: Annotated[str, Path()],
     attempt: Annotated[int, Query(ge=0, le=_MOST)] = 0,
 ) -> OpenedLog:
-    """The log that the address names; without an attempt, the last one's."""
+    """Return the log in the address: of the named attempt, else of the last one."""
     found_run = run_of(asked, run)
     found_cell = cell_of(asked, found_run, cell)
     stores = asked.context.stores
@@ -245,7 +245,7 @@ router = APIRouter()
 
 @router.get(urls.LOG)
 def show_log(asked: AskedDep, opened: OpenedDep, query: QueryDep) -> Response:
-    """Some of its lines; with JavaScript, a window over all of them."""
+    """Show a range of the log's lines; with JavaScript, a scrolling window over all of them."""
     found = found_in(query, opened)
     line = found.line if found is not None and found.line is not None else query.line
     window = window_of(query.window, line, opened.total)
@@ -274,7 +274,7 @@ def show_line(
     line: Annotated[int, Path(ge=1, le=10**12)],
     at: Annotated[int, Query(ge=0, le=10**12)] = 0,
 ) -> Response:
-    """One line, however long, part by part."""
+    """Show one line of any length, in parts."""
     read: Sequence[LogLine] = [] if opened.reader is None else opened.reader.lines(line, 1)
     if not read or at > read[0].size_bytes or opened.reader is None:
         raise PageMissingError(f"this log has {opened.total:,} lines")
@@ -302,7 +302,7 @@ def show_line(
 
 @router.get(urls.LOG_RAW)
 def save_log(asked: AskedDep, opened: OpenedDep) -> Response:
-    """The bytes as they came, as a file."""
+    """Respond with the log's raw bytes as a file."""
     if opened.log is None:
         raise PageMissingError("nothing was written yet")
     name = quote(f"{opened.cell.name}-{opened.log.number}.log", safe="")
