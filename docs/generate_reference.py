@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
+from docs import json_answers
 from orchestrator.adapters.files.key_reference import replace_keys
 from orchestrator.api.app import create_app
 from orchestrator.application.context import Context
@@ -33,12 +34,15 @@ a page that shows every request and response with examples.
 def pages() -> dict[Path, str]:
     """Each page as it should be."""
     matrix, payload, policy = (REFERENCE / f"{name}.md" for name in ("matrix", "payload", "policy"))
+    openapi = create_app(cast(Context, None), guard=None).openapi()
     return {
         matrix: replace_keys(matrix.read_text(encoding="utf-8"), Matrix, platform_notes()),
         payload: replace_keys(payload.read_text(encoding="utf-8"), Manifest),
         policy: replace_keys(policy.read_text(encoding="utf-8"), GatePolicy),
-        REFERENCE / "rest.md": rest(create_app(cast(Context, None), guard=None).openapi()),
+        REFERENCE / "rest.md": rest(openapi),
         REFERENCE / "cli.md": command_line(),
+        REFERENCE / "cli-json.md": json_answers.page(),
+        REFERENCE / json_answers.SCHEMA_NAME: json_answers.text(openapi),
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.application.cell.flow_context import Locks
 from orchestrator.application.janitor import Janitor
-from orchestrator.application.ports.archives import Blobs
+from orchestrator.application.ports.archives import Blobs, PackedPayload
 from orchestrator.application.ports.clock import Clock, Cron, NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.ingest import Dialects, Intake
@@ -62,6 +62,8 @@ class Context:
     provider: Callable[[str], Provider]
     read_payload: Callable[[Path], Manifest]
     """Validates an uploaded archive and returns its manifest. Raises InvalidDocumentError."""
+    pack_payload: Callable[[Path, Path], PackedPayload]
+    """Packs a folder into an archive in another. Raises ArchiveError or InvalidDocumentError."""
     render: Callable[[str, Evidence, str | None, str], str]
     """Renders a report of (kind, evidence, cell, format: md, html or json)."""
     draw: Callable[[str, Evidence, str | None], Mapping[str, str]]

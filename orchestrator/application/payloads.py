@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import posixpath
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 from orchestrator.application.context import Context
+from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.gate.payload_review import (
@@ -65,6 +70,7 @@ def _problems(context: Context, new: NewReview, digest: str) -> Iterator[Problem
         yield Problem(("payload",), f"{message} that a verdict is about")
 
 
+MANIFEST = "payload.toml"
 PAYLOAD_LIMIT_BYTES = 2 * 1024**3
 SUBJECT_LIMIT_BYTES = 4 * 1024**3
 _CHUNK_BYTES = 1024 * 1024
@@ -82,6 +88,63 @@ def put_payload(context: Context, digest: str, spooled: Path) -> StoredPayload:
     payload = StoredPayload(digest, size, manifest)
     context.stores.payloads.put(payload, at=context.clock.now())
     return payload
+
+
+def put_folder(context: Context, files: Iterable[tuple[str, BinaryIO]]) -> StoredPayload:
+    """Pack the files of a folder that a browser sent, and store them as a payload.
+
+    What git, caches and virtual environments hold is left out, as when a folder is packed.
+
+    Args:
+        context: The context.
+        files: Paths that begin with the folder's name, and contents.
+
+    Raises:
+        InvalidDocumentError: They are no payload; nothing is stored.
+    """
+    with tempfile.TemporaryDirectory(prefix="seatrial-folder-", dir=context.scratch) as scratch:
+        folder, into = Path(scratch) / "payload", Path(scratch)
+        folder.mkdir()
+        try:
+            for name, content in files:
+                _write_below(folder, name, content)
+            _check_root(context, folder)
+            packed = context.pack_payload(folder, into)
+        except ArchiveError as error:
+            text = str(error).replace(str(folder), "the folder")
+            raise InvalidDocumentError("payload", [Problem((), text)]) from error
+        return put_payload(context, packed.digest, packed.path)
+
+
+def _write_below(folder: Path, name: str, content: BinaryIO) -> None:
+    _, *parts = name.split("/")
+    if not parts:
+        raise ArchiveError(f"{name!r} came without its folder: choose a folder, not files")
+    if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
+        raise ArchiveError(f"the name {name!r} cannot be packed")
+    if ".git" in parts:
+        return
+    path = folder.joinpath(*parts)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            shutil.copyfileobj(content, file)
+    except OSError as error:
+        raise ArchiveError(f"{name!r} cannot be written: {error.strerror or error}") from error
+
+
+def _check_root(context: Context, folder: Path) -> None:
+    """Refuse a manifest that names another root: it would be outside of what was sent."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ArchiveError(f"there is no {MANIFEST} at the top of the folder; choose the one of it")
+    text = path.read_bytes().decode("utf-8", "replace")
+    root = context.documents.read_manifest(text, MANIFEST).root
+    if posixpath.normpath(root) != ".":
+        raise ArchiveError(
+            f"{MANIFEST} says root = {root!r}, outside of this folder: send an archive of the"
+            " whole, or use `seatrial run`"
+        )
 
 
 def put_subject(context: Context, digest: str, spooled: Path) -> int:

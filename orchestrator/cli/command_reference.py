@@ -19,8 +19,9 @@ where none does, it starts one in the background, which ends when nothing has be
 Where the database is a file of the home, commands that only read (`runs`, `show`, `logs`, `report`,
 `gate explain` ...) start none: they answer from the files of the home.
 
-Standard output is data, standard error is progress. `--json` prints data for programs. Without a
-terminal, or with `CI` set, progress is plain lines; `NO_COLOR` takes the colours away.
+Standard output is data, standard error is progress. `--json` prints data for programs, by
+[one schema](cli-json.md). Without a terminal, or with `CI` set, progress is plain lines;
+`NO_COLOR` takes the colours away.
 
 A command that reads runs takes the latest where none is named. Without a terminal, lines are as
 wide as their text, or as `COLUMNS` where it is set.

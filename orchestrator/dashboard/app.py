@@ -43,7 +43,12 @@ from orchestrator.dashboard.pages.board import routes as board
 from orchestrator.dashboard.pages.compare import routes as compare
 from orchestrator.dashboard.pages.run import routes as run
 from orchestrator.dashboard.responses import Format, PageMissingError, Pages, pages_of
-from orchestrator.dashboard.session import ForeignFormError, NotAllowedError, SignedOutError
+from orchestrator.dashboard.session import (
+    ForeignFormError,
+    NotAllowedError,
+    SignedOutError,
+    UploadRefusedError,
+)
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.extras import MissingExtraError
 from orchestrator.store.errors import StoreError
@@ -108,6 +113,7 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     InvalidDocumentError: (422, "The document cannot be used"),
     NotAllowedError: (403, "The token may not do this"),
     ForeignFormError: (403, "The form is too old, or not of this session"),
+    UploadRefusedError: (413, "The upload is too large"),
     MissingExtraError: (501, "A part of Seatrial is not installed"),
     StoreError: (503, "The database cannot be reached"),
 }

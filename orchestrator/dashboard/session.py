@@ -34,6 +34,10 @@ class ForeignFormError(Exception):
     """The form was not made by a page of ours for this session."""
 
 
+class UploadRefusedError(Exception):
+    """The files are larger together than a form may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Viewer:
     """The person or token behind a request."""
@@ -98,28 +102,54 @@ async def signed_in(request: Request) -> Viewer:
 ViewerDep = Annotated[Viewer, Depends(signed_in)]
 
 
-def needs(scope: Scope) -> object:
-    """Return a dependency that checks the scope and the form, and yields the viewer."""
+UPLOAD_LIMIT_BYTES = 128 * 1024**2
+"""Of all files of a form; what is sent is kept in memory until it is packed."""
+UPLOAD_FILES = 5_000
+
+
+def needs(scope: Scope, *, uploads: bool = False) -> object:
+    """Return a dependency that checks the scope and the form, and yields the viewer.
+
+    Args:
+        scope: What the token must allow.
+        uploads: Whether the form may have many files, within the two limits.
+    """
 
     async def allowed(request: Request, viewer: ViewerDep) -> Viewer:
         if not viewer.may(scope):
             message = f"this needs the scope {scope}; the token {viewer.name!r} has {viewer.scope}"
             raise NotAllowedError(message)
-        await check_form(request, viewer)
+        await check_form(request, viewer, uploads=uploads)
         return viewer
 
     return Depends(allowed)
 
 
-async def check_form(request: Request, viewer: Viewer) -> None:
-    """Reject a form that another site, or a page of another session, has sent."""
+async def check_form(request: Request, viewer: Viewer, *, uploads: bool = False) -> None:
+    """Reject a form that another site, or a page of another session, has sent.
+
+    Raises ForeignFormError, or UploadRefusedError before a body that is too large is read.
+    """
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin")
     host = request.headers.get("host", "")
     is_ours = origin is None or origin.partition("://")[2] == host
-    form = await request.form()
-    if site != "same-origin" or not is_ours or not viewer.has_made(str(form.get(CSRF_FIELD, ""))):
+    if site != "same-origin" or not is_ours:
         raise ForeignFormError
+    if uploads:
+        _check_size(request)
+    form = await request.form(max_files=UPLOAD_FILES if uploads else 1)
+    if not viewer.has_made(str(form.get(CSRF_FIELD, ""))):
+        await form.close()
+        raise ForeignFormError
+
+
+def _check_size(request: Request) -> None:
+    announced = request.headers.get("content-length", "")
+    if not announced.isdecimal() or int(announced[:19]) > UPLOAD_LIMIT_BYTES:
+        raise UploadRefusedError(
+            f"a page takes at most {UPLOAD_LIMIT_BYTES // 1024**2} MiB: `seatrial run` sends more"
+        )
 
 
 def keep(request: Request, response: Response, session: Credential, life: timedelta) -> None:

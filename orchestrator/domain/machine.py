@@ -28,7 +28,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from orchestrator.domain.document_problems import Path, Problem
-from orchestrator.domain.matrix import Platform
+from orchestrator.domain.matrix import Host, Platform
 
 
 class Extent(StrEnum):
@@ -198,13 +198,20 @@ class SshEndpoint:
     port: int = 22
     lease: str = ""
     """The lease whose key pair is used."""
+    bastion: Host | None = None
+    """The host that connections go through; its key is a file below ``HOME/keys``."""
+    proxy_command: tuple[str, ...] = ()
+    """Program and arguments whose standard input and output are a connection to the SSH port."""
     kind: str = "ssh"
 
     @property
     def label(self) -> str:
-        """``user@address:port``."""
+        """``user@address:port``, and the bastion or program that is in between."""
         shown = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{self.user}@{shown}:{self.port}"
+        way = f"{self.user}@{shown}:{self.port}"
+        if self.bastion is not None:
+            return f"{way} through {self.bastion.user}@{self.bastion.place}"
+        return f"{way} through {self.proxy_command[0]}" if self.proxy_command else way
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +234,8 @@ class SshAddress:
     port: int = 22
     host_key: str = ""
     """Published by the machine through its provider; empty where the injected one applies."""
+    proxy_command: tuple[str, ...] = ()
+    """As `SshEndpoint.proxy_command`; empty where the address is reached itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +414,8 @@ class ProviderTraits:
     keys: frozenset[str]
     """Its platform keys, in addition to the common ones."""
     required: frozenset[str] = frozenset()
+    connect: frozenset[str] = frozenset({"public", "private"})
+    """Values of ``connect`` that it has, where it takes that key."""
     rented: bool = True
     """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
     notice: str = ""
@@ -448,6 +459,41 @@ class CommandResult:
     stderr: bytes
 
 
+class Conversation(Protocol):
+    """A command that runs on a machine with its input and output open. One thread uses it."""
+
+    def send(self, data: bytes, *, timeout_s: float) -> None:
+        """Write to its input.
+
+        Raises ConnectionLostError if it has ended, CommandTimeoutError if it does not read.
+        """
+        ...
+
+    def receive(self, *, timeout_s: float) -> bytes:
+        """Return the next piece of its output; empty once it has ended.
+
+        Raises ConnectionLostError without an answer of the machine, CommandTimeoutError if nothing
+        came in time.
+        """
+        ...
+
+    def status(self) -> int | None:
+        """Return its exit code once `receive` has returned its end; None without one."""
+        ...
+
+    def complaint(self) -> str:
+        """Return the end of what it wrote to its standard error."""
+        ...
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable once there is output, or the command has ended."""
+        ...
+
+    def close(self) -> None:
+        """End the command; detached processes continue. Closed already is no error."""
+        ...
+
+
 class Shell(Protocol):
     """Runs commands on a machine and transfers bytes."""
 
@@ -462,6 +508,13 @@ class Shell(Protocol):
         """Run a POSIX shell command.
 
         Return any exit status. Raises ShellError if it could not run.
+        """
+        ...
+
+    def open(self, command: str, *, timeout_s: float = 60.0) -> Conversation:
+        """Start a POSIX shell command and leave its input and output open.
+
+        Raises ShellError if it could not be started.
         """
         ...
 

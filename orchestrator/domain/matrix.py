@@ -265,8 +265,11 @@ class Platform:
     """Regions or zones in order of preference."""
     image: dict[str, str | tuple[str, ...]] | None = None
     """Selection of the image."""
-    connect: Literal["public", "private"] | None = None
-    """Which of the machine's addresses is used."""
+    connect: Literal["public", "private", "iap", "ssm"] | None = None
+    """Which of the machine's addresses is used: the public or the private one, or neither: the
+    tunnel of Google's Identity-Aware Proxy, or of AWS Systems Manager."""
+    bastion: Host | None = None
+    """A host of your own that SSH connections to the machine go through."""
     disk_gb: int | None = None
     """Disk size in GB (10^9 bytes)."""
     hosts: tuple[Host, ...] | None = None
@@ -277,6 +280,11 @@ class Platform:
     """Whether being unavailable is ignored, unless every platform is."""
     options: dict[str, str] | None = None
     """Provider-specific options."""
+
+
+def has_public_address(platform: Platform) -> bool:
+    """Whether its machines get a public address, which the controller connects to."""
+    return platform.connect in (None, "public")
 
 
 COMMON_KEYS = frozenset(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import PurePosixPath
 
 from orchestrator.domain.commit import url_fault
 from orchestrator.domain.document_problems import Path, Problem, nearest
-from orchestrator.domain.machine import ProviderTraits
+from orchestrator.domain.machine import ConfigError, ProviderTraits
 from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
 from orchestrator.domain.matrix import (
     ANY,
@@ -16,6 +19,7 @@ from orchestrator.domain.matrix import (
     COMMON_KEYS,
     Baseline,
     ExpectedHardware,
+    Host,
     JobSelection,
     Matrix,
     Platform,
@@ -84,7 +88,10 @@ def _expect_problems(expect: ExpectedHardware, provider: str, path: Path) -> Ite
 
 
 def _provider_problems(platform: Platform, traits: ProviderTraits, path: Path) -> Iterator[Problem]:
-    keys = tuple(_provider_key_problems(platform, traits, path))
+    keys = (
+        *_provider_key_problems(platform, traits, path),
+        *_connection_problems(platform, traits, path),
+    )
     yield from keys
     if not keys:
         for problem in traits.check(platform):
@@ -108,6 +115,24 @@ def _provider_key_problems(
             )
         if f.name in traits.required and not getattr(platform, f.name):
             yield Problem(path, f"provider {traits.name!r} needs {f.name!r}")
+
+
+def _connection_problems(
+    platform: Platform, traits: ProviderTraits, path: Path
+) -> Iterator[Problem]:
+    if platform.connect is not None and platform.connect not in traits.connect:
+        known = ", ".join(sorted(traits.connect))
+        message = f"provider {traits.name!r} has no {platform.connect!r}; it has {known}"
+        yield Problem((*path, "connect"), message)
+    if platform.bastion is None:
+        return
+    if traits.rented and platform.connect != "private":
+        message = "a bastion leads to private addresses: write `connect: private` beside it"
+        yield Problem((*path, "bastion"), message)
+    try:
+        checked_host(platform.bastion, at="bastion")
+    except ConfigError as error:
+        yield Problem((*path, "bastion"), str(error))
 
 
 def _environment_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
@@ -274,3 +299,46 @@ def _secret_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
             used = any(selects(s, job.id) for s in matrix.jobs)
             if used and name not in matrix.secrets:
                 yield Problem(("secrets",), f"job {job.id!r} needs the secret {name!r}")
+
+
+def checked_host(host: Host, *, at: str) -> Host:
+    """Return the host with its values stripped. Raises ConfigError, naming the field below `at`."""
+    address = _host_text(host.address, at=f"{at}.address")
+    user = _host_text(host.user, at=f"{at}.user")
+    if not 0 < host.port < 65536:
+        raise ConfigError(f"{at}.port: {host.port!r} is no port number")
+    key_file = _file_name(host.key_file, at=f"{at}.key_file")
+    host_key = _host_key(host.host_key, at=f"{at}.host_key")
+    return replace(host, address=address, user=user, key_file=key_file, host_key=host_key)
+
+
+def _host_text(value: str, *, at: str) -> str:
+    if not value.strip():
+        raise ConfigError(f"{at}: missing")
+    if not value.isprintable():
+        raise ConfigError(f"{at}: holds characters that cannot be printed")
+    return value.strip()
+
+
+def _file_name(value: str, *, at: str) -> str:
+    name = _host_text(value, at=at)
+    if PurePosixPath(name).name != name or name == "..":
+        raise ConfigError(
+            f"{at}: {name!r} is not a bare file name; the key lies in the controller's keys folder"
+        )
+    return name
+
+
+def _host_key(value: str, *, at: str) -> str:
+    words = _host_text(value, at=at).split()
+    try:
+        kind, blob = words[0], base64.b64decode(words[1], validate=True)
+    except (IndexError, binascii.Error):
+        kind, blob = words[0], b""
+    name = kind.encode()
+    if not blob.startswith(len(name).to_bytes(4, "big") + name):
+        raise ConfigError(
+            f"{at}: not a public host key; write it as known_hosts has it, for example "
+            "`ssh-ed25519 AAAA...` (ssh-keyscan shows it; compare it on the host's own console)"
+        )
+    return f"{kind} {words[1]}"

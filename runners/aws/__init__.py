@@ -28,7 +28,10 @@ def _check(platform: Platform) -> Iterable[Problem]:
 
 TRAITS = ProviderTraits(
     name="aws",
-    keys=frozenset({"instance_type", "locations", "market", "image", "connect", "disk_gb"}),
+    keys=frozenset(
+        {"instance_type", "locations", "market", "image", "connect", "bastion", "disk_gb"}
+    ),
+    connect=frozenset({"public", "private", "ssm"}),
     rented=True,
     notice="aws",
     metadata_guard=True,

@@ -65,7 +65,7 @@ class PlaceFinder:
                 found.setdefault(place.name, place)
         if not found:
             raise failed[0] if failed else self._not_offered(config, types)
-        self._network.require_ingress(config)  # a plan reports it already, not only a launch
+        self._network.require_way_in(config)  # a plan reports it already, not only a launch
         if config.cheapest:
             return tuple(sorted(found.values(), key=lambda place: place.usd_per_hour or _DEAREST))
         return tuple(found.values())

@@ -48,7 +48,7 @@ class Launcher:
     def launch(self, request: LaunchRequest) -> Machine:
         """Launch the instance, or return the one of the same token."""
         config = parse_platform(request.platform)
-        self.network.require_ingress(config)
+        self.network.require_way_in(config)
         known = self._made_before(request)
         if known is not None:
             return known
@@ -61,6 +61,9 @@ class Launcher:
         parameters["BlockDeviceMappings"] = [_disk(image, config)]
         parameters["TagSpecifications"] = self._tags(request, image, config)
         parameters["UserData"] = self._user_data(request, image)
+        if config.instance_profile:
+            named = "Arn" if config.instance_profile.startswith("arn:") else "Name"
+            parameters["IamInstanceProfile"] = {named: config.instance_profile}
         return self._run(request, subnet, parameters)
 
     def image(self, platform: Platform, place: Place) -> Image:
@@ -138,7 +141,7 @@ class Launcher:
             tagging.PROJECT: self.project,
             tagging.TOKEN: request.token,
             tagging.USER: image.user,
-            tagging.CONNECT: "public" if config.public else "private",
+            tagging.CONNECT: config.connect,
             tagging.IMAGE_NAME: image.name,
             tagging.IMAGE_CREATED: image.created,
         }

@@ -21,6 +21,9 @@ STATES: Mapping[str, MachineState] = {
     "stopped": MachineState.STOPPING,
     "terminated": MachineState.TERMINATED,
 }
+SSM = "ssm"
+"""``connect: ssm``."""
+SSM_PROGRAMS = ("aws", "session-manager-plugin")
 _ENDING = frozenset({MachineState.STOPPING, MachineState.TERMINATED})
 _ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
@@ -45,7 +48,7 @@ def instance(found: Answer, region: str, *, simulated: bool) -> Machine:
     """Return an instance from DescribeInstances or RunInstances."""
     tags = tagging.read(found.get("Tags"))
     state = STATES.get(str(found["State"]["Name"]), MachineState.BOOTING)
-    address = _address(found, tags)
+    address = _address(found, region, tags)
     if state is MachineState.READY and address is None:
         state = MachineState.BOOTING
     reason = str(found.get("StateReason", {}).get("Code", ""))
@@ -102,10 +105,26 @@ def leftover(
     )
 
 
-def _address(found: Answer, tags: Mapping[str, str]) -> SshAddress | None:
-    private = tags.get(tagging.CONNECT) == "private"
-    address = found.get("PrivateIpAddress" if private else "PublicIpAddress")
-    return SshAddress(str(address), tags.get(tagging.USER, "ubuntu")) if address else None
+def _address(found: Answer, region: str, tags: Mapping[str, str]) -> SshAddress | None:
+    connect = tags.get(tagging.CONNECT)
+    address = found.get("PrivateIpAddress" if connect in ("private", SSM) else "PublicIpAddress")
+    if not address:
+        return None
+    proxy = session_command(region, str(found["InstanceId"])) if connect == SSM else ()
+    return SshAddress(str(address), tags.get(tagging.USER, "ubuntu"), proxy_command=proxy)
+
+
+def session_command(region: str, instance_id: str) -> tuple[str, ...]:
+    """The command that connects to the SSH port through AWS Systems Manager.
+
+    docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-getting-started-enable-ssh-connections.html
+    """
+    # fmt: off
+    return (
+        "aws", "ssm", "start-session", "--target", instance_id, "--region", region,
+        "--document-name", "AWS-StartSSHSession", "--parameters", "portNumber=22",
+    )
+    # fmt: on
 
 
 def _detail(found: Answer) -> str:

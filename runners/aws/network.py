@@ -16,8 +16,10 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.aws import tagging
+from runners.aws.machines import SSM, SSM_PROGRAMS
 from runners.aws.platform_config import PlatformConfig
 from runners.aws.sdk import Account, Answer
+from runners.shell.proxy_command import require_programs
 from runners.ttl_cache import TtlCache
 
 SSH_PORT = 22
@@ -76,8 +78,13 @@ class Network:
             )
         return found
 
-    def require_ingress(self, config: PlatformConfig) -> None:
-        """Raise ConfigError for a public address without an ingress network."""
+    def require_way_in(self, config: PlatformConfig) -> None:
+        """Raise ConfigError where the controller could not connect to an instance.
+
+        A public address needs an ingress network, and a session of Systems Manager its programs.
+        """
+        if config.connect == SSM:
+            require_programs(*SSM_PROGRAMS)
         if config.public and not self._cidr:
             raise ConfigError(
                 "SEATRIAL_INGRESS_CIDR is not set: name the addresses that may reach port 22 of "

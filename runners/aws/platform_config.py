@@ -82,7 +82,8 @@ def shipped() -> Table:
 CHEAPEST = "cheapest"
 DISK_GB = 150
 IMAGE_KEYS = frozenset({"ssm", "ami", "name", "owner", "user"})
-OPTIONS = frozenset({"subnet", "security_group", "kms_key", "tags"})
+OPTIONS = frozenset({"subnet", "security_group", "kms_key", "tags", "instance_profile"})
+_PROFILE = re.compile(r"[\w+=,.@-]{1,128}|arn:aws[\w-]*:iam::\d{12}:instance-profile/[\w+=,.@/-]+")
 _GROUP = re.compile(r"sg-[0-9a-f]{8}([0-9a-f]{9})?")
 _TAG = re.compile(r"(?P<key>[\w .:/+@-]{1,128})=(?P<value>[\w .:/+@-]{0,256})")
 _AMI = re.compile(r"ami-[0-9a-f]{8}([0-9a-f]{9})?")
@@ -127,7 +128,7 @@ class PlatformConfig:
     cheapest: bool
     markets: tuple[str, ...]
     image: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    public: bool = True
+    connect: str = "public"
     disk_gb: int = DISK_GB
     subnets: tuple[str, ...] = ()
     security_group: str = ""
@@ -136,6 +137,13 @@ class PlatformConfig:
     """The key of the disk's encryption; empty for the account's default."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags that the account requires, in addition to Seatrial's."""
+    instance_profile: str = ""
+    """Name or ARN of the IAM instance profile; empty for none."""
+
+    @property
+    def public(self) -> bool:
+        """Whether instances get a public address."""
+        return self.connect == "public"
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -155,12 +163,13 @@ def parse_platform(platform: Platform) -> PlatformConfig:
         cheapest=platform.locations == CHEAPEST,
         markets=tuple(dict.fromkeys(platform.market or ("on-demand",))),
         image=_image(platform),
-        public=platform.connect != "private",
+        connect=platform.connect or "public",
         disk_gb=_disk_gb(platform),
         subnets=_listed(platform, "subnet"),
         security_group=_security_group(platform),
         kms_key=(platform.options or {}).get("kms_key", "").strip(),
         tags=_tags(platform),
+        instance_profile=_instance_profile(platform),
     )
 
 
@@ -175,6 +184,7 @@ def check_platform(platform: Platform) -> tuple[Problem, ...]:
         _options,
         _tags,
         _security_group,
+        _instance_profile,
     )
     return platform_problems(platform, readers)
 
@@ -324,3 +334,13 @@ def _tags(platform: Platform) -> dict[str, str]:
             )
         found[parts["key"]] = parts["value"]
     return found
+
+
+def _instance_profile(platform: Platform) -> str:
+    named = (platform.options or {}).get("instance_profile", "").strip()
+    if named and not _PROFILE.fullmatch(named):
+        raise PlatformError(
+            ("options", "instance_profile"),
+            f"{named!r} is neither the name nor the ARN of an instance profile",
+        )
+    return named

@@ -25,7 +25,10 @@ def _check(platform: Platform) -> Iterable[Problem]:
 
 TRAITS = ProviderTraits(
     name="gcp",
-    keys=frozenset({"instance_type", "locations", "market", "image", "connect", "disk_gb"}),
+    keys=frozenset(
+        {"instance_type", "locations", "market", "image", "connect", "bastion", "disk_gb"}
+    ),
+    connect=frozenset({"public", "private", "iap"}),
     rented=True,
     notice="gcp",
     metadata_guard=True,

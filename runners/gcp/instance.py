@@ -78,6 +78,8 @@ def last(link: str) -> str:
     return link.rpartition("/")[2]
 
 
+CONNECT = "seatrial-connect"
+"""Metadata key of how the controller connects, where that is through a tunnel."""
 IMAGE_FACTS = "seatrial-image"
 """Metadata key of the image that a machine was booted from."""
 MINIMUM_RUN_S = 60
@@ -134,6 +136,7 @@ def build_instance(
                 ),
                 "startup-script": startup_script(expires_at=guest_ends_at, templates=templates),
                 IMAGE_FACTS: json.dumps(dict(image.facts)),
+                **({CONNECT: "iap"} if config.has_tunnel else {}),
                 **({"install-nvidia-driver": "True"} if image.needs_driver else {}),
             }
         ),

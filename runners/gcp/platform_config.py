@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.machine import ConfigError, PlatformError, platform_problems
-from orchestrator.domain.matrix import Platform
+from orchestrator.domain.matrix import Platform, has_public_address
 from runners.google.names import DEFAULT_USER, known_location, own_labels
 
 
@@ -97,6 +97,8 @@ class PlatformConfig:
     markets: tuple[str, ...]
     disk_gb: int
     is_public: bool
+    has_tunnel: bool
+    """Whether connections go through Google's Identity-Aware Proxy."""
     image: Mapping[str, str | tuple[str, ...]]
     network: str = ""
     """``global/networks/NAME``, or a shared one by its whole path; empty for `default`."""
@@ -132,7 +134,8 @@ def parse_platform(platform: Platform) -> PlatformConfig:
         locations=_locations(platform),
         markets=platform.market or ("on-demand",),
         disk_gb=_disk_gb(platform),
-        is_public=platform.connect != "private",
+        is_public=has_public_address(platform),
+        has_tunnel=platform.connect == "iap",
         image=platform.image or {},
         network=_network(platform),
         subnetwork=_named(platform, "subnetwork", _SUBNETWORK),

@@ -31,10 +31,10 @@ from runners.gcp.instance import (
 )
 from runners.gcp.inventory import demands, everything
 from runners.gcp.offers import KnownPrices, Offers, read_catalogue
-from runners.gcp.platform_config import parse_platform
+from runners.gcp.platform_config import PlatformConfig, parse_platform
 from runners.gcp.status import StatusReader, as_machine
 from runners.google.errors import error_rule
-from runners.google.firewall import KIND, Firewall, required_ingress
+from runners.google.firewall import KIND, TUNNEL_RANGE, Firewall, required_ingress
 from runners.google.names import label
 from runners.google.quotas import ComputeQuotaReader
 from runners.google.responses import (
@@ -50,6 +50,7 @@ from runners.google.responses import (
     of_operation,
     read,
 )
+from runners.shell.proxy_command import require_programs
 
 _CONSOLE_BYTES = 64 * 1024
 
@@ -88,8 +89,9 @@ class GcpProvider:
             now=self._context.now(),
             templates=self._context.templates,
         )
-        if config.is_public and not config.has_own_network:
-            self._firewall.ensure(required_ingress(self._context.settings))
+        ingress = self._ingress(config)
+        if ingress and not config.has_own_network:
+            self._firewall.ensure(ingress)
         try:
             operation = self._insert(request, wanted)
         except AlreadyThereError:
@@ -155,9 +157,19 @@ class GcpProvider:
     def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones by market, location and type. Raises ConfigError, NotOfferedError."""
         places = self._offers.places(platform)
-        if parse_platform(platform).is_public:  # a plan reports it already, not only a launch
-            required_ingress(self._context.settings)
+        self._ingress(parse_platform(platform))  # a plan reports it already, not only a launch
         return places
+
+    def _ingress(self, config: PlatformConfig) -> str:
+        """Return the network that connects to the machines; empty where nothing says which.
+
+        Raises:
+            ConfigError: It is not set, or the tunnel's program is not installed.
+        """
+        if config.has_tunnel:
+            require_programs("gcloud")
+            return TUNNEL_RANGE
+        return required_ingress(self._context.settings) if config.is_public else ""
 
     def known_prices(self) -> tuple[Price, ...]:
         """Return the shipped prices, updated with refreshed ones."""

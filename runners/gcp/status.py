@@ -11,7 +11,7 @@ from google.cloud import compute_v1
 
 from orchestrator.domain.machine import Extent, Machine, MachineState, SshAddress
 from runners.gcp.clients import ComputeClients
-from runners.gcp.instance import IMAGE_FACTS, ResourceId, last
+from runners.gcp.instance import CONNECT, IMAGE_FACTS, ResourceId, last
 from runners.google.account import HOST_KEYS, host_key_in, user_in
 from runners.google.errors import ended_by
 from runners.google.names import region_of, tags
@@ -112,7 +112,9 @@ class StatusReader:
         address, key = _address(found), self._host_key(which)
         if not address or not key:
             return None
-        return SshAddress(address=address, user=user_in(_metadata(found)), host_key=key)
+        metadata = _metadata(found)
+        proxy = _tunnel_command(which, self._clients.project) if CONNECT in metadata else ()
+        return SshAddress(address, user_in(metadata), host_key=key, proxy_command=proxy)
 
     def _host_key(self, which: ResourceId) -> str:
         request = compute_v1.GetGuestAttributesInstanceRequest(
@@ -246,6 +248,19 @@ def _image_facts(said: str) -> dict[str, str]:
 
 def _metadata(found: compute_v1.Instance) -> dict[str, str]:
     return {item.key: item.value for item in found.metadata.items}
+
+
+def _tunnel_command(which: ResourceId, project: str) -> tuple[str, ...]:
+    """The command that connects to the SSH port through Google's Identity-Aware Proxy.
+
+    It is what `gcloud compute ssh --tunnel-through-iap` gives to ssh (Google Cloud SDK 528).
+    """
+    # fmt: off
+    return (
+        "gcloud", "compute", "start-iap-tunnel", which.name, "22", "--listen-on-stdin",
+        f"--project={project}", f"--zone={which.scope}", "--verbosity=warning", "--quiet",
+    )
+    # fmt: on
 
 
 def _address(found: compute_v1.Instance) -> str:

@@ -31,6 +31,8 @@ from runners.google.responses import (
 KIND = "firewall"
 """The kind, as in `Machine.kind`."""
 NETWORK = "global/networks/default"
+TUNNEL_RANGE = "35.235.240.0/20"
+"""From where the Identity-Aware Proxy connects: cloud.google.com/iap/docs/using-tcp-forwarding."""
 _IDS = "global/firewalls/"
 _SSH = "22"
 _ALLOW, _DENY = 900, 901

@@ -13,6 +13,7 @@ from orchestrator.domain.machine import (
     ShellError,
     SshEndpoint,
 )
+from orchestrator.domain.matrix import Host
 from runners.shell.account import account_of
 from runners.shell.local import LocalShell
 
@@ -72,14 +73,20 @@ def _ssh_shell(
         if endpoint.lease
         else KeyFile(_key_path(endpoint, keys_dir))
     )
-    return SshShell(endpoint, key=key, connect_timeout_s=connect_timeout_s)
+    bastion = endpoint.bastion
+    return SshShell(
+        endpoint,
+        key=key,
+        bastion_key=KeyFile(_key_path(bastion, keys_dir)) if bastion is not None else None,
+        connect_timeout_s=connect_timeout_s,
+    )
 
 
-def _key_path(endpoint: SshEndpoint, keys_dir: Path) -> Path:
-    name = endpoint.key_file
+def _key_path(host: SshEndpoint | Host, keys_dir: Path) -> Path:
+    name = host.key_file
     if not name or name in {".", ".."} or Path(name).name != name:
         raise AuthenticationError(
-            f"key_file {name!r} of {endpoint.address} is not a file name; put the key into "
+            f"key_file {name!r} of {host.address} is not a file name; put the key into "
             f"{keys_dir} and give its name alone"
         )
     return keys_dir / name

@@ -17,12 +17,16 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import (
     AuthenticationError,
     HostKeyError,
+    ShellError,
     SshEndpoint,
     UnreachableError,
 )
+from orchestrator.domain.matrix import Host
+from runners.shell.proxy_command import ProxySocket
 from runners.shell.stdin_feeder import Deadline
 from runners.shell.user_key import UserKey
 
@@ -119,23 +123,33 @@ UNACKNOWLEDGED_MS = 30_000
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
-def where(endpoint: SshEndpoint) -> str:
-    """``user@address:port``, for messages."""
-    return f"{endpoint.user}@{endpoint.address}:{endpoint.port}"
-
-
-def connect(endpoint: SshEndpoint, *, key: UserKey, timeout_s: float) -> paramiko.Transport:
+def connect(
+    endpoint: SshEndpoint, *, key: UserKey, bastion_key: UserKey | None = None, timeout_s: float
+) -> paramiko.Transport:
     """Open, verify and authenticate a connection.
 
+    Args:
+        endpoint: The machine, its pinned host key, and the way to it.
+        key: The only private key that is offered to the machine.
+        bastion_key: The only one that is offered to the bastion.
+        timeout_s: For all of it together.
+
     Raises:
-        UnreachableError: No SSH server answered within `timeout_s`.
+        UnreachableError: No SSH server answered within `timeout_s`, or the bastion is not the
+            pinned one, does not accept its key, or does not forward.
         HostKeyError: The machine's key is not the pinned one; nothing was sent.
         AuthenticationError: The key cannot be used, or the machine does not accept it.
     """
-    pinned = HostKey.parse(endpoint.host_key, where=where(endpoint))
-    user_key = key.load()
     deadline = Deadline(timeout_s)
-    transport = _verified(endpoint, pinned, deadline)
+    return _connect(endpoint, key, bastion_key, deadline)
+
+
+def _connect(
+    endpoint: SshEndpoint, key: UserKey, bastion_key: UserKey | None, deadline: Deadline
+) -> paramiko.Transport:
+    pinned = HostKey.parse(endpoint.host_key, where=endpoint.label)
+    user_key = key.load()
+    transport = _verified(endpoint, pinned, bastion_key, deadline)
     try:
         _authenticate(transport, endpoint, user_key, name=key.name, deadline=deadline)
     except BaseException:
@@ -145,39 +159,51 @@ def connect(endpoint: SshEndpoint, *, key: UserKey, timeout_s: float) -> paramik
     return transport
 
 
-def _verified(endpoint: SshEndpoint, pinned: HostKey, deadline: Deadline) -> paramiko.Transport:
+def _verified(
+    endpoint: SshEndpoint, pinned: HostKey, bastion_key: UserKey | None, deadline: Deadline
+) -> paramiko.Transport:
     """A transport to a machine that proved the pinned key."""
     try:
-        transport, presented = _negotiate(endpoint, pinned.algorithms, deadline)
+        transport, presented = _negotiate(endpoint, pinned.algorithms, bastion_key, deadline)
     except IncompatiblePeer as error:
-        raise _no_common_ground(endpoint, pinned, deadline, error) from error
+        raise _no_common_ground(endpoint, pinned, bastion_key, deadline, error) from error
     if presented != pinned:
         transport.close()
-        raise mismatch(where(endpoint), expected=pinned, presented=presented)
+        raise mismatch(endpoint.label, expected=pinned, presented=presented)
     return transport
 
 
 def _no_common_ground(
-    endpoint: SshEndpoint, pinned: HostKey, deadline: Deadline, error: IncompatiblePeer
+    endpoint: SshEndpoint,
+    pinned: HostKey,
+    bastion_key: UserKey | None,
+    deadline: Deadline,
+    error: IncompatiblePeer,
 ) -> HostKeyError | UnreachableError:
     """Return HostKeyError for a missing key type, UnreachableError for a too old SSH server."""
     every = tuple(name for names in ALGORITHMS.values() for name in names)
     try:
-        transport, presented = _negotiate(endpoint, every, deadline)
+        transport, presented = _negotiate(endpoint, every, bastion_key, deadline)
     except IncompatiblePeer:
         return UnreachableError(
-            f"{where(endpoint)}: no algorithm in common with its SSH server ({error}); update it"
+            f"{endpoint.label}: no algorithm in common with its SSH server ({error}); update it"
         )
     transport.close()
-    return mismatch(where(endpoint), expected=pinned, presented=presented)
+    return mismatch(endpoint.label, expected=pinned, presented=presented)
 
 
 def _negotiate(
-    endpoint: SshEndpoint, algorithms: tuple[str, ...], deadline: Deadline
+    endpoint: SshEndpoint,
+    algorithms: tuple[str, ...],
+    bastion_key: UserKey | None,
+    deadline: Deadline,
 ) -> tuple[paramiko.Transport, HostKey]:
     """Agree on keys; answers with what the machine proved. Raises IncompatiblePeer."""
-    stream = _tcp(endpoint, deadline)
-    transport = paramiko.Transport(stream, default_window_size=WINDOW_BYTES)
+    stream = _stream(endpoint, bastion_key, deadline)
+    transport = paramiko.Transport(
+        stream,  # type: ignore[arg-type]  # these methods of a socket are enough
+        default_window_size=WINDOW_BYTES,
+    )
     options = transport.get_security_options()
     options.key_types = algorithms
     options.ciphers = CIPHERS
@@ -189,12 +215,71 @@ def _negotiate(
         transport.close()
         raise
     except (SSHException, EOFError, OSError) as error:
+        said = stream.messages() if isinstance(stream, ProxySocket) else ""
         transport.close()
         raise UnreachableError(
-            f"{where(endpoint)}: something accepts connections there but does not answer as an SSH "
-            f"server within {deadline.timeout_s:g} s ({_words(error)}); it may still be booting"
+            f"{endpoint.label}: something accepts connections there but does not answer as an SSH "
+            f"server within {deadline.timeout_s:g} s ({said or _words(error)}); it may still be "
+            "booting"
         ) from error
     return transport, HostKey(key.get_name(), key.asbytes())
+
+
+def _stream(
+    endpoint: SshEndpoint, bastion_key: UserKey | None, deadline: Deadline
+) -> socket.socket | ForwardedStream:
+    if endpoint.proxy_command:
+        return ProxySocket(endpoint.proxy_command)
+    if endpoint.bastion is None:
+        return _tcp(endpoint, deadline)
+    if bastion_key is None:
+        raise AuthenticationError(f"{endpoint.label}: no key of the bastion is known")
+    return _forwarded(endpoint, endpoint.bastion, bastion_key, deadline)
+
+
+class ForwardedStream:
+    """A TCP connection that a bastion opened: what Transport needs of a socket."""
+
+    def __init__(self, bastion: paramiko.Transport, channel: paramiko.Channel) -> None:
+        self._bastion, self._channel = bastion, channel
+        self.settimeout, self.send, self.recv = channel.settimeout, channel.send, channel.recv
+
+    @property
+    def _closed(self) -> bool:
+        # Transport reads this attribute of a socket.
+        return self._channel.closed
+
+    def close(self) -> None:
+        """Close it, and the connection to the bastion with it."""
+        self._bastion.close()
+
+
+def _forwarded(
+    endpoint: SshEndpoint, bastion: Host, key: UserKey, deadline: Deadline
+) -> ForwardedStream:
+    """A connection from the bastion to the machine. Raises UnreachableError."""
+    try:
+        transport = _connect(
+            filled(SshEndpoint, bastion, unset=("lease", "kind", "bastion", "proxy_command")),
+            key,
+            None,
+            deadline,
+        )
+    except ShellError as error:
+        raise UnreachableError(f"{endpoint.label}: the bastion is not reached: {error}") from error
+    target = (endpoint.address, endpoint.port)
+    try:
+        channel = transport.open_channel(
+            "direct-tcpip", target, ("127.0.0.1", 0), timeout=max(0.1, deadline.left_s())
+        )
+    except (SSHException, EOFError, OSError) as error:
+        transport.close()
+        raise UnreachableError(
+            f"{endpoint.label}: the bastion does not connect to the machine ({_words(error)}); "
+            "check that the machine is up, that its firewall admits the bastion, and that the "
+            "bastion's sshd allows it (AllowTcpForwarding)"
+        ) from error
+    return ForwardedStream(transport, channel)
 
 
 def _tcp(endpoint: SshEndpoint, deadline: Deadline) -> socket.socket:
@@ -204,7 +289,7 @@ def _tcp(endpoint: SshEndpoint, deadline: Deadline) -> socket.socket:
         )
     except (OSError, UnicodeError) as error:
         raise UnreachableError(
-            f"{where(endpoint)}: no connection ({_words(error)}); check that the machine is up, "
+            f"{endpoint.label}: no connection ({_words(error)}); check that the machine is up, "
             "its address and port, and that port's firewall"
         ) from error
     # Without it every short command waits for the peer's delayed acknowledgement.
@@ -242,14 +327,14 @@ def _authenticate(
 
 def _refused(endpoint: SshEndpoint, name: str, detail: str) -> AuthenticationError:
     return AuthenticationError(
-        f"{where(endpoint)}: the machine does not accept the key {name} for user "
+        f"{endpoint.label}: the machine does not accept the key {name} for user "
         f"{endpoint.user}{': ' + detail if detail else ''}; add its public half to that user's "
         "authorized_keys, or name another user or key_file"
     )
 
 
 def _gone(endpoint: SshEndpoint, error: Exception) -> UnreachableError:
-    return UnreachableError(f"{where(endpoint)}: the connection ended while signing in: {error}")
+    return UnreachableError(f"{endpoint.label}: the connection ended while signing in: {error}")
 
 
 def _words(error: Exception) -> str:

@@ -21,7 +21,7 @@ from runners import ProviderContext
 from runners.static.hosts import checked_hosts, endpoint_of
 
 TRAITS = ProviderTraits(
-    name="static", keys=frozenset({"hosts"}), required=frozenset({"hosts"}), rented=False
+    name="static", keys=frozenset({"bastion", "hosts"}), required=frozenset({"hosts"}), rented=False
 )
 
 
@@ -45,7 +45,8 @@ class StaticProvider:
 
     def endpoints(self, platform: Platform) -> tuple[SshEndpoint, ...]:
         """Return how to connect to each host, in the order of the list. Raises ConfigError."""
-        return tuple(endpoint_of(host) for host in checked_hosts(platform))
+        hosts = checked_hosts(platform)
+        return tuple(endpoint_of(host, platform.bastion) for host in hosts)
 
     def launch(self, request: LaunchRequest) -> Machine:
         """Reserve the host that the place names; the same token returns the same machine.
@@ -62,7 +63,7 @@ class StaticProvider:
             id=f"{host.place}~{request.token}",
             token=request.token,
             state=MachineState.READY,
-            endpoint=endpoint_of(host),
+            endpoint=endpoint_of(host, request.platform.bastion),
         )
         self._refuse_if_held(host, machine)
         self._book.write(TRAITS.name, machine)

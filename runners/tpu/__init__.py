@@ -29,7 +29,9 @@ def _check(platform: Platform) -> Iterable[Problem]:
 
 TRAITS = ProviderTraits(
     name="tpu",
-    keys=frozenset({"accelerator_type", "runtime_version", "locations", "market", "connect"}),
+    keys=frozenset(
+        {"accelerator_type", "runtime_version", "locations", "market", "connect", "bastion"}
+    ),
     required=frozenset({"accelerator_type"}),
     rented=True,
     notice="gcp",

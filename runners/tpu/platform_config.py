@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.machine import PlatformError, platform_problems
-from orchestrator.domain.matrix import Platform
+from orchestrator.domain.matrix import Platform, has_public_address
 from runners.google.names import DEFAULT_USER, known_location, own_labels
 
 API_QUEUE, API_NODE = "queued-resource", "node"
@@ -88,7 +88,7 @@ def parse_platform(platform: Platform) -> PlatformConfig:
         markets=tuple(dict.fromkeys(platform.market or ("on-demand",))),
         locations=_locations(platform),
         cheapest=platform.locations == CHEAPEST,
-        public=platform.connect != "private",
+        public=has_public_address(platform),
         queued=options.get("api", API_QUEUE) == API_QUEUE,
         wait_s=60 * int(options.get("wait_minutes", DEFAULT_WAIT_MINUTES)),
         user=options.get("user", DEFAULT_USER),

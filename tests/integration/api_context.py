@@ -276,6 +276,7 @@ def make_context(
         traits=traits,
         provider=providers.__getitem__,
         read_payload=archives.read_file,
+        pack_payload=lambda folder, into: archives.pack(folder, into=into),
         render=_render,
         draw=_draw,
         dialects=FileDialects(),

@@ -27,6 +27,7 @@ from orchestrator.domain.machine import FakeEndpoint
 from orchestrator.domain.manifest import Job, Manifest, StoredPayload
 from orchestrator.domain.matrix import (
     Baseline,
+    Host,
     JobSelection,
     Limits,
     Matrix,
@@ -91,6 +92,7 @@ class FakeWorld:
     retests: RetestOptions | None = None
     baseline: Baseline | None = None
     budgets: tuple[Budget, ...] = ()
+    bastion: Host | None = None
     provider: str = "fake"
     """How its platform calls it: a gate looks past what is simulated."""
     database: Database = field(init=False)
@@ -149,7 +151,9 @@ class FakeWorld:
             metadata=Metadata(name="steps"),
             subject=Subject(name="steps", version="1"),
             platforms=tuple(
-                Platform(id=one, provider=self.provider, locations=self.locations)
+                Platform(
+                    id=one, provider=self.provider, locations=self.locations, bastion=self.bastion
+                )
                 for one in self.platforms
             ),
             jobs=(JobSelection(select="*"),),

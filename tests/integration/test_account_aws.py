@@ -23,6 +23,7 @@ from orchestrator.domain.machine import CredentialsError
 from runners.aws import AwsProvider
 from runners.aws.setup import permissions, stack
 from runners.aws.setup.stack import AwsAccountSetup
+from tests import cli_answers
 from tests.integration.aws_world import NOW, account, ask, context
 from tests.lab.aws_cloud import AwsCloud
 from tests.unit.cli import in_process
@@ -200,6 +201,7 @@ def test_the_commands_of_a_person(
     assert cli("bootstrap", "aws", "-o", str(path), "--yes") == 0
     assert "created the stack seatrial-account-lab in us-east-1" in cli.out
     assert cli("doctor", "aws", "--json") == 0  # nobody's policy is known here, so all is doubt
+    cli_answers.check("seatrial doctor CLOUD", cli.out)
     found = {check["name"]: check["level"] for check in json.loads(cli.out)}
     assert found["kill switch"] == "OK"
     assert found["iam:SimulatePrincipalPolicy"] == "WARN"

@@ -148,6 +148,8 @@ def test_the_way_in_is_told_with_the_key_and_kept_by_nobody(here: Clouds) -> Non
     assert answer.headers["cache-control"] == "no-store"
     assert answer.json() == {
         "address": "203.0.113.7",
+        "bastion": None,
+        "proxy_command": [],
         "port": 22,
         "user": "ubuntu",
         "host_key": "ssh-ed25519 HOST",

@@ -19,7 +19,7 @@ from orchestrator.domain.machine import (
     SshAddress,
     UnreachableError,
 )
-from orchestrator.domain.matrix import Limits
+from orchestrator.domain.matrix import Host, Limits
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord
 from runners import registry
@@ -102,6 +102,8 @@ def test_a_machine_that_refuses_us_is_no_timeout_either(here, error, reason, ren
     assert (cause.outcome, cause.reason) == (Outcome.ERRORED, reason)
 
 
+TUNNEL = ("tunnel", "vm-1")
+BASTION = Host(address="b", user="u", key_file="k", host_key="ssh-ed25519 AAAA")
 FIRST, SECOND = "ssh-ed25519 AAAAfirst", "ssh-ed25519 AAAAsecond"
 
 
@@ -126,7 +128,8 @@ class Republishing:
         if self._looks + 1 == self._silent:
             raise ProviderUnavailableError("throttled")
         key = FIRST if self._looks >= 0 else SECOND
-        return replace(machine, endpoint=SshAddress("10.0.0.1", "u", host_key=key))
+        way = SshAddress("10.0.0.1", "u", host_key=key, proxy_command=TUNNEL)
+        return replace(machine, endpoint=way)
 
 
 def made_anew(here: FakeWorld, *, looks: int, accepted: str = SECOND, **limits) -> CellRecord:
@@ -243,3 +246,20 @@ def test_what_is_not_prepared_in_time_never_ran_too_long(here):
     shown = here.record().cells[0]
     assert shown.outcome is Outcome.ERRORED
     assert shown.counts.collected == 0
+
+
+def test_a_machine_is_reached_by_the_way_of_its_provider_and_platform(here):
+    here.bastion = BASTION
+    ways = []
+
+    def workspace(endpoint):
+        ways.append(endpoint)
+        return FakeWorkspace(here.computers()[-1])
+
+    provider = Republishing(here.world.provider("fake"), 10_000)
+    here.world = replace(here.world, open_workspace=workspace, provider=lambda _: provider)
+    here.engine._flow = partial(run_cell, here.world)
+    [cell] = here.launch()
+    here.engine.run(cell)
+    check_invariants(here)
+    assert {(way.proxy_command, way.bastion) for way in ways} == {(TUNNEL, BASTION)}

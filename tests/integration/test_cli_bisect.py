@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.application.ports.wheels import Revision, SubjectWheel
 from orchestrator.cli.errors import FAILED
+from tests import cli_answers
 from tests.unit.cli import in_process, runs
 from tests.unit.cli.fake_controller import Answer, FakeController, Request, plan
 from tests.unit.cli.in_process import ID, SHOWN, Cli
@@ -91,6 +92,7 @@ def test_an_answer_that_came_before_the_machine_left_counts(
     states(search, "releasing")
     retest_sessions(search, {"id": "t1", "state": "ended", "outcomes": [{"moe::test_a": "failed"}]})
     assert cli("gate", "bisect", ID, "-y", "--json") == FAILED
+    cli_answers.check("seatrial gate bisect", cli.out)
     told = json.loads(cli.out)
     assert [(step["commit"], step["answer"]) for step in told["steps"]] == [(COMMITS[0], "bad")]
     assert told["undecided"].startswith("the first revision fails here too")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runners.fake import FakeCloud
+from tests import cli_answers
 from tests.unit.application.emergency_clouds import OURS, rent, stop_of
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController, Request
@@ -65,6 +66,7 @@ def test_a_controller_cancels_its_runs_first_and_ends_with_its_own_credentials(
     answers(controller, theirs)
     rent(cloud, "mine", **OURS)
     assert cli(*COMMAND, "-y", "--json") == 0
+    cli_answers.check("seatrial machines --terminate --all", cli.out)
     told = json.loads(cli.out)
     assert told["controller"] is True
     assert told["ended"] == ["aws/us-east-1/i-1", "fake/fake-mine"]

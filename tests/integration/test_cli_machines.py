@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests import cli_answers
 from tests.unit.cli import in_process, rented, runs
 from tests.unit.cli.fake_controller import Answer, FakeController, plan
 from tests.unit.cli.in_process import ID, SHOWN, Cli
@@ -53,6 +54,7 @@ def test_machines_are_listed(cli: Cli, controller: FakeController) -> None:
     assert "\x1b" not in cli.out
     assert "\u202e" not in cli.out
     assert cli("machines", "--orphans", "--json") == 0
+    cli_answers.check("seatrial machines", cli.out)
     assert [item["ownership"] for item in json.loads(cli.out)["items"]] == ["orphan", "leased"]
     assert controller.requests[-1].query == {"orphans": ["true"]}
 
@@ -94,6 +96,7 @@ def test_everything_that_nobody_owns_is_ended(cli: Cli, controller: FakeControll
     gone = f"{MACHINES}/aws/us-east-1/sg-1/terminate"
     controller.answers["POST", gone] = Answer.problem(404, "it is gone already")
     assert cli("machines", "--terminate", "-y", "--json") == 0
+    cli_answers.check("seatrial machines --terminate", cli.out)
     assert json.loads(cli.out)["ended"] == ["aws/us-east-1/i-0abc", "aws/us-east-1/sg-1"]
     assert ended(controller) == [f"{MACHINES}/aws/us-east-1/i-0abc/terminate", gone]
     assert controller.requests[0].query == {"orphans": ["true"]}
@@ -145,6 +148,7 @@ def test_prices_are_read_anew_and_listed(cli: Cli, controller: FakeController) -
     assert "not used: aws g5.xlarge us-east-1 on-demand $9.00: too dear" in cli.err
     assert "gcp keeps its prices: not signed in" in cli.err
     assert cli("cost", "--refresh", "--json") == 0
+    cli_answers.check("seatrial cost --refresh", cli.out)
     assert json.loads(cli.out) == told
     none = {"kept": [], "uncertain": [], "unread": {"gcp": "not signed in"}}
     controller.answers["POST", f"{COSTS}/refresh"] = Answer.of(none)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import cli_answers
 from tests.integration.api_context import desk
 from tests.integration.gate_world import API, check, put, ran
 
@@ -53,6 +54,7 @@ def test_a_verdict_is_verified_without_a_controller(
     assert "version: 1.10" in found.stdout
     assert not (tmp_path / "none").exists()
     shown = verify(*signed, "--json", home=tmp_path)
+    cli_answers.check("seatrial gate verify", shown.stdout)
     assert json.loads(shown.stdout)["decision"] == "PASS"
 
 

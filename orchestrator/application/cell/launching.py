@@ -396,7 +396,7 @@ def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     if machine.state is MachineState.READY and machine.endpoint is not None:
         # Nothing of a payload has run yet: what the guest published last is its own. Some guests
         # make new host keys after the first were published.
-        way = _pinned(deps, now.lease, machine.endpoint)
+        way = _pinned(deps, now, now.lease, machine.endpoint)
         deps.stores.leases.reached(now.lease.id, way)
         _note(deps, now.lease, machine)
         return _knock(deps, now, machine.endpoint, way, late=late)
@@ -426,7 +426,9 @@ def _ended(
     return _blame_boot(deps, now.attempt.id, lease, reason, detail.strip())
 
 
-def _pinned(deps: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoint:
+def _pinned(
+    deps: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint | SshAddress
+) -> Endpoint:
     """Return the endpoint with the pinned host key.
 
     It is the key that the machine published to its provider, or else the one it was given.
@@ -437,7 +439,15 @@ def _pinned(deps: FlowDeps, lease: Lease, way: Endpoint | SshAddress) -> Endpoin
     if login is None:
         raise LookupError(f"lease {lease.id} has no keys")
     host_key = way.host_key or login.host_public_key
-    return SshEndpoint(way.address, way.user, host_key, port=way.port, lease=lease.id)
+    return SshEndpoint(
+        way.address,
+        way.user,
+        host_key,
+        port=way.port,
+        lease=lease.id,
+        bastion=now.plan.platform.bastion,
+        proxy_command=way.proxy_command,
+    )
 
 
 def _may_publish_another(
@@ -472,7 +482,7 @@ def is_host_key_awaited(
     if now.lease is None or not _may_publish_another(deps, now, shown, said):
         return False
     if shown is not None:
-        deps.stores.leases.reached(now.lease.id, _pinned(deps, now.lease, shown))
+        deps.stores.leases.reached(now.lease.id, _pinned(deps, now, now.lease, shown))
     return True
 
 

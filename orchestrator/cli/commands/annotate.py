@@ -63,7 +63,7 @@ def annotate_command(
     path = f"/runs/{found.id}/annotations"
     answer = client.post(path, {"annotations": body}, key=key, document=name)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.get("items"))
     _tell(session, found, read_items(CheckedAnnotation, answer))
 
 

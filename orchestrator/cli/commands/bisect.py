@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote, unquote
@@ -48,6 +48,36 @@ BadOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class BisectStep:
+    """A revision that was tried."""
+
+    commit: str
+    why: str
+    """``check``, ``halve`` or ``confirm``."""
+    answer: RevisionResult
+    trouble: str
+    """Why it could not be tried; empty where it could."""
+
+
+@dataclass(frozen=True, slots=True)
+class BisectAnswer:
+    """What ``gate bisect --json`` prints."""
+
+    run: str
+    revisions: int
+    """Number of revisions after the good one."""
+    tried: int
+    steps: list[BisectStep]
+    first_bad: str | None = None
+    """Commit; None where the search is undecided."""
+    last_good: str | None = None
+    exact: bool = False
+    """Whether every revision between the two was excluded."""
+    undecided: str = ""
+    """Why nothing was found; empty where something was."""
+
+
 class _MachineLeftError(Exception):
     """The machine accepts no more retests; the text gives the reason and the correction."""
 
@@ -64,7 +94,7 @@ class _Search:
     path: str = ""
     """Path of the cell whose machine waits."""
     answers: dict[int, list[RevisionResult]] = field(default_factory=dict)
-    steps: list[Json] = field(default_factory=list)
+    steps: list[BisectStep] = field(default_factory=list)
 
     def walk(self) -> FoundRevisions | InconclusiveSearch:
         """Retest revisions until the result is clear."""
@@ -132,8 +162,7 @@ class _Search:
     def _note(
         self, revision: Revision, step: TryRevision, answer: RevisionResult, trouble: str
     ) -> None:
-        row: Json = {"commit": revision.commit, "why": step.why, "answer": answer.value}
-        self.steps.append({**row, **({"trouble": trouble} if trouble else {})})
+        self.steps.append(BisectStep(revision.commit, step.why, answer, trouble))
 
 
 def bisect_command(
@@ -243,21 +272,19 @@ def _tell(
     *,
     as_json: bool,
 ) -> None:
-    tried = len(
-        {str(step["commit"]) for step in search.steps if step["answer"] != RevisionResult.SKIP}
-    )
-    told: Json = {"run": run_id, "revisions": len(search.range) - 1, "tried": tried}
-    told["steps"] = list(search.steps)
+    tried = len({step.commit for step in search.steps if step.answer is not RevisionResult.SKIP})
+    told = BisectAnswer(run_id, len(search.range) - 1, tried, search.steps)
     if isinstance(result, FoundRevisions):
-        told |= {
-            "first_bad": search.range[result.first_bad].commit,
-            "last_good": search.range[result.last_good].commit,
-            "exact": result.is_exact,
-        }
+        told = replace(
+            told,
+            first_bad=search.range[result.first_bad].commit,
+            last_good=search.range[result.last_good].commit,
+            exact=result.is_exact,
+        )
     else:
-        told["undecided"] = result.reason
+        told = replace(told, undecided=result.reason)
     if as_json:
-        session.print_json(told)
+        session.print_json(asdict(told))
     else:
         session.print("\n".join(_lines(search.range, result, tried)))
     if isinstance(result, InconclusiveSearch):

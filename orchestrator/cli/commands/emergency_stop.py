@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 
 import typer
 from rich.text import Text
@@ -26,6 +27,24 @@ ROUNDS = 20
 CLEAN_ROUNDS = 2
 """Consecutive inventories without findings: a launch in progress may appear after the first."""
 _PAUSE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class StopAnswer:
+    """What ``machines --terminate --all --json`` prints."""
+
+    controller: bool
+    """Whether a controller took part; without one, no run is cancelled."""
+    ended: list[str]
+    """``PROVIDER/ID`` of what was told to end."""
+    failed: dict[str, str]
+    """``PROVIDER/ID`` of what could not be ended, and why."""
+    unread: dict[str, str]
+    """Providers that did not answer, and why."""
+    cancelled: list[str]
+    """Ids of runs."""
+    not_cancelled: str
+    """Why runs could not be cancelled; empty where they could."""
 
 
 def stop_all(session: Session, *, yes: bool, as_json: bool) -> None:
@@ -69,16 +88,15 @@ def _tell(
     failed = {(one.provider, one.id): one.failure for one in last.items if one.failure}
     ended = [f"{provider}/{name}" for provider, name in sorted(stopping - failed.keys())]
     if as_json:
-        session.print_json(
-            {
-                "controller": cancelled is not None,
-                "ended": ended,
-                "failed": {f"{provider}/{name}": why for (provider, name), why in failed.items()},
-                "unread": dict(last.unread),
-                "cancelled": sorted(cancelled or ()),
-                "not_cancelled": last.not_cancelled,
-            }
+        told = StopAnswer(
+            controller=cancelled is not None,
+            ended=ended,
+            failed={f"{provider}/{name}": why for (provider, name), why in failed.items()},
+            unread=dict(last.unread),
+            cancelled=sorted(cancelled or ()),
+            not_cancelled=last.not_cancelled,
         )
+        session.print_json(asdict(told))
         return
     many = plural(len(ended), "billed thing")
     session.say(f"Ended: {many}. Asked: {', '.join(last.asked) or 'no cloud'}.")

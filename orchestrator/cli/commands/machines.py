@@ -132,7 +132,7 @@ def _refresh(session: Session, client: Client, *, as_json: bool) -> None:
 def _prices(session: Session, client: Client, *, as_json: bool) -> None:
     answer = client.get("/costs/prices")
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.get("items"))
         return
     session.out.print(prices_table(session.out, answer))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from orchestrator.cli.errors import CliError
 from orchestrator.cli.responses import read
 from orchestrator.cli.session import cell_path, find_cells, find_run, session_of
 from orchestrator.domain.machine import SshAccess
+from orchestrator.domain.matrix import Host
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ADDRESS = re.compile(r"[0-9A-Za-z\[][0-9A-Za-z.:%\]_-]*")
@@ -29,6 +31,8 @@ _HOST_KEY = re.compile(r"[0-9a-z@.-]+ [0-9A-Za-z+/=]+")
 _FILE = re.compile(r"[0-9A-Za-z_][0-9A-Za-z._-]*")
 _SSH_PORT = 22
 _PORTS = 65536
+_PROXIES = (("gcloud", "compute", "start-iap-tunnel"), ("aws", "ssm", "start-session"))
+"""The programs that a controller may name here: it must not choose what runs on this computer."""
 
 
 def read_access(answer: Json) -> SshAccess:
@@ -38,12 +42,12 @@ def read_access(answer: Json) -> SshAccess:
         access = read(SshAccess, answer)
     except CliError:
         raise refusal from None
-    if not _is_plain(access):
+    if not _is_plain(access) or not _is_known_way(access):
         raise refusal
     return access
 
 
-def _is_plain(access: SshAccess) -> bool:
+def _is_plain(access: SshAccess | Host) -> bool:
     """Whether a value is safe as an argument of a program."""
     return bool(
         _ADDRESS.fullmatch(access.address)
@@ -52,6 +56,14 @@ def _is_plain(access: SshAccess) -> bool:
         and (not access.key_file or _FILE.fullmatch(access.key_file))
         and 0 < access.port < _PORTS
     )
+
+
+def _is_known_way(access: SshAccess) -> bool:
+    """Whether its bastion is plain, and its program one that a provider of Seatrial names."""
+    if access.bastion is not None and not _is_plain(access.bastion):
+        return False
+    command = access.proxy_command
+    return not command or command[:3] in _PROXIES
 
 
 def find_ssh() -> str:
@@ -65,37 +77,59 @@ def find_ssh() -> str:
     return program
 
 
-def find_key_file(access: SshAccess, home: Path | None) -> Path | None:
-    """Return the key file of an own host below ``HOME/keys``. Raises CliError."""
-    if not access.key_file:
-        return None
+def find_key_file(name: str, home: Path | None, *, what: str = "machine") -> Path:
+    """Return a key file below ``HOME/keys``. Raises CliError."""
     if home is None:
         raise CliError(
-            f"The key to this machine is HOME/keys/{access.key_file} on the controller's computer;"
+            f"The key to this {what} is HOME/keys/{name} on the controller's computer;"
             " run this command there."
         )
-    path = home / "keys" / access.key_file
+    path = home / "keys" / name
     if not path.is_file():
-        raise CliError(f"{path} is not there: it is the key to this machine")
+        raise CliError(f"{path} is not there: it is the key to this {what}")
     return path
 
 
-def enter(program: str, access: SshAccess, key_file: Path | None, command: Sequence[str]) -> int:
+def enter(
+    program: str,
+    access: SshAccess,
+    key_file: Path | None,
+    bastion_key: Path | None,
+    command: Sequence[str],
+) -> int:
     """Run ssh; return its exit code. The folder with the key is removed afterwards."""
     with _signals_end_it(), _private_folder() as folder:
         key = key_file or folder / "key"
         if key_file is None:
             _write(key, access.private_key)
         known = folder / "known_hosts"
-        _write(known, f"{_host(access)} {access.host_key}\n")
-        return _run(arguments(program, access, key, known, command))
+        hosts = (access, access.bastion) if access.bastion else (access,)
+        _write(known, "".join(f"{_host(one)} {one.host_key}\n" for one in hosts))
+        proxy = _proxy(program, access, bastion_key, known)
+        return _run(arguments(program, access, key, known, command, proxy=proxy))
+
+
+def _proxy(program: str, access: SshAccess, bastion_key: Path | None, known: Path) -> Sequence[str]:
+    """Return the command that connects to the machine; empty where ssh does."""
+    if access.bastion is None or bastion_key is None:
+        return access.proxy_command
+    shown = f"[{access.address}]" if ":" in access.address else access.address
+    forward = ["-W", f"{shown}:{access.port}"]
+    return arguments(program, access.bastion, bastion_key, known, (), more=forward)
 
 
 def arguments(
-    program: str, access: SshAccess, key: Path, known: Path, command: Sequence[str]
+    program: str,
+    access: SshAccess | Host,
+    key: Path,
+    known: Path,
+    command: Sequence[str],
+    *,
+    proxy: Sequence[str] = (),
+    more: Sequence[str] = (),
 ) -> list[str]:
     """Return ssh's arguments, with the pinned host key and the one identity."""
-    options = (
+    options = [
         "StrictHostKeyChecking=yes",
         f'UserKnownHostsFile="{known}"',
         "GlobalKnownHostsFile=/dev/null",
@@ -107,13 +141,15 @@ def arguments(
         "PasswordAuthentication=no",
         "KbdInteractiveAuthentication=no",
         "ForwardAgent=no",
-    )
+    ]
+    if proxy:
+        options.append("ProxyCommand=" + shlex.join(proxy).replace("%", "%%"))
     chosen = [part for option in options for part in ("-o", option)]
-    where = ["-p", str(access.port), "-l", access.user, "--", access.address]
+    where = ["-p", str(access.port), "-l", access.user, *more, "--", access.address]
     return [program, "-i", str(key), *chosen, *where, *command]
 
 
-def _host(access: SshAccess) -> str:
+def _host(access: SshAccess | Host) -> str:
     if access.port == _SSH_PORT:
         return access.address
     return f"[{access.address}]:{access.port}"
@@ -188,6 +224,10 @@ def ssh_command(
     _, found = find_run(client, run)
     (one,) = find_cells(found, cell)
     access = read_access(client.get(f"{cell_path(found, one)}/access"))
-    key_file = find_key_file(access, client.line.home)
+    home = client.line.home
+    key_file = find_key_file(access.key_file, home) if access.key_file else None
+    bastion_key = (
+        find_key_file(access.bastion.key_file, home, what="bastion") if access.bastion else None
+    )
     words = command or []
-    raise typer.Exit(enter(program, access, key_file, words[words[:1] == ["--"] :]))
+    raise typer.Exit(enter(program, access, key_file, bastion_key, words[words[:1] == ["--"] :]))

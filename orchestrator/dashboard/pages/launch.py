@@ -29,6 +29,7 @@ from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
+from orchestrator.dashboard.pages.launch_uploads import about_payload, store_uploads
 from orchestrator.dashboard.pages.run.routes import form_key
 from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
@@ -378,12 +379,22 @@ def _form_of(context: Context, run: Run) -> Form:
 
 @router.post(urls.LAUNCH)
 async def launch(
-    asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.RUN)], request: Request
+    asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.RUN, uploads=True)], request: Request
 ) -> Response:
     """Plan a launch, or start the planned one; idempotent by the form's key."""
     sent = await request.form()
     try:
         form = _form(sent, await _uploaded(sent))
+        stored = await run_in_threadpool(store_uploads, asked.context, sent)
+        form = replace(
+            form,
+            payload=stored.get("payload", form.payload),
+            wheel=stored.get("wheel", form.wheel),
+            source="wheel" if "wheel" in stored else form.source,
+        )
+    except InvalidDocumentError as error:
+        found = Found(mistakes=_mistakes(asked, error, form))
+        return await run_in_threadpool(_answer, asked, form, found)
     finally:
         await sent.close()
     if sent.get("action") != "start":
@@ -465,6 +476,7 @@ def _answer(asked: Asked, form: Form, found: Found, *, status: int = 0) -> Respo
         "total": total(plan) if plan else "",
         "warnings": warnings(plan) if plan else [],
         "key": asked.context.new_id(),
+        "payload_about": about_payload(asked.context, form.payload) if form.payload else "",
     }
     is_wrong = bool(found.mistakes or found.refused)
     page = Page(template="launch.html.j2", title="Launch", facts=facts, section=urls.LAUNCH)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
+from orchestrator.application.describe_run import describe_cell
 from orchestrator.application.read_log import (
     MOST_LINES,
     Found,
@@ -24,6 +25,7 @@ from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
+from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.terminal_text import StyledText, styled_texts
 from orchestrator.domain.units import size
 from orchestrator.store.evidence import AttemptLog
@@ -160,6 +162,20 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class JobLink:
+    """Where a job begins in the log."""
+
+    job: str
+    href: str
+    line: int
+    word: str
+    """Its outcome."""
+
+
+_FAILED = frozenset(Outcome) - {Outcome.PASSED}
+
+
+@dataclass(frozen=True, slots=True)
 class LogQuery:
     """The query of a log's URL."""
 
@@ -256,6 +272,7 @@ def show_log(asked: AskedDep, opened: OpenedDep, query: QueryDep) -> Response:
         return asked.answer(Page(template=_TEMPLATE, title="Log", data=data))
     facts = {
         **_facts(opened),
+        **_jobs(asked, opened),
         "lines": for_page(lines),
         "line": line,
         "query": query,
@@ -328,12 +345,18 @@ def _data(
         "size_bytes": opened.log.size_bytes if opened.log is not None else 0,
         "is_over": opened.is_over,
         "is_done": opened.cell.state is CellState.DONE,
+        "sections": _sections(opened),
         "lines": [line.plain() for line in lines],
     }
     if found is not None:
         searched = {"line": found.line, "reached": found.reached, "is_over": found.is_over}
         told["found"] = searched
     return told
+
+
+def _sections(opened: OpenedLog) -> list[Mapping[str, object]]:
+    found = opened.reader.sections if opened.reader is not None else ()
+    return [asdict(one) for one in found]
 
 
 def _attempt(log: AttemptLog) -> Mapping[str, object]:
@@ -348,6 +371,7 @@ def _facts(opened: OpenedLog) -> Mapping[str, object]:
         "run": run,
         "cell": cell,
         "opened": opened,
+        "sections": _sections(opened),
         "attempt": number,
         "is_live": is_live,
         "size": size(log.size_bytes) if log is not None else "",
@@ -355,6 +379,26 @@ def _facts(opened: OpenedLog) -> Mapping[str, object]:
         "raw": urls.with_query(urls.log_raw_url(run.id, cell.name), attempt=number),
         "stream": urls.with_query(urls.events_url(run.id), after=str(opened.events)),
     }
+
+
+def _jobs(asked: Asked, opened: OpenedLog) -> Mapping[str, object]:
+    """Return where each job begins, with its outcome, and where the first failure is."""
+    if opened.reader is None or not opened.reader.sections:
+        return {"jobs": [], "first_failure": ""}
+    stores, run = asked.context.stores, opened.run
+    record = describe_cell(stores, opened.cell, stores.runs.spec(run.id), at=asked.now)
+    outcomes = {job.id: job.outcome for job in record.jobs}
+    failed = {job for job, outcome in outcomes.items() if outcome in _FAILED}
+    line = opened.reader.index.marks.first_failure(opened.total, failed)
+
+    def link(to: int) -> str:
+        return asked.here(**{"line": str(to), "from": "", "go": ""})
+
+    jobs = [
+        JobLink(one.job, link(one.first), one.first, outcomes.get(one.job) or "running")
+        for one in opened.reader.sections
+    ]
+    return {"jobs": jobs, "first_failure": link(line) if line else "", "failure_line": line or ""}
 
 
 def _going_on(asked: Asked, found: Found | None) -> str:

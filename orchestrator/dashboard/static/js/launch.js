@@ -13,6 +13,21 @@ function offer() {
   }
 }
 
+// A folder is sent without what is not packed anyway.
+const LEFT_OUT = [".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"];
+document.getElementById("folder")?.addEventListener("change", (event) => {
+  const files = [...event.target.files];
+  const parent = (file) => file.webkitRelativePath.replace(/[^/]*$/, "");
+  const environments = files.filter((file) => file.name === "pyvenv.cfg").map(parent);
+  const kept = new DataTransfer();
+  for (const file of files) {
+    const path = file.webkitRelativePath;
+    const cached = path.split("/").some((part) => LEFT_OUT.includes(part));
+    if (!cached && !environments.some((folder) => path.startsWith(folder))) kept.items.add(file);
+  }
+  event.target.files = kept.files;
+});
+
 form?.addEventListener("submit", (event) => {
   if (form.dataset.sent) event.preventDefault();
   form.dataset.sent = "1";

@@ -1,0 +1,100 @@
+"""Connections over the standard input and output of a program, as OpenSSH's ProxyCommand."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+
+from orchestrator.domain.machine import ConfigError, Extent, UnreachableError
+
+END_S = 2.0
+"""How long a program that is asked to end may take."""
+SAID_BYTES = 2000
+"""How much of the end of its messages is kept."""
+
+
+class ProxySocket(socket.socket):
+    """A socket whose other end is a program's standard input and output."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        """Start the program.
+
+        Args:
+            command: Program and arguments.
+
+        Raises:
+            UnreachableError: The program is not on PATH.
+        """
+        program = shutil.which(command[0])
+        if program is None:
+            raise UnreachableError(_missing(command[0]))
+        self._ending = threading.Lock()
+        self._said = ""
+        ours, theirs = socket.socketpair()
+        super().__init__(fileno=ours.detach())
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        try:
+            self._process = subprocess.Popen(
+                [program, *command[1:]],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._messages,
+                start_new_session=True,
+            )
+        except BaseException:
+            super().close()
+            self._messages.close()
+            raise
+        finally:
+            theirs.close()
+
+    def close(self) -> None:
+        """Close the socket and end the program with all that it started. Any thread may call it."""
+        with self._ending:
+            super().close()
+            if self._messages.closed:
+                return
+            self._end()
+            self._said = self._read_messages()
+            self._messages.close()
+
+    def messages(self) -> str:
+        """The end of what the program wrote to its standard error so far, on one line."""
+        with self._ending:
+            return self._said if self._messages.closed else self._read_messages()
+
+    def _end(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self._process.pid, number)
+                self._process.wait(END_S)
+            except ProcessLookupError:
+                self._process.wait()
+            except subprocess.TimeoutExpired:
+                continue
+            return
+
+    def _read_messages(self) -> str:
+        size = os.fstat(self._messages.fileno()).st_size
+        found = os.pread(self._messages.fileno(), SAID_BYTES, max(0, size - SAID_BYTES))
+        return " ".join(found.decode(errors="replace").split())
+
+
+def require_programs(*programs: str) -> None:
+    """Raise ConfigError for a program that is not on PATH."""
+    for program in programs:
+        if shutil.which(program) is None:
+            raise ConfigError(_missing(program), extent=Extent.PROJECT)
+
+
+def _missing(program: str) -> str:
+    return (
+        f"{program} is not on the PATH of the controller, and connections to the machine go "
+        "through it; install it there (docs/how-to/clouds.md)"
+    )
