@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote, urlencode
 
 BOARD = "/"
+PRODUCTS = "/products"
 RUNS = "/runs"
 LAUNCH = "/launch"
 GRID = "/grid"
