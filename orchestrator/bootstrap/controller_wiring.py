@@ -36,13 +36,13 @@ from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.emergency_stop import EmergencyStop
+from orchestrator.application.end_run import ReportRefusedError, publish_report
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.archives import Blobs, PayloadArchives
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
-from orchestrator.application.publish_report import ReportRefusedError, publish_report
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
