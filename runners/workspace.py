@@ -11,12 +11,20 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from orchestrator.domain.evidence import EvidenceBatch
 from orchestrator.domain.machine import CommandResult, MachineError, Shell
 from runners.archives import AGENT_PACKAGE, Archive, agent_archive
+from runners.shell.agent_session import (
+    AGENT_GONE,
+    AgentGoneError,
+    AgentSession,
+    SessionEndedError,
+    Sessions,
+)
 from runners.shell.work_folder import Ground, GroundError, look
 
 Kind = Literal["agents", "payloads", "wheels"]
@@ -25,8 +33,8 @@ RECEIVER = Path(__file__).with_name("remote_unpack.py")
 DEFAULT_PYTHON = "python3"
 HEADER_BYTES = 64 * 1024
 NO_SUCH_ATTEMPT = 3
-AGENT_GONE = 75
-"""Exit code of this module's scripts, beside the agent's."""
+MOST_SESSIONS = 3
+"""Sessions that one verb may need: of a kept one, of a missing agent, and of the new one."""
 CHUNK_BYTES = 256 * 1024
 READY_TIMEOUT_S = 120.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -35,6 +43,18 @@ _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 class WorkspaceError(MachineError):
     """The agent refused a request; the message gives the reason."""
+
+
+class Listener(Protocol):
+    """Is told when a machine has more to pull, so that it need not ask."""
+
+    def arm(self, attempt: str) -> None:
+        """Note that `wake` will be called for the attempt."""
+        ...
+
+    def wake(self, attempt: str) -> None:
+        """Note that there is more to pull, or that the connection ended. Called by any thread."""
+        ...
 
 
 class Workspace:
@@ -47,6 +67,7 @@ class Workspace:
         base: str | None = None,
         candidates: Sequence[str] = (),
         agent: Archive | None = None,
+        listener: Listener | None = None,
     ) -> None:
         """Store the settings without contacting the machine.
 
@@ -58,6 +79,7 @@ class Workspace:
             candidates: Interpreters that may run the agent, in order of preference; the machine's
                 ``python3`` is tried last.
             agent: The agent to run instead of the one of this program.
+            listener: Told when there is more to pull; nobody is told by default.
         """
         self._shell = shell
         self._base = base
@@ -65,7 +87,8 @@ class Workspace:
         self._agent_archive = agent or agent_archive()
         self._lock = threading.Lock()
         self._known: Ground | None = None
-        self._agent_is_there = False
+        self._listener = listener
+        self._sessions = Sessions(self._new_session)
 
     def agent_digest(self) -> str:
         """The digest that names the agent's folder."""
@@ -103,9 +126,22 @@ class Workspace:
                 No file is left on the machine.
             ShellError: The machine could not be reached; calling again is safe.
         """
-        shelf = f"{self.base()}/{kind}"
-        if self._run(f"test -d {shlex.quote(f'{shelf}/{_digest(digest)}')}").status == 0:
+        folder = f"{self.base()}/{kind}/{_digest(digest)}"
+        if self._agent("holds", "--folder", folder, may_miss=True).status == 0:
             return False
+        self._send(kind, digest, chunks, timeout_s=timeout_s)
+        return True
+
+    def _send(
+        self,
+        kind: Kind,
+        digest: str,
+        chunks: Callable[[], Iterable[bytes]],
+        *,
+        timeout_s: float = 3600.0,
+    ) -> None:
+        """Unpack an archive into its folder; one that is there already stays. Raises as above."""
+        shelf = f"{self.base()}/{kind}"
         program = RECEIVER.read_text(encoding="utf-8")
         command = _words("exec", self.python(), "-E", "-s", "-S", "-c", program, shelf, digest)
         done = self._run(command, stdin=chunks(), timeout_s=timeout_s)
@@ -113,19 +149,21 @@ class Workspace:
             raise WorkspaceError(
                 f"the archive {digest} was not stored under {shelf}: {_reason(done)}"
             )
-        return True
 
     def put_agent(self) -> str:
         """Ship the agent unless it is there; answers with its digest. Raises as `put_archive`."""
+        folder = f"{self.base()}/agents/{self.agent_digest()}"
+        self._agent("holds", "--folder", folder)
+        return self.agent_digest()
+
+    def _put_agent(self) -> None:
         data = memoryview(self._agent_archive.data)
 
         def chunks() -> Iterable[bytes]:
             for start in range(0, len(data), CHUNK_BYTES):
                 yield bytes(data[start : start + CHUNK_BYTES])
 
-        self.put_archive("agents", self.agent_digest(), chunks)
-        self._agent_is_there = True
-        return self.agent_digest()
+        self._send("agents", self.agent_digest(), chunks)
 
     def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
         """Return the machine's interpreters, devices and memory. Raises WorkspaceError."""
@@ -177,11 +215,16 @@ class Workspace:
         done = self._agent(
             "pull",
             *("--attempt", self._attempt(attempt), "--events", str(events_offset)),
-            *("--log", str(log_offset), "--limit", str(limit_bytes)),
+            *("--log", str(log_offset), "--limit", str(limit_bytes), "--tell"),
             output_limit_bytes=2 * limit_bytes + HEADER_BYTES,
             may_miss=True,
         )
-        return None if done.status == NO_SUCH_ATTEMPT else _pulled(done.stdout, limit_bytes)
+        if done.status == NO_SUCH_ATTEMPT:
+            return None
+        batch = _pulled(done.stdout, limit_bytes)
+        if batch.alive and self._listener is not None:
+            self._listener.arm(attempt)
+        return batch
 
     def stop(self, attempt: str, reason: str, kill: bool = False) -> None:
         """Request the end of the attempt's agent; with `kill`, kill it and all its processes."""
@@ -206,9 +249,10 @@ class Workspace:
 
     def disconnect(self) -> None:
         """Close the connection; detached processes keep running. The next call reconnects."""
+        self._sessions.close()
         self._shell.close()
         with self._lock:  # the machine may have been replaced before the next connection
-            self._known, self._agent_is_there = None, False
+            self._known = None
 
     def _attempt(self, attempt: str) -> str:
         if not _ATTEMPT.fullmatch(attempt):
@@ -225,34 +269,61 @@ class Workspace:
         may_miss: bool = False,
     ) -> CommandResult:
         """Run one verb of the agent. Exit code 3 is returned as a result if `may_miss` is true."""
-        done = self._agent_once(verb, words, stdin, timeout_s, output_limit_bytes)
-        if done.status == AGENT_GONE:  # another process removed the work folder
-            self._agent_is_there = False
-            done = self._agent_once(verb, words, stdin, timeout_s, output_limit_bytes)
+        done = self._asked(verb, words, b"".join(stdin), timeout_s, output_limit_bytes)
         if done.status == 0 or (may_miss and done.status == NO_SUCH_ATTEMPT):
             return done
         raise WorkspaceError(
             f"the agent's {verb} ended with exit code {done.status}: {_reason(done)}"
         )
 
-    def _agent_once(
+    def _asked(
         self,
         verb: str,
         words: Sequence[str],
-        stdin: Iterable[bytes],
+        stdin: bytes,
         timeout_s: float,
         output_limit_bytes: int,
     ) -> CommandResult:
-        if not self._agent_is_there:
-            self.put_agent()
+        """Ask on the attempt's session; once more if an earlier one has ended meanwhile."""
+        attempt = words[1] if words[:1] == ("--attempt",) else ""
+        for _ in range(MOST_SESSIONS):
+            session = self._sessions.take(attempt)
+            is_used = session.has_asked
+            try:
+                done = session.ask(
+                    [verb, *words],
+                    stdin,
+                    timeout_s=timeout_s,
+                    output_limit_bytes=output_limit_bytes,
+                )
+            except AgentGoneError:  # it was removed
+                session.close()
+                self._put_agent()
+            except SessionEndedError:
+                session.close()
+                if not is_used:
+                    raise
+            except BaseException:
+                session.close()
+                raise
+            else:
+                self._sessions.give_back(
+                    "" if verb == "close" else attempt,
+                    session,
+                    on_news=self._on_news(attempt) if verb == "pull" else None,
+                )
+                return done
+        raise WorkspaceError(f"the agent's folder is removed as soon as it is sent ({verb})")
+
+    def _on_news(self, attempt: str) -> Callable[[], None] | None:
+        listener = self._listener
+        return None if listener is None else partial(listener.wake, attempt.rpartition("/")[2])
+
+    def _new_session(self) -> AgentSession:
         folder = shlex.quote(f"{self.base()}/agents/{self.agent_digest()}")
-        run = _words("exec", self.python(), "-E", "-s", "-S", "-m", AGENT_PACKAGE, verb, *words)
-        return self._run(
-            f"cd {folder} 2>/dev/null || exit {AGENT_GONE}; {run}",
-            stdin=stdin,
-            timeout_s=timeout_s,
-            output_limit_bytes=output_limit_bytes,
-        )
+        serve = _words("exec", self.python(), "-E", "-s", "-S", "-m", AGENT_PACKAGE, "serve")
+        script = f"cd {folder} 2>/dev/null || exit {AGENT_GONE}; {serve}"
+        return AgentSession(self._shell.open(self._ground().command(script)))
 
     def _run(
         self,

@@ -111,6 +111,7 @@ def _log(known: Known) -> str:
 
 MAKERS: dict[str, tuple[Maker, ...]] = {
     urls.BOARD: (_with(urls.BOARD),),
+    urls.PRODUCTS: (_with(urls.PRODUCTS),),
     urls.RUNS: (
         _with(urls.RUNS),
         _with(urls.RUNS, before=lambda known: known.run().id),

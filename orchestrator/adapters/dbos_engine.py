@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowSerializationFormat
 
+from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.application.ports.engine import Body, Durable, Look, NotYet, Value
 
 Flow = Callable[[Durable, str], Awaitable[None]]
@@ -55,7 +56,10 @@ class DbosEngine:
     store. A flow that the engine lost is therefore started again instead of being replayed.
     """
 
-    def __init__(self, settings: DbosSettings, flow: Flow) -> None:
+    def __init__(
+        self, settings: DbosSettings, flow: Flow, *, wakeups: Wakeups | None = None
+    ) -> None:
+        """`wakeups` ends the wait between two polls early."""
         self._executor_id = settings.executor_id
         self._flows = _Flows(settings.stranded_s)
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="step")
@@ -70,7 +74,7 @@ class DbosEngine:
             "enable_otlp": False,
         }
         self._dbos = DBOS(config=config)
-        durable = _DbosDurable(self._pool)
+        durable = _DbosDurable(self._pool, wakeups or Wakeups())
         flows = self._flows
 
         @DBOS.workflow(
@@ -170,8 +174,9 @@ class _Flows:
 
 
 class _DbosDurable:
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, wakeups: Wakeups) -> None:
         self._pool = pool
+        self._wakeups = wakeups
 
     async def once(self, name: str, body: Body, *args: str) -> Value:
         async def run() -> Value:
@@ -180,12 +185,15 @@ class _DbosDurable:
         return await self._step(name, run)
 
     async def until(self, name: str, look: Look, *args: str, every_s: float) -> Value:
+        key = args[0] if args else name
+
         async def run() -> Value:
             while True:
                 answer = await self._in_pool(look, *args)
                 if not isinstance(answer, NotYet):
+                    self._wakeups.forget(key)
                     return answer
-                await asyncio.sleep(every_s)
+                await self._wakeups.wait(key, every_s)
 
         return await self._step(name, run)
 

@@ -233,7 +233,7 @@ def to_known_test_response(test: KnownTest, aliases: Mapping[int, int]) -> Known
 
 
 def to_history_response(history: TestHistory) -> HistoryResponse:
-    """A test with its results."""
+    """Return a test with its results."""
     older = {one.id: history.test.id for one in history.names}
     return HistoryResponse(
         test=to_known_test_response(history.test, {}),

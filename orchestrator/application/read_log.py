@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
+from orchestrator.application.log_marks import LogMarks, Section
 from orchestrator.domain.terminal_text import plain
 from orchestrator.store.evidence import AttemptLog, LogStore
 
@@ -44,6 +45,7 @@ class LogIndex:
         self._scanned = 0
         self._ended = 0
         self._open_from = 0
+        self.marks = LogMarks()
 
     def extend(self, size_bytes: int, read: Read) -> tuple[int, int]:
         """Extend the index to the log's new end.
@@ -96,6 +98,7 @@ class LogIndex:
             if self._ended + ends >= due:
                 self._mark(begin, piece, low, high, due)
             self._ended += ends
+        self.marks.scan(piece)
         self._scanned += len(piece)
         last = piece.rfind(b"\n")
         if last >= 0:
@@ -218,6 +221,11 @@ class LogReader:
     def total(self) -> int:
         """Number of lines, with an incomplete last one."""
         return self.ended + self.has_open_line
+
+    @property
+    def sections(self) -> list[Section]:
+        """The lines of each job, in their order."""
+        return self.index.marks.sections(self.total)
 
     def lines(self, first: int, count: int) -> list[LogLine]:
         """Return lines from a number on, as far as they exist."""

@@ -31,6 +31,7 @@ from orchestrator.adapters.result_parsers.self_report import read_self_report
 from orchestrator.adapters.signing import DsseSigner
 from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.adapters.text_similarity import FuzzySimilarity
+from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
@@ -70,7 +71,7 @@ from runners import registry as provider_registry
 from runners.fake import MemoryHostStore
 from runners.shell import open_shell
 from runners.shell.account import account_of
-from runners.workspace import Workspace
+from runners.workspace import Listener, Workspace
 
 if TYPE_CHECKING:
     from orchestrator.adapters.dbos_engine import DbosEngine
@@ -79,9 +80,17 @@ if TYPE_CHECKING:
 class EndingWorkspace(Workspace):
     """A workspace that collects and ends what was started, and starts nothing."""
 
-    def __init__(self, shell: Shell, refusal: str, *, base: str, candidates: Sequence[str]) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        refusal: str,
+        *,
+        base: str,
+        candidates: Sequence[str],
+        listener: Listener | None,
+    ) -> None:
         """`refusal` is the reason, for a person."""
-        super().__init__(shell, base=base, candidates=candidates)
+        super().__init__(shell, base=base, candidates=candidates, listener=listener)
         self._refusal = refusal
 
     def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
@@ -105,8 +114,18 @@ class WorkspacePool:
         local_base: Path,
         login: Callable[[str], Login | None],
         local: LocalJobs = AS_OURSELVES,
+        listener: Listener | None = None,
     ) -> None:
-        """`local_base` is the work folder of jobs that run as the controller's own user."""
+        """Store the settings.
+
+        Args:
+            keys: The folder with users' private keys.
+            local_base: The work folder of jobs that run as the controller's own user.
+            login: Returns the keys of a lease.
+            local: Who runs jobs on this computer.
+            listener: Told when a machine has more to pull.
+        """
+        self._listener = listener
         self._keys = keys
         self._local = local
         self._login = login
@@ -133,7 +152,7 @@ class WorkspacePool:
         )
         if isinstance(endpoint, LocalEndpoint):
             return self._here(endpoint, shell)
-        return Workspace(shell)
+        return Workspace(shell, listener=self._listener)
 
     def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
         """Continue an attempt as the user that it was started as, whatever is permitted now."""
@@ -143,8 +162,10 @@ class WorkspacePool:
         base = account_of(endpoint.account).work if endpoint.account else str(self._local_base)
         refusal = self._local.refusal_as(endpoint.account)
         if refusal:
-            return EndingWorkspace(shell, refusal, base=base, candidates=(sys.executable,))
-        return Workspace(shell, base=base, candidates=(sys.executable,))
+            return EndingWorkspace(
+                shell, refusal, base=base, candidates=(sys.executable,), listener=self._listener
+            )
+        return Workspace(shell, base=base, candidates=(sys.executable,), listener=self._listener)
 
     def _private_key(self, lease_id: str) -> str | None:
         login = self._login(lease_id)
@@ -188,13 +209,14 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     if is_embedded(settings):
         check_unclosed(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
-    deps = _deps(settings, database, local, _controller_id(settings.home))
+    wakeups = Wakeups()
+    deps = _deps(settings, database, local, _controller_id(settings.home), wakeups)
     executor = "local" if is_embedded(settings) else new_id()
-    engine = _engine(settings, executor, deps) if runs_cells else None
+    engine = _engine(settings, executor, deps, wakeups) if runs_cells else None
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
-    context = _context(deps, scratch, wake=wake, gate=gate)
+    context = _context(settings, deps, scratch, wake=wake, gate=gate)
     return Parts(executor, database, context, deps, engine)
 
 
@@ -204,13 +226,19 @@ def open_to_read(settings: Settings) -> tuple[Database, Context]:
     Raises StoreError where there is no database, or one of another version.
     """
     database = open_database(app_url(settings), read_only=True)
-    deps = _deps(settings, database, AS_OURSELVES, controller="")
+    deps = _deps(settings, database, AS_OURSELVES, controller="", wakeups=None)
     scratch = settings.home / TEMPORARY  # where an upload would go; it may not be there
     gate = _gate_ports(settings, subjects_of(settings, AS_OURSELVES, scratch))
-    return database, _context(deps, scratch, wake=_leave_it, gate=gate)
+    return database, _context(settings, deps, scratch, wake=_leave_it, gate=gate)
 
 
-def _deps(settings: Settings, database: Database, local: LocalJobs, controller: str) -> FlowDeps:
+def _deps(
+    settings: Settings,
+    database: Database,
+    local: LocalJobs,
+    controller: str,
+    wakeups: Wakeups | None,
+) -> FlowDeps:
     home = settings.home
     blobs: Blobs = FileBlobs(home / "blobs") if is_embedded(settings) else database.blobs
     return FlowDeps(
@@ -218,12 +246,7 @@ def _deps(settings: Settings, database: Database, local: LocalJobs, controller: 
         blobs=blobs,
         clock=SystemClock(),
         provider=_providers(database, settings, local),
-        open_workspace=WorkspacePool(
-            keys=home / "keys",
-            local_base=home / "work",
-            login=database.stores.leases.login,
-            local=local,
-        ).open,
+        open_workspace=_workspaces(settings, database, local, wakeups).open,
         wheels=Wheelhouse(
             home / "wheels", clock=SystemClock(), outward=guarded if local.reached else anywhere
         ),
@@ -247,6 +270,18 @@ def _deps(settings: Settings, database: Database, local: LocalJobs, controller: 
     )
 
 
+def _workspaces(
+    settings: Settings, database: Database, local: LocalJobs, wakeups: Wakeups | None
+) -> WorkspacePool:
+    return WorkspacePool(
+        keys=settings.home / "keys",
+        local_base=settings.home / "work",
+        login=database.stores.leases.login,
+        local=local,
+        listener=wakeups,
+    )
+
+
 def _budgets(settings: Settings) -> tuple[Budget, ...]:
     limits = {
         Period.DAY: settings.budget_day_usd,
@@ -257,7 +292,12 @@ def _budgets(settings: Settings) -> tuple[Budget, ...]:
 
 
 def _context(
-    deps: FlowDeps, scratch: Path, *, wake: Callable[[str], None], gate: GatePorts
+    settings: Settings,
+    deps: FlowDeps,
+    scratch: Path,
+    *,
+    wake: Callable[[str], None],
+    gate: GatePorts,
 ) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
@@ -283,7 +323,7 @@ def _context(
             asset_dir("payload"), archives, payloads, deps.blobs, deps.clock
         ),
         secret=deps.secret,
-        janitor=_janitor(deps),
+        janitor=_janitor(deps, settings),
         dialects=FileDialects(),
         intake=FileIntake(scratch=scratch),
         scratch=scratch,
@@ -314,7 +354,7 @@ def _traits() -> Mapping[str, ProviderTraits]:
     return {name: provider_registry.traits(name) for name in provider_registry.names()}
 
 
-def _janitor(deps: FlowDeps) -> Janitor:
+def _janitor(deps: FlowDeps, settings: Settings) -> Janitor:
     return Janitor(
         stores=deps.stores,
         provider=deps.provider,
@@ -322,6 +362,7 @@ def _janitor(deps: FlowDeps) -> Janitor:
         project=deps.identity.project,
         controller=deps.identity.controller,
         now=deps.clock.now,
+        settings=settings.for_providers(),
     )
 
 
@@ -375,7 +416,7 @@ def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
         raise ReportRefusedError(str(error)) from error
 
 
-def _engine(settings: Settings, executor: str, deps: FlowDeps) -> DbosEngine:
+def _engine(settings: Settings, executor: str, deps: FlowDeps, wakeups: Wakeups) -> DbosEngine:
     # A reader has no engine, and its library takes a third of a second.
     from orchestrator.adapters.dbos_engine import (  # noqa: PLC0415
         DbosEngine,
@@ -385,7 +426,7 @@ def _engine(settings: Settings, executor: str, deps: FlowDeps) -> DbosEngine:
     async def flow(durable: Durable, cell_id: str) -> None:
         await run_cell(deps, durable, cell_id)
 
-    return DbosEngine(DbosSettings(_engine_url(settings), executor), flow)
+    return DbosEngine(DbosSettings(_engine_url(settings), executor), flow, wakeups=wakeups)
 
 
 def _engine_url(settings: Settings) -> str:

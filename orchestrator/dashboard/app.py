@@ -33,6 +33,7 @@ from orchestrator.dashboard.pages import (
     launch,
     log,
     machines,
+    products,
     runs,
     schedules,
     sign_in,
@@ -84,7 +85,7 @@ class PageHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as the application does, with these headers."""
+        """Forward the request to the application, and add the headers to its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -138,6 +139,7 @@ _PAGES = (
     log,
     costs,
     machines,
+    products,
     grid,
     tests,
     compare,
@@ -202,7 +204,7 @@ class Head:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Forward a HEAD request as GET, and drop the response's body."""
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
@@ -218,7 +220,7 @@ class Kept(StaticFiles):
     """Files whose address changes with their content: a browser need never ask again."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with the file."""
+        """Respond with the static file."""
 
         async def kept(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] in (200, 304):
@@ -230,7 +232,7 @@ class Kept(StaticFiles):
 
 
 def _version(folder: Path) -> str:
-    """Changes with any file."""
+    """Return a digest of the static files, which changes with any of them."""
     seen = hashlib.sha256()
     for file in sorted(one for one in folder.rglob("*") if one.is_file()):
         seen.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())

@@ -428,6 +428,8 @@ class ProviderTraits:
     """Checks the values of platform keys, from built-in tables alone."""
     extra: str = ""
     """The distribution's extra with its client libraries; empty where it needs none."""
+    setting: str = ""
+    """The setting without which it is not configured: nothing is imported to find that out."""
 
 
 class StaticHostStore(Protocol):
@@ -459,6 +461,41 @@ class CommandResult:
     stderr: bytes
 
 
+class Conversation(Protocol):
+    """A command that runs on a machine with its input and output open. One thread uses it."""
+
+    def send(self, data: bytes, *, timeout_s: float) -> None:
+        """Write to its input.
+
+        Raises ConnectionLostError if it has ended, CommandTimeoutError if it does not read.
+        """
+        ...
+
+    def receive(self, *, timeout_s: float) -> bytes:
+        """Return the next piece of its output; empty once it has ended.
+
+        Raises ConnectionLostError without an answer of the machine, CommandTimeoutError if nothing
+        came in time.
+        """
+        ...
+
+    def status(self) -> int | None:
+        """Return its exit code once `receive` has returned its end; None without one."""
+        ...
+
+    def complaint(self) -> str:
+        """Return the end of what it wrote to its standard error."""
+        ...
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable once there is output, or the command has ended."""
+        ...
+
+    def close(self) -> None:
+        """End the command; detached processes continue. Closed already is no error."""
+        ...
+
+
 class Shell(Protocol):
     """Runs commands on a machine and transfers bytes."""
 
@@ -473,6 +510,13 @@ class Shell(Protocol):
         """Run a POSIX shell command.
 
         Return any exit status. Raises ShellError if it could not run.
+        """
+        ...
+
+    def open(self, command: str, *, timeout_s: float = 60.0) -> Conversation:
+        """Start a POSIX shell command and leave its input and output open.
+
+        Raises ShellError if it could not be started.
         """
         ...
 

@@ -379,7 +379,7 @@ class RunResponse(RunSummary):
 
 
 def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
-    """A run without its cells."""
+    """Return a run without its cells."""
     return filled(
         RunSummary,
         run,

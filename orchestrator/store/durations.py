@@ -89,7 +89,7 @@ class DurationStore:
         return found
 
     def slowest(self, run_id: str, *, cell: str | None = None, limit: int) -> list[TestDuration]:
-        """The tests of a run that took longest, the slowest first, with their earlier durations.
+        """Return a run's slowest tests, with their earlier durations.
 
         Args:
             run_id: The run.

@@ -119,6 +119,31 @@ class DayRate:
     counts: Counts
 
 
+@dataclass(frozen=True, slots=True)
+class NewestRun:
+    """The newest whole run of a product."""
+
+    product: str
+    run: str
+    matrix: str
+    version: str
+    word: str
+    """Its outcome, or its state where it is not finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayOutcome:
+    """The newest outcome of a cell name on a day."""
+
+    product: str
+    cell: str
+    day: date
+    run: str
+    word: str
+
+
+MOST_PLACES = 300
+"""Products and platforms of `ReleaseStore.days`, at most."""
 _COUNTS = tuple(Counts().as_dict())
 
 
@@ -245,6 +270,56 @@ class ReleaseStore:
             )
             for row in rows
         ]
+
+    def newest_runs(self) -> list[NewestRun]:
+        """Return the newest whole run of each product, the newest first."""
+        newest = (
+            select(func.max(RunRow.id))
+            .where(RunRow.rerun_of.is_(None))
+            .group_by(RunRow.product)
+            .order_by(func.max(RunRow.id).desc())
+            .limit(MOST_PLACES)
+        )
+        with self._sessions.read() as session:
+            rows = session.scalars(select(RunRow).where(RunRow.id.in_(newest))).all()
+        return [
+            NewestRun(
+                row.product,
+                row.id,
+                row.matrix_name,
+                row.subject_version,
+                str(row.outcome or row.state),
+            )
+            for row in sorted(rows, key=lambda row: row.id, reverse=True)
+        ]
+
+    def days(self, *, since: datetime) -> list[DayOutcome]:
+        """Return the newest outcome of each product, cell name and UTC day."""
+        with self._sessions.read() as session:
+            day = _day(session).label("day")
+            same = (RunRow.product, CellRow.name, day)
+            order = func.row_number().over(partition_by=same, order_by=RunRow.id.desc())
+            ranked = (
+                select(*same, RunRow.id.label("run"), CellRow.outcome, order.label("place"))
+                .join(CellRow, CellRow.run_id == RunRow.id)
+                .where(RunRow.created_at >= since, CellRow.state == CellState.DONE)
+                .where(whole_runs(session))
+                .subquery()
+            )
+            query = select(ranked).where(ranked.c.place == 1).order_by(ranked.c.run.desc())
+            found = [
+                DayOutcome(
+                    row.product,
+                    row.name,
+                    row.day if isinstance(row.day, date) else date.fromisoformat(row.day),
+                    row.run,
+                    str(row.outcome),
+                )
+                for row in session.execute(query)
+            ]
+        places = list(dict.fromkeys((one.product, one.cell) for one in found))[:MOST_PLACES]
+        shown = set(places)
+        return [one for one in found if (one.product, one.cell) in shown]
 
     def rates(self, product: str, *, matrix: str = "", since: datetime) -> list[DayRate]:
         """Return counts by cell, suite and UTC day, of runs launched since."""

@@ -74,7 +74,7 @@ class Sources:
 
 
 def sources_of(session: Session, cells: Sequence[str]) -> Sources:
-    """Read the sources in two statements."""
+    """Return the source cells of reused jobs, and the numbers of all cells."""
     mine = select(CellRow.id, CellRow.pk).where(CellRow.id.in_(set(cells)))
     numbers: dict[str, int] = dict(session.execute(mine).all())
     query = (

@@ -90,6 +90,6 @@ def letters(name: str) -> str:
 
 
 def bare(version: str) -> str:
-    """A version without its v."""
+    """Return a version without a leading ``v``."""
     match = _VERSION.match(version)
     return match["version"] if match else version

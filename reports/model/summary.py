@@ -86,7 +86,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryReport(ReportModel):
-    """One run."""
+    """The summary of one run."""
 
     matrix: str
     date: datetime

@@ -190,7 +190,7 @@ def _worst(scope: _Scope) -> str:
 
 
 def _tallies(scope: _Scope, *, demos: bool) -> set[tuple[int, int]]:
-    """Every (part, whole) that the results have."""
+    """Return every (part, whole) of the results."""
     if demos:
         pairs = [_checks(job) for _, job in scope.jobs if job.kind != "suite"]
         per_cell = [[_checks(j) for j in c.jobs if j.kind == "demo"] for c in scope.cells]

@@ -57,7 +57,7 @@ def kind_rules(report: ReportModel) -> Iterator[Said]:
 
 
 def kind_figures(report: ReportModel) -> Figures:
-    """The figures that a conclusion may name, by claim."""
+    """Return the numbers that a conclusion may use, by claim."""
     known = _FIGURES.get(type(report))
     return known(report) if known is not None else {}
 

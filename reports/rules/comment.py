@@ -8,6 +8,6 @@ from reports.model.comment import CommentReport
 
 
 def comment_figures(report: CommentReport) -> Mapping[str, tuple[int, ...]]:
-    """The figures that its conclusion may name, by claim."""
+    """Return the numbers that the comment's conclusion may use, by claim."""
     passed = sum(row.status.code == "passed" for row in report.cells)
     return {"run": (passed, len(report.cells))}

@@ -60,7 +60,7 @@ class _Class:
 
 
 def suites_by_platform(columns: Sequence[Column]) -> tuple[BackendSuite, ...]:
-    """Every suite of every platform, in the order in which they are first asked for."""
+    """Return every suite of every platform, in launch order."""
     jobs = {job.id: None for cell, _ in columns for job in cell.jobs if job.kind == "suite"}
     made: list[BackendSuite] = []
     for job in jobs:
@@ -245,7 +245,7 @@ def _rate(passed: int, jobs: int) -> Rate:
 
 
 def _blocks(cells: Sequence[CellRecord], labels: dict[str, str]) -> tuple[Block, ...]:
-    """Shared benchmarks platform by platform, then those that one platform alone has."""
+    """Return shared benchmarks by platform, then those of single platforms."""
     owners = [job.id for cell in cells for job in benchmark_jobs(cell)]
     made = [
         block_of(

@@ -124,13 +124,13 @@ def _overlap(base: MetricFigure, head: MetricFigure) -> bool:
 
 
 def _is_alike(delta: MetricDelta) -> bool:
-    """Spreads that touch; single samples are alike only where they are equal."""
+    """Whether spreads overlap; single samples are alike only if they are equal."""
     unknown = isinstance(delta.base.median, Absent) or isinstance(delta.head.median, Absent)
     return delta.overlaps and not unknown
 
 
 def _badness(delta: MetricDelta) -> float:
-    """Rounded, so that equal ones stay in the order in which they were reported."""
+    """Return the rounded sort key, so that equal changes keep their reported order."""
     return 1.0 if isinstance(delta.relative, Absent) else round(delta.relative, 3)
 
 
@@ -163,7 +163,7 @@ Results = Mapping[Key, SideOutcome]
 
 
 def category(before: str | None, after: str | None, *, is_hidden: bool = False) -> str:
-    """One of `CATEGORIES`; empty where nothing changed. None: the run has no such test."""
+    """Return one of `CATEGORIES`; empty without a change. None: the run lacks the test."""
     if after is None:
         return "hidden" if is_hidden else "gone"
     if after in _BAD:
@@ -213,7 +213,7 @@ def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
 
 
 def checks_of(cell: CellRecord, names: Mapping[str, str]) -> Results:
-    """Checks by job and name."""
+    """Return checks by job and name."""
     return {
         (names.get(job.id, job.id), check.name): SideOutcome(check.outcome, check.reason)
         for job in cell.jobs
@@ -222,7 +222,7 @@ def checks_of(cell: CellRecord, names: Mapping[str, str]) -> Results:
 
 
 def under_new_names(base: Results, head: Results, renamed: Mapping[str, str]) -> Results:
-    """The base with the names that its tests have now, where the head has no other of that name."""
+    """Return the base's tests under their new names, where the head has no such test."""
     return {_new_name(key, base, head, renamed): told for key, told in base.items()}
 
 
@@ -282,7 +282,7 @@ def _group(name: str, changes: list[Change]) -> ChangeGroup:
 
 
 def _maybe(went: Sequence[Key], came: Sequence[Key]) -> tuple[tuple[str, str, str], ...]:
-    """Tests that were moved, or whose parameters are in another order: nothing is merged."""
+    """Return tests that were probably moved or renamed; nothing is merged."""
     found = compare_names(
         [name for _, name in went], [name for _, name in came], lambda _one, _other: 0.0
     )
@@ -294,7 +294,7 @@ Match = tuple[CellRecord, CellRecord, str]
 
 
 def matches(base: Sequence[CellRecord], head: Sequence[CellRecord]) -> tuple[Match, ...]:
-    """Pairs (base, head, how): by cell id, else by platform where that leaves no choice.
+    """Return pairs (base, head, how): by cell id, else by unambiguous platform.
 
     Two runs of one cell each are always set against each other. The pairs come in the order of
     the head's cells.

@@ -111,7 +111,7 @@ def concerns_accelerator(cell: CellRecord, hardware: Hardware) -> bool:
 def measured(
     rows: Sequence[CellRow], cells: Sequence[CellRecord]
 ) -> list[tuple[CellRow, list[MetricFact]]]:
-    """Each row with everything that its cell measured."""
+    """Return each row with the measurements of its cell."""
     return [
         (row, [metric for job in cell.jobs for metric in job.metrics])
         for row, cell in zip(rows, cells, strict=True)

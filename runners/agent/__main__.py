@@ -10,8 +10,8 @@ from typing import List, Optional
 
 from .layout import Attempt, RefusedError
 
-# `pull` runs once a second on a machine that is being measured, so that a verb imports only
-# the modules that it needs.
+# Verbs run on a machine that is being measured, so that each imports only the modules that it
+# needs.
 # ruff: noqa: PLC0415
 
 OK = 0
@@ -24,7 +24,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     """Run one verb.
 
     Returns:
-        0 done, 2 usage, 3 no such attempt, 4 refused (stderr has the correction).
+        0 done, 2 usage, 3 no such attempt or folder, 4 refused (stderr has the correction).
     """
     options = _parser().parse_args(argv)
     try:
@@ -39,10 +39,13 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("probe").add_argument("--candidate", action="append", default=[])
     verbs.add_parser("ready")
+    verbs.add_parser("serve")
+    verbs.add_parser("holds").add_argument("--folder", type=_folder, required=True)
     for name in ("start", "pull", "stop", "close", "bundle"):
         verbs.add_parser(name).add_argument("--attempt", type=_folder, required=True)
     for name in ("events", "log", "limit"):
         verbs.choices["pull"].add_argument(f"--{name}", type=_count, required=True)
+    verbs.choices["pull"].add_argument("--tell", action="store_true")
     verbs.choices["stop"].add_argument("--reason", required=True)
     verbs.choices["stop"].add_argument("--kill", action="store_true")
     return parser
@@ -85,6 +88,16 @@ def _ready(_: argparse.Namespace) -> int:
     return OK
 
 
+def _serve(_: argparse.Namespace) -> int:
+    from . import serve
+
+    return serve.serve(main)
+
+
+def _holds(options: argparse.Namespace) -> int:
+    return OK if options.folder.is_dir() else NO_SUCH_ATTEMPT
+
+
 def _start(options: argparse.Namespace) -> int:
     from . import agent_process
 
@@ -104,13 +117,17 @@ def _pull(options: argparse.Namespace) -> int:
         return NO_SUCH_ATTEMPT
     from . import pull_events
 
-    pull_events.pull(
+    sent = pull_events.pull(
         attempt,
         sys.stdout.buffer,
         events_from=options.events,
         log_from=options.log,
         limit_bytes=options.limit,
     )
+    if options.tell and sent.alive:
+        from . import serve
+
+        serve.tell(attempt, events_bytes=sent.events_end, log_bytes=sent.log_end)
     return OK
 
 
@@ -146,6 +163,8 @@ def _bundle(options: argparse.Namespace) -> int:
 _VERBS = {
     "probe": _probe,
     "ready": _ready,
+    "serve": _serve,
+    "holds": _holds,
     "start": _start,
     "pull": _pull,
     "stop": _stop,

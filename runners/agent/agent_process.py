@@ -210,6 +210,11 @@ def _detach(attempt: Attempt, *, keep: "tuple[int, int]") -> None:
     complaints = os.open(attempt.complaints, flags, 0o600)
     for source, target in ((quiet, 0), (quiet, 1), (complaints, 2)):
         os.dup2(source, target)
+    # Where one process answers many verbs, Python's own streams are not these.
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(target, mode, closefd=False, errors="backslashreplace")  # noqa: SIM115
+        for target, mode in ((0, "r"), (1, "w"), (2, "w"))
+    )
     low, high = sorted(keep)
     limit = os.sysconf("SC_OPEN_MAX")
     for first, last in ((3, low), (low + 1, high), (high + 1, min(limit, 65_536))):

@@ -140,6 +140,8 @@ def take(
 ) -> Tuple[Files, ...]:
     """List the installed files of the subject, of pytest, and of pytest's dependencies.
 
+    What was installed is compiled first, as packages may bring files that run when Python starts.
+
     Args:
         attempt: The attempt of the environment, in which no code of the payload has run yet.
         subject: The subject under validation, if any.
@@ -151,9 +153,24 @@ def take(
     script = interpreters.origins_program() + _LIST
     asked = [*_TOOLS, *([subject.distribution] if subject else [])]
     found = _answers(attempt, script, asked, tick)
+    _compile(attempt, tick)
     taken = [_files(name, found[name]) for name in _TOOLS if found[name] is not None]
     taken += [_files(subject.distribution, found[subject.distribution], subject)] if subject else []
     return tuple(taken)
+
+
+def _compile(attempt: Attempt, tick: Callable[[], None]) -> None:
+    """Write the byte code of what was installed, in a process that loads nothing of it."""
+    for site in attempt.venv.glob("lib/python3*/site-packages"):
+        if any(site.glob("*.dist-info")):
+            # The exit code is 1 if any file is of another version of Python: such have none.
+            bounded_process.run(
+                (str(attempt.python), "-I", "-S", "-m", "compileall", "-q", "-q", "-f", str(site)),
+                timeout_s=_TIMEOUT_S,
+                env=interpreters.quiet_environment(),
+                cwd=attempt.folder,
+                tick=tick,
+            )
 
 
 def importable_names(attempt: Attempt, tick: Callable[[], None]) -> FrozenSet[str]:

@@ -176,8 +176,11 @@ def without_answer(text: str) -> str:
 
 
 def answering(script: str, expression: str) -> str:
-    """Return a script that ends by printing an expression as its answer."""
-    return f"{script}\nimport json\nprint('{ANSWER}' + json.dumps({expression}))\n"
+    """Return a script that ends by printing an expression as its answer.
+
+    What a package prints as the interpreter ends comes after the whole line.
+    """
+    return f"{script}\nimport json\nprint('{ANSWER}' + json.dumps({expression}), flush=True)\n"
 
 
 def quiet_environment() -> Dict[str, str]:

@@ -60,13 +60,26 @@ def marked(folder: Path) -> Set[int]:
 
 def agents(folder: Path) -> Set[int]:
     """Return the agents that were started for the attempt in this folder, there or not."""
-    return {pid for pid in table() if pid != os.getpid() and _is_agent(_words(pid), folder)}
+    return {pid for pid in table() if pid != os.getpid() and _is_agent(pid, folder)}
 
 
-def _is_agent(words: List[bytes], folder: Path) -> bool:
+def _is_agent(pid: int, folder: Path) -> bool:
+    """An agent has its attempt on its command line, or holds its lock open."""
+    words = _words(pid)
+    if words[-1:] == [b"serve"]:
+        return _has_open(pid, f"{folder}/lock")
     return words[-3:-1] == [b"start", b"--attempt"] and os.path.realpath(words[-1]) == os.fsencode(
         folder
     )
+
+
+def _has_open(pid: int, path: str) -> bool:
+    """Return whether a process has the file open, which may have been removed since."""
+    try:
+        links = [str(link.readlink()) for link in (_PROC / str(pid) / "fd").iterdir()]
+    except OSError:
+        return False
+    return path in links or f"{path} (deleted)" in links
 
 
 def below(ancestor: int, *, seen: Dict[int, Stat]) -> Set[int]:
@@ -139,17 +152,6 @@ def reap() -> None:
             os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:  # noqa: PERF203 - each may be gone
             continue
-
-
-def alive(pid: int) -> bool:
-    """Return whether a process with this id exists, zombies included."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _children() -> Set[int]:

@@ -6,15 +6,23 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import BinaryIO, Tuple
+from typing import BinaryIO, NamedTuple, Tuple
 
 from . import lock
 from .layout import Attempt
 
 
+class Sent(NamedTuple):
+    """Where the next pull begins, and whether the agent was alive."""
+
+    alive: bool
+    events_end: int
+    log_end: int
+
+
 def pull(
     attempt: Attempt, out: BinaryIO, *, events_from: int, log_from: int, limit_bytes: int
-) -> None:
+) -> Sent:
     """Write a header line, then the new bytes of both files.
 
     Whether the agent is alive is looked at before the files are read: once it is not, a reader
@@ -39,6 +47,7 @@ def pull(
     out.write(events)
     out.write(log)
     out.flush()
+    return Sent(alive, events_from + len(events), log_from + len(log))
 
 
 def _read(path: Path, offset: int, limit_bytes: int) -> Tuple[bytes, int]:

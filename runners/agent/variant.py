@@ -31,6 +31,10 @@ from .payload_copy import PayloadCopy
 from .plan import Plan, Subject
 
 _TIMEOUT_S = 300.0
+_OVERLAY = "seatrial_overlay.pth"
+"""Of the environment's site-packages: adds the interpreter's own packages to the path."""
+_OWN_FILES = ("bin/python*", "pyvenv.cfg", f"lib/python3*/site-packages/{_OVERLAY}")
+"""What no package may replace."""
 
 # Runs like a job: the current folder and PYTHONPATH come first on sys.path, so that a source tree
 # which would shadow the installed files is found out.
@@ -136,7 +140,7 @@ class Overlay:
     def _interpreters(self) -> Set[Tuple[str, str]]:
         """Return the interpreter and settings files, each with its target or content."""
         venv = self._attempt.venv
-        found = [*venv.glob("bin/python*"), *venv.glob("pyvenv.cfg")]
+        found = [path for pattern in _OWN_FILES for path in venv.glob(pattern)]
         return {
             (
                 path.name,
@@ -167,7 +171,7 @@ class Overlay:
             return
         calls = "; ".join(f"site.addsitedir({path!r})" for path in paths)
         for folder in self._attempt.venv.glob("lib/python3*/site-packages"):
-            (folder / "seatrial_overlay.pth").write_text(f"import site; {calls}\n")
+            (folder / _OVERLAY).write_text(f"import site; {calls}\n")
 
     def _install(self, *, has_pip: bool) -> None:
         environment, subject = self._plan.environment, self._plan.subject
@@ -210,7 +214,8 @@ class Overlay:
     def _pip_install(self, pip: Sequence[str], what: Sequence[str]) -> None:
         """Install from the shipped wheels; from an index only if the plan allows it."""
         quiet = ("--disable-pip-version-check", "--no-warn-script-location")
-        common = ("install", "--no-input", *quiet)
+        # `installed_packages.take` compiles it, where nothing that was installed runs.
+        common = ("install", "--no-input", "--no-compile", *quiet)
         said = "nothing was shipped and the environment allows no index"
         if self._plan.wheels is not None:
             shipped = str(self._attempt.wheelhouse(self._plan.wheels))

@@ -19,6 +19,7 @@ from runners.shell.stdin_feeder import Deadline, Feeder, Output
 
 CHUNK_BYTES = 256 * 1024
 POLL_S = 0.5
+COMPLAINT_BYTES = 4096
 
 
 class LocalShell:
@@ -69,6 +70,14 @@ class LocalShell:
             )
         return output.completed(status)
 
+    def open(self, command: str, *, timeout_s: float = 60.0) -> LocalConversation:
+        """Start a POSIX shell command and leave its input and output open; see `Shell`.
+
+        Raises UnreachableError if the process could not be started.
+        """
+        del timeout_s  # nothing here waits
+        return LocalConversation(self._start(command), where=self._where, kill=self._kill)
+
     def close(self) -> None:
         """Do nothing: no connection is kept between commands."""
 
@@ -115,6 +124,77 @@ class LocalShell:
             return process.wait(timeout=deadline.left_s())
         except subprocess.TimeoutExpired:
             raise deadline.error(self._where) from None
+
+
+class LocalConversation:
+    """A command that runs on, with its input and output open; see `Conversation`."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        *,
+        where: str,
+        kill: Callable[[subprocess.Popen[bytes]], None],
+    ) -> None:
+        """Take over a started process; `kill` ends it and its group."""
+        self._process = process
+        self._where = where
+        self._kill = kill
+        self._complaint = b""
+        for stream in (process.stdin, process.stderr):
+            os.set_blocking(_stream(stream).fileno(), False)
+
+    def send(self, data: bytes, *, timeout_s: float) -> None:
+        """Write to its input; see `Conversation`."""
+        deadline = Deadline(timeout_s)
+        descriptor = _stream(self._process.stdin).fileno()
+        rest = memoryview(data)
+        while rest:
+            if not select.select([], [descriptor], [], deadline.left_s())[1]:
+                raise deadline.error(self._where)
+            try:
+                rest = rest[os.write(descriptor, rest[:CHUNK_BYTES]) :]
+            except BrokenPipeError:
+                raise ConnectionLostError(
+                    f"{self._where}: the command ended before it had read its input"
+                ) from None
+
+    def receive(self, *, timeout_s: float) -> bytes:
+        """Return the next piece of its output; see `Conversation`."""
+        deadline = Deadline(timeout_s)
+        output = self.fileno()
+        self.complaint()  # read, so that the command cannot wait for room
+        if not select.select([output], [], [], deadline.left_s())[0]:
+            raise deadline.error(self._where)
+        return os.read(output, CHUNK_BYTES)
+
+    def status(self) -> int | None:
+        """Return its exit code; see `Conversation`."""
+        try:
+            status = self._process.wait(timeout=POLL_S)
+        except subprocess.TimeoutExpired:
+            return None
+        return status if status >= 0 else None
+
+    def complaint(self) -> str:
+        """Return the end of its standard error; see `Conversation`."""
+        stream = _stream(self._process.stderr)
+        while piece := stream.read(CHUNK_BYTES):
+            self._complaint = (self._complaint + piece)[-COMPLAINT_BYTES:]
+        return self._complaint.decode(errors="replace").strip()
+
+    def fileno(self) -> int:
+        """Return the descriptor of its output; see `Conversation`."""
+        return _stream(self._process.stdout).fileno()
+
+    def close(self) -> None:
+        """End it; see `Conversation`."""
+        process = self._process
+        for stream in (process.stdin, process.stdout, process.stderr):
+            _stream(stream).close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=POLL_S)  # most end with their input
+        self._kill(process)
 
 
 def _outside_environment() -> dict[str, str]:

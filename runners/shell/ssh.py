@@ -6,7 +6,7 @@ import select
 import shlex
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import paramiko
 from paramiko.ssh_exception import ChannelException, SSHException
@@ -19,10 +19,12 @@ from orchestrator.domain.machine import (
     UnreachableError,
 )
 from runners.shell.connection import connect
-from runners.shell.stdin_feeder import STREAM_ERRORS, Deadline, Feeder, Output
+from runners.shell.stdin_feeder import STREAM_ERRORS as FILE_ERRORS
+from runners.shell.stdin_feeder import Deadline, Feeder, Output
 from runners.shell.user_key import UserKey
 
 CHUNK_BYTES = 256 * 1024
+STREAM_ERRORS: tuple[type[Exception], ...] = (*FILE_ERRORS, SSHException)
 PACKET_BYTES = 32 * 1024 - 64
 """Maximum bytes in one packet of OpenSSH; larger pieces would be copied for each packet."""
 CHANNELS = 6
@@ -31,6 +33,7 @@ BUSY_S = 0.05
 PROBE_SHARE = 1 / 3
 """Share of the allowed silence in which the machine must answer a probe."""
 GRACE_S = 2.0
+COMPLAINT_BYTES = 4096
 
 
 class _GoneError(Exception):
@@ -103,6 +106,28 @@ class SshShell:
         finally:
             self._channels.release()
 
+    def open(self, command: str, *, timeout_s: float = 60.0) -> SshConversation:
+        """Start a POSIX shell command and leave its input and output open; see `Shell`.
+
+        It occupies one of the connection's channels until it is closed. Raises as `run`.
+        """
+        deadline = Deadline(timeout_s)
+        if not self._channels.acquire(timeout=timeout_s):
+            raise deadline.error(self._where)
+        try:
+            channel = self._open(deadline)
+            return SshConversation(
+                channel,
+                command,
+                deadline,
+                where=self._where,
+                silence_s=self._silence_s,
+                closed=self._channels.release,
+            )
+        except BaseException:
+            self._channels.release()
+            raise
+
     def close(self) -> None:
         """Drop the connection; a later `run` makes a new one."""
         with self._lock:
@@ -168,7 +193,85 @@ class SshShell:
         transport.close()
 
 
-class _Call:
+class _Session:
+    """A channel in which one command runs."""
+
+    def __init__(self, channel: paramiko.Channel, *, where: str, silence_s: float) -> None:
+        self._channel = channel
+        self._transport = channel.get_transport()
+        self._where = where
+        self._silence_s = silence_s
+
+    def _watchdog(self, deadline: Deadline) -> threading.Timer:
+        """Close the connection after the deadline, unless it is cancelled before.
+
+        The library waits without a bound for some replies and for room in the socket; closing the
+        connection is the one thing that ends every such wait.
+        """
+        watchdog = threading.Timer(deadline.left_s() + GRACE_S, self._transport.close)
+        watchdog.daemon = True
+        watchdog.start()
+        return watchdog
+
+    def _start(self, command: str) -> None:
+        # The account's own shell may be none of POSIX's.
+        self._channel.exec_command(f"exec /bin/sh -c {shlex.quote(command)}")
+
+    def _over(self) -> bool:
+        heard = self._channel.eof_received and self._channel.status_event.is_set()
+        return heard or self._channel.closed
+
+    def _await(self, poller: select.poll, wait_s: float) -> None:
+        """Wait for output, or after its end for the exit status."""
+        if self._channel.eof_received:
+            self._channel.status_event.wait(wait_s)
+        else:
+            poller.poll(1000 * wait_s)
+
+    def _demand_answer(self, deadline: Deadline) -> None:
+        """Request any answer from the machine. Raises ConnectionLostError without one."""
+        answered = threading.Event()
+        patience_s = max(1.0, self._silence_s * PROBE_SHARE)
+
+        def ask() -> None:
+            try:
+                self._transport.open_session(timeout=patience_s).close()
+            except ChannelException:
+                pass  # a refusal is an answer too
+            except STREAM_ERRORS:
+                return
+            answered.set()
+
+        # In a thread, as asking blocks without a bound when the socket takes no more.
+        threading.Thread(target=ask, name="ssh-alive", daemon=True).start()
+        if answered.wait(min(patience_s, deadline.left_s() + GRACE_S)):
+            return
+        self._transport.close()
+        if deadline.passed():
+            raise deadline.error(self._where)
+        raise ConnectionLostError(
+            f"{self._where}: the machine fell silent during a command; whether that ended is "
+            "unknown, so attach again"
+        )
+
+    def _close(self) -> None:
+        if not self._transport.is_active():
+            return
+        try:
+            self._channel.close()
+        except STREAM_ERRORS:
+            return  # the connection went first
+
+    def _broken(self, error: Exception, deadline: Deadline) -> ShellError:
+        if deadline.passed():
+            return deadline.error(self._where)
+        return ConnectionLostError(
+            f"{self._where}: the connection broke in the middle of a command "
+            f"({error or type(error).__name__}); whether it ended is unknown, so attach again"
+        )
+
+
+class _Call(_Session):
     """One command on one channel."""
 
     def __init__(
@@ -180,28 +283,20 @@ class _Call:
         where: str,
         silence_s: float,
     ) -> None:
-        self._channel = channel
-        self._transport = channel.get_transport()
+        super().__init__(channel, where=where, silence_s=silence_s)
         self._output = output
         self._deadline = deadline
-        self._where = where
-        self._silence_s = silence_s
 
     def run(self, command: str, stdin: Iterable[bytes]) -> CommandResult:
         """Run it to its end, within the deadline whatever the peer does."""
-        # The library waits without a bound for some replies and for room in the socket; closing
-        # the connection is the one thing that ends every such wait.
-        watchdog = threading.Timer(self._deadline.left_s() + GRACE_S, self._transport.close)
-        watchdog.daemon = True
-        watchdog.start()
+        watchdog = self._watchdog(self._deadline)
         feeder = self._feeder(stdin)
         try:
-            # The account's own shell may be none of POSIX's.
-            self._channel.exec_command(f"exec /bin/sh -c {shlex.quote(command)}")
+            self._start(command)
             feeder.start()
             self._drain(feeder)
         except STREAM_ERRORS as error:
-            raise self._broken(error) from error
+            raise self._broken(error, self._deadline) from error
         finally:
             self._close()
             feeder.stop()
@@ -218,6 +313,7 @@ class _Call:
             write=write,
             finish=self._channel.shutdown_write,
             abandon=self._channel.close,
+            errors=STREAM_ERRORS,
         )
 
     def _drain(self, feeder: Feeder) -> None:
@@ -236,21 +332,10 @@ class _Call:
             if moved != seen:
                 seen, alive_at = moved, time.monotonic()
             elif time.monotonic() - alive_at >= self._silence_s:
-                self._demand_answer()
+                self._demand_answer(self._deadline)
                 alive_at = time.monotonic()
             if not over:
-                self._wait(poller)
-
-    def _over(self) -> bool:
-        heard = self._channel.eof_received and self._channel.status_event.is_set()
-        return heard or self._channel.closed
-
-    def _wait(self, poller: select.poll) -> None:
-        wait_s = min(self._deadline.left_s(), self._silence_s)
-        if self._channel.eof_received:
-            self._channel.status_event.wait(wait_s)
-        else:
-            poller.poll(1000 * wait_s)
+                self._await(poller, min(self._deadline.left_s(), self._silence_s))
 
     def _take(self) -> bool:
         taken = self._output.size_bytes
@@ -259,48 +344,6 @@ class _Call:
         while self._channel.recv_stderr_ready():
             self._output.add_stderr(self._channel.recv_stderr(CHUNK_BYTES))
         return self._output.size_bytes > taken
-
-    def _demand_answer(self) -> None:
-        """Request any answer from the machine. Raises ConnectionLostError without one."""
-        answered = threading.Event()
-        patience_s = max(1.0, self._silence_s * PROBE_SHARE)
-
-        def ask() -> None:
-            try:
-                self._transport.open_session(timeout=patience_s).close()
-            except ChannelException:
-                pass  # a refusal is an answer too
-            except STREAM_ERRORS:
-                return
-            answered.set()
-
-        # In a thread, as asking blocks without a bound when the socket takes no more.
-        threading.Thread(target=ask, name="ssh-alive", daemon=True).start()
-        if answered.wait(min(patience_s, self._deadline.left_s() + GRACE_S)):
-            return
-        self._transport.close()
-        if self._deadline.passed():
-            raise self._deadline.error(self._where)
-        raise ConnectionLostError(
-            f"{self._where}: the machine fell silent during a command; whether that ended is "
-            "unknown, so attach again"
-        )
-
-    def _close(self) -> None:
-        if not self._transport.is_active():
-            return
-        try:
-            self._channel.close()
-        except STREAM_ERRORS:
-            return  # the connection went first
-
-    def _broken(self, error: Exception) -> ShellError:
-        if self._deadline.passed():
-            return self._deadline.error(self._where)
-        return ConnectionLostError(
-            f"{self._where}: the connection broke in the middle of a command "
-            f"({error or type(error).__name__}); whether it ended is unknown, so attach again"
-        )
 
     def _completed(self) -> CommandResult:
         # The library's -1 means "never heard of it", never a status. Without the end of its
@@ -313,4 +356,90 @@ class _Call:
                 f"{self._where}: the command left no exit status, so a signal ended it or its "
                 "server; attach again to see which"
             )
-        raise self._broken(SSHException("the machine closed it"))
+        raise self._broken(SSHException("the machine closed it"), self._deadline)
+
+
+class SshConversation(_Session):
+    """A command that runs on, with its input and output open; see the protocol `Conversation`."""
+
+    def __init__(
+        self,
+        channel: paramiko.Channel,
+        command: str,
+        deadline: Deadline,
+        *,
+        where: str,
+        silence_s: float,
+        closed: Callable[[], None],
+    ) -> None:
+        """Start it; `closed` is called once, when it is closed."""
+        super().__init__(channel, where=where, silence_s=silence_s)
+        self._closed = closed
+        self._complaint = b""
+        self._is_closed = False
+        watchdog = self._watchdog(deadline)
+        try:
+            self._start(command)
+        except STREAM_ERRORS as error:
+            raise self._broken(error, deadline) from error
+        finally:
+            watchdog.cancel()
+
+    def send(self, data: bytes, *, timeout_s: float) -> None:
+        """Write to its input; see `Conversation`."""
+        deadline = Deadline(timeout_s)
+        watchdog = self._watchdog(deadline)
+        try:
+            for at in range(0, len(data), PACKET_BYTES):
+                self._channel.sendall(data[at : at + PACKET_BYTES])
+        except STREAM_ERRORS as error:
+            raise self._broken(error, deadline) from error
+        finally:
+            watchdog.cancel()
+
+    def receive(self, *, timeout_s: float) -> bytes:
+        """Return the next piece of its output; see `Conversation`."""
+        deadline = Deadline(timeout_s)
+        poller = select.poll()
+        poller.register(self._channel.fileno(), select.POLLIN)
+        alive_at = time.monotonic()
+        try:
+            while True:
+                over = self._over()
+                while self._channel.recv_stderr_ready():
+                    self._complain(self._channel.recv_stderr(CHUNK_BYTES))
+                if self._channel.recv_ready():
+                    return self._channel.recv(CHUNK_BYTES)
+                if over:
+                    return b""
+                if deadline.passed():
+                    raise deadline.error(self._where)
+                if time.monotonic() - alive_at >= self._silence_s:
+                    self._demand_answer(deadline)
+                    alive_at = time.monotonic()
+                self._await(poller, min(deadline.left_s(), self._silence_s))
+        except STREAM_ERRORS as error:
+            raise self._broken(error, deadline) from error
+
+    def _complain(self, data: bytes) -> None:
+        self._complaint = (self._complaint + data)[-COMPLAINT_BYTES:]
+
+    def status(self) -> int | None:
+        """Return its exit code; see `Conversation`."""
+        status = self._channel.exit_status if self._over() else -1
+        return status if status >= 0 else None
+
+    def complaint(self) -> str:
+        """Return the end of its standard error; see `Conversation`."""
+        return self._complaint.decode(errors="replace").strip()
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable once there is something; see `Conversation`."""
+        return self._channel.fileno()
+
+    def close(self) -> None:
+        """End it; see `Conversation`."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._close()
+            self._closed()

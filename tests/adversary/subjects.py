@@ -202,6 +202,10 @@ LIES = (
         one_run({}, jobs=demo("tidy", _BYTE_CODE) + SUITE),
     ),
     Lie(
+        "conftest writes byte code before the subject is imported",
+        one_run({"conftest.py": _BYTE_CODE}),
+    ),
+    Lie(
         "the wheel brings an interpreter",
         _by_wheel(**{"mylib-1.0.data/scripts/python": "#!/bin/sh\nexec true\n"}),
     ),

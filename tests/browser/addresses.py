@@ -29,6 +29,7 @@ def _kept(path: str) -> Callable[[World], str]:
 
 PAGES = (
     Address("releases", urls.BOARD, _kept(urls.BOARD)),
+    Address("products", urls.PRODUCTS, _kept(urls.PRODUCTS), has_picture=False),
     Address("runs", urls.RUNS, _kept(urls.RUNS)),
     Address("run", "/runs/{run}", lambda world: urls.run_url(world.red), statements=30),
     Address("run-live", "/runs/{run}", lambda world: urls.run_url(world.live.run), statements=30),

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.machine import LocalEndpoint, Shell, SshEndpoint
-from runners.archives import Archive, pack
+from runners.archives import AGENT_FOLDER, Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
 from runners.shell import open_shell
 from runners.workspace import Workspace
 from tests.ssh_hosts import SshHost
 
 SSH = pytest.param("ssh", marks=pytest.mark.needs_sshd)
+SERVING = ("__init__.py", "layout.py", "lock.py", "serve.py")
 STUB = Path(__file__).with_name("stub_agent.py")
 
 
@@ -55,10 +56,9 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.fixture(scope="session")
 def stub() -> Archive:
-    """The agent of these tests, packed as the real one is."""
-    return pack(
-        [("seatrial_agent/__init__.py", b""), ("seatrial_agent/__main__.py", STUB.read_bytes())]
-    )
+    """The agent of these tests, packed as the real one is; it answers as that one does."""
+    real = [(f"seatrial_agent/{name}", (AGENT_FOLDER / name).read_bytes()) for name in SERVING]
+    return pack([*real, ("seatrial_agent/__main__.py", STUB.read_bytes())])
 
 
 @pytest.fixture
@@ -67,9 +67,11 @@ def base(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def real(shell: Shell, base: Path, stub: Archive) -> Workspace:
+def real(shell: Shell, base: Path, stub: Archive) -> Iterator[Workspace]:
     """A workspace over each kind of shell."""
-    return Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+    workspace = Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+    yield workspace
+    workspace.disconnect()
 
 
 @pytest.fixture(params=["local", SSH, "fake"])
@@ -85,5 +87,6 @@ def workspace(
     else:
         host: SshHost = request.getfixturevalue("ssh_host")
         shell = open_shell(host.endpoint(), keys_dir=host.keys_dir)
-    yield Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
-    shell.close()
+    workspace = Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+    yield workspace
+    workspace.disconnect()

@@ -17,6 +17,8 @@ import sys
 import tarfile
 import time
 
+from seatrial_agent import layout, serve
+
 HOLD = """
 import fcntl, sys, time, pathlib
 folder = pathlib.Path(sys.argv[1])
@@ -29,7 +31,9 @@ while folder.exists() and not (folder / "stop").exists():
 
 
 def main(verb, *words):
-    options = dict(zip(words[::2], words[1::2], strict=False))
+    if verb == "serve":
+        return serve.serve(lambda words: main(*words))
+    options = dict(zip(words[::2], (*words[1::2], ""), strict=False))
     if verb == "probe":
         candidates = words[1::2]
         print(json.dumps({"v": 1, "hostname": "stub", "interpreters": list(candidates)}))
@@ -37,6 +41,8 @@ def main(verb, *words):
     if verb == "ready":
         print(json.dumps({"v": 1, "checks": [{"check": "apt", "state": "ok", "detail": ""}]}))
         return 0
+    if verb == "holds":
+        return 0 if os.path.isdir(options["--folder"]) else 3
     folder = pathlib.Path(options["--attempt"])
     if verb == "start":
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,6 +78,12 @@ def pull(folder, options, kill):
     header.update(events_bytes=len(sent[0]), log_bytes=len(sent[1]))
     header.update(events_size=len(events), log_size=len(log))
     sys.stdout.buffer.write(json.dumps(header).encode() + b"\n" + b"".join(sent))
+    if "--tell" in options and header["alive"]:
+        events_end, log_end = (
+            int(options["--events"]) + len(sent[0]),
+            int(options["--log"]) + len(sent[1]),
+        )
+        serve.tell(layout.Attempt(folder), events_bytes=events_end, log_bytes=log_end)
     return 0
 
 

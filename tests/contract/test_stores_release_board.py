@@ -44,6 +44,24 @@ def test_products_come_by_their_newest_run(stores):
     assert stores.releases.products() == ["proof"]
 
 
+def test_every_product_has_its_newest_run_and_each_platform_its_days(stores):
+    launch(stores, "run-0", days=-20)
+    end(stores, "run-0.p0")
+    for run, day in (("run-1", 0), ("run-2", 0), ("run-3", 1)):
+        launch(stores, run, days=day)
+        end(stores, f"{run}.p0", Outcome.FAILED if run == "run-2" else Outcome.PASSED)
+    launch(stores, "run-4", days=1, only={"p0": ["unit"]}, rerun_of="run-2")
+    end(stores, "run-4.p0")
+    newest = [(one.product, one.run, one.word) for one in stores.releases.newest_runs()]
+    assert newest == [("proof", "run-3", "running")]
+    found = stores.releases.days(since=NOW - timedelta(days=5))
+    told = [(one.product, one.cell, one.day, one.run, one.word) for one in found]
+    assert told == [
+        ("proof", "p0", after(86_400).date(), "run-3", "passed"),
+        ("proof", "p0", NOW.date(), "run-2", "failed"),
+    ]
+
+
 def test_a_version_has_the_newest_done_cell_of_each_name(stores):
     for run in ("run-1", "run-2"):
         cells = launch(stores, run)

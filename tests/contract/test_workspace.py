@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import shutil
+import signal
 import sys
 import tarfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,9 +22,11 @@ from runners.archives import Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
 from runners.shell import open_shell
 from runners.shell.ssh import SshShell
+from runners.shell.stdin_feeder import OutputLimitError
 from runners.shell.user_key import KeyFile
 from runners.workspace import Workspace, WorkspaceError
 from tests.ssh_hosts import Relay, SshHost
+from tests.waiting import until
 
 PLAN = {"v": 1, "attempt": "a-1", "jobs": [{"id": "moe", "kind": "suite"}]}
 MIB = 1024 * 1024
@@ -280,7 +285,7 @@ def test_the_default_base_is_in_the_machines_home(ssh_host: SshHost, stub: Archi
     workspace.start("a-7", PLAN)
     assert (ssh_host.home / ".seatrial/attempts/a-7/plan.json").exists()
     workspace.close("a-7")
-    shell.close()
+    workspace.disconnect()
 
 
 def test_an_attempt_outlives_a_cut_and_is_found_again(
@@ -301,17 +306,171 @@ def test_an_attempt_outlives_a_cut_and_is_found_again(
         after = pull(workspace)
         assert (after.alive, after.events) == (True, before.events)
         workspace.close("a-1")
-        shell.close()
+        workspace.disconnect()
+
+
+def servers(workspace: Workspace) -> list[int]:
+    """The processes that answer for the workspace's agent."""
+    folder = f"{workspace.base()}/agents/{workspace.agent_digest()}"
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and os.readlink(entry / "cwd") == folder:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                found += [int(entry.name)] if b"serve" in words else []
+    return found
+
+
+def test_one_process_answers_every_verb(real: Workspace) -> None:
+    real.put_agent()
+    began = servers(real)
+    assert len(began) == 1
+    archive = pack([("a.txt", b"a")])
+    real.put_archive("payloads", archive.digest, sent(archive.data))
+    real.probe(["python3"])
+    real.start("a-1", PLAN)
+    pull(real)
+    real.stop("a-1", "over")
+    real.bundle("a-1")
+    real.close("a-1")
+    real.ready()
+    assert servers(real) == began
+    real.disconnect()
+    until(lambda: servers(real) == [])
+
+
+def test_attempts_have_sessions_of_their_own(real: Workspace) -> None:
+    """A verb that takes long for one attempt does not delay another's."""
+    real.start("a-1", PLAN)
+    real.start("a-2", {**PLAN, "attempt": "a-2"})
+    assert len(servers(real)) == 2
+    real.close("a-1")
+    assert pull(real, "a-2").alive
+    real.close("a-2")
+    until(lambda: len(servers(real)) == 1)
+
+
+def test_a_server_that_was_killed_is_started_again(real: Workspace) -> None:
+    real.start("a-1", PLAN)
+    before = pull(real)
+    [server] = servers(real)
+    os.kill(server, signal.SIGKILL)
+    until(lambda: servers(real) == [])
+    after = pull(real)
+    assert (after.alive, after.events) == (True, before.events)
+    assert servers(real) != [server]
+    real.close("a-1")
+
+
+def test_an_answer_that_is_too_long_leaves_no_half_of_it(real: Workspace) -> None:
+    real.start("a-1", PLAN)
+    with pytest.raises(OutputLimitError):
+        real.bundle("a-1", limit_bytes=100)
+    assert real.bundle("a-1") is not None
+    assert pull(real).alive
+    real.close("a-1")
+
+
+class Listening:
+    """Notes which attempts are armed, and how often they were woken."""
+
+    def __init__(self) -> None:
+        self.armed: set[str] = set()
+        self.woken: Counter[str] = Counter()
+
+    def arm(self, attempt: str) -> None:
+        self.armed.add(attempt)
+
+    def wake(self, attempt: str) -> None:
+        self.woken[attempt] += 1
+
+
+@pytest.fixture
+def listened(shell: Shell, base: Path, stub: Archive) -> Iterator[tuple[Workspace, Listening]]:
+    listening = Listening()
+    workspace = Workspace(
+        shell, base=str(base), candidates=[sys.executable], agent=stub, listener=listening
+    )
+    workspace.start("a-1", PLAN)
+    found = pull(workspace)
+    pull(workspace, events=len(found.events), log=len(found.log))
+    assert (listening.armed, listening.woken) == ({"a-1"}, Counter())
+    yield workspace, listening
+    workspace.close("a-1")
+    workspace.disconnect()
+
+
+def test_more_output_is_news_once(listened: tuple[Workspace, Listening], base: Path) -> None:
+    workspace, listening = listened
+    log = base / "attempts" / "a-1" / "log"
+    for expected in (1, 2):
+        with log.open("ab") as file:
+            file.write(b"more")
+        until(lambda expected=expected: listening.woken["a-1"] == expected)
+        found = pull(workspace, events=10_000)
+        pull(workspace, events=found.events_size_bytes, log=found.log_size_bytes)
+
+
+def test_the_agents_end_is_news(listened: tuple[Workspace, Listening]) -> None:
+    workspace, listening = listened
+    (Path(workspace.base()) / "attempts" / "a-1" / "stop").touch()
+    until(lambda: listening.woken["a-1"] == 1)
+    listening.armed.clear()
+    assert not pull(workspace).alive
+    assert not listening.armed, "nothing will come any more"
+
+
+def test_a_lost_session_is_news(listened: tuple[Workspace, Listening]) -> None:
+    workspace, listening = listened
+    for server in servers(workspace):
+        os.kill(server, signal.SIGKILL)
+    until(lambda: listening.woken["a-1"] == 1)
+    assert pull(workspace).alive
+
+
+def test_a_closed_connection_is_news(listened: tuple[Workspace, Listening]) -> None:
+    workspace, listening = listened
+    workspace.disconnect()
+    assert listening.woken["a-1"] == 1
 
 
 class Answering:
-    """A shell whose every command answers with the same bytes."""
+    """A shell whose every verb of the agent answers with the same bytes."""
 
     def __init__(self, stdout: bytes) -> None:
-        self.stdout = stdout
+        self.answer = b"out %d\n" % len(stdout) + stdout + b"exit 0\n"
 
     def run(self, command: str, **options: object) -> object:
-        return CommandResult(0, self.stdout, b"")
+        return CommandResult(0, sys.executable.encode(), b"")
+
+    def open(self, command: str, **options: object) -> object:
+        return Saying(self.answer)
+
+    def close(self) -> None:
+        pass
+
+
+class Saying:
+    """A conversation that says one thing and ends, whatever it is asked."""
+
+    def __init__(self, words: bytes) -> None:
+        self.words = words
+
+    def send(self, data: bytes, **options: object) -> None:
+        pass
+
+    def receive(self, **options: object) -> bytes:
+        words, self.words = self.words, b""
+        return words
+
+    def status(self) -> int | None:
+        return None
+
+    def complaint(self) -> str:
+        return ""
+
+    def fileno(self) -> int:
+        return 0
 
     def close(self) -> None:
         pass

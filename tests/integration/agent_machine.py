@@ -1,7 +1,7 @@
 """A machine for the agent's tests: lays out the folders, ships the agent, drives its verbs.
 
-Agents are started by the command line, the way a controller does it. What only reads or clears
-away is called in this process: `test_agent_lifecycle` drives each verb by the command line, too.
+Agents are started by ``serve``, the way a controller does it. What only reads or clears away is
+called in this process: `test_agent_lifecycle` drives each verb by ``serve``, too.
 """
 
 from __future__ import annotations
@@ -171,11 +171,14 @@ class Machine:
     def verb(
         self, *words: object, stdin: bytes = b"", code: int | None = 0, **more: Any
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run one verb of the agent's."""
-        done = subprocess.run(
-            [self.agent_python, "-E", "-s", "-m", "seatrial_agent", *map(str, words)],
-            cwd=self.home, input=stdin, capture_output=True, timeout=60, check=False, **more,
+        """Ask a ``serve`` of its own for one verb, as a controller does."""
+        request = f"{json.dumps([str(word) for word in words])} {len(stdin)}\n".encode() + stdin
+        served = subprocess.run(
+            [self.agent_python, "-E", "-s", "-m", "seatrial_agent", "serve"],
+            cwd=self.home, input=request, capture_output=True, timeout=60, check=False, **more,
         )  # fmt: skip
+        assert served.returncode == 0, served.stderr.decode()
+        done = answer_of(served.stdout)
         assert code is None or done.returncode == code, (done.returncode, done.stderr.decode())
         return done
 
@@ -268,6 +271,22 @@ def _says(folder: Path, text: str | None) -> bool:
 def _tail(folder: Path) -> str:
     """The last events, for a test that waited in vain."""
     return Attempt(folder).events.read_bytes()[-3000:].decode(errors="replace")
+
+
+def answer_of(frames: bytes) -> subprocess.CompletedProcess[bytes]:
+    """Return one verb's exit code and output, from the frames of its answer."""
+    streams, status = {b"out": b"", b"err": b""}, None
+    while frames:
+        assert status is None, "nothing follows an answer"
+        line, _, frames = frames.partition(b"\n")
+        kind, _, number = line.partition(b" ")
+        if kind == b"exit":
+            status = int(number)
+        else:
+            streams[kind] += frames[: int(number)]
+            frames = frames[int(number) :]
+    assert status is not None, "an answer ends with an exit code"
+    return subprocess.CompletedProcess([], status, streams[b"out"], streams[b"err"])
 
 
 def laid_out(payload: Path, files: Mapping[str, str]) -> Path:

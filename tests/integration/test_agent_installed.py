@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.integration.agent_machine import SUBJECT, Evidence, command, laid_out, machine_at
 from tests.integration.test_agent_environment import wheel
+from tests.integration.wheel_making import wheel_bytes
 
 TEST = "import tool.part\ndef test_answer():\n    assert tool.part.answer == 42\n"
 
@@ -82,7 +84,7 @@ lean = pathlib.Path(importlib.util.find_spec("tool").origin).with_name("lean.py"
 cache = pathlib.Path(importlib.util.cache_from_source(str(lean)))
 assert cache.exists()
 """
-WRITTEN = f"""{LEAN}
+WRITTEN = f"""{LEAN.replace("assert cache.exists()", "cache.parent.mkdir(exist_ok=True)")}
 stat = lean.stat()
 code = compile("def late():\\n    return 42", str(lean), "exec")
 cache.write_bytes(external._code_to_timestamp_pyc(code, int(stat.st_mtime), stat.st_size))
@@ -101,6 +103,46 @@ def test_byte_code_that_a_conftest_writes_is_not_taken_for_the_installers(
     ran = suites(tmp_path, lean, {"test_a.py": test, "conftest.py": WRITTEN}, {})
     assert ran.finished()["cause"] == "wrong_subject", ran.log.decode()
     assert "does not compile to its code" in ran.finished()["detail"]
+
+
+def _beside(folder: Path, python: str, files: Mapping[str, str], test: str) -> Evidence:
+    """Run a suite where the tool requires a package of these files."""
+    with machine_at(folder / "base") as machine:
+        wheels = machine.base / "wheels" / "w1"
+        wheel(wheels, "tool", "1.5", requires="helper")
+        made = wheels / "helper-1.0-py3-none-any.whl"
+        made.write_bytes(wheel_bytes("helper", "1.0", files=files))
+        payload = laid_out(folder / "payload", {"test_a.py": test})
+        return machine.run(payload, python=python, wheels="w1", subject=SUBJECT, jobs=[{}])
+
+
+def test_byte_code_that_another_package_writes_at_every_start_is_not_the_installers(
+    lean: str, tmp_path: Path
+) -> None:
+    """Its file runs in pip, and in whatever reads what was installed; the evidence names it."""
+    body = "".join(f"    {line}\n" for line in WRITTEN.splitlines())
+    code = (
+        "import atexit, sys\n"
+        "def write():\n    import importlib.util\n"
+        f"    if not importlib.util.find_spec('tool'): return\n{body}"
+        "    print('noise ' * 5000, file=sys.stderr)\nwrite()\natexit.register(write)\n"
+    )
+    files = {"helper.py": code, "helper.pth": "import helper\n", "plain.pth": "/nowhere\n"}
+    test = "import tool.lean\ndef test_late():\n    assert tool.lean.late() == 42\n"
+    ran = _beside(tmp_path, lean, files, test)
+    assert ran.finished()["cause"] == "wrong_subject", ran.log.decode()
+    assert "does not compile to its code" in ran.finished()["detail"]
+    told = [one for one in ran.of("test", "suite") if one["record"] == "test_set"][-1]
+    assert told["hooks"] == [["runs when Python starts", "helper.pth"]]
+
+
+def test_a_package_that_replaces_the_agents_own_file_of_the_environment_is_refused(
+    lean: str, tmp_path: Path
+) -> None:
+    files = {"seatrial_overlay.pth": "import this\n"}
+    (end,) = _beside(tmp_path, lean, files, TEST).of("end")
+    assert end["reason"] == "environment"
+    assert "what was installed replaced seatrial_overlay.pth" in end["detail"]
 
 
 def test_more_byte_code_than_the_installer_wrote_is_compiled_and_no_alarm(

@@ -37,7 +37,6 @@ LIBRARIES = (
     "psycopg",
     "pydantic_settings",
     "rapidfuzz",
-    "rfc8785",
     "rich.live",
     "ruamel.yaml",
     "scipy.stats",

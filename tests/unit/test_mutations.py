@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 
 import pytest
 
+from tests.mutants.forking import LIBRARIES
 from tests.mutants.mutations import Mutant, draw, edits
 
 
@@ -64,3 +66,8 @@ def test_a_mutant_whose_lines_are_gone_is_told(tmp_path) -> None:
     (tmp_path / "a.py").write_text("y = 1\n")
     with pytest.raises(LookupError, match=r"a\.py:5: these lines are not there any more"):
         Mutant("a.py", 5, "constant", "x = 1\n", "x = 2\n").plant(tmp_path)
+
+
+def test_what_a_copy_imports_first_is_there() -> None:
+    """Without one of them no mutant could be planted."""
+    assert [name for name in LIBRARIES if importlib.util.find_spec(name) is None] == []

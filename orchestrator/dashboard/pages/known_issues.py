@@ -80,7 +80,7 @@ async def _form(request: Request) -> Form:
 
 @router.get(urls.KNOWN_ISSUES)
 def show_known_issues(asked: AskedDep) -> Response:
-    """All of a product's."""
+    """Show every known issue of a product."""
     return _page(asked, _empty_form(asked))
 
 
@@ -214,7 +214,7 @@ def _row(asked: Asked, one: ListedIssue, *, ends: bool) -> Row:
 
 
 def _failures(one: ListedIssue) -> Several:
-    """The signatures that it explains; the one that it names, seen or not."""
+    """Return the signatures that the issue matches, and the one that it names."""
     named = [one.issue.match.signature] if one.issue.match.signature else []
     names = list(dict.fromkeys([*named, *one.signatures]))
     links: list[Cell] = [

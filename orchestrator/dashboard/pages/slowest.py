@@ -31,7 +31,7 @@ router = APIRouter()
 
 @router.get(urls.RUNS + "/{run}/slowest")
 def show_slowest(asked: AskedDep, run: str) -> Response:
-    """The slowest tests of the run."""
+    """Show the slowest tests of the run."""
     found = run_of(asked, run)
     tests = asked.context.stores.durations.slowest(found.id, limit=SHOWN)
     table = Table(

@@ -3,7 +3,7 @@
 PYTEST_DONT_REWRITE: loaded before pytest could rewrite it, from a place that no payload reaches.
 The agent also runs this file's text by itself: before the first job, it lists what is installed.
 """
-# ruff: noqa: INP001, PTH118, PTH119, PTH120, PTH123 - no package; plain text is quick for 2,000 modules
+# ruff: noqa: INP001, PTH112, PTH118, PTH119, PTH120, PTH123, PTH208 - no package; plain text is quick
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ _BESIDE = frozenset(
 
 
 _START_MODULES = ("sitecustomize.py", "usercustomize.py")
+_OVERLAY = "seatrial_overlay.pth"
+"""The agent's own, which no package may replace."""
 _IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\b"
 
 GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
@@ -69,12 +71,6 @@ class Installed:
     def version(self) -> str:
         """Version of the distribution."""
         return self._dist.version
-
-    def start_files(self) -> List[str]:
-        """Return the installed files that Python runs at its start, by path below `home`."""
-        text = self._dist.text("RECORD")
-        paths = [line.split(",")[0] for line in text.splitlines()]
-        return [path for path in paths if path.endswith(".pth") or path in _START_MODULES]
 
     def of(self, loaded: Mapping[str, object]) -> Dict[str, object]:
         """Return the modules with names of this distribution.
@@ -293,6 +289,23 @@ class Installed:
             own not in ("", name) and not self._is_mine(own) and loaded.get(own, module) is module
             for own in own_names
         )
+
+
+def start_files() -> List[str]:
+    """Return the files of this environment whose code Python runs at its start."""
+    inside = [each for each in sys.path if _is_below(each, sys.prefix) and os.path.isdir(each)]
+    return [
+        os.path.join(folder, name)
+        for folder in inside
+        for name in sorted(os.listdir(folder))
+        if name in _START_MODULES
+        or (name.endswith(".pth") and name != _OVERLAY and _has_code(os.path.join(folder, name)))
+    ]
+
+
+def _has_code(file: str) -> bool:
+    with open(file, encoding="utf-8", errors="replace") as stream:
+        return any(line.startswith(("import ", "import\t")) for line in stream)
 
 
 def leave_out(source: str) -> str:

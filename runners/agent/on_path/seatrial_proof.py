@@ -304,8 +304,7 @@ def _replacements(config: pytest.Config, compared: seatrial_code.Compared) -> Li
     subject = seatrial_origins.required_distributions().subject
     if subject is not None and payload:
         found.update(subject.replaced(sys.modules, payload))
-    if subject is not None:
-        found.update(("runs when Python starts", file) for file in subject.start_files())
+    found.update(("runs when Python starts", file) for file in seatrial_origins.start_files())
     for name, file in compared.replaced:
         is_its_own = subject is not None and subject.path_of(file) is not None
         found.add((name, f"{_NOT_IN} {_place(file, config)}" if is_its_own else file))

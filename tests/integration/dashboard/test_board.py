@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -220,3 +221,19 @@ def test_every_format_is_there(pages: PageDesk) -> None:
     assert pages.csv("/?table=rates")[1][0] == "here"
     assert "1.0\\<b\\>" in pages.markdown("/")
     assert "<b>" not in pages.get("/").text.split("<main")[1].split("<td")[0]
+
+
+def test_all_products_have_their_gates_and_days(pages: PageDesk) -> None:
+    old = night(pages.api, "1.0", {"here": BAD, "there": GOOD})
+    pages = later(pages, days=1)
+    night(pages.api, "1.1", {"here": GOOD})
+    page = pages.page("/products")
+    (product,) = page.rows("products")
+    assert product["Product"] == "proof"
+    assert "✓ passed" in product["Newest run"]
+    rows = {row["Platform"]: row for row in page.rows("grid")}
+    today, before = (f"{day:%d %b}" for day in (BEGIN + timedelta(days=1), BEGIN))
+    assert rows["here proof"][today] == "✓"
+    assert rows["here proof"][before] == "✗"
+    assert rows["there proof"][today] == ""
+    assert urls.cell_url(old, "here") in {one["href"] for one in page.one(id="grid").all("a")}

@@ -238,3 +238,32 @@ def test_lines_cost_few_statements(long: Log) -> None:
     with long.pages.counted() as statements:
         told(long, "?from=600&count=200")
     assert len([it for it in statements if it.startswith("SELECT")]) <= 9
+
+
+def test_jobs_have_their_lines_and_the_first_failure_a_link(log: Log) -> None:
+    log.write("$ venv\n===== seatrial: unit (suite) =====\nwell\n")
+    log.write("===== seatrial: demo (demo) =====\nTraceback (most recent call last):\nno\n")
+    assert told(log)["sections"] == [
+        {"job": "unit", "first": 2, "last": 3},
+        {"job": "demo", "first": 4, "last": 6},
+    ]
+    running = log.pages.page(log.path).one("nav", class_="log-jobs")
+    assert [one["data-line"] for one in running.all("a")] == ["2", "4"]
+    agent = log.agent
+    agent.send(
+        agent.line("phase", "unit", name="started"),
+        agent.manifest("t/a.py::n"),
+        agent.test("t/a.py::n"),
+        agent.line("phase", "unit", name="finished", exit_code=0),
+        agent.line("phase", "demo", name="started"),
+        agent.line("phase", "demo", name="finished", exit_code=1),
+    )
+    jobs = log.pages.page(log.path).one("nav", class_="log-jobs")
+    assert [one.text for one in jobs.all("a")] == [
+        "✓ passed unit",
+        "✗ failed demo",
+        "First failure",
+    ]
+    failure = jobs.all("a")[-1]["href"]
+    chosen = log.pages.page(failure).one(class_="chosen")
+    assert "Traceback (most recent call last):" in chosen.text

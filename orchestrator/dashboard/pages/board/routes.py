@@ -89,7 +89,7 @@ class Upcoming:
 
 @router.get(urls.BOARD)
 def show_board(asked: AskedDep, matrix: str = "", before: str = "") -> Response:
-    """A page of versions, and how the pass rates went."""
+    """Show a page of versions by platforms, and the pass rates over time."""
     known = products(asked)
     product = of_products(asked, known)
     statuses = [one for one in gate_statuses(asked.context) if one.stored.product == product]
@@ -147,7 +147,7 @@ def _board(asked: Asked, wanted: BoardFilter) -> Board:
 
 @router.get("/badges/{gate}.svg")
 def show_badge(asked: AskedDep, request: Request, gate: str) -> Response:
-    """A gate's newest decision as a picture."""
+    """Respond with an SVG badge of the gate's newest decision."""
     stored = find_policy(asked.context, gate)
     found = asked.context.stores.gates.lineage_heads(gate=stored.gate)
     newest = max((one.newest for one in found), key=lambda one: one.created_at, default=None)
@@ -174,7 +174,7 @@ def _trends(asked: Asked, product: str, matrix: str, days: int) -> Trends:
 
 
 def _upcoming(asked: Asked, product: str) -> list[Upcoming]:
-    """The product's next schedules, the earliest first."""
+    """Return the product's next schedules, the earliest first."""
     ahead = asked.context.stores.schedules.due(asked.now + _AHEAD)
     due = [one for one in ahead if one.schedule.product == product]
     first = sorted(due, key=lambda one: one.next_due_at)[:_UPCOMING]
@@ -182,7 +182,7 @@ def _upcoming(asked: Asked, product: str) -> list[Upcoming]:
 
 
 def _old(asked: Asked, board: Board, wanted: BoardFilter) -> str:
-    """The warning shown where the newest evidence is older than the gates accept."""
+    """Return a warning where the newest evidence is older than the gates accept."""
     newest: datetime | None = max((row.at for row in board.rows if row.at), default=None)
     if newest is None or wanted.believed is None or wanted.before:
         return ""

@@ -20,7 +20,7 @@ _COLUMNS = (
 
 
 def approval_table(approvals: Sequence[Approval], read: StoredVerdict | None) -> Table:
-    """Approvals, newest first; those of the verdict's evidence with why they count for nothing."""
+    """Return approvals, newest first, each with the reason why it does not count, if any."""
     return Table(
         id="approvals",
         caption="Approvals, newest first",

@@ -60,13 +60,13 @@ class Outcome:
 
     @property
     def told(self) -> Mapping[str, object]:
-        """For `.json`."""
+        """Return the outcome for the JSON answer."""
         stored = self.stored.id if self.stored else None
         return {"verdict": verdict_document(self.verdict), "stored": stored}
 
 
 def beside(asked: Asked, gate: str, runs: Sequence[str], verdict: Verdict) -> Outcome:
-    """The dry run, and the newest verdict of the gate on the very same runs."""
+    """Compare the dry run with the gate's newest verdict on the same runs."""
     looked_at = tuple(sorted(runs)) or _runs_of(verdict)
     last = looked_at[-1] if looked_at else None
     known = asked.context.stores.gates.verdicts(gate=gate, run=last, limit=10) if last else []
@@ -86,7 +86,7 @@ def beside(asked: Asked, gate: str, runs: Sequence[str], verdict: Verdict) -> Ou
 
 
 def past_table(asked: Asked, tried: Sequence[DryRunResult]) -> Table:
-    """One row for each verdict, newest first."""
+    """Return a row for each earlier verdict, newest first."""
     return Table(
         id="past",
         caption="Decisions on past evidence",
@@ -98,7 +98,7 @@ def past_table(asked: Asked, tried: Sequence[DryRunResult]) -> Table:
 
 
 def _runs_of(verdict: Verdict) -> tuple[str, ...]:
-    """The runs that the evidence rule chose, where the form names none."""
+    """Return the runs that the evidence rule selects where the form names none."""
     found = next((one.inputs.get("runs") for one in verdict.rules if one.kind == "evidence"), None)
     return tuple(sorted(map(str, found))) if isinstance(found, list | tuple) else ()
 
@@ -179,7 +179,7 @@ class Found:
 
 @router.get(_PATH)
 def show_form(asked: AskedDep, gate: str) -> Response:
-    """The present policy, to be edited."""
+    """Show the gate's present policy in a form."""
     return _page(asked, gate, Written(policy=find_policy(asked.context, gate).text), Found())
 
 

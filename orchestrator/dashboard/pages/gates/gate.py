@@ -62,7 +62,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFacts:
-    """The version that is looked at."""
+    """The shown version of a policy."""
 
     shown: StoredPolicy
     is_present: bool
@@ -188,7 +188,7 @@ def waiver_table(asked: Asked, gate: str) -> Table:
 
 
 def waivable(rules: Sequence[RuleResult]) -> list[str]:
-    """Blocking rules that a waiver can excuse."""
+    """Return blocking rules that a waiver can excuse."""
     found = [rule.id for rule in rules if rule.blocking and rule.waivable and is_bad(rule)]
     return found[:OFFERED]
 
@@ -239,7 +239,7 @@ _WRITTEN = ("rule", "reason", "days", "verdict")
 
 @router.get(urls.GATES + "/{gate}")
 def show_gate(asked: AskedDep, gate: str) -> Response:
-    """All of it."""
+    """Show a gate: its lineages, policy, waivers and approvals."""
     return gate_page(asked, gate)
 
 
@@ -336,7 +336,7 @@ def _form(
     rules: Sequence[RuleResult],
     refused: Refused | None,
 ) -> Mapping[str, object]:
-    """The values of the waiver form: those sent, or the rule named by the address."""
+    """Return the values of the waiver form: those sent, or the rule in the address."""
     written = refused.written if refused and refused.about == "waiver" else {}
     shown = newest.id if newest else ""
     given = {"rule": asked.query.get("rule", ""), "days": "7", "verdict": shown, **written}
@@ -481,7 +481,7 @@ def add_approval(asked: AskedDep, gate: str, viewer: Decider, verdict: Word = ""
 
 
 def _standing(asked: Asked, new: NewWaiver) -> str:
-    """The active waiver with the same content, if the form was sent twice."""
+    """Return a message where an active waiver has the same content; else empty."""
     gates = asked.context.stores.gates
     newest = next((one.id for one in gates.verdicts(gate=new.gate, limit=1)), "")
     for one in gates.waivers(gate=new.gate):

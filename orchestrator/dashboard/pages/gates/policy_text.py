@@ -40,7 +40,7 @@ class Changed:
 
 
 def lines_of(text: str, problems: Sequence[Problem] = ()) -> Listing:
-    """The text's lines, those marked that a problem names."""
+    """Return the numbered lines of a text; those with a problem are marked."""
     wrong = {problem.line for problem in problems}
     whole = text.splitlines()
     shown = [

@@ -1,5 +1,6 @@
 // A log of any length: only the lines in sight are on the page, and new ones come by themselves.
 import { offerLogKeys } from "./log/keys.js";
+import { Folds } from "./log/folds.js";
 import { Lines } from "./log/lines.js";
 import { Rows, sizeOf } from "./log/rows.js";
 import { Scroller } from "./log/scroll.js";
@@ -15,12 +16,15 @@ class View {
     const find = (name) => section.querySelector(`[data-${name}]`);
     [this.box, this.fresh] = [find("box"), find("new")];
     [this.state, this.count, this.button] = [find("state"), find("count"), find("follow")];
-    const { log, page, attempt, total, open, size } = section.dataset;
+    const { log, page, attempt, total, open, size, sections } = section.dataset;
     this.pages = addresses(page, attempt);
     const rowHeight = heightOfRow(this.box);
-    this.rows = new Rows(find("rows"), this.pages);
+    this.folds = new Folds();
+    this.rows = new Rows(find("rows"), this.pages, this.folds);
     this.lines = new Lines(log, attempt, () => this.changed());
     Object.assign(this.lines, { total: Number(total), size: Number(size), hasOpenLine: open === "yes" });
+    this.lines.sections = JSON.parse(sections);
+    this.folds.take(this.lines.sections);
     this.lines.failed = () => this.later();
     section.classList.add("windowed");
     this.scroller = new Scroller(this.box, rowHeight, (isTheirs, step) => this.moved(isTheirs, step));
@@ -37,7 +41,7 @@ class View {
   begin() {
     const { stream, line } = this.section.dataset;
     const asked = Number(line || /^#L(\d+)$/.exec(location.hash)?.[1] || 0);
-    this.scroller.setTotal(this.lines.total);
+    this.scroller.setTotal(this.folds.rows(this.lines.total));
     this.follow(Boolean(stream) && !asked);
     if (asked) this.choose(asked, false);
     else this.scroller.toEnd();
@@ -45,6 +49,8 @@ class View {
     this.fresh.addEventListener("click", () => this.toEnd());
     this.button?.addEventListener("click", () => this.follow(!this.follows));
     this.box.addEventListener("click", (event) => this.clicked(event));
+    this.jobs = this.section.querySelector("[data-jobs]");
+    this.jobs?.addEventListener("click", (event) => this.jobClicked(event));
     addEventListener("hashchange", () => this.choose(Number(/^#L(\d+)$/.exec(location.hash)?.[1] || 0)));
     if (stream) this.stream = new Stream(stream, (event) => this.heard(event), (state) => this.tell(state));
     this.draw();
@@ -111,7 +117,8 @@ class View {
   }
 
   changed() {
-    this.scroller.setTotal(this.lines.total);
+    this.folds.take(this.lines.sections);
+    this.scroller.setTotal(this.folds.rows(this.lines.total));
     if (!this.stream) this.tell("");
     else if (this.stream.source && !this.lines.isOver) this.tell("live");
     if (this.follows) this.scroller.stayAtEnd();
@@ -136,13 +143,14 @@ class View {
     this.frame = 0;
     const total = this.lines.total;
     const atEnd = this.scroller.isAtEnd;
-    const count = Math.min(this.scroller.visibleLines, total);
-    const first = Math.min(this.scroller.firstLine, Math.max(1, total - count + 1));
-    const last = first + count - 1;
+    const rows = this.folds.rows(total);
+    const count = Math.min(this.scroller.visibleLines, rows);
+    const first = Math.min(this.scroller.firstLine, Math.max(1, rows - count + 1));
+    const numbers = Array.from({ length: count }, (_, at) => this.folds.lineOf(first + at));
     if (count) {
-      this.lines.drop(first, last);
-      this.lines.want(first, last);
-      this.rows.show(first, count, (number) => this.lines.get(number));
+      this.lines.drop(numbers[0], numbers.at(-1));
+      for (const [from, to] of stretches(numbers)) this.lines.want(from, to);
+      this.rows.show(numbers, (number) => this.lines.get(number));
       this.scroller.place(first);
     }
     this.section.classList.toggle("at-end", atEnd);
@@ -186,16 +194,18 @@ class View {
 
   // The line before or after the one that is looked at.
   step(by) {
-    const from = this.chosen || this.scroller.firstLine - Math.min(by, 0);
-    this.choose(Math.min(Math.max(1, this.chosen ? from + by : from), this.lines.total));
+    const row = this.chosen ? this.folds.rowOf(this.chosen) : this.scroller.firstLine - Math.min(by, 0);
+    const rows = this.folds.rows(this.lines.total);
+    this.choose(this.folds.lineOf(Math.min(Math.max(1, this.chosen ? row + by : row), rows)));
   }
 
   // A line to look at, which has an address, in the middle of the box.
   choose(number, isNew = true) {
     if (!number || number > this.lines.total) return;
     this.follow(false);
+    if (this.folds.open(number)) this.refold();
     this.rows.choose(number);
-    this.scroller.toLine(number);
+    this.scroller.toLine(this.folds.rowOf(number));
     if (isNew) this.address(number);
   }
 
@@ -206,7 +216,43 @@ class View {
     history.replaceState(null, "", address);
   }
 
+  // A job is folded or unfolded: its heading stays where it is.
+  fold(line) {
+    const place = this.folds.rowOf(line) - this.scroller.firstLine;
+    this.follow(false);
+    this.folds.toggle(line);
+    this.refold();
+    this.scroller.toFirst(Math.max(1, this.folds.rowOf(line) - place));
+  }
+
+  refold() {
+    this.scroller.setTotal(this.folds.rows(this.lines.total));
+    this.redraw();
+  }
+
+  toFailure() {
+    this.choose(Number(this.jobs?.querySelector("a.button[data-line]")?.dataset.line || 0));
+  }
+
+  jobClicked(event) {
+    const link = event.target.closest("a[data-line]");
+    if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+      event.preventDefault();
+      this.choose(Number(link.dataset.line));
+    }
+    const button = event.target.closest("[data-fold]");
+    if (!button) return;
+    const yes = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(yes));
+    this.follow(false);
+    this.folds.all(yes);
+    this.refold();
+    this.scroller.to(0);
+  }
+
   clicked(event) {
+    const toggle = event.target.closest("button.log-fold");
+    if (toggle) this.fold(toggle.parentElement.number);
     const link = event.target.closest("a.log-number");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
@@ -214,6 +260,17 @@ class View {
     this.rows.choose(link.parentElement.number);
     this.address(link.parentElement.number);
   }
+}
+
+// Numbers that follow one another, as the first and the last of each row of them.
+function stretches(numbers) {
+  const found = [];
+  for (const number of numbers) {
+    const last = found.at(-1);
+    if (last && number === last[1] + 1) last[1] = number;
+    else found.push([number, number]);
+  }
+  return found;
 }
 
 function addresses(page, attempt) {

@@ -32,6 +32,7 @@ export function offerLogKeys(view, search) {
         End: () => view.toEnd(),
         n: () => search.go("next"),
         N: () => search.go("previous"),
+        e: () => view.toFailure(),
         f: () => view.follow(!view.follows),
         ...(view.box.contains(event.target) && scrolling(view, event.shiftKey)),
       }[event.key];

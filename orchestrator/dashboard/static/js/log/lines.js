@@ -15,6 +15,7 @@ export class Lines {
     this.isOver = false;
     this.isDone = false;
     this.attempts = [];
+    this.sections = [];
   }
 
   // What is known of a line; undefined where it is not at hand.
@@ -82,6 +83,7 @@ export class Lines {
       this.isOver = told.is_over;
       this.isDone = told.is_done;
       this.attempts = told.attempts;
+      this.sections = told.sections;
       for (const line of told.lines) this.put(line);
     } else {
       for (const line of told.lines) if (!this.get(line.line)) this.put(line);

@@ -1,6 +1,7 @@
 // Rows for the lines in sight, and for no others. Text from machines is only ever a text node.
 export class Rows {
-  constructor(container, pages) {
+  constructor(container, pages, folds) {
+    this.folds = folds;
     this.container = container;
     this.pages = pages;
     this.chosen = 0;
@@ -8,17 +9,17 @@ export class Rows {
     container.replaceChildren();
   }
 
-  // Shows so many lines from one on; a row that stays is left alone, so that what is selected in
+  // Shows the lines of these numbers, which rise; a row that stays is left alone, so that what is selected in
   // it stays selected.
-  show(first, count, lineOf) {
-    const last = first + count - 1;
+  show(numbers, lineOf) {
+    const shown = new Set(numbers);
     for (const row of [...this.container.children]) {
       const number = row.number;
       const isStale = row.line !== lineOf(number);
-      if (number < first || number > last || isStale) row.remove();
+      if (!shown.has(number) || isStale) row.remove();
     }
     let next = this.container.firstElementChild;
-    for (let number = first; number <= last; number++) {
+    for (const number of numbers) {
       if (next?.number === number) {
         next = next.nextElementSibling;
       } else {
@@ -57,8 +58,21 @@ export class Rows {
     link.tabIndex = -1;
     link.textContent = number;
     row.append(link, this.text(number, line));
+    const section = this.folds.startsAt(number);
+    if (section) row.insertBefore(this.toggle(section), row.lastElementChild);
     this.markChosen(row);
     return row;
+  }
+
+  toggle(section) {
+    const isFolded = this.folds.isFolded(section.first);
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "log-fold";
+    button.textContent = isFolded ? "▸" : "▾";
+    button.setAttribute("aria-expanded", String(!isFolded));
+    button.setAttribute("aria-label", `Lines of ${section.job}`);
+    return button;
   }
 
   text(number, line) {

@@ -66,6 +66,10 @@ export class Scroller {
     this.to((line - 1) * this.rowHeight - (this.view - this.rowHeight) / 2);
   }
 
+  toFirst(line) {
+    this.to((line - 1) * this.rowHeight);
+  }
+
   toEnd() {
     this.to(this.most);
   }

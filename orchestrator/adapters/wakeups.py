@@ -1,0 +1,70 @@
+"""Ends the wait between two polls early, when what is awaited has something to say."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+
+CALM_S = 2.0
+"""Seconds between two polls of what announces its news, for requests that nobody announces."""
+
+
+@dataclass(slots=True)
+class _Wait:
+    """What is known of one key."""
+
+    is_woken: bool = False
+    loop: asyncio.AbstractEventLoop | None = None
+    event: asyncio.Event | None = None
+
+
+class Wakeups:
+    """Who is armed is polled seldom, and at once when it is woken. Any thread may use it."""
+
+    def __init__(self, *, calm_s: float = CALM_S) -> None:
+        """`calm_s` is the time between two polls of an armed key."""
+        self._calm_s = calm_s
+        self._lock = threading.Lock()
+        self._waits: dict[str, _Wait] = {}
+
+    def arm(self, key: str) -> None:
+        """Note that `wake` will be called for the key."""
+        with self._lock:
+            self._waits[key] = _Wait()
+
+    def wake(self, key: str) -> None:
+        """End the wait for the key, or the next one; does nothing if it is not armed."""
+        with self._lock:
+            wait = self._waits.get(key)
+            if wait is None:
+                return
+            wait.is_woken = True
+            if wait.loop is not None and wait.event is not None:
+                wait.loop.call_soon_threadsafe(wait.event.set)
+
+    async def wait(self, key: str, every_s: float) -> None:
+        """Wait for `every_s` seconds; if the key is armed, longer, or until it is woken."""
+        event = asyncio.Event()
+        with self._lock:
+            wait = self._waits.get(key)
+            if wait is not None:
+                wait.loop, wait.event = asyncio.get_running_loop(), event
+                if wait.is_woken:
+                    event.set()
+        if wait is None:
+            await asyncio.sleep(every_s)
+            return
+        try:
+            async with asyncio.timeout(max(every_s, self._calm_s)):
+                await event.wait()
+        except TimeoutError:
+            return
+        finally:
+            self.forget(key, wait)
+
+    def forget(self, key: str, wait: _Wait | None = None) -> None:
+        """Disarm the key; with `wait`, unless it was armed again since."""
+        with self._lock:
+            if wait is None or self._waits.get(key) is wait:
+                self._waits.pop(key, None)

@@ -1,0 +1,124 @@
+"""All products: what their gates say, and each platform's newest outcome of each day."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+from fastapi import APIRouter, Response
+
+from orchestrator.application.gate_status import GateStatus, gate_statuses
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.responses import Asked, AskedDep, Page
+from orchestrator.dashboard.table import Badge, Cell, Column, Mark, Row, Several, Table, Text
+from orchestrator.domain.vocabulary import term
+from orchestrator.store.release_board import DayOutcome, NewestRun
+
+RANGES = (14, 30)
+
+router = APIRouter()
+
+
+@router.get(urls.PRODUCTS)
+def show_products(asked: AskedDep) -> Response:
+    """Every product with its gates, then products and platforms by days."""
+    named = asked.query.get("days", "")
+    many = int(named) if named in map(str, RANGES) else RANGES[0]
+    days = [asked.now.date() - timedelta(days=back) for back in range(many)]
+    releases = asked.context.stores.releases
+    newest = releases.newest_runs()
+    outcomes = releases.days(since=asked.now - timedelta(days=many))
+    tables = (
+        _products(asked, newest, gate_statuses(asked.context)),
+        _days(newest, outcomes, days),
+    )
+    words = dict.fromkeys(one.word for one in outcomes)
+    facts = {
+        "days": many,
+        "ranges": RANGES,
+        "signs": " · ".join(f"{term(word).glyph} {term(word).word}" for word in words),
+    }
+    page = Page(
+        template="all_products.html.j2",
+        title="Products",
+        tables=tables,
+        facts=facts,
+        section=urls.BOARD,
+    )
+    return asked.answer(page)
+
+
+def _products(asked: Asked, newest: Sequence[NewestRun], statuses: Sequence[GateStatus]) -> Table:
+    return Table(
+        id="products",
+        caption="Products",
+        columns=(
+            Column("product", "Product"),
+            Column("gates", "Gates"),
+            Column("newest", "Newest run"),
+        ),
+        rows=[_product(asked, one, statuses) for one in newest],
+        empty="Nothing has been launched yet.",
+        command="seatrial run seatrial.yaml",
+        is_caption_hidden=True,
+    )
+
+
+def _product(asked: Asked, one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
+    board = urls.with_query(urls.BOARD, product=one.product)
+    mine = [status for status in statuses if status.stored.product == one.product]
+    gates: Cell = Several([_gate(status) for status in mine]) if mine else Text("–")
+    return Row(
+        (
+            Text(one.product, board),
+            gates,
+            Several([Badge(one.word, urls.run_url(one.run)), Text(one.version, note=one.matrix)]),
+        )
+    )
+
+
+def _gate(status: GateStatus) -> Cell:
+    gate = status.stored.gate
+    if not status.lines:
+        return Text(gate, urls.gate_url(gate), note="no verdict yet")
+    newest = status.lines[0].head.newest
+    return Badge(newest.decision, urls.verdict_url(newest.id), note=gate)
+
+
+def _days(
+    newest: Sequence[NewestRun], outcomes: Sequence[DayOutcome], days: Sequence[date]
+) -> Table:
+    by_place = {(one.product, one.cell, one.day): one for one in outcomes}
+    order = {one.product: place for place, one in enumerate(newest)}
+    rows = sorted(
+        dict.fromkeys((one.product, one.cell) for one in outcomes),
+        key=lambda place: (order.get(place[0], len(order)), place[1]),
+    )
+    return Table(
+        id="grid",
+        caption="The newest outcome of each platform and day (UTC)",
+        columns=[
+            Column("platform", "Platform"),
+            *(Column(f"day.{day}", f"{day:%d %b}") for day in days),
+        ],
+        rows=[
+            Row(
+                (
+                    Text(
+                        cell, urls.with_query(urls.GRID, product=product, cell=cell), note=product
+                    ),
+                    *(_mark(by_place.get((product, cell, day))) for day in days),
+                )
+            )
+            for product, cell in rows
+        ],
+        empty="No run of these days is over.",
+        is_caption_hidden=True,
+        is_grid=True,
+    )
+
+
+def _mark(found: DayOutcome | None) -> Cell:
+    return (
+        Mark("") if found is None else Mark(found.word, href=urls.cell_url(found.run, found.cell))
+    )
