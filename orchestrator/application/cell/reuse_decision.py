@@ -83,7 +83,9 @@ def note_prepared(
         packages=environment.packages,
         simulated=now.lease.simulated,
     )
-    prepared = Prepared(made, environment.interpreter, now.lease.place)
+    prepared = Prepared(
+        made, environment.interpreter, now.lease.place, shipped_bytes=environment.wheels_bytes
+    )
     deps.stores.reusable_results.prepare(now.attempt.id, prepared)
     return prepared
 

@@ -44,6 +44,7 @@ from orchestrator.domain.launch_plan import (
     free_of,
     hourly,
     limit_warning,
+    shipments_in_words,
     totals,
 )
 from orchestrator.domain.machine import Place
@@ -475,6 +476,7 @@ def _answer(asked: Asked, form: Form, found: Found, *, status: int = 0) -> Respo
         "headroom": headroom_table(plan) if plan else None,
         "total": total(plan) if plan else "",
         "warnings": warnings(plan) if plan else [],
+        "shipments": shipments_in_words(plan.shipments) if plan else [],
         "key": asked.context.new_id(),
         "payload_about": about_payload(asked.context, form.payload) if form.payload else "",
     }
