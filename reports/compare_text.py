@@ -9,8 +9,8 @@ from reports import format as fmt
 from reports import platform_text
 from reports.model.backend import BackendPlatform, ClassCell, Contrast, Entry, TestCell
 from reports.model.comparison import MetricDelta
-from reports.model.ingest_origin import Origin, bare, letters
 from reports.model.metrics import MetricFigure
+from reports.model.origin import Origin, bare, letters
 from reports.model.results import MetricAcross
 from reports.model.values import Absent, ReportModel, Status
 from reports.platform_text import exact_figure

@@ -26,7 +26,7 @@ from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.signature import FailureGroup
-from orchestrator.domain.test_duration import TestDuration
+from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (
     Alias,
     AliasState,

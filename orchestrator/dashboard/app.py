@@ -22,8 +22,10 @@ from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import (
-    benchmarks,
+    benchmark_list,
+    benchmark_trend,
     cell,
+    compare,
     costs,
     failure_groups,
     flaky,
@@ -34,14 +36,13 @@ from orchestrator.dashboard.pages import (
     log,
     machines,
     products,
+    release_board,
     runs,
     schedules,
     sign_in,
     slowest,
     tests,
 )
-from orchestrator.dashboard.pages.board import routes as board
-from orchestrator.dashboard.pages.compare import routes as compare
 from orchestrator.dashboard.pages.run import routes as run
 from orchestrator.dashboard.responses import Format, PageMissingError, Pages, pages_of
 from orchestrator.dashboard.session import (
@@ -130,7 +131,7 @@ _NEXT = {
 
 _PAGES = (
     sign_in,
-    board,
+    release_board,
     runs,
     run,
     cell,
@@ -143,7 +144,8 @@ _PAGES = (
     grid,
     tests,
     compare,
-    benchmarks,
+    benchmark_list,
+    benchmark_trend,
     gates,
     failure_groups,
     flaky,

@@ -22,7 +22,7 @@ from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Claim, Finding, ReportModel, Status, Tally
 from reports.rules.blocks import Said, differs
-from reports.rules.by_report_kind import kind_figures
+from reports.rules.registry import kind_figures
 
 Figures = tuple[int, ...]
 

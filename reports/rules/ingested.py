@@ -11,8 +11,8 @@ from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from reports.model.blocks import CommandRow, FileRow, Hardware, SuiteRow
 from reports.model.comparison import ComparedRow, CompareReport, Comparison
-from reports.model.ingest_origin import Catalogued, Origin
 from reports.model.metrics import MetricTable
+from reports.model.origin import Catalogued, Origin
 from reports.model.platform import PlatformReport
 from reports.model.results import FailureGroupRow, FailureTable
 from reports.model.summary import CellRow, SummaryReport

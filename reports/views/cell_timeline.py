@@ -21,7 +21,7 @@ from reports.model.blocks import (
 )
 from reports.model.values import Absent, CheckTally, Footer, Status
 from reports.views.machine import job_status
-from reports.views.reused_jobs import sources_of
+from reports.views.origin import sources_of
 from reports.views.suites import duration_of, rate
 
 CHECKS_SHOWN = 60

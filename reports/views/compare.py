@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from orchestrator.domain.cell import build_difference
 from orchestrator.domain.event_facts import MetricFact, TestFact
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
-from orchestrator.domain.subject_build import build_difference
-from orchestrator.domain.test_difference import beginning_of
+from orchestrator.domain.test_comparison import beginning_of
 from orchestrator.domain.test_identity import compare_names, job_family
 from reports.format import plural, version
 from reports.grouping import is_ratio
@@ -32,9 +32,9 @@ from reports.model.metrics import MetricFigure, Params
 from reports.model.values import Absent, Claim, Status
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative
 from reports.views.cell_timeline import footer_of, run_digest
-from reports.views.ingest_origin import run_date
 from reports.views.machine import cell_status, hardware_of, job_status, run_status
 from reports.views.money import money_of, total_costs
+from reports.views.origin import run_date
 from reports.views.results import column_heading
 from reports.views.suites import settled, suites_of
 from reports.views.summary import unfinished_run

@@ -9,7 +9,13 @@ from orchestrator.domain import money
 from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.run_record import CellRecord, LeaseRecord
-from reports.model.money import Bill, Costs, CostShare, Money, MoneyRow
+from reports.model.money import (
+    Bill,
+    Costs,
+    CostShare,
+    Money,
+    MoneyRow,
+)
 from reports.model.values import Absent
 from reports.views.machine import STATED
 

@@ -15,9 +15,9 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.pages.run.cells import cell_jobs, shown_counts, why_of
 from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, Notice
-from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table, Tally, Text, Trace
+from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.fingerprint import traits

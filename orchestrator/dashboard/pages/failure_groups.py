@@ -23,7 +23,6 @@ from orchestrator.application.failure_groups import (
     with_similar,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import (
     Badge,
@@ -37,6 +36,7 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.failure_triage import NEW_FOR, TriageStatus
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.signature import Signature

@@ -19,7 +19,6 @@ from orchestrator.application.known_issues import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.path_lookup import product_of, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -34,6 +33,7 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.dashboard.url_params import product_of, products
 from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.known_issue import IssueMatch, IssueScope

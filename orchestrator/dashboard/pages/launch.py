@@ -31,10 +31,10 @@ from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.launch_uploads import about_payload, store_uploads
 from orchestrator.dashboard.pages.run.routes import form_key
-from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
+from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem

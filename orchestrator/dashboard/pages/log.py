@@ -22,8 +22,8 @@ from orchestrator.application.read_log import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
-from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.terminal_text import StyledText, styled_texts

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Response
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline
 from orchestrator.dashboard.measurement_text import percent
-from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import AskedDep, Page
 from orchestrator.dashboard.table import Badge, Cell, Column, Drawn, Row, Span, Table, Text
-from orchestrator.domain.test_duration import TestDuration
+from orchestrator.dashboard.url_params import run_of
+from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration
 
 SHOWN = 50

@@ -26,9 +26,9 @@ from orchestrator.dashboard.measurement_text import (
     params_of,
     unit_of,
 )
-from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Tab, Table, Text
+from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.vocabulary import term
 
 RUNS = 30

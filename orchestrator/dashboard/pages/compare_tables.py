@@ -24,7 +24,7 @@ from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table
 from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_difference import Difference
+from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.domain.units import plural
 from orchestrator.store.run_comparison import Changed, Counted, Pair

@@ -18,7 +18,7 @@ from orchestrator.application.compare_cells import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
-from orchestrator.dashboard.pages.compare.tables import (
+from orchestrator.dashboard.pages.compare_tables import (
     EACH,
     PERFORMANCE,
     Contrast,
@@ -29,12 +29,11 @@ from orchestrator.dashboard.pages.compare.tables import (
     sections,
     speeds_of,
 )
-from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Table
-from orchestrator.domain.cell import Cell, Run
-from orchestrator.domain.subject_build import SubjectBuild, build_difference
-from orchestrator.domain.test_difference import Difference
+from orchestrator.dashboard.url_params import cell_of, run_of
+from orchestrator.domain.cell import Cell, Run, SubjectBuild, build_difference
+from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.units import utc
 
 CHOICES = 40

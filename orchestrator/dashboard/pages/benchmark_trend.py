@@ -28,9 +28,9 @@ from orchestrator.dashboard.measurement_text import (
     percent,
     unit_of,
 )
-from orchestrator.dashboard.path_lookup import chosen_product
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import Column, Moment, Number, Row, Table, Text
+from orchestrator.dashboard.url_params import chosen_product
 from orchestrator.store.benchmarks import Benchmark
 
 WIDTH = 960

@@ -1,4 +1,4 @@
-"""The origin of a cell's evidence: its provenance, or its uploader."""
+"""Jobs of a cell that reuse earlier evidence, and why the others were run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,37 @@ from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
-from reports.model.ingest_origin import Catalogued, Elsewhere, Origin, SourceLine, bare, letters
-from reports.model.provenance import Attested, AttestedDevice, Provenance
+from reports.model.origin import (
+    Attested,
+    AttestedDevice,
+    Catalogued,
+    Elsewhere,
+    Origin,
+    Provenance,
+    SourceLine,
+    bare,
+    letters,
+)
 from reports.model.values import Absent
 from reports.views.machine import NOT_REPORTED
+
+
+def reuse_of(cell: CellRecord) -> tuple[tuple[str, str], ...]:
+    """Return jobs' titles with the decision about reuse; empty if reuse was not requested."""
+    told: dict[str, list[str]] = {}
+    for job in cell.jobs:
+        if job.reuse:
+            said = job.reuse if job.reused_from else f"not reused: {job.reuse}"
+            told.setdefault(said, []).append(job.title or job.id)
+    return tuple((", ".join(titles), said) for said, titles in told.items())
+
+
+def sources_of(cell: CellRecord) -> tuple[str, ...]:
+    """Return the runs whose evidence all jobs of the cell reuse; empty if the cell ran a job."""
+    if not cell.jobs or not all(job.reused_from for job in cell.jobs):
+        return ()
+    return tuple(dict.fromkeys(job.reused_from for job in cell.jobs))
+
 
 DECISIONS_SHOWN = 60
 """Lines of the decision log that a report has."""

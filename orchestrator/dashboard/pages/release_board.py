@@ -14,7 +14,7 @@ from orchestrator.application.gate_status import GateStatus, gate_statuses
 from orchestrator.application.release_board import Board, BoardFilter, release_board
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
-from orchestrator.dashboard.pages.board.tables import (
+from orchestrator.dashboard.pages.release_board_tables import (
     GateSentence,
     board_table,
     gate_sentence,
@@ -22,9 +22,9 @@ from orchestrator.dashboard.pages.board.tables import (
     lowest,
     rates_table,
 )
-from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError, pages_of
 from orchestrator.dashboard.table import Moment, Table
+from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.gate.policy import duration
 from orchestrator.domain.gate.verdict import VerdictLine
 from orchestrator.domain.vocabulary import Term, term
