@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runners.agent.attempt_context import WrongSubject
+from runners.agent.attempt_errors import WrongSubject
 from runners.agent.environment_facts import Asker
 from runners.agent.installed_packages import take
 from runners.agent.layout import Attempt

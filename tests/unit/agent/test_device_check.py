@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from runners.agent import device_check, processes, torch_device_check
-from runners.agent.attempt_context import NotReady
+from runners.agent.attempt_errors import NotReady
 from runners.agent.bounded_process import Answer
 from runners.agent.environment_facts import Asker
 from runners.agent.layout import Attempt
