@@ -9,8 +9,8 @@ from reports import format as fmt
 from reports import platform_text
 from reports.model.backend import BackendPlatform, ClassCell, Contrast, Entry, TestCell
 from reports.model.comparison import MetricDelta
-from reports.model.ingest_origin import Origin, bare, letters
 from reports.model.metrics import MetricFigure
+from reports.model.origin import Origin, bare, letters
 from reports.model.results import MetricAcross
 from reports.model.values import Absent, ReportModel, Status
 from reports.platform_text import exact_figure
@@ -62,7 +62,7 @@ def measured_entry(entry: MetricFigure | None, unit: str = "") -> str:
 
 
 def entry_name(entry: Entry | Contrast) -> str:
-    """The metric with its parameters."""
+    """Return the metric's name with its parameters."""
     return f"{entry.name}, {fmt.pairs(entry.params)}" if entry.params else entry.name
 
 
@@ -132,20 +132,20 @@ _CATEGORIES = {
 
 
 def category_name(category: str) -> str:
-    """``New failures``."""
+    """Return a category's heading: ``New failures``."""
     return _CATEGORIES.get(category, category)
 
 
 @fmt.or_absent
 def change_usd(value: Decimal) -> str:
-    """``+$0.0120``."""
+    """Format a change of costs: ``+$0.0120``."""
     sign = "-" if value < 0 else "+"
     return f"{sign}{fmt.part(abs(value))}"
 
 
 @fmt.or_absent
 def signed_percent(value: float) -> str:
-    """``+5.8%``."""
+    """Format a relative change: ``+5.8%``."""
     return f"{value:+.1f}%" if abs(value) >= 0.1 or value == 0 else f"{value:+.2g}%"
 
 

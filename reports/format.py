@@ -44,12 +44,12 @@ _SCIENTIFIC_FROM = 1e15
 
 
 def absent(value: Absent) -> str:
-    """``— (reason)``."""
+    """Format an absent value: ``— (reason)``."""
     return f"— ({value.reason})"
 
 
 def or_absent(write: Callable[[T], str]) -> Callable[[T | Absent], str]:
-    """Extend a formatter of values to absent ones."""
+    """Return the formatter, extended to absent values."""
 
     def either(value: T | Absent) -> str:
         return absent(value) if isinstance(value, Absent) else write(value)
@@ -60,13 +60,13 @@ def or_absent(write: Callable[[T], str]) -> Callable[[T | Absent], str]:
 
 @or_absent
 def text(value: str) -> str:
-    """Words as they are; a dash for none."""
+    """Return the text; a dash where it is empty."""
     return value or "—"
 
 
 @or_absent
 def count(value: int) -> str:
-    """``1,492``."""
+    """Format a count: ``1,492``."""
     return f"{value:,}"
 
 
@@ -77,14 +77,14 @@ def percent(value: float) -> str:
 
 
 def rate(value: Rate) -> str:
-    """The percentage of a share."""
+    """Format a share as a percentage."""
     if isinstance(value.percent, Absent):
         return absent(value.percent)
     return units.percent(Fraction(value.part, value.whole))
 
 
 def share(value: Rate) -> str:
-    """``48/48``."""
+    """Format a share as a fraction: ``48/48``."""
     return f"{value.part:,}/{value.whole:,}"
 
 
@@ -97,7 +97,7 @@ def checks(value: CheckTally) -> str:
 
 @or_absent
 def number(value: float) -> str:
-    """Four significant digits; whole from a thousand on."""
+    """Format a number to four significant digits; from 1,000 on as an integer."""
     if not math.isfinite(value):
         return "— (not a finite number)"
     if 1000 <= abs(value) < _SCIENTIFIC_FROM:
@@ -113,7 +113,7 @@ def ratio(value: float) -> str:
 
 @or_absent
 def duration(value: float) -> str:
-    """Seconds in the unit that a person would choose."""
+    """Format seconds in a readable unit."""
     if value < 0:
         return f"-{duration(-value)}"
     if value < 0.9995:
@@ -135,7 +135,7 @@ def seconds(value: float) -> str:
 
 @or_absent
 def size(value: int) -> str:
-    """Bytes of a file: powers of ten."""
+    """Format a file's size in decimal units."""
     if value < 1000:
         return f"{value} B"
     scaled, units = value / 1000, ["kB", "MB", "GB", "TB"]
@@ -174,7 +174,7 @@ def cents(value: Decimal) -> str:
 
 @or_absent
 def each(value: Decimal) -> str:
-    """``$0.000985``: of one test."""
+    """Format the cost of one test: ``$0.000985``."""
     return f"${value:,.6f}"
 
 
@@ -188,17 +188,17 @@ def price(value: Decimal) -> str:
 
 @or_absent
 def moment(value: datetime) -> str:
-    """``2026-01-19 10:00:03 UTC``."""
+    """Format a time: ``2026-01-19 10:00:03 UTC``."""
     return value.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def date(value: date_type) -> str:
-    """``2026-01-19``."""
+    """Format a date: ``2026-01-19``."""
     return value.strftime("%Y-%m-%d")
 
 
 def status(value: Status) -> str:
-    """Glyph, word, the reason, and the marks: what ran degraded, or that no test passed."""
+    """Format a status: glyph, word, reason, and marks (degraded, or no test passed)."""
     reason = phrase(value.reason)
     notes = [reason] if reason and reason not in _SAID.get(value.code, ()) else []
     notes += ["degraded"] if value.degraded is not None else []
@@ -213,7 +213,7 @@ def ended(value: str) -> str:
 
 
 def outcome(value: str) -> str:
-    """Glyph and word of an outcome without its reason: ``✅ PASSED``."""
+    """Format an outcome without its reason: ``✅ PASSED``."""
     shown = term(value)
     return f"{_COLOURED.get(value, shown.glyph)} {shown.word.upper()}"
 
@@ -224,7 +224,7 @@ def likely_cause(value: str) -> str:
 
 
 def test_outcome(value: str) -> str:
-    """``not run``."""
+    """Format a test's outcome: ``not run``."""
     return term(value).word
 
 
@@ -234,7 +234,7 @@ def plural(value: int, word: str) -> str:
 
 
 def pairs(value: tuple[tuple[str, str], ...]) -> str:
-    """``batch=32, seq=128``."""
+    """Format parameters: ``batch=32, seq=128``."""
     return ", ".join(f"{name}={said}" for name, said in value) or "—"
 
 

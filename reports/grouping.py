@@ -34,7 +34,7 @@ def is_ratio(unit: str) -> bool:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """`moe/512/latency` is `latency` of `moe/512`."""
+    """Split a metric's name: ``moe/512/latency`` into ``moe/512`` and ``latency``."""
     prefix, _, leaf = name.rpartition("/")
     return (prefix, leaf) if prefix and leaf else ("", name)
 

@@ -58,7 +58,7 @@ class Markdown(str):
 
 
 def plain(value: str, *, limit: int = CELL_LIMIT) -> str:
-    """One visible line: no ANSI sequences, no control or direction characters, bounded."""
+    """Return text as one visible line of bounded length, without control sequences."""
     said = _INVISIBLE.sub("\ufffd", _BREAKS.sub(" ⏎ ", _ANSI.sub("", value).strip()))
     said = re.sub(r"\s+", " ", said)
     cut = len(said) - limit
@@ -66,7 +66,7 @@ def plain(value: str, *, limit: int = CELL_LIMIT) -> str:
 
 
 def cell(value: object, *, limit: int = CELL_LIMIT) -> Markdown:
-    """Text that means only itself, in a table, a list or a paragraph."""
+    """Escape text for a table cell, a list or a paragraph."""
     if isinstance(value, Markdown):
         return value
     said = plain(str(value), limit=limit)
@@ -92,7 +92,7 @@ def _turned(said: str) -> Iterator[tuple[int, int]]:
 
 
 def _spoken(said: str) -> str:
-    """Words that no renderer takes for marks."""
+    """Escape words so that no renderer reads them as markup."""
     said = _SPECIAL.sub(r"\\\g<0>", said)
     return _ENTITY.sub("&amp;", said).replace("<", "&lt;").replace(">", "&gt;")
 
@@ -103,18 +103,18 @@ def _escape_start(match: re.Match[str]) -> str:
 
 
 def code(value: str) -> Markdown:
-    """A name in code font where that is safe, else as escaped text."""
+    """Format a name as a code span where that is safe, else as escaped text."""
     said = plain(value)
     return Markdown(f"`{said}`") if _PLAIN.fullmatch(said) else cell(value)
 
 
 def verbatim(value: object) -> Markdown:
-    """One line inside a fenced block, which can neither end the block nor start a line."""
+    """Return one line for a fenced block, which can neither end the block nor start a line."""
     return _missing(value, plain) if isinstance(value, Absent) else Markdown(plain(str(value)))
 
 
 def _missing(value: Absent, write: Callable[[str], str]) -> Markdown:
-    """A dash and its reason, marked for `_footnotes`; no text of a machine can hold the marks."""
+    """Mark an absent value with its reason for `_footnotes`."""
     return Markdown(f"—\ue000{write(value.reason)}\ue001")
 
 
@@ -139,14 +139,14 @@ def _line(line: str) -> str:
 
 
 def _inline(line: str) -> str:
-    """Text with its code spans and its bold words."""
+    """Convert text with code spans and bold words."""
     parts = authored_text.SPAN.split(line)
     spans = [code(p) if i % 2 else Markdown(_text(p, first=not i)) for i, p in enumerate(parts)]
     return authored_text.BOLD.sub(r"**\1**", "".join(spans)) or "—"
 
 
 def _text(part: str, *, first: bool) -> str:
-    """A part of a line; only the first one can look like the start of a block."""
+    """Escape a part of a line; only the first part can look like the start of a block."""
     inner = part.strip()
     said = str(cell(inner, limit=2 * authored_text.LINE_LIMIT)) if inner else ""
     lead, tail = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :]
@@ -154,7 +154,7 @@ def _text(part: str, *, first: bool) -> str:
 
 
 def fenced(value: str) -> Markdown:
-    """Lines in a fence that they cannot close."""
+    """Return lines in a fence that they cannot close."""
     lines = authored_text.lines_of(value)
     fence = authored_text.fence_for(lines)
     return Markdown("\n".join([fence, *lines, fence]))
@@ -180,7 +180,7 @@ def _print(value: object) -> str:
 
 @cache
 def environment(templates: Path) -> Environment:
-    """The environment of the Markdown templates below a folder, which keeps what it compiled."""
+    """Return the environment of the Markdown templates below a folder; it caches templates."""
     made = Environment(
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,

@@ -85,7 +85,7 @@ def _caption(kinds: set[str], counts: set[int], where: str) -> str:
 
 
 def differing(params: Params, fixed: Params) -> Params:
-    """The parameters that are a row's own."""
+    """Return the parameters that distinguish a row."""
     return tuple(pair for pair in params if pair not in set(fixed))
 
 
@@ -138,10 +138,10 @@ def measured(said: str, *, apart_from: str = "") -> str:
 
 
 def check_value(line: CheckFact) -> str:
-    """A check's figure, never rounded onto its tolerance."""
+    """Format a check's value, never rounded onto its tolerance."""
     return measured(line.value, apart_from=line.tolerance) or "—"
 
 
 def check_tolerance(line: CheckFact) -> str:
-    """A check's bound."""
+    """Format a check's tolerance."""
     return measured(line.tolerance) or "—"

@@ -37,17 +37,17 @@ class Footnoted(Protocol):
 
 
 def kind_heading(kind: str) -> str:
-    """``Use Case Results``."""
+    """Return the heading of a kind of job: ``Use Case Results``."""
     return _KINDS.get(kind, (f"{kind} Results", kind))[0]
 
 
 def kind_name(kind: str) -> str:
-    """``Use Case``."""
+    """Return the name of a kind of job: ``Use Case``."""
     return _KINDS.get(kind, ("", kind))[1]
 
 
 def note_mark(number: int) -> str:
-    """``¹``."""
+    """Return the mark of a footnote: ``¹``."""
     return str(number).translate(_SUPERSCRIPT)
 
 
@@ -63,7 +63,7 @@ def noted(value: str | Absent, report: Footnoted, before: str = "") -> str:
 
 
 def memory_noted(value: int | Absent, report: Footnoted) -> str:
-    """Bytes in both units."""
+    """Format bytes in decimal and binary units."""
     return _dash(value, report) if isinstance(value, Absent) else fmt.memory(value)
 
 
@@ -104,7 +104,7 @@ def _said(cell: CheckFact) -> str:
 
 
 def _is_measured(value: str) -> bool:
-    """A number that is no count."""
+    """Whether it is a number and no count."""
     return bool(_NUMBER.fullmatch(value)) and not value.lstrip("+-").isdigit()
 
 
@@ -147,7 +147,7 @@ def _against(row: MetricAcross, speed_up: SpeedUp) -> str:
 
 
 def exact_figure(cell: MetricFigure | None, *, with_n: bool = False) -> str:
-    """A single figure as it was reported, where that is short; else as every report has it."""
+    """Format a single value as it was reported if that is short, else rounded."""
     if cell is None or isinstance(cell.median, Absent) or cell.n != 1:
         return metric_text.figure(cell, with_n=with_n)
     return exact(cell.median)

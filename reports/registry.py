@@ -129,7 +129,7 @@ def render(
 
 
 def draw(kind: str, evidence: Evidence, *, cell: str | None = None) -> tuple[Plot, ...]:
-    """The plots that the Markdown of a report links; raises as `render` does."""
+    """Return the plots that the Markdown of a report links; raises as `render` does."""
     return plots_of(model_of(kind, evidence, cell=cell))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.gate_power.noise import BY_LAUNCH, PAIRS_A_LAUNCH, TURNS, Values, generator
 from benchmarks.gate_power.rivals import RIVALS, nights
-from orchestrator.adapters.statistics.paired import PairedStatistics
+from orchestrator.adapters.statistics import PairedStatistics
 from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, decide
 from orchestrator.domain.gate.policy import PerformanceRule
 from orchestrator.domain.gate.verdict import RuleOutcome

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.gate_power.noise import NIGHTS, Values, generator
-from orchestrator.adapters.statistics.trends import StepDetector
+from orchestrator.adapters.statistics import StepDetector
 
 POINTS = 80
 SIZE = 0.02

@@ -59,7 +59,7 @@ def webhook_body(delivery: Delivery) -> str:
 
 
 def slack_body(delivery: Delivery) -> str:
-    """The JSON body of a Slack message: plain text, without mentions and without masked links."""
+    """Return the JSON body of a Slack message: plain text without mentions and masked links."""
     told = delivery.news.announcement
     lines = (delivery.news.headline, paragraphs(told.text, TEXT_LIMIT), web_link(told.url))
     text = "\n".join(_unmarked(line) for line in lines if line)

@@ -25,9 +25,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
     load_pem_public_key,
 )
-from securesystemslib.dsse import Envelope
-from securesystemslib.exceptions import VerificationError
-from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
 
 from orchestrator.application.ports.signer import (
     KEYRING,
@@ -44,6 +41,14 @@ from orchestrator.domain.gate.gate_documents import (
 )
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.verdict import Verdict
+
+if TYPE_CHECKING:
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
+
+# The library imports the key services of every cloud, which is slow and takes memory: only signing
+# and verifying import it.
+# ruff: noqa: PLC0415
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
@@ -62,6 +67,8 @@ def read_bundle(bundle: bytes) -> list[Envelope]:
 
 
 def _read_line(line: bytes, number: int) -> Envelope:
+    from securesystemslib.dsse import Envelope
+
     try:
         said = json.loads(line)
         payload, kind = said["payload"], said["payloadType"]
@@ -90,12 +97,6 @@ def _again(text: str) -> str:
     except binascii.Error as error:
         raise ValueError(str(error)) from error
 
-
-if TYPE_CHECKING:
-    from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
-
-# The library imports the key services of every cloud, which is slow: only signing imports it.
-# ruff: noqa: PLC0415
 
 _SUFFIX = ".pem"
 
@@ -174,8 +175,6 @@ def _signer(private: Ed25519PrivateKey) -> CryptoSigner:
 def _signed(document: bytes, signer: CryptoSigner) -> bytes:
     from securesystemslib.dsse import Envelope
 
-    from orchestrator.adapters.signing import PAYLOAD_TYPE, write_line
-
     envelope = Envelope(document, PAYLOAD_TYPE, {})
     envelope.sign(signer)
     return write_line(cast(Mapping[str, object], envelope.to_dict()))
@@ -218,6 +217,9 @@ def verify_bundle(bundle: bytes, keys: bytes) -> Verified:
 
 
 def _signer_of(envelope: Envelope, number: int, ring: Keyring) -> PublicKey:
+    from securesystemslib.exceptions import VerificationError
+    from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
+
     (key_id,) = envelope.signatures
     key = ring.keys.get(key_id)
     if key is None:
@@ -314,6 +316,8 @@ def read_keyring(keys: bytes) -> Keyring:
 
 
 def _of_pem(keys: bytes) -> Keyring:
+    from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
+
     try:
         public = load_pem_public_key(keys)
     except ValueError as error:
@@ -340,6 +344,8 @@ def _of_json(keys: bytes) -> Keyring:
 
 def _key(one: Mapping[str, str | None]) -> PublicKey:
     """Return a key. Raises ValueError if its id is not derived from its bytes."""
+    from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
+
     public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(one["public"] or ""))
     known = SSlibKey.from_crypto(public)
     if known.keyid != one["id"]:

@@ -20,6 +20,7 @@ from starlette.routing import Match
 from orchestrator.application.add_annotations import TooManyAnnotationsError
 from orchestrator.application.bisect_gate import NothingToBisectError
 from orchestrator.application.describe_run import RunMissingError
+from orchestrator.application.end_run import ReportRefusedError
 from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError, PolicyMissingError
 from orchestrator.application.gather_evidence import WrongProductError
@@ -38,7 +39,6 @@ from orchestrator.application.machines import (
 from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.application.ports.ingest import IntakeError, IntakeFullError
 from orchestrator.application.ports.signer import KeyUnusableError
-from orchestrator.application.publish_report import ReportRefusedError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError
 from orchestrator.application.sign_off import WaiverMissingError

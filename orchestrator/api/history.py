@@ -26,7 +26,7 @@ from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.signature import FailureGroup
-from orchestrator.domain.test_duration import TestDuration
+from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (
     Alias,
     AliasState,
@@ -233,7 +233,7 @@ def to_known_test_response(test: KnownTest, aliases: Mapping[int, int]) -> Known
 
 
 def to_history_response(history: TestHistory) -> HistoryResponse:
-    """A test with its results."""
+    """Return a test with its results."""
     older = {one.id: history.test.id for one in history.names}
     return HistoryResponse(
         test=to_known_test_response(history.test, {}),

@@ -170,6 +170,6 @@ def _attachment(name: str, response: Response) -> Response:
 
 
 def to_test_response(test: TestFact, artifacts: Sequence[str] = ()) -> TestResponse:
-    """One test, with those of its cell's artifacts that are its own."""
+    """Return a test with its own artifacts."""
     own = artifacts_of_test(artifacts, test.job, test.nodeid)
     return TestResponse.of(test, outcome=test.outcome.word, artifacts=list(own))

@@ -109,7 +109,7 @@ def _known(context: Context, digest: str) -> StoredPayload | None:
 
 
 def to_payload_response(payload: StoredPayload) -> PayloadResponse:
-    """An uploaded payload."""
+    """Return an uploaded payload."""
     return PayloadResponse.of(
         payload, payload.manifest, jobs=[job.id for job in payload.manifest.job]
     )

@@ -87,7 +87,7 @@ from orchestrator.domain.schedule import (
     SubjectSelector,
 )
 from orchestrator.domain.signature import FailureGroup, Signature
-from orchestrator.domain.test_duration import TestDuration
+from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (
     Alias,
     FamilyChanges,

@@ -108,7 +108,7 @@ def _union(one: Mapping[str, Tests], other: Mapping[str, Tests]) -> dict[str, Te
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a cell is compared with."""
+    """The earlier results that a cell is compared with."""
 
     before: Before
     tests: tuple[BaselineTests, ...]

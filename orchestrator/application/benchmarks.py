@@ -486,7 +486,7 @@ def _series(some: Sequence[Measured], detector: Detector) -> BenchmarkSeries:
 
 
 def _point(said: Sequence[Measured]) -> SeriesPoint:
-    """Return the measurement of a run: outside of turns, or else the subject's turns."""
+    """Return a run's measurement: the unpaired one, else the subject's paired turns."""
     plain = [one for one in said if not one.fact.arm]
     values = list(_samples(plain)) if plain else [median(one.fact.samples) for one in said]
     last = said[-1]

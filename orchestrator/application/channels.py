@@ -134,13 +134,13 @@ def renew_secret(
 
 
 def run_link(context: Context, run: str) -> str:
-    """URL of a run's page; empty without a configured public URL."""
+    """Return the URL of a run's page; empty without a configured public URL."""
     base = context.gate.public_url
     return f"{base}/runs/{run}" if base and run else ""
 
 
 def verdict_link(context: Context, verdict: str) -> str:
-    """URL of a verdict's page; empty without a configured public URL."""
+    """Return the URL of a verdict's page; empty without a configured public URL."""
     base = context.gate.public_url
     return f"{base}/verdicts/{verdict}" if base else ""
 

@@ -27,6 +27,7 @@ from orchestrator.domain.cell import (
     PlacementDecision,
     Run,
     RunSpec,
+    SubjectBuild,
     Transition,
 )
 from orchestrator.domain.event_facts import TestFact
@@ -49,7 +50,6 @@ from orchestrator.domain.run_record import (
     LeaseRecord,
     RunRecord,
 )
-from orchestrator.domain.subject_build import SubjectBuild
 from orchestrator.store.cell_results import CellResults, Depth
 from orchestrator.store.stores import Stores
 

@@ -116,6 +116,8 @@ class Janitor:
     project: str
     controller: str
     now: Callable[[], datetime]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The settings that providers are given."""
     looks: LastLooks = field(default_factory=LastLooks)
     """The last inventories."""
 
@@ -235,7 +237,13 @@ class Janitor:
         return [name for name in rented if name in known or self._is_configured(name)]
 
     def _is_configured(self, name: str) -> bool:
-        """Whether a cloud is installed and has credentials; its network is not asked."""
+        """Whether a cloud is installed and has credentials; its network is not asked.
+
+        A cloud without its setting is not loaded: Google's libraries take seconds and 90 MB.
+        """
+        setting = self.traits[name].setting
+        if setting and not self.settings.get(setting):
+            return False
         try:
             provider = self.provider(name)
         except ProviderError:

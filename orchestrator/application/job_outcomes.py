@@ -41,7 +41,7 @@ class Known:
 
 
 def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    """The cell's jobs alone, judged as far as they are over, without their metrics."""
+    """Return the cell's jobs with the outcomes of finished ones, without metrics."""
     return jobs_of_cell_record(Known.of(stores, [cell.id], Depth.JUDGED), cell, spec)
 
 

@@ -158,7 +158,7 @@ def put_subject(context: Context, digest: str, spooled: Path) -> int:
 
 
 def file_chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, a piece at a time."""
+    """Yield the bytes of a file in pieces."""
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -13,9 +14,9 @@ from orchestrator.application.launch_run import LaunchOrder, check_order, find_p
 from orchestrator.application.machines import check_hosts
 from orchestrator.domain.budget import budget_warnings, why_price_is_needed
 from orchestrator.domain.cell import RunSpec
-from orchestrator.domain.launch_plan import Plan, PlannedCell, cautions
+from orchestrator.domain.launch_plan import Plan, PlannedCell, Shipment, cautions
 from orchestrator.domain.machine import NotOfferedError, ProviderError
-from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.manifest import Manifest, StoredPayload
 from orchestrator.domain.matrix import CellPlan, unfit_jobs
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.prices import (
@@ -25,10 +26,15 @@ from orchestrator.domain.prices import (
     without_old_prices,
 )
 from orchestrator.domain.quota import Demand, Headroom, Images, Quota, QuotaLevel, Quotas, headroom
+from orchestrator.domain.reuse_inputs import Prepared, platform_document
 from orchestrator.domain.torch_build import TorchBuild, cuda_warning, torch_build, torch_warning
 
 _UNPRICED = "no price is known at any of {} places, and {}: none is rented"
 _TOO_OLD = "every price is {}, and {}: none is rented; " + REFRESH
+
+
+_REMEMBERED = 200
+"""How many attempts are looked at for what was sent the last time."""
 
 
 def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) -> Plan:
@@ -51,7 +57,8 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     ends = cautions((plan.platform.provider for plan in plans), context.traits)
     uses = context.stores.leases.budget_uses(context.budgets, context.clock.now())
     hosts = check_hosts(context, payload.manifest, plans) if with_hosts else ()
-    plan = Plan(payload.digest, matrix.limits.max_usd, cells, room, hosts=hosts)
+    sent = _shipments(context, payload, order.subject_digest, plans)
+    plan = Plan(payload.digest, matrix.limits.max_usd, cells, room, hosts=hosts, shipments=sent)
     warnings = (
         *budget_warnings(uses, plan.known_usd),
         *unfit_jobs(matrix, payload.manifest),
@@ -61,6 +68,41 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
         *ends,
     )
     return replace(plan, warnings=tuple(filter(None, warnings)))
+
+
+def _shipments(
+    context: Context, payload: StoredPayload, wheel: str | None, plans: Iterable[CellPlan]
+) -> tuple[Shipment, ...]:
+    """What each cell's machine is sent, by what was sent to the newest like it."""
+    earlier = context.stores.reusable_results.newest_preparations(_REMEMBERED)
+    wheel_bytes = sum(map(len, context.blobs.open(wheel))) if wheel else 0
+    return tuple(
+        _shipment(plan, payload, wheel_bytes, earlier)
+        for plan in plans
+        if plan.platform.provider != "local"
+    )
+
+
+def _shipment(
+    plan: CellPlan, payload: StoredPayload, wheel_bytes: int, earlier: Iterable[Prepared]
+) -> Shipment:
+    environment = payload.manifest.environment(plan.environment)
+    platform = platform_document(plan.platform)
+    alike = (
+        one.shipped_bytes
+        for one in earlier
+        if one.ingredients.platform == platform
+        and one.ingredients.environment == plan.environment
+        and one.ingredients.product == payload.manifest.name
+    )
+    return Shipment(
+        plan.id,
+        payload.size_bytes,
+        wheel_bytes,
+        environment.pip if environment else (),
+        next(alike, None),
+        has_index=environment is not None and environment.index,
+    )
 
 
 def _planned(context: Context, plan: CellPlan, minutes: float, needed: str) -> PlannedCell:

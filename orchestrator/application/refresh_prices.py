@@ -27,7 +27,7 @@ def refresh_prices(context: Context) -> Refreshed:
 
 
 def known_prices(context: Context) -> tuple[Price, ...]:
-    """The prices in use: shipped tables, overridden by refreshed prices."""
+    """Return the prices in use: shipped tables, overridden by refreshed prices."""
     found: list[Price] = []
     for name in sorted(context.traits):
         if context.traits[name].rented:

@@ -76,14 +76,14 @@ def list_schedules(context: Context, *, firings: int = 1) -> list[ScheduleRespon
 
 
 def show_schedule(context: Context, name: str) -> ScheduleResponse:
-    """The schedule with its firings. Raises ScheduleMissingError."""
+    """Return the schedule with its firings. Raises ScheduleMissingError."""
     schedule = find_schedule(context, name)
     known = context.stores.schedules.firings(name, limit=FIRINGS_SHOWN)
     return ScheduleResponse(schedule, _upcoming(context, schedule), known)
 
 
 def find_schedule(context: Context, name: str) -> Schedule:
-    """The schedule. Raises ScheduleMissingError."""
+    """Return the schedule. Raises ScheduleMissingError."""
     found = context.stores.schedules.get(name)
     if found is None:
         raise ScheduleMissingError(f"there is no schedule {name!r}; `seatrial schedule list`")
@@ -125,7 +125,7 @@ def remove_schedule(context: Context, name: str) -> None:
 
 
 def next_firing(context: Context, schedule: Schedule, now: datetime) -> datetime | None:
-    """When it fires next; None while it is paused."""
+    """Return when it fires next; None while it is paused."""
     if schedule.paused_at is not None:
         return None
     return context.gate.cron.next_after(schedule.cron, schedule.tz, now)

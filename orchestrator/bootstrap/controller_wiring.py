@@ -36,13 +36,13 @@ from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.emergency_stop import EmergencyStop
+from orchestrator.application.end_run import ReportRefusedError, publish_report
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.archives import Blobs, PayloadArchives
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
-from orchestrator.application.publish_report import ReportRefusedError, publish_report
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
@@ -216,7 +216,7 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
-    context = _context(deps, scratch, wake=wake, gate=gate)
+    context = _context(deps, scratch, _janitor(deps, settings), wake=wake, gate=gate)
     return Parts(executor, database, context, deps, engine)
 
 
@@ -229,7 +229,8 @@ def open_to_read(settings: Settings) -> tuple[Database, Context]:
     deps = _deps(settings, database, AS_OURSELVES, controller="", wakeups=None)
     scratch = settings.home / TEMPORARY  # where an upload would go; it may not be there
     gate = _gate_ports(settings, subjects_of(settings, AS_OURSELVES, scratch))
-    return database, _context(deps, scratch, wake=_leave_it, gate=gate)
+    janitor = _janitor(deps, settings)
+    return database, _context(deps, scratch, janitor, wake=_leave_it, gate=gate)
 
 
 def _deps(
@@ -292,11 +293,10 @@ def _budgets(settings: Settings) -> tuple[Budget, ...]:
 
 
 def _context(
-    deps: FlowDeps, scratch: Path, *, wake: Callable[[str], None], gate: GatePorts
+    deps: FlowDeps, scratch: Path, janitor: Janitor, *, wake: Callable[[str], None], gate: GatePorts
 ) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
-    payloads = deps.stores.payloads
     return Context(
         stores=deps.stores,
         blobs=deps.blobs,
@@ -315,10 +315,10 @@ def _context(
         lint=lint_documents,
         doubt=doubts_of,
         builtin_payload=BuiltinPayload(
-            asset_dir("payload"), archives, payloads, deps.blobs, deps.clock
+            asset_dir("payload"), archives, deps.stores.payloads, deps.blobs, deps.clock
         ),
         secret=deps.secret,
-        janitor=_janitor(deps),
+        janitor=janitor,
         dialects=FileDialects(),
         intake=FileIntake(scratch=scratch),
         scratch=scratch,
@@ -349,7 +349,7 @@ def _traits() -> Mapping[str, ProviderTraits]:
     return {name: provider_registry.traits(name) for name in provider_registry.names()}
 
 
-def _janitor(deps: FlowDeps) -> Janitor:
+def _janitor(deps: FlowDeps, settings: Settings) -> Janitor:
     return Janitor(
         stores=deps.stores,
         provider=deps.provider,
@@ -357,6 +357,7 @@ def _janitor(deps: FlowDeps) -> Janitor:
         project=deps.identity.project,
         controller=deps.identity.controller,
         now=deps.clock.now,
+        settings=settings.for_providers(),
     )
 
 

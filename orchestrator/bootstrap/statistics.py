@@ -50,7 +50,7 @@ _WHAT = "the comparison of benchmarks"
 def _statistics() -> Statistics:
     """Raises MissingExtraError."""
     require("statistics", _WHAT)
-    from orchestrator.adapters.statistics.paired import PairedStatistics
+    from orchestrator.adapters.statistics import PairedStatistics
 
     return PairedStatistics()
 
@@ -58,6 +58,6 @@ def _statistics() -> Statistics:
 def _detector() -> Detector:
     """Raises MissingExtraError."""
     require("statistics", _WHAT)
-    from orchestrator.adapters.statistics.trends import StepDetector
+    from orchestrator.adapters.statistics import StepDetector
 
     return StepDetector()

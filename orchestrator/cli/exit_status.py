@@ -10,6 +10,7 @@ from orchestrator.domain.outcome import EXIT_CODES, Outcome
 from orchestrator.domain.run_record import RunResponse
 
 _REPORT_WAIT_S = 10.0
+
 _REPORT_LOOK_S = 0.1
 
 

@@ -22,8 +22,10 @@ from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import (
-    benchmarks,
+    benchmark_list,
+    benchmark_trend,
     cell,
+    compare,
     costs,
     failure_groups,
     flaky,
@@ -34,14 +36,13 @@ from orchestrator.dashboard.pages import (
     log,
     machines,
     products,
+    release_board,
     runs,
     schedules,
     sign_in,
     slowest,
     tests,
 )
-from orchestrator.dashboard.pages.board import routes as board
-from orchestrator.dashboard.pages.compare import routes as compare
 from orchestrator.dashboard.pages.run import routes as run
 from orchestrator.dashboard.responses import Format, PageMissingError, Pages, pages_of
 from orchestrator.dashboard.session import (
@@ -85,7 +86,7 @@ class PageHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as the application does, with these headers."""
+        """Forward the request to the application, and add the headers to its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -130,7 +131,7 @@ _NEXT = {
 
 _PAGES = (
     sign_in,
-    board,
+    release_board,
     runs,
     run,
     cell,
@@ -143,7 +144,8 @@ _PAGES = (
     grid,
     tests,
     compare,
-    benchmarks,
+    benchmark_list,
+    benchmark_trend,
     gates,
     failure_groups,
     flaky,
@@ -204,7 +206,7 @@ class Head:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Forward a HEAD request as GET, and drop the response's body."""
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
@@ -220,7 +222,7 @@ class Kept(StaticFiles):
     """Files whose address changes with their content: a browser need never ask again."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with the file."""
+        """Respond with the static file."""
 
         async def kept(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] in (200, 304):
@@ -232,7 +234,7 @@ class Kept(StaticFiles):
 
 
 def _version(folder: Path) -> str:
-    """Changes with any file."""
+    """Return a digest of the static files, which changes with any of them."""
     seen = hashlib.sha256()
     for file in sorted(one for one in folder.rglob("*") if one.is_file()):
         seen.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())

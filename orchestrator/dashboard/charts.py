@@ -58,7 +58,7 @@ def sparkline(
 
 
 def bar(parts: Sequence[tuple[str, float]], *, width: int = 120, height: int = 6) -> Picture:
-    """A bar of parts (tone, amount), each as long as its share; none that is there vanishes."""
+    """Return a bar of parts (tone, amount), each as long as its share; small parts stay visible."""
     whole = sum(amount for _, amount in parts)
     shapes: list[Shape] = []
     left = 0.0
@@ -77,7 +77,7 @@ _HEIGHTS = {"good": 0.35, "quiet": 0.2, "busy": 0.2, "warn": 0.7, "bad": 1.0}
 
 
 def strip(tones: Sequence[str], *, each: int = 4, height: int = 18) -> Picture:
-    """A row of results in the order of time; an empty tone leaves a gap."""
+    """Return a row of results in chronological order; an empty tone leaves a gap."""
     shapes = [
         _box(tone, at * each, height * (1 - _HEIGHTS[tone]), each - 1, height * _HEIGHTS[tone])
         for at, tone in enumerate(tones)
@@ -140,6 +140,6 @@ def _box(tone: str, x: float, y: float, width: float, height: float) -> Shape:
 
 
 def _line_at(width: float, height: int) -> tuple[tuple[str, str], ...]:
-    """The base of columns."""
+    """Return the base line of the columns."""
     y = f"{height - 0.5:.1f}"
     return (("x1", "0"), ("y1", y), ("x2", f"{width:.1f}"), ("y2", y))

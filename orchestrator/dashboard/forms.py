@@ -27,15 +27,15 @@ class Form:
 
     @property
     def is_refused(self) -> bool:
-        """Whether something is wrong."""
+        """Whether the form has errors."""
         return bool(self.mistakes or self.said)
 
     def value(self, name: str) -> str:
-        """The value of a field."""
+        """Return the value of a field."""
         return self.values.get(name, "")
 
     def word(self, name: str, *, longest: int = LONGEST) -> str:
-        """One line, of a sensible length."""
+        """Return a field's value as one line of at most `LONGEST` characters."""
         text = self.value(name).strip()
         if len(text) > longest:
             self.mistakes[name] = f"is {len(text):,} characters long: at most {longest:,}"
@@ -44,26 +44,26 @@ class Form:
         return text
 
     def filled(self, name: str, *, longest: int = LONGEST) -> str:
-        """The same, and it must not be empty."""
+        """Return a field's value as one line; an empty one is an error of the field."""
         text = self.word(name, longest=longest)
         if not text:
             self.mistakes[name] = "must be filled in"
         return text
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Names with commas between them."""
+        """Return the comma-separated names of a field."""
         text = self.word(name, longest=2_000)
         return tuple(part for part in (one.strip() for one in text.split(",")) if part)
 
     def url(self, name: str) -> str:
-        """An address in the web, or nothing."""
+        """Return a field's HTTP(S) URL; empty without one."""
         text = self.word(name, longest=1_000)
         if not _URL.fullmatch(text):
             self.mistakes[name] = "must begin with https:// or http://, without spaces"
         return text
 
     def day(self, name: str) -> date:
-        """A day."""
+        """Return a field's date; an invalid one is an error of the field."""
         try:
             return date.fromisoformat(self.value(name).strip())
         except ValueError:

@@ -29,7 +29,7 @@ _SECONDS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
 def visible(text: str) -> str:
-    """Text from elsewhere with nothing hidden in it.
+    """Return untrusted text with its control characters made visible.
 
     Escape sequences are dropped; controls, marks that change direction and characters without
     width are written as their numbers, so that no text can pass for another.
@@ -45,24 +45,24 @@ def _number(found: re.Match[str]) -> str:
 
 
 def breakable(text: str) -> Markup:
-    """The text, with places at which the name of a test may go on in the next line."""
+    """Return the text with a line-break opportunity at each ``::`` of a node id."""
     return Markup("::<wbr>").join(text.split("::", _MOST_BREAKS))
 
 
 def spoken(text: str) -> Markup:
-    """Text from elsewhere, the one way in which pages write it."""
+    """Return untrusted text as safe HTML, isolated from the direction of the text around it."""
     return _BEGIN + breakable(visible(cut(text))) + _END
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:
-    """The text, or its beginning and how much is not here."""
+    """Return the text, cut to the limit, with the number of characters that are left out."""
     if len(text) <= longest:
         return text
     return f"{text[:longest]}… ({len(text) - longest:,} more characters)"
 
 
 def share(passed: int, judged: int) -> str:
-    """A pass rate; a dash where nothing was judged."""
+    """Return a pass rate as text; a dash without judged tests."""
     if not judged:
         return "–"
     return percent(Fraction(passed, judged))

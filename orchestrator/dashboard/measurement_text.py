@@ -19,7 +19,7 @@ _DIRECTIONS = {"lower": "lower is better", "higher": "higher is better"}
 
 
 def honest(value: float, spread: float) -> str:
-    """The value down to the second digit of its spread; without a spread, four digits."""
+    """Format a value to the second digit of its spread; without a spread, to four digits."""
     if not math.isfinite(value):
         return "–"
     if spread <= 0 or not math.isfinite(spread) or not value:
@@ -49,12 +49,12 @@ def unit_of(benchmark: Benchmark) -> str:
 
 
 def direction_of(benchmark: Benchmark) -> str:
-    """In words."""
+    """Return a metric's direction in words."""
     return _DIRECTIONS.get(benchmark.direction, "the metric states no direction")
 
 
 def params_of(params: Mapping[str, object]) -> str:
-    """``batch=4, dtype=float16``."""
+    """Format parameters: ``batch=4, dtype=float16``."""
     return ", ".join(f"{name}={value}" for name, value in sorted(params.items()))
 
 
@@ -76,7 +76,7 @@ class Measured:
 
     @property
     def value(self) -> str:
-        """``48.9 ms``."""
+        """The value with its unit: ``48.9 ms``."""
         return f"{honest(self.point.value, self.spread)} {self.unit}".rstrip()
 
     @property
@@ -89,7 +89,7 @@ class Measured:
         return f"{low}–{high}, {many}"
 
     def plain(self) -> Plain:
-        """Unrounded."""
+        """The unrounded value."""
         point = self.point
         return {
             "value": point.value,
@@ -121,10 +121,10 @@ class Change:
         return " ".join([*told, *([self.aside] if self.aside else [])])
 
     def plain(self) -> Plain:
-        """Unrounded."""
+        """The unrounded relative change."""
         return {"verdict": self.word, "change": self.change, "note": self.aside}
 
     def text(self) -> str:
-        """``▼ worse +8.2%``."""
+        """The change with its direction: ``▼ worse +8.2%``."""
         shown = term(self.word)
         return f"{shown.glyph} {shown.word} {self.note}".rstrip()

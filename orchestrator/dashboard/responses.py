@@ -77,7 +77,7 @@ class Asked:
         return self.request.query_params
 
     def here(self, **changed: str) -> str:
-        """This page's address with other values in its query; an empty one takes a name away."""
+        """Return this page's URL with changed query values; an empty value removes its name."""
         asked = {**self.query, **changed}
         asked.pop("part", None)
         return urls.with_query(self.path, **asked)
@@ -88,7 +88,7 @@ class Asked:
         return urls.as_page(quote(self.request.scope["path"]))
 
     def part_url(self, part: str) -> str:
-        """The address of one block of this page, as it is asked for now."""
+        """Return the URL of one block of this page, with the present query."""
         return urls.with_query(self.path, **{**self.query, "part": part})
 
     def format_url(self, suffix: str, table: str) -> str:
@@ -99,7 +99,7 @@ class Asked:
         return urls.with_query(f"{path}.{suffix}", **asked)
 
     def answer(self, page: Page, *, status: int = 200) -> Response:
-        """The page, as it is wanted."""
+        """Return the page in the requested format."""
         match self.wanted:
             case Format.JSON:
                 return _json(page)
@@ -114,7 +114,7 @@ class Asked:
                 return self._html(page, status)
 
     def go(self, address: str) -> Response:
-        """After an action: look at another page."""
+        """Redirect to another page after an action."""
         return RedirectResponse(address, 303)
 
     def _html(self, page: Page, status: int) -> Response:
@@ -130,7 +130,7 @@ class Asked:
 
 
 class Pages:
-    """The templates."""
+    """The templates of the pages."""
 
     def __init__(self, static: str) -> None:
         """`static` is the address that the files of pages lie under."""
@@ -147,7 +147,7 @@ class Pages:
         self._marks: dict[Mark, Markup] = {}
 
     def show(self, template: str, words: Mapping[str, object], part: str = "") -> str:
-        """A page, or one block of it."""
+        """Render a page, or one block of it."""
         found = self._environment.get_template(template)
         if not part:
             return found.render(**words)
@@ -157,7 +157,7 @@ class Pages:
         return "".join(block(found.new_context(dict(words))))
 
     def _once(self, render: Callable[[Mark], Markup], mark: Mark) -> Markup:
-        """A mark without an address is one of some dozens, and looks the same on every page."""
+        """Render a mark without a link once: the same few dozen marks are on every page."""
         known = self._marks.get(mark)
         if known is None:
             known = self._marks[mark] = render(mark)
@@ -165,7 +165,7 @@ class Pages:
 
 
 def pages_of(request: Request) -> Pages:
-    """The templates of the application."""
+    """Return the application's templates."""
     return cast(Pages, request.app.state.pages)
 
 
@@ -248,7 +248,7 @@ def _texts(row: Row) -> list[str]:
 
 
 def markdown(table: Table) -> str:
-    """The table in GitHub's Markdown, in which nothing from elsewhere is markup."""
+    """Return the table in GitHub's Markdown; untrusted text is escaped."""
     titles = [_quoted(column.title) for column in table.columns]
     rules = ["---:" if column.is_number else "---" for column in table.columns]
     lines = [titles, rules, *([_quoted(text) for text in _texts(row)] for row in table.rows)]

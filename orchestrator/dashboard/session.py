@@ -64,7 +64,7 @@ class Viewer:
         return base64.urlsafe_b64encode(nonce + self._sealed(nonce)).decode("ascii")
 
     def has_made(self, value: str) -> bool:
-        """Whether a form's value is of this session."""
+        """Whether a form's CSRF value belongs to this session."""
         try:
             raw = base64.urlsafe_b64decode(value.encode("ascii"))
         except ValueError:
@@ -77,7 +77,7 @@ class Viewer:
 
 
 def viewer_of(context: Context, credential: Credential) -> Viewer | None:
-    """The viewer of the token, or None."""
+    """Return the viewer of the token, or None."""
     token = check_credential(context, credential) if credential.secret else None
     return None if token is None else Viewer(token.name, token.scope, credential, token.id)
 
@@ -108,7 +108,7 @@ UPLOAD_FILES = 5_000
 
 
 def needs(scope: Scope, *, uploads: bool = False) -> object:
-    """A dependency of actions: the scope, and a form of this session. The viewer.
+    """Return a dependency that checks the scope and the form, and yields the viewer.
 
     Args:
         scope: What the token must allow.
@@ -126,7 +126,7 @@ def needs(scope: Scope, *, uploads: bool = False) -> object:
 
 
 async def check_form(request: Request, viewer: Viewer, *, uploads: bool = False) -> None:
-    """Refuse what another site, or a page of another session, has made a browser send.
+    """Reject a form that another site, or a page of another session, has sent.
 
     Raises ForeignFormError, or UploadRefusedError before a body that is too large is read.
     """

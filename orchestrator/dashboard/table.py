@@ -27,11 +27,11 @@ class Cell(Protocol):
         ...
 
     def plain(self) -> Plain:
-        """For JSON and CSV: unrounded, unmasked."""
+        """The value for JSON and CSV, unrounded and unmasked."""
         ...
 
     def text(self) -> str:
-        """For Markdown."""
+        """The value as text for Markdown."""
         ...
 
 
@@ -49,17 +49,17 @@ class Text:
     """Shown instead of the value; the rest is in the note."""
 
     def plain(self) -> Plain:
-        """The value."""
+        """The text as it is."""
         return self.value
 
     def text(self) -> str:
-        """In one line."""
+        """The text in one line."""
         return visible(cut(self.value)).replace("\n", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A quantity."""
+    """A number with its unit."""
 
     kind: ClassVar[str] = "number"
     value: float | None
@@ -73,7 +73,7 @@ class Number:
         return self.value
 
     def text(self) -> str:
-        """With its unit."""
+        """The value with its unit."""
         if self.value is None:
             return "–"
         return f"{number(self.value)} {self.unit}".rstrip()
@@ -89,11 +89,11 @@ class Badge:
     note: str = ""
 
     def plain(self) -> Plain:
-        """The word as the API writes it."""
+        """The status word of the API."""
         return self.word or None
 
     def text(self) -> str:
-        """Sign and word."""
+        """The glyph and the word."""
         shown = term(self.word)
         return f"{shown.glyph} {shown.word}" if self.word else "–"
 
@@ -124,7 +124,7 @@ class Tally:
         return tuple((word, counted[word]) for word in told if counted[word])
 
     def plain(self) -> Plain:
-        """The eight figures and the rate."""
+        """The counts and the pass rate."""
         rate = self.counts.pass_rate
         return {
             **self.counts.as_dict(),
@@ -149,7 +149,7 @@ class Moment:
 
     @property
     def iso(self) -> str:
-        """For machines."""
+        """The time for HTML's ``datetime`` attribute."""
         return "" if self.at is None else self.at.astimezone(UTC).isoformat(timespec="seconds")
 
     @property
@@ -160,17 +160,17 @@ class Moment:
         return utc(self.at) if self.now is None else age(self.at, self.now)
 
     def plain(self) -> Plain:
-        """RFC 3339 in UTC."""
+        """The time in RFC 3339, in UTC."""
         return self.iso or None
 
     def text(self) -> str:
-        """In UTC."""
+        """The time in UTC."""
         return "–" if self.at is None else utc(self.at)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A duration."""
+    """A duration in seconds."""
 
     kind: ClassVar[str] = "number"
     seconds: float | None
@@ -178,17 +178,17 @@ class Span:
     is_loud: bool = False
 
     def plain(self) -> Plain:
-        """In seconds."""
+        """The duration in seconds."""
         return self.seconds
 
     def text(self) -> str:
-        """``1m 12s``."""
+        """The duration in words: ``1m 12s``."""
         return "–" if self.seconds is None else duration(self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Usd:
-    """Money."""
+    """An amount of US dollars."""
 
     kind: ClassVar[str] = "number"
     amount: Decimal | None
@@ -196,11 +196,11 @@ class Usd:
     is_loud: bool = False
 
     def plain(self) -> Plain:
-        """Decimal text, as everywhere in the API."""
+        """The amount as decimal text, as in the API."""
         return None if self.amount is None else format(self.amount, "f")
 
     def text(self) -> str:
-        """``$1.20``."""
+        """The rounded amount: ``$1.20``."""
         return usd(self.amount)
 
 
@@ -215,11 +215,11 @@ class Drawn:
     """The same information in words."""
 
     def plain(self) -> Plain:
-        """The values."""
+        """The drawn values."""
         return list(self.values)
 
     def text(self) -> str:
-        """The words."""
+        """The description of the drawing."""
         return self.label
 
 
@@ -235,11 +235,11 @@ class Trace:
     """The address of JSON that has it under ``shown``."""
 
     def plain(self) -> Plain:
-        """The line."""
+        """The whole text."""
         return self.value
 
     def text(self) -> str:
-        """The line."""
+        """The text in one line, cut to the limit."""
         return visible(cut(self.value)).replace("\n", " ")
 
 
@@ -251,11 +251,11 @@ class Several:
     cells: Sequence[Cell]
 
     def plain(self) -> Plain:
-        """A list."""
+        """The values as a list."""
         return [cell.plain() for cell in self.cells]
 
     def text(self) -> str:
-        """With commas between."""
+        """The values, separated by commas."""
         return ", ".join(cell.text() for cell in self.cells)
 
 
@@ -313,11 +313,11 @@ class Names:
         return max(len(self.values) - self.shown, 0)
 
     def plain(self) -> Plain:
-        """A list."""
+        """The names as a list."""
         return list(self.values)
 
     def text(self) -> str:
-        """With commas between."""
+        """The names, separated by commas."""
         return visible(cut(", ".join(self.values))).replace("\n", " ") or "–"
 
 
@@ -333,17 +333,17 @@ class Act:
     """The affected object."""
 
     def plain(self) -> Plain:
-        """Nothing: it is no value."""
+        """None: an action has no value."""
         return None
 
     def text(self) -> str:
-        """Nothing."""
+        """Empty: an action has no text."""
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column."""
+    """A column of a table."""
 
     id: str
     """Name in JSON and CSV, including its unit, if any."""
@@ -410,11 +410,11 @@ class Folded:
     facts: Sequence[Fact] = ()
 
     def plain(self) -> Plain:
-        """The sentence."""
+        """The summary sentence."""
         return self.value
 
     def text(self) -> str:
-        """The sentence in one line."""
+        """The summary sentence in one line."""
         return visible(cut(self.value)).replace("\n", " ")
 
 

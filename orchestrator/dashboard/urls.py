@@ -32,17 +32,17 @@ CHANNEL_TEST = "/channels/{channel}/test"
 
 
 def run_url(run: str) -> str:
-    """A run."""
+    """Return the URL of a run's page."""
     return f"{RUNS}/{_part(run)}"
 
 
 def slowest_url(run: str) -> str:
-    """The tests of a run that took longest."""
+    """Return the URL of a run's slowest tests."""
     return f"{run_url(run)}/slowest"
 
 
 def cell_url(run: str, cell: str) -> str:
-    """The tests of a cell."""
+    """Return the URL of a cell's page."""
     return f"{run_url(run)}/cells/{_part(cell)}"
 
 
@@ -52,17 +52,17 @@ def result_url(run: str, cell: str, test: int) -> str:
 
 
 def log_url(run: str, cell: str) -> str:
-    """The log of a cell."""
+    """Return the URL of a cell's log."""
     return f"{cell_url(run, cell)}/log"
 
 
 def log_line_url(run: str, cell: str, line: int) -> str:
-    """One line of it, however long."""
+    """Return the URL of one line of a log."""
     return f"{log_url(run, cell)}/lines/{line}"
 
 
 def log_raw_url(run: str, cell: str) -> str:
-    """All of it, as it came."""
+    """Return the URL of a log's raw bytes."""
     return f"{log_url(run, cell)}/raw"
 
 
@@ -72,17 +72,17 @@ def events_url(run: str) -> str:
 
 
 def report_url(run: str, kind: str, cell: str = "") -> str:
-    """A report as the API renders it."""
+    """Return the URL of a report in REST."""
     return with_query(f"{API}/runs/{_part(run)}/reports/{_part(kind)}.html", cell=cell)
 
 
 def export_url(run: str, form: str, cell: str = "") -> str:
-    """Results in the form of another program."""
+    """Return the URL of an export in REST."""
     return with_query(f"{API}/runs/{_part(run)}/export/{_part(form)}", cell=cell)
 
 
 def artifact_url(run: str, cell: str, name: str) -> str:
-    """An artifact of a cell."""
+    """Return the URL of a cell's artifact."""
     return f"{API}/runs/{_part(run)}/cells/{_part(cell)}/artifacts/{_part(name)}"
 
 
@@ -92,32 +92,32 @@ def end_machine_url(provider: str, machine: str) -> str:
 
 
 def grid_url(**asked: str) -> str:
-    """Tests by runs."""
+    """Return the URL of the grid of tests by runs."""
     return with_query(GRID, **asked)
 
 
 def test_url(test: int) -> str:
-    """The history of a test."""
+    """Return the URL of a test's history."""
     return f"{TESTS}/{test}"
 
 
 def signature_url(signature: str) -> str:
-    """One kind of failure."""
+    """Return the URL of a failure group."""
     return f"{FAILURES}/{_part(signature)}"
 
 
 def compare_url(old: str, new: str) -> str:
-    """Two runs beside each other."""
+    """Return the URL of the comparison of two runs."""
     return with_query(COMPARE, a=old, b=new)
 
 
 def benchmark_url(job: str, metric: str) -> str:
-    """A benchmark over time."""
+    """Return the URL of a benchmark's trend."""
     return f"{BENCHMARKS}/{_part(job)}/{_part(metric)}"
 
 
 def gate_url(gate: str) -> str:
-    """A gate."""
+    """Return the URL of a gate."""
     return f"{GATES}/{_part(gate)}"
 
 
@@ -147,12 +147,12 @@ def dry_run_url(gate: str) -> str:
 
 
 def verdict_url(verdict: str) -> str:
-    """A verdict."""
+    """Return the URL of a verdict."""
     return f"/verdicts/{_part(verdict)}"
 
 
 def badge_url(gate: str) -> str:
-    """The picture of a gate's decision, for READMEs."""
+    """Return the URL of a gate's badge, for READMEs."""
     return f"/badges/{_part(gate)}.svg"
 
 
@@ -167,7 +167,7 @@ def verdict_file_url(verdict: str, part: str) -> str:
 
 
 def schedule_url(name: str) -> str:
-    """A schedule."""
+    """Return the URL of a schedule."""
     return f"{SCHEDULES}/{_part(name)}"
 
 
@@ -193,12 +193,12 @@ def with_query(path: str, /, **asked: str) -> str:
 
 
 def as_page(path: str) -> str:
-    """The address of the page itself, where its name ends as that of another format would."""
+    """Return the path with its last dot encoded where it ends like a format's suffix."""
     if path.endswith(tuple(f".{suffix}" for suffix in SUFFIXES)):
         return "%2E".join(path.rsplit(".", 1))
     return path
 
 
 def _part(name: str) -> str:
-    """A name as one part of a path."""
+    """Return a name, percent-encoded as one segment of a path."""
     return as_page(quote(name, safe=""))

@@ -94,7 +94,7 @@ def why_price_is_needed(budgets: Iterable[Budget], *, allow_unknown_price: bool)
 
 
 def budget_warnings(uses: Iterable[BudgetUse], worst_usd: Decimal = Decimal(0)) -> list[str]:
-    """Sentences about budgets that are too small for `worst_usd` more, or are half used."""
+    """Return warnings about budgets that are half used, or too small for `worst_usd` more."""
     told = []
     for use in uses:
         if use.left_usd < worst_usd:

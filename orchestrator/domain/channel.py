@@ -112,7 +112,7 @@ class News:
 
 
 def one_line(text: str, limit: int) -> str:
-    """The text as one line, without controls and marks that change direction, cut to the limit."""
+    """Return the text as one line without control and direction characters, cut to the limit."""
     return _cut(" ".join(_harmless(text).split()), limit)
 
 

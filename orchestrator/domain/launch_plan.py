@@ -9,7 +9,11 @@ from decimal import Decimal
 from orchestrator.domain.machine import Place, ProviderTraits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.quota import Headroom
-from orchestrator.domain.units import plural, price, usd
+from orchestrator.domain.units import plural, price, size, usd
+
+SHIPPED_LIMIT_BYTES = 3 * 1024**3
+"""Maximum size of all wheels of one environment: they are uploaded while the machine is billed."""
+_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,48 @@ class HostCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class Shipment:
+    """What is sent to the machine of a cell, while it is billed."""
+
+    cell: str
+    payload_bytes: int
+    """Packed size of the payload."""
+    wheel_bytes: int
+    """Size of the subject's wheel; 0 without one."""
+    packages: tuple[str, ...]
+    """Requirements of its environment; what the machine has of them is not sent."""
+    packages_bytes: int | None
+    """What was sent of them at the newest attempt on such a platform; None before the first."""
+    has_index: bool = False
+    """Whether the machine may install them from its own index instead."""
+
+    @property
+    def sentence(self) -> str:
+        """For a person: what is sent, how much, and from where."""
+        parts = [f"payload {size(self.payload_bytes)}"]
+        if self.wheel_bytes:
+            parts.append(f"wheel {size(self.wheel_bytes)}")
+        if self.packages:
+            named = ", ".join(self.packages[:_NAMED]) + ("..." if self.packages[_NAMED:] else "")
+            much = (
+                f"unknown before its first machine, {size(SHIPPED_LIMIT_BYTES)} at most"
+                if self.packages_bytes is None
+                else f"{size(self.packages_bytes)} the last time"
+            )
+            where = "or from the machine's index" if self.has_index else "from the controller"
+            parts.append(f"what the machine lacks of {named}: {much}, {where}")
+        return "; ".join(parts)
+
+
+def shipments_in_words(shipments: Iterable[Shipment]) -> list[str]:
+    """Return one sentence for all cells that are sent the same."""
+    cells: dict[str, list[str]] = {}
+    for shipment in shipments:
+        cells.setdefault(shipment.sentence, []).append(shipment.cell)
+    return [f"sent to {', '.join(names)}: {sentence}" for sentence, names in cells.items()]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A launch plan."""
 
@@ -63,6 +109,8 @@ class Plan:
     """Warnings for a person before the launch."""
     hosts: tuple[HostCheck, ...] = ()
     """Checks of your own hosts, where they were requested."""
+    shipments: tuple[Shipment, ...] = ()
+    """What is sent to the machine of each cell."""
 
     @property
     def worst_usd(self) -> Decimal | None:

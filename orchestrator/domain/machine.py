@@ -428,6 +428,8 @@ class ProviderTraits:
     """Checks the values of platform keys, from built-in tables alone."""
     extra: str = ""
     """The distribution's extra with its client libraries; empty where it needs none."""
+    setting: str = ""
+    """The setting without which it is not configured: nothing is imported to find that out."""
 
 
 class StaticHostStore(Protocol):

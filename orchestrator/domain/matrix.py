@@ -375,7 +375,7 @@ def jobs_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> tuple[str, 
 
 
 def unfit_jobs(matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
-    """A sentence for each job that is selected on a platform, and not sent because it cannot run.
+    """Return a sentence for each selected job that cannot run on a platform and is left out.
 
     It is an error where the job is selected there by its id: `check_matrix` says so.
     """
@@ -398,7 +398,7 @@ def why_unfit(job: Job, platform: Platform) -> str:
 
 
 def compute_capability(platform: Platform) -> str:
-    """The highest that its NVIDIA GPU is known to have; empty where that is not known."""
+    """Return the highest known compute capability of the platform's GPU; empty if unknown."""
     promised = platform.accelerator.compute_capability if platform.accelerator else None
     if promised:
         return promised

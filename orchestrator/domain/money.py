@@ -63,7 +63,7 @@ def machine_cost(lease: Lease, at: datetime) -> Decimal:
 
 
 def machine_seconds(lease: Lease, at: datetime) -> float:
-    """Seconds from `Lease.billed_from` to `Lease.billed_until`, or to `at`; 0 without a machine."""
+    """Return billed seconds of the machine, until `at` at most; 0 without a machine."""
     return _held(lease, at).total_seconds()
 
 

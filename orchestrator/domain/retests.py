@@ -154,12 +154,6 @@ def job_in_session(job: str, time: int) -> str:
     return f"{job}{_MARK}{time}"
 
 
-def job_of_session(name: str) -> tuple[str, int]:
-    """Return job and repetition of a job id in a session's evidence."""
-    job, _, time = name.rpartition(_MARK)
-    return (job, int(time)) if job and time.isdecimal() else (name, 0)
-
-
 def retests_of(retest_sessions: Iterable[RetestSession]) -> tuple[Retest, ...]:
     """Return all retests of the sessions, in order."""
     found: list[Retest] = []

@@ -18,7 +18,7 @@ NOTHING = "none"
 _MOST_TOLD = 3
 _DIGEST_SHOWN = 12
 _NOT_COMPARED = frozenset(
-    {"id", "locations", "market", "connect", "hosts", "environments", "optional"}
+    {"id", "locations", "market", "connect", "bastion", "hosts", "environments", "optional"}
 )
 """Platform keys that decide how a machine is obtained, not what it is."""
 _ASKED = ("product", "payload", "subject", "environment", "platform", "tool")
@@ -236,3 +236,5 @@ class Prepared:
     interpreter: Interpreter
     place: str
     """The place of its machine."""
+    shipped_bytes: int = 0
+    """Size of the wheels that were sent to it."""

@@ -16,6 +16,7 @@ from orchestrator.domain.cell import (
     PlacementDecision,
     Run,
     RunState,
+    SubjectBuild,
     Transition,
 )
 from orchestrator.domain.commit import Commit
@@ -32,7 +33,6 @@ from orchestrator.domain.paired_samples import pairs_of
 from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.signature import FailureGroup
-from orchestrator.domain.subject_build import SubjectBuild
 from orchestrator.domain.test_set import TestSet
 from orchestrator.domain.units import duration, elapsed
 
@@ -379,7 +379,7 @@ class RunResponse(RunSummary):
 
 
 def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
-    """A run without its cells."""
+    """Return a run without its cells."""
     return filled(
         RunSummary,
         run,

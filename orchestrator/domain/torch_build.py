@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from orchestrator.domain.attestation import Device
 from orchestrator.domain.manifest import Environment
 from orchestrator.domain.matrix import CellPlan
 
@@ -79,6 +80,27 @@ def cuda_warning(cell: CellPlan, environment: Environment | None) -> str:
         f"{cell.id}: {asked[0]} of the environment {cell.environment!r} is PyPI's build for CUDA: "
         "4 GB are sent to a machine without an NVIDIA GPU while it costs; name in the "
         f"environment's find_links {page}"
+    )
+
+
+_CUDA_PACKAGE = re.compile(r"nvidia-(cu|nccl|nv)[\w-]*")
+
+
+def cuda_refusal(packages: Mapping[str, str], devices: Iterable[Device]) -> str:
+    """Return why packages are not sent to a rented machine; empty where they are.
+
+    Args:
+        packages: Those that would be sent, by canonical name.
+        devices: The machine's accelerators.
+    """
+    libraries = sorted(name for name in packages if _CUDA_PACKAGE.fullmatch(name))
+    if not libraries or any(device.vendor == "nvidia" for device in devices):
+        return ""
+    more = f" and {len(libraries) - 1} more" if len(libraries) > 1 else ""
+    return (
+        f"the environment's packages include CUDA ({libraries[0]}{more}), and the machine has no "
+        "NVIDIA GPU: they are not sent while it costs. Name torch's build for the machine in the "
+        f"environment's find_links ({_PAGES}cpu/torch/ without a GPU)"
     )
 
 

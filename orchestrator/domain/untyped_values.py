@@ -16,7 +16,7 @@ def text_of(value: object) -> str:
 
 
 def samples_of(value: object) -> tuple[float, ...]:
-    """Return the numbers among samples; others must not become zero."""
+    """Return the numbers of a list of samples; other values are left out, not read as 0."""
     each = value if isinstance(value, list) else ()
     numbers = (n for n in each if isinstance(n, int | float) and not isinstance(n, bool))
     return tuple(float(n) for n in numbers if abs(n) < LARGEST_SAMPLE)

@@ -59,7 +59,7 @@ class AliasStore:
             return [_alias(*row) for row in session.execute(query)]
 
     def get(self, alias_id: int) -> Alias | None:
-        """The alias, or None."""
+        """Return the alias, or None."""
         with self._sessions.read() as session:
             return _get(session, alias_id)
 

@@ -35,7 +35,7 @@ class PayloadStore:
             session.execute(insert.on_conflict_do_nothing())
 
     def get(self, digest: str) -> StoredPayload | None:
-        """The payload, or None."""
+        """Return the payload, or None."""
         with self._sessions.read() as session:
             row = session.get(PayloadRow, digest)
             return StoredPayload(row.digest, row.size_bytes, row.manifest) if row else None

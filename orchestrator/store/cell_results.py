@@ -193,12 +193,16 @@ def _counts_of(
     session: Session, mine: Mine, jobs: Mapping[str, Mapping[str, JobFact]]
 ) -> dict[str, dict[str, Counts]]:
     """Return test counts by cell id and job: rolled up for finished cells, else counted now."""
-    cells = session.execute(select(CellRow.pk, CellRow.id, CellRow.state).where(mine)).all()
-    alive = {pk: cell_id for pk, cell_id, state in cells if state is not CellState.DONE}
+    is_done = and_(JobRollupRow.cell == CellRow.pk, CellRow.state == CellState.DONE)
+    query = select(CellRow.pk, CellRow.id, CellRow.state, JobRollupRow)
+    alive: dict[int, str] = {}
     found: dict[str, dict[str, Counts]] = {}
-    if len(alive) < len(cells):
-        query = select(CellRow.id, JobRollupRow).join(JobRollupRow, JobRollupRow.cell == CellRow.pk)
-        for cell_id, row in session.execute(query.where(mine, CellRow.pk.not_in(alive))):
+    for pk, cell_id, state, row in session.execute(
+        query.join(JobRollupRow, is_done, isouter=True).where(mine)
+    ):
+        if state is not CellState.DONE:
+            alive[pk] = cell_id
+        elif row is not None:
             counts = Counts(**{name: getattr(row, name) for name in _COUNTS})
             found.setdefault(cell_id, {})[row.job] = counts
     found |= _counted_now(session, list(alive), CellRow.id)

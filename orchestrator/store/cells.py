@@ -153,14 +153,26 @@ class CellStore:
     def lives(self, cell_ids: Sequence[str], *, steps: bool = True) -> dict[str, CellLife]:
         """Return known cells by id, with their plans, attempts and, on request, transitions."""
         mine = CellRow.id.in_(cell_ids)
-        plans = select(CellRow, CellPlanRow.plan).join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+        query = (
+            select(CellRow, CellPlanRow, AttemptRow)
+            .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+            .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
+            .where(mine)
+            .order_by(CellRow.pk, AttemptRow.number)
+        )
         with self._sessions.read() as session:
-            attempts, taken = _attempts(session, mine), _steps(session, mine) if steps else {}
+            taken = _steps(session, mine) if steps else {}
+            cells: dict[str, tuple[CellRow, CellPlanRow]] = {}
+            attempts: dict[str, list[Attempt]] = {}
+            for cell, plan, attempt in session.execute(query):
+                cells[cell.id] = cell, plan
+                if attempt is not None:
+                    attempts.setdefault(cell.id, []).append(_attempt(attempt, cell.id))
             return {
-                row.id: CellLife(
-                    _cell(row), plan, tuple(attempts.get(row.id, ())), tuple(taken.get(row.id, ()))
+                name: CellLife(
+                    _cell(cell), row.plan, tuple(attempts.get(name, ())), tuple(taken.get(name, ()))
                 )
-                for row, plan in session.execute(plans.where(mine).order_by(CellRow.pk))
+                for name, (cell, row) in cells.items()
             }
 
     def plan(self, cell_id: str) -> CellPlan:
@@ -271,7 +283,7 @@ class CellStore:
             return _attempt(found[0], found[1])
 
     def status(self, cell_id: str) -> CellStatus:
-        """The cell with its run and its last attempt: one statement. Raises UnknownIdError."""
+        """Return the cell with its run and its last attempt. Raises UnknownIdError."""
         query = (
             select(CellRow, RunRow, AttemptRow)
             .join(RunRow, RunRow.id == CellRow.run_id)
@@ -333,7 +345,7 @@ class CellStore:
         return self._launched[cell.id]
 
     def attempts(self, cell_id: str) -> list[Attempt]:
-        """In order."""
+        """Return the cell's attempts, in order."""
         with self._sessions.read() as session:
             return _attempts(session, CellRow.id == cell_id).get(cell_id, [])
 
@@ -345,7 +357,7 @@ class CellStore:
                 _blame(attempt, cause)
 
     def transitions(self, cell_id: str) -> list[Transition]:
-        """In order."""
+        """Return the cell's transitions, in order."""
         with self._sessions.read() as session:
             return _steps(session, CellRow.id == cell_id).get(cell_id, [])
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_duration import TestDuration
+from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import CellRow, JobResultRow, RunRow, TestCaseRow, TestResultRow
@@ -89,7 +89,7 @@ class DurationStore:
         return found
 
     def slowest(self, run_id: str, *, cell: str | None = None, limit: int) -> list[TestDuration]:
-        """The tests of a run that took longest, the slowest first, with their earlier durations.
+        """Return a run's slowest tests, with their earlier durations.
 
         Args:
             run_id: The run.

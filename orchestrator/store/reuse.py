@@ -203,6 +203,16 @@ class ReusableResultStore:
         with self._sessions.read() as session:
             return list(session.scalars(query))
 
+    def newest_preparations(self, limit: int) -> list[Prepared]:
+        """Return the preparations of the newest attempts of all runs, newest first."""
+        query = (
+            select(AttemptEnvironmentRow.document)
+            .order_by(AttemptEnvironmentRow.attempt.desc())
+            .limit(limit)
+        )
+        with self._sessions.read() as session:
+            return list(session.scalars(query))
+
     def prove(self, cell_id: str, jobs: Mapping[str, datetime]) -> None:
         """Store passed jobs as reusable, with the time of their evidence; the first entry is kept.
 

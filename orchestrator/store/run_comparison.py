@@ -33,7 +33,7 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_difference import BAD, GOOD, NEVER, Difference, beginning_of
+from orchestrator.domain.test_comparison import BAD, GOOD, NEVER, Difference, beginning_of
 from orchestrator.domain.test_identity import AliasState
 from orchestrator.store.benchmark_rollup import COUNTED
 from orchestrator.store.failure_groups import IS_BAD
@@ -74,7 +74,7 @@ class Sources:
 
 
 def sources_of(session: Session, cells: Sequence[str]) -> Sources:
-    """Read the sources in two statements."""
+    """Return the source cells of reused jobs, and the numbers of all cells."""
     mine = select(CellRow.id, CellRow.pk).where(CellRow.id.in_(set(cells)))
     numbers: dict[str, int] = dict(session.execute(mine).all())
     query = (

@@ -13,13 +13,12 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
+from orchestrator.domain.cell import CellState, Run, RunSpec, RunState, tested_build
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.subject_build import tested_build
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
 from orchestrator.store.sessions import Sessions

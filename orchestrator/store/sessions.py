@@ -13,7 +13,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 import psycopg
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
@@ -110,6 +110,12 @@ def _postgres(url: URL, access: Access) -> Engine:
         arguments["connect_args"]["options"] = "-c default_transaction_read_only=on"
     engine = _engine(url.set(drivername="postgresql+psycopg"), access, arguments)
 
+    @event.listens_for(engine, "do_connect")
+    def _(dialect: Dialect, _record: object, given: list[str], named: dict[str, str]) -> object:
+        connection = cast("psycopg.Connection[Any]", dialect.connect(*given, **named))
+        _require_utf8(connection, url)
+        return connection
+
     @event.listens_for(engine, "connect")
     def _(connection: psycopg.Connection[Any], _record: object) -> None:
         # Compiling a statement takes longer than any of ours gains by it.
@@ -119,6 +125,18 @@ def _postgres(url: URL, access: Access) -> Engine:
         connection.commit()
 
     return engine
+
+
+def _require_utf8(connection: psycopg.Connection[Any], url: URL) -> None:
+    """Raise StoreError for another encoding: SQL_ASCII, say, of a server without a locale."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        connection.close()
+        where = url.render_as_string(hide_password=True)
+        raise StoreError(
+            f"the database {where} has the encoding {encoding}, and UTF8 is needed: make another "
+            "one (createdb --template template0 --encoding UTF8)"
+        )
 
 
 def _engine(url: URL, access: Access, arguments: dict[str, Any]) -> Engine:

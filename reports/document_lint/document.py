@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table."""
+    """A table of a Markdown document."""
 
     line: int
     path: Path
@@ -77,7 +77,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block."""
+    """A fenced block of a Markdown document."""
 
     line: int
     path: Path
@@ -87,7 +87,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading."""
+    """A heading of a Markdown document."""
 
     line: int
     level: int
@@ -97,7 +97,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed report."""
+    """A parsed Markdown report."""
 
     name: str
     replaced: int

@@ -71,7 +71,7 @@ class Printed:
 
 @dataclass(frozen=True, slots=True)
 class Fraction:
-    """``x/y``."""
+    """A printed fraction: ``x/y``."""
 
     part: int
     whole: int

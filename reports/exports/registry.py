@@ -68,7 +68,7 @@ class ExportError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """An export format."""
+    """An export format with its renderer."""
 
     name: str
     media: str

@@ -8,8 +8,8 @@ from datetime import datetime
 from orchestrator.domain.event_facts import CheckFact
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from reports.model.blocks import Hardware
-from reports.model.ingest_origin import Catalogued, Origin
 from reports.model.metrics import MetricFigure, Params
+from reports.model.origin import Catalogued, Origin
 from reports.model.values import Absent, Rate, ReportModel, Status, Tally
 
 

@@ -22,13 +22,13 @@ class Plot:
 
     @property
     def path(self) -> str:
-        """Beside the document."""
+        """The plot's path, relative to the document."""
         return f"plots/{self.name}.svg"
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteRow:
-    """One suite."""
+    """The results of one suite."""
 
     id: str
     title: str

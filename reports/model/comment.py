@@ -32,7 +32,7 @@ class FailingEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommentReport(ReportModel):
-    """One run."""
+    """The comment report of one run."""
 
     matrix: str
     status: Status

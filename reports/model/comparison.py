@@ -193,7 +193,7 @@ class UnmatchedCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareReport(ReportModel):
-    """Two runs."""
+    """The comparison of two runs."""
 
     base: Side
     head: Side

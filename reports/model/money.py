@@ -80,7 +80,7 @@ class Money:
 
     @property
     def cost_usd(self) -> Decimal | Absent:
-        """The total."""
+        """The total cost."""
         return self.costs if isinstance(self.costs, Absent) else self.costs.bill.total_usd
 
     @property
@@ -109,7 +109,7 @@ class PartRow:
 
 @dataclass(frozen=True, slots=True)
 class CellCost:
-    """One cell's money."""
+    """The costs of one cell."""
 
     cell: str
     heading: str
@@ -134,7 +134,7 @@ class CellCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport(ReportModel):
-    """One run's money."""
+    """The costs of one run."""
 
     date: datetime
     status: Status

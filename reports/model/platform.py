@@ -18,10 +18,9 @@ from reports.model.blocks import (
     TimelineRow,
 )
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
-from reports.model.ingest_origin import Catalogued, Elsewhere, Origin
 from reports.model.metrics import MetricTable
 from reports.model.money import Money
-from reports.model.provenance import Provenance
+from reports.model.origin import Catalogued, Elsewhere, Origin, Provenance
 from reports.model.results import BlameRow, FailureTable, IssueRow, QuarantineRow
 from reports.model.values import Absent, ReportModel, Status
 

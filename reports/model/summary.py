@@ -8,10 +8,9 @@ from datetime import datetime
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from reports.model.blocks import Hardware
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
-from reports.model.ingest_origin import Elsewhere, Origin
 from reports.model.metrics import MetricLine, MetricTable
 from reports.model.money import Costs, Money
-from reports.model.provenance import Provenance
+from reports.model.origin import Elsewhere, Origin, Provenance
 from reports.model.results import BlameRow, FailureTable, IssueRow, QuarantineRow
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
 
@@ -86,7 +85,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryReport(ReportModel):
-    """One run."""
+    """The summary of one run."""
 
     matrix: str
     date: datetime

@@ -30,7 +30,7 @@ class StripRow:
 
 
 def strips(name: str, title: str, told: str, rows: Sequence[StripRow], *, unit: str) -> Plot:
-    """A line of dots for each row on one scale, with a mark at the median."""
+    """Draw a strip plot: a line of dots for each row, with a mark at the median."""
     values = [sample for row in rows for sample in row.samples]
     scale = _Scale.of(values)
     body = list(_axis(scale, TOP + len(rows) * ROW, unit))
@@ -70,7 +70,7 @@ class _Scale:
 
 
 def _step(rough: float) -> float:
-    """The next larger round number."""
+    """Return the next larger round number."""
     if rough <= 0 or not math.isfinite(rough):
         return 1.0
     power = 10.0 ** math.floor(math.log10(rough))
@@ -96,7 +96,7 @@ def _axis(scale: _Scale, y: float, unit: str) -> list[str]:
 
 
 def _thinned(samples: Sequence[float]) -> list[float]:
-    """All of them, or so many quantiles."""
+    """Return all values, or a limited number of quantiles."""
     ranked = sorted(samples)
     if len(ranked) <= DOTS:
         return ranked
@@ -133,7 +133,7 @@ class StackedRow:
 def stacked(
     name: str, title: str, told: str, rows: Sequence[StackedRow], *, shared_scale: bool
 ) -> Plot:
-    """Bars of parts: each as long as the others, or (`shared_scale`) as long as its sum."""
+    """Draw stacked bars: of equal length, or (`shared_scale`) as long as their sums."""
     sums = [sum(segment.size for segment in row.segments) for row in rows]
     largest = max(sums, default=0.0)
     body: list[str] = []
@@ -181,7 +181,7 @@ class SpreadRow:
 
 
 def spreads(name: str, title: str, told: str, rows: Sequence[SpreadRow], *, note: str) -> Plot:
-    """Bars from zero with whiskers from low to high, in groups."""
+    """Draw grouped bars from zero, with whiskers from low to high."""
     largest = max((row.high for row in rows), default=0.0) or 1.0
     scale = (RIGHT - LEFT) / largest
     body: list[str] = []

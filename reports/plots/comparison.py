@@ -37,7 +37,7 @@ class RatioRow:
 
 
 def ratios(name: str, title: str, told: str, rows: Sequence[RatioRow], *, note: str) -> Plot:
-    """Dots with whiskers on one logarithmic scale, with better to the right of its middle."""
+    """Draw ratios with whiskers on a logarithmic scale; better is to the right."""
     values = [v for row in rows for v in (row.low, row.ratio, row.high)]
     values = [v for v in values if v > 0 and math.isfinite(v)]
     furthest = max((max(v, 1 / v) for v in values), default=1.0)
@@ -143,7 +143,7 @@ def _of_pair(pair: CellPair) -> Iterator[RatioRow]:
 
 
 def _differing(deltas: Sequence[MetricDelta]) -> tuple[str, ...]:
-    """Parameters that are not the same everywhere, as few as tell them apart."""
+    """Return the fewest parameters that distinguish the rows."""
     said = [dict(delta.params) for delta in deltas]
     names = dict.fromkeys(key for params in said for key in params)
     keys = [key for key in names if len({params.get(key) for params in said}) > 1]
@@ -168,7 +168,7 @@ def _row(pair: CellPair, delta: MetricDelta, ratio: float, keys: tuple[str, ...]
 
 
 def _reach(delta: MetricDelta) -> tuple[float, float]:
-    """The least and the most that both spreads allow."""
+    """Return the smallest and largest ratio that both spreads allow."""
     better, worse = (delta.head, delta.base)
     if delta.direction == "lower":
         better, worse = worse, better

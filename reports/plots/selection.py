@@ -34,7 +34,7 @@ _OUTCOMES = (
 
 
 def plots_of(report: ReportModel) -> tuple[Plot, ...]:
-    """The plots of a report, in the order they stand in it, each with a name of its own."""
+    """Return a report's plots in order, each with a unique name."""
     drawn: dict[str, Plot] = {}
     for plot in _drawn(report):
         name = f"{report.kind}-{plot.name}"
@@ -149,7 +149,7 @@ def _spread(comparison: Comparison, row: ComparedRow, series: int) -> SpreadRow:
 
 
 def _distributions(table: MetricTable) -> Iterator[Plot]:
-    """A strip plot for each column that is a time with enough samples."""
+    """Return a strip plot for each column of times with enough samples."""
     for index, column in enumerate(table.columns):
         if column.ratio or column.direction != "lower":
             continue

@@ -57,7 +57,7 @@ def said(value: str, *, limit: int = 300) -> str:
 def text(
     x: float, y: float, value: str, *, kind: str = "", anchor: str = "", limit: int = 60
 ) -> str:
-    """A line of text; its baseline is at `y`."""
+    """Draw a line of text with its baseline at `y`."""
     of_kind = f' class="{kind}"' if kind else ""
     placed = f' text-anchor="{anchor}"' if anchor else ""
     return f'<text x="{at(x)}" y="{at(y)}"{of_kind}{placed}>{said(value, limit=limit)}</text>'
@@ -70,32 +70,32 @@ def rect(x: float, y: float, width: float, kind: str, *, told: str = "") -> str:
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    """A line."""
+    """Draw a line."""
     return f'<line x1="{at(x1)}" y1="{at(y1)}" x2="{at(x2)}" y2="{at(y2)}" class="{kind}"/>'
 
 
 def dot(x: float, y: float) -> str:
-    """One sample."""
+    """Draw the dot of a sample."""
     return f'<circle cx="{at(x)}" cy="{at(y)}" r="3" class="dot"/>'
 
 
 def mark(x: float, y: float, kind: str) -> str:
-    """A value of its own."""
+    """Draw the mark of a value."""
     return f'<circle cx="{at(x)}" cy="{at(y)}" r="5" class="{kind}"/>'
 
 
 def label(y: float, value: str) -> str:
-    """The name of a row, left of the drawing."""
+    """Draw a row's name, left of the plot."""
     return text(LEFT - 10, y + 12, value, anchor="end", limit=LABEL_LIMIT)
 
 
 def value(y: float, told: str) -> str:
-    """The figure of a row, right of the drawing."""
+    """Draw a row's value, right of the plot."""
     return text(RIGHT + 10, y + 12, told, limit=22)
 
 
 def legend(y: float, entries: Iterable[tuple[str, str]]) -> tuple[list[str], float]:
-    """Squares of (class, word) beside each other, and where the last line of them is."""
+    """Draw a legend of (class, word); also return the position of its last line."""
     parts, x = [], float(LEFT)
     for kind, word in entries:
         if x > LEFT and x + 14 + 6.2 * len(word) > WIDTH:
@@ -107,5 +107,5 @@ def legend(y: float, entries: Iterable[tuple[str, str]]) -> tuple[list[str], flo
 
 
 def at(number: float) -> str:
-    """A coordinate with one decimal at most: the same on every machine."""
+    """Format a coordinate with at most one decimal, equal on every machine."""
     return f"{round(number, 1):g}"

@@ -22,7 +22,7 @@ from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Claim, Finding, ReportModel, Status, Tally
 from reports.rules.blocks import Said, differs
-from reports.rules.by_report_kind import kind_figures
+from reports.rules.registry import kind_figures
 
 Figures = tuple[int, ...]
 
@@ -190,7 +190,7 @@ def _worst(scope: _Scope) -> str:
 
 
 def _tallies(scope: _Scope, *, demos: bool) -> set[tuple[int, int]]:
-    """Every (part, whole) that the results have."""
+    """Return every (part, whole) of the results."""
     if demos:
         pairs = [_checks(job) for _, job in scope.jobs if job.kind != "suite"]
         per_cell = [[_checks(j) for j in c.jobs if j.kind == "demo"] for c in scope.cells]

@@ -29,7 +29,7 @@ _UNSETTLED = ("running", "queued")
 
 
 def class_rule(part: ClassRow) -> Iterator[Said]:
-    """Tests are listed or counted; tallies and words are those of the tests."""
+    """Check that tests are listed or counted, and that tallies match the tests."""
     yield from differs("class", f"{part.name}: tests", part.tests, len(part.rows) + part.hidden)
     if part.hidden < 0:
         yield "error", "class", f"{part.name} lists more tests than it has"
@@ -62,7 +62,7 @@ def _word(cell: ClassCell) -> str:
 
 
 def suite_columns_rule(part: BackendSuite) -> Iterator[Said]:
-    """A suite's figures on a platform are its classes', and what has no name."""
+    """Check that a suite's values are the sums of its classes and unnamed tests."""
     yield from differs("total", f"{part.id}: tests", part.tests, sum(c.tests for c in part.classes))
     for index, column in enumerate(part.columns):
         cells = [row.cells[index] for row in part.classes]
@@ -86,7 +86,7 @@ def _column(suite: str, column: SuiteColumn, named: Sequence[ClassCell]) -> Iter
 
 
 def contrast_rule(part: Contrast) -> Iterator[Said]:
-    """Each difference has a figure; the reference has none."""
+    """Check that each platform but the reference has a difference."""
     measured = sum(figure is not None for figure in part.figures)
     yield from differs("comparison", "differences", len(part.differences), measured - 1)
     if any(difference.cell == part.reference for difference in part.differences):
@@ -94,7 +94,7 @@ def contrast_rule(part: Contrast) -> Iterator[Said]:
 
 
 def backend_rules(report: BackendReport) -> Iterator[Said]:
-    """Platforms are the sums of their suites and blocks; differences are recomputed."""
+    """Check sums of platforms, and recompute differences."""
     for index, platform in enumerate(report.platforms):
         columns = [suite.columns[index] for suite in report.suites]
         tallies = [column.tally for column in columns if column is not None]
@@ -107,7 +107,7 @@ def backend_rules(report: BackendReport) -> Iterator[Said]:
 
 
 def _architecture(platform: BackendPlatform, blocks: Sequence[Block]) -> Iterator[Said]:
-    """A benchmark that names the architecture of another device is a contradiction."""
+    """Check that no benchmark names the architecture of another device."""
     devices = platform.hardware.devices
     mine = [device.compute_capability for device in devices]
     if platform.catalogued is not None:
@@ -189,7 +189,7 @@ def _touch(one: MetricFigure, other: MetricFigure) -> bool:
 
 
 def backend_evidence(report: BackendReport, evidence: Evidence) -> Iterator[Said]:
-    """Every listed test and every figure is one that the evidence has, and none is left out."""
+    """Check that the report has exactly the tests and values of the evidence."""
     cells = {cell.id: cell for cell in evidence.record.cells}
     for index, platform in enumerate(report.platforms):
         cell, tests = cells[platform.cell], evidence.tests.get(platform.cell, ())
@@ -235,7 +235,7 @@ def _figures(block: Block, cell: CellRecord) -> Iterator[Said]:
 
 
 def backend_figures(report: BackendReport) -> dict[str, tuple[int, ...]]:
-    """The figures of each platform's tests, of degraded jobs and of the run."""
+    """Return the numbers of each platform's tests, of degraded jobs and of the run."""
     codes = [p.status.code for p in report.platforms] + [s.code for _, s, _ in report.not_started]
     tests = {f"tests.{platform.cell}": _judged(platform.tally) for platform in report.platforms}
     degraded = sum(len(platform.degraded) for platform in report.platforms)

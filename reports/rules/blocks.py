@@ -103,7 +103,7 @@ def problems_rule(part: SuiteProblems) -> Iterator[Said]:
 
 
 def skips_rule(part: SuiteSkips) -> Iterator[Said]:
-    """Check that the groups are all skipped tests."""
+    """Check that the groups contain every skipped test."""
     found = sum(group.tests for group in part.groups) + part.hidden
     yield from differs("skips", "skipped tests", part.skipped, found)
     if part.hidden < 0:

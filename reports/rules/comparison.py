@@ -47,7 +47,7 @@ def compare_rules(report: CompareReport) -> Iterator[Said]:
 
 
 def compare_figures(report: CompareReport) -> Mapping[str, tuple[int, ...]]:
-    """The figures that a conclusion may name."""
+    """Return the numbers that a conclusion may use."""
     tests = {
         f"tests.{name}": (sum(_count(pair.tests, name) for pair in report.pairs),)
         for name, _ in report.totals
@@ -91,7 +91,7 @@ def _changes(where: str, changes: Changes) -> Iterator[Said]:
 
 
 def _went(changes: Changes) -> int:
-    """Tests that the head does not have, for whatever cause."""
+    """Return tests that the head run lacks."""
     return sum(group.count for group in changes.groups if group.category in ("gone", "hidden"))
 
 
@@ -147,7 +147,7 @@ Names = set[tuple[str, str]]
 
 
 def compare_evidence(report: CompareReport, evidence: Evidence) -> Iterator[Said]:
-    """The groups again, from the tests of both runs as sets of names."""
+    """Check the groups against the tests of both runs."""
     if evidence.base is None:
         yield "error", "comparison", "there is no base to compare with"
         return
@@ -204,7 +204,7 @@ def _pair(pair: CellPair, base: Evidence, head: Evidence) -> Iterator[Said]:
 
 
 def _reported(cell: CellRecord) -> dict[str, tuple[str, str, str]]:
-    """By job, name, unit and everything else of a metric, what was reported last."""
+    """Return the last report of each metric, by job, name, unit and parameters."""
     found = {}
     for job in cell.jobs:
         for fact in job.metrics:
@@ -226,7 +226,7 @@ def _by_outcome(tests: Iterable[TestFact]) -> dict[str, Names]:
 def _moved(
     old: Mapping[str, Names], new: Mapping[str, Names], renamed: Mapping[str, str]
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """Tests of the base that only have another name now."""
+    """Return tests of the base run that were only renamed."""
     gone, come = _all(old) - _all(new), _all(new) - _all(old)
     pairs = {name: (name[0], renamed.get(name[1], name[1])) for name in gone}
     return {name: now for name, now in pairs.items() if now in come and now != name}
@@ -237,7 +237,7 @@ def _all(found: Mapping[str, Names]) -> Names:
 
 
 def _hidden(tests: Iterable[TestFact], went: Names) -> Names:
-    """Tests that went with a module or a folder that could not be collected."""
+    """Return missing tests whose module or folder could not be collected."""
     found: Names = set()
     for test in tests:
         if test.reason == "collection":

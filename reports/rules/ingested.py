@@ -11,8 +11,8 @@ from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from reports.model.blocks import CommandRow, FileRow, Hardware, SuiteRow
 from reports.model.comparison import ComparedRow, CompareReport, Comparison
-from reports.model.ingest_origin import Catalogued, Origin
 from reports.model.metrics import MetricTable
+from reports.model.origin import Catalogued, Origin
 from reports.model.platform import PlatformReport
 from reports.model.results import FailureGroupRow, FailureTable
 from reports.model.summary import CellRow, SummaryReport
@@ -34,7 +34,7 @@ def recorded_rule(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
 
 
 def _footer(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
-    """The digest is of the very evidence that the rest is held against."""
+    """Check that the digest is of the evidence that the report was checked against."""
     said = report.footer.evidence_sha256
     known = {cell.id: _brought(cell) for cell in evidence.record.cells}
     if isinstance(report, PlatformReport):
@@ -157,7 +157,7 @@ def origin_rule(part: Origin) -> Iterator[Said]:
 
 
 def catalogued_rule(part: Catalogued) -> Iterator[Said]:
-    """The architecture belongs to the compute capability."""
+    """Check that the architecture matches the compute capability."""
     if isinstance(part.compute_capability, Absent) or isinstance(part.architecture, Absent):
         return
     found = ARCHITECTURE_OF.get(part.compute_capability)
@@ -165,7 +165,7 @@ def catalogued_rule(part: Catalogued) -> Iterator[Said]:
 
 
 def failure_group_rule(part: FailureGroupRow) -> Iterator[Said]:
-    """Results are named or counted."""
+    """Check that results are named or counted."""
     yield from differs(
         "failure_groups", f"results of {part.id}", part.count, len(part.tests) + part.hidden
     )
@@ -184,7 +184,7 @@ def failures_rule(part: FailureTable) -> Iterator[Said]:
 
 
 def platform_origin_rule(report: PlatformReport) -> Iterator[Said]:
-    """Failures are no more than the suites', and comparisons are recomputed."""
+    """Check that failures do not exceed the suites', and recompute comparisons."""
     total = report.suites.total
     if report.failures is not None and not isinstance(total, Absent):
         bad = total.failed + total.error
@@ -201,7 +201,7 @@ def platform_origin_rule(report: PlatformReport) -> Iterator[Said]:
 
 
 def summary_origin_rule(report: SummaryReport) -> Iterator[Said]:
-    """Failures are no more than the cells'."""
+    """Check that failures do not exceed the cells'."""
     if report.failures is not None and not isinstance(report.total.tally, Absent):
         bad = report.total.tally.failed + report.total.tally.error
         if report.failures.failing > bad:

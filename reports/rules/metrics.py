@@ -20,7 +20,7 @@ _SEQUENCE = ("seq", "seq_len", "sequence", "sequence_length")
 
 
 def throughput_rule(tables: Sequence[MetricTable]) -> Iterator[Said]:
-    """A throughput that no time of the same job and parameters explains is a contradiction.
+    """Check that a throughput is explained by a time of the same job and parameters.
 
     Where a table does not show every figure, the time that explains it may be among the others.
     """
@@ -139,7 +139,7 @@ def _column(column: MetricColumn, job: str) -> Iterator[Said]:
 
 
 def reported_rule(tables: Sequence[MetricTable], cell: CellRecord) -> Iterator[Said]:
-    """Every figure of a table was reported, and those that it does not show are counted."""
+    """Check that every value was reported, and that hidden ones are counted."""
     for table in tables:
         facts = [fact for job in cell.jobs if job.id == table.job for fact in job.metrics]
         known = Counter((f.name, f.unit, f.direction, _exact(f.samples)) for f in facts)
@@ -157,7 +157,7 @@ def reported_rule(tables: Sequence[MetricTable], cell: CellRecord) -> Iterator[S
 
 
 def _exact(samples: Sequence[float]) -> tuple[str, ...]:
-    """Samples by their text: not-a-number is not equal to itself."""
+    """Return samples as text, since not-a-number does not equal itself."""
     return tuple(repr(sample) for sample in samples)
 
 

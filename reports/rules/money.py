@@ -29,7 +29,7 @@ def bill_rule(part: Bill) -> Iterator[Said]:
 
 
 def row_rule(part: MoneyRow) -> Iterator[Said]:
-    """Billed seconds times the price are the machine's part."""
+    """Check that billed seconds times the price are the machine's part."""
     price, bill, billed_s = part.price_usd_per_hour, part.bill, part.billed_s
     if isinstance(price, Absent) or isinstance(bill, Absent) or isinstance(billed_s, Absent):
         every = (price, bill, billed_s)
@@ -47,7 +47,7 @@ def row_rule(part: MoneyRow) -> Iterator[Said]:
 
 
 def costs_rule(part: Costs) -> Iterator[Said]:
-    """The total is the same by state and by job, and the cost of a test is a quotient of it."""
+    """Check that the totals by state and by job agree, and the cost of a test."""
     total = part.bill.total_usd
     phases = sum((share.usd for share in part.phases), _NOTHING)
     yield from differs("cost", "the total by state", phases, total)
@@ -62,7 +62,7 @@ def costs_rule(part: Costs) -> Iterator[Said]:
 
 
 def money_rule(part: Money) -> Iterator[Said]:
-    """The totals are the machines'."""
+    """Check that the totals are the sums of the machines."""
     held = [row.seconds for row in part.rows if not isinstance(row.seconds, Absent)]
     if isinstance(part.seconds, Absent):
         yield from differs("total", "machines behind absent seconds", 0, len(held))
@@ -73,7 +73,7 @@ def money_rule(part: Money) -> Iterator[Said]:
 
 
 def sum_of(costs: Costs | Absent, bills: list[Bill], *, what: str) -> Iterator[Said]:
-    """A bill is the sum of others, and absent only of none."""
+    """Return the sum of bills; absent without any."""
     if isinstance(costs, Absent):
         yield from differs("total", f"{what} behind an absent cost", 0, len(bills))
         return
@@ -88,7 +88,7 @@ def platform_money_rule(report: PlatformReport) -> Iterator[Said]:
 
 
 def summary_money_rule(report: SummaryReport) -> Iterator[Said]:
-    """The run's sums are its cells'."""
+    """Check that the run's sums are the sums of its cells."""
     known = [c for row in report.rows if not isinstance(c := row.money.costs, Absent)]
     for row in report.rows:
         yield from validated_rule(row.money.costs, row.tally)
@@ -103,7 +103,7 @@ def summary_money_rule(report: SummaryReport) -> Iterator[Said]:
 
 
 def added_rule(total: Costs, known: Sequence[Costs]) -> Iterator[Said]:
-    """Shares of several cells are sums of the cells' shares."""
+    """Check that the shares of several cells are the sums of the cells' shares."""
     overhead = sum((costs.overhead_usd for costs in known), _NOTHING)
     yield from differs("total", "overhead_usd", total.overhead_usd, overhead)
     for name in ("phases", "jobs"):
@@ -120,7 +120,7 @@ def _added(known: Iterable[Costs], name: str) -> dict[str, Decimal]:
 
 
 def validated_rule(costs: Costs | Absent, tally: Tally | Absent) -> Iterator[Said]:
-    """Validated tests are those that passed or failed."""
+    """Check that validated tests are those that passed or failed."""
     if isinstance(costs, Absent):
         return
     found = 0 if isinstance(tally, Absent) else tally.passed + tally.failed
@@ -158,14 +158,14 @@ def cost_rules(report: CostReport) -> Iterator[Said]:
 
 
 def cost_figures(report: CostReport) -> Mapping[str, tuple[int, ...]]:
-    """The figures that a conclusion may name."""
+    """Return the numbers that a conclusion may use."""
     charged = [cell for cell in report.cells if not isinstance(cell.money.costs, Absent)]
     refused = sum(cell.refused_hidden + len(cell.refused) for cell in report.cells)
     return {"charged": (len(charged), len(report.cells)), "refused": (refused,)}
 
 
 def cost_evidence(report: CostReport, evidence: Evidence) -> Iterator[Said]:
-    """How long jobs ran, and what was refused, is what is on record."""
+    """Check durations of jobs and refusals of machines against the evidence."""
     for cell in report.cells:
         told = evidence.record.cell(cell.cell)
         if told is None:
@@ -212,7 +212,7 @@ def _columns(rows: Sequence[PartRow], report: CostReport, what: str) -> Iterator
 
 
 def _said(report: CostReport) -> Iterator[Said]:
-    """What was refused has a sentence, and the sentence about the total quotes it."""
+    """Check that each refusal has a sentence, which the total's sentence quotes."""
     refused = sum(cell.refused_hidden + len(cell.refused) for cell in report.cells)
     named = any(claim.rule == "refused" for claim in report.conclusion)
     yield from differs("claim", "a sentence about refused places", named, refused > 0)

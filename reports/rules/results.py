@@ -19,7 +19,7 @@ SEVERITY = ("passed", "not_available", "cancelled", "errored", "timed_out", "fai
 
 
 def run_outcome_rule(code: str, cells: Sequence[tuple[str, bool]]) -> Iterator[Said]:
-    """The run's outcome is its worst cell's.
+    """Check that the run's outcome is its worst cell's.
 
     Args:
         code: The run's outcome; a run that is not over has none to be checked.
@@ -62,7 +62,7 @@ def results_rules(report: ResultsReport) -> Iterator[Said]:
 
 
 def results_figures(report: ResultsReport) -> Mapping[str, Figures]:
-    """The figures that a conclusion may name."""
+    """Return the numbers that a conclusion may use."""
     known: dict[str, Figures] = {
         "gaps": (_gaps(report),),
         "slower": (_slower(report),),
@@ -230,7 +230,7 @@ def _numbers(figure: MetricFigure) -> tuple[float, float, float]:
 
 
 def _gaps(report: ResultsReport) -> int:
-    """A dash of a job that the platform was to run."""
+    """Return dashes of jobs that the platform was to run."""
     status = {
         (line.id, at): cell.status
         for group in report.groups

@@ -17,7 +17,7 @@ from reports.rules.results import SEVERITY, run_outcome_rule
 
 
 def platform_rules(report: PlatformReport) -> Iterator[Said]:
-    """Lists match their rows, and the outcome is not better than any job's."""
+    """Check that lists match rows, and that the outcome is not better than a job's."""
     yield from _lists(report)
     yield from _outcome(report)
     yield from _timeline(report)
@@ -70,7 +70,7 @@ def _degraded(table: CommandTable) -> Iterator[Said]:
 
 
 def summary_rules(report: SummaryReport) -> Iterator[Said]:
-    """Totals are of the cells that they name, and a run is as good as its worst cell."""
+    """Check totals against the named cells, and the run's outcome against its worst cell."""
     for total in (report.total, report.accelerators):
         yield from _total(total, report.rows)
     for row in report.rows:

@@ -27,7 +27,6 @@ from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import benchmark_jobs, block_of, contrasts_of, entries_of
 from reports.views.cell_timeline import footer_of, run_digest
-from reports.views.ingest_origin import catalogued_of, origin_of, run_date
 from reports.views.machine import (
     cell_status,
     hardware_of,
@@ -37,6 +36,7 @@ from reports.views.machine import (
     place_of,
     run_status,
 )
+from reports.views.origin import catalogued_of, origin_of, run_date
 from reports.views.status_phrases import counted_tests_claim, degraded_claim, run_claim
 from reports.views.suites import rate, settled, suite_tally, suites_of, tally_of
 from reports.views.summary import unfinished_run
@@ -60,7 +60,7 @@ class _Class:
 
 
 def suites_by_platform(columns: Sequence[Column]) -> tuple[BackendSuite, ...]:
-    """Every suite of every platform, in the order in which they are first asked for."""
+    """Return every suite of every platform, in launch order."""
     jobs = {job.id: None for cell, _ in columns for job in cell.jobs if job.kind == "suite"}
     made: list[BackendSuite] = []
     for job in jobs:
@@ -245,7 +245,7 @@ def _rate(passed: int, jobs: int) -> Rate:
 
 
 def _blocks(cells: Sequence[CellRecord], labels: dict[str, str]) -> tuple[Block, ...]:
-    """Shared benchmarks platform by platform, then those that one platform alone has."""
+    """Return shared benchmarks by platform, then those of single platforms."""
     owners = [job.id for cell in cells for job in benchmark_jobs(cell)]
     made = [
         block_of(

@@ -30,7 +30,7 @@ Found = Mapping[RowKey, Mapping[ColumnKey, MetricFact]]
 
 
 def metrics_of(cell: CellRecord) -> tuple[MetricTable, ...]:
-    """The metrics of every job that has some."""
+    """Return the metrics of each job that has any."""
     return tuple(table_of(job) for job in cell.jobs if job.metrics)
 
 
@@ -41,17 +41,17 @@ def baseline_of(fact: MetricFact) -> str | None:
 
 
 def words(value: object) -> str:
-    """A parameter as text, the same on every database."""
+    """Format a parameter's value, equally on every database."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
 def params_of(params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Parameters sorted by name, without the baseline's name."""
+    """Return parameters sorted by name, without the baseline's name."""
     return tuple((k, words(v)) for k, v in sorted(params.items()) if k not in BASELINE_KEYS)
 
 
 def table_of(job: JobRecord) -> MetricTable:
-    """The metrics of one job, which has some."""
+    """Return the metrics of one job as a table."""
     found = _found(job)
     keys = list(dict.fromkeys(key for row in found.values() for key in row))[:COLUMNS_SHOWN]
     chosen = [row for row, facts in found.items() if any(key in facts for key in keys)][:ROWS_SHOWN]
@@ -89,7 +89,7 @@ def _line(key: RowKey, facts: list[MetricFact | None]) -> MetricLine:
 
 
 def metric_figure(fact: MetricFact) -> MetricFigure:
-    """One metric with one set of parameters."""
+    """Return the value of one metric with one set of parameters."""
     spread = spread_of(fact.samples)
     none = Absent("no samples" if not fact.samples else "a sample is not a finite number")
     return MetricFigure(
@@ -118,7 +118,7 @@ def benchmark_jobs(cell: CellRecord) -> tuple[JobRecord, ...]:
 
 
 def block_of(cell: CellRecord, job: JobRecord, *, label: str, alone: bool) -> Block:
-    """One benchmark on one platform."""
+    """Return one benchmark on one platform."""
     entries = entries_of(job)
     shown = list(entries.items())[:ENTRIES_SHOWN]
     titles = dict.fromkeys(key[1] for key, _ in shown)
@@ -181,7 +181,7 @@ def contrasts_of(
 
 
 def _comparable(entry: Entry) -> bool:
-    """A ratio that does not name its baseline cannot be compared with anything."""
+    """Whether a ratio names its baseline, so that it can be compared."""
     named = any(name == "vs" for name, _ in entry.params)
     return not isinstance(entry.figure.median, Absent) and (named or not is_ratio(entry.unit))
 
@@ -320,7 +320,7 @@ def _row(
 
 
 def relative(value: float, reference: float, direction: str) -> float | Absent:
-    """Above 1 is better: `value / reference`, or its inverse where lower is better."""
+    """Return the ratio to the reference; above 1 is better."""
     if direction not in ("higher", "lower"):
         return Absent("the direction is not known")
     over, under = (value, reference) if direction == "higher" else (reference, value)

@@ -21,7 +21,7 @@ from reports.model.blocks import (
 )
 from reports.model.values import Absent, CheckTally, Footer, Status
 from reports.views.machine import job_status
-from reports.views.reused_jobs import sources_of
+from reports.views.origin import sources_of
 from reports.views.suites import duration_of, rate
 
 CHECKS_SHOWN = 60
@@ -33,7 +33,7 @@ _ORDER = {"failed": 0, "skipped": 1, "passed": 2}
 
 
 def commands_of(cell: CellRecord, kind: str) -> CommandTable:
-    """Every job of a kind that is not a suite."""
+    """Return every job that is no suite."""
     jobs = [job for job in cell.jobs if job.kind == kind]
     rows = tuple(_command_row(job, cell) for job in jobs)
     passed = sum(row.status.code == "passed" for row in rows)
@@ -46,7 +46,7 @@ def commands_of(cell: CellRecord, kind: str) -> CommandTable:
 
 
 def sum_checks(tallies: Iterable[CheckTally | Absent]) -> CheckTally | Absent:
-    """The sum of those that were measured."""
+    """Return the sum of the measured tallies."""
     known = [t for t in tallies if not isinstance(t, Absent)]
     if not known:
         return Absent("no checks were reported")
@@ -106,7 +106,7 @@ _KNOWN_FILES = {
 
 
 def timeline_of(cell: CellRecord, *, as_of: datetime) -> tuple[TimelineRow, ...]:
-    """Each transition with the time spent in the state that it led to."""
+    """Return each transition with the time spent in its target state."""
     rows = []
     for index, step in enumerate(cell.transitions):
         last = index + 1 == len(cell.transitions)
@@ -131,7 +131,7 @@ def _row(step: Transition, until: datetime | Absent) -> TimelineRow:
 
 
 def attempts_of(cell: CellRecord) -> tuple[AttemptRow, ...]:
-    """Every try at the cell."""
+    """Return the attempts of the cell."""
     return tuple(_attempt(attempt) for attempt in cell.attempts)
 
 
@@ -162,7 +162,7 @@ def _moment(ts: float) -> datetime | Absent:
 
 
 def files_of(cell: CellRecord) -> tuple[FileRow, ...]:
-    """The raw files beside the report, by name."""
+    """Return the raw files beside the report, by name."""
     titles = {job.id: job.title or job.id for job in cell.jobs}
     sources = {s.name: s for s in cell.ingested.sources} if cell.ingested is not None else {}
     ordered = sorted(cell.artifacts, key=lambda artifact: artifact.name)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from orchestrator.domain.cell import build_difference
 from orchestrator.domain.event_facts import MetricFact, TestFact
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
-from orchestrator.domain.subject_build import build_difference
-from orchestrator.domain.test_difference import beginning_of
+from orchestrator.domain.test_comparison import beginning_of
 from orchestrator.domain.test_identity import compare_names, job_family
 from reports.format import plural, version
 from reports.grouping import is_ratio
@@ -32,9 +32,9 @@ from reports.model.metrics import MetricFigure, Params
 from reports.model.values import Absent, Claim, Status
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative
 from reports.views.cell_timeline import footer_of, run_digest
-from reports.views.ingest_origin import run_date
 from reports.views.machine import cell_status, hardware_of, job_status, run_status
 from reports.views.money import money_of, total_costs
+from reports.views.origin import run_date
 from reports.views.results import column_heading
 from reports.views.suites import settled, suites_of
 from reports.views.summary import unfinished_run
@@ -124,13 +124,13 @@ def _overlap(base: MetricFigure, head: MetricFigure) -> bool:
 
 
 def _is_alike(delta: MetricDelta) -> bool:
-    """Spreads that touch; single samples are alike only where they are equal."""
+    """Whether spreads overlap; single samples are alike only if they are equal."""
     unknown = isinstance(delta.base.median, Absent) or isinstance(delta.head.median, Absent)
     return delta.overlaps and not unknown
 
 
 def _badness(delta: MetricDelta) -> float:
-    """Rounded, so that equal ones stay in the order in which they were reported."""
+    """Return the rounded sort key, so that equal changes keep their reported order."""
     return 1.0 if isinstance(delta.relative, Absent) else round(delta.relative, 3)
 
 
@@ -163,7 +163,7 @@ Results = Mapping[Key, SideOutcome]
 
 
 def category(before: str | None, after: str | None, *, is_hidden: bool = False) -> str:
-    """One of `CATEGORIES`; empty where nothing changed. None: the run has no such test."""
+    """Return one of `CATEGORIES`; empty without a change. None: the run lacks the test."""
     if after is None:
         return "hidden" if is_hidden else "gone"
     if after in _BAD:
@@ -213,7 +213,7 @@ def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
 
 
 def checks_of(cell: CellRecord, names: Mapping[str, str]) -> Results:
-    """Checks by job and name."""
+    """Return checks by job and name."""
     return {
         (names.get(job.id, job.id), check.name): SideOutcome(check.outcome, check.reason)
         for job in cell.jobs
@@ -222,7 +222,7 @@ def checks_of(cell: CellRecord, names: Mapping[str, str]) -> Results:
 
 
 def under_new_names(base: Results, head: Results, renamed: Mapping[str, str]) -> Results:
-    """The base with the names that its tests have now, where the head has no other of that name."""
+    """Return the base's tests under their new names, where the head has no such test."""
     return {_new_name(key, base, head, renamed): told for key, told in base.items()}
 
 
@@ -282,7 +282,7 @@ def _group(name: str, changes: list[Change]) -> ChangeGroup:
 
 
 def _maybe(went: Sequence[Key], came: Sequence[Key]) -> tuple[tuple[str, str, str], ...]:
-    """Tests that were moved, or whose parameters are in another order: nothing is merged."""
+    """Return tests that were probably moved or renamed; nothing is merged."""
     found = compare_names(
         [name for _, name in went], [name for _, name in came], lambda _one, _other: 0.0
     )
@@ -294,7 +294,7 @@ Match = tuple[CellRecord, CellRecord, str]
 
 
 def matches(base: Sequence[CellRecord], head: Sequence[CellRecord]) -> tuple[Match, ...]:
-    """Pairs (base, head, how): by cell id, else by platform where that leaves no choice.
+    """Return pairs (base, head, how): by cell id, else by unambiguous platform.
 
     Two runs of one cell each are always set against each other. The pairs come in the order of
     the head's cells.

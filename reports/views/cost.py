@@ -8,20 +8,30 @@ from decimal import Decimal
 from orchestrator.domain.cell import PlacementResult
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import each, part, plural, version
-from reports.model.money import CellCost, CostReport, Costs, Money, PartRow
+from reports.model.money import (
+    CellCost,
+    CostReport,
+    Costs,
+    Money,
+    PartRow,
+)
 from reports.model.values import Absent, Claim
 from reports.views.cell_timeline import footer_of, run_digest
-from reports.views.ingest_origin import SIMULATED, run_date
 from reports.views.machine import cell_status, run_status
 from reports.views.money import money_of, total_costs
+from reports.views.origin import SIMULATED, run_date
 from reports.views.results import column_heading
 from reports.views.suites import suites_of
 from reports.views.summary import unfinished_run
 
 TEMPLATE = "cost 2"
+
 REFUSED_SHOWN = 40
+
 """Lines of a cell's decision log."""
+
 NONE_OF_THE_JOBS = ""
+
 """The name of costs outside of all jobs; no job has it."""
 
 _NOT_SPENT = Absent("nothing spent there")
@@ -47,7 +57,7 @@ def cost_view(evidence: Evidence, _cell_id: str = "") -> CostReport:
         status=run_status(record),
         cells=cells,
         costs=costs,
-        phases=_parts([_phases(one) for one in known], costs),
+        phases=_parts([_phase_parts(one) for one in known], costs),
         jobs=_parts([_jobs(one) for one in known], costs),
     )
 
@@ -80,7 +90,7 @@ def _idle(money: Money, busy: float | Absent) -> float | Absent:
     return busy if isinstance(busy, Absent) else max(0.0, money.seconds - busy)
 
 
-def _phases(costs: Costs | Absent) -> Mapping[str, Decimal]:
+def _phase_parts(costs: Costs | Absent) -> Mapping[str, Decimal]:
     return {} if isinstance(costs, Absent) else {s.name: s.usd for s in costs.phases}
 
 

@@ -25,7 +25,7 @@ _Found = tuple[str, TestFact, Signature]
 
 
 def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
-    """The failures of one cell, or of all; None where the record has no signatures."""
+    """Return the failures of one cell, or of all; None without signatures."""
     record = evidence.record
     if not record.failure_groups:
         return None
@@ -63,7 +63,7 @@ def _row(found: list[_Found], known: Mapping[str, FailureGroup]) -> FailureGroup
 
 
 def issues_of(record: RunRecord, ids: Iterable[str] | None = None) -> tuple[IssueRow, ...]:
-    """The known issues of a run; of those with these ids."""
+    """Return the known issues of a run, or those with these ids."""
     wanted = None if ids is None else set(ids)
     return tuple(
         filled(IssueRow, use.issue, state=use.state.value, count=use.count)
@@ -73,7 +73,7 @@ def issues_of(record: RunRecord, ids: Iterable[str] | None = None) -> tuple[Issu
 
 
 def quarantined_of(record: RunRecord, cell: str = "") -> tuple[QuarantineRow, ...]:
-    """The failing results of the run, or of one cell, whose tests are in quarantine."""
+    """Return failing results of the run, or of one cell, whose tests are quarantined."""
     return tuple(
         QuarantineRow(
             id=one.quarantine.id,
@@ -91,7 +91,7 @@ def quarantined_of(record: RunRecord, cell: str = "") -> tuple[QuarantineRow, ..
 
 
 def blame_of(record: RunRecord, cell: str = "") -> tuple[BlameRow, ...]:
-    """Root causes of the failing tests of a run, or of one cell, as far as they ran again."""
+    """Return root causes of failing tests of a run, or of one cell, that were retested."""
     return tuple(
         filled(BlameRow, one, answer=one.answer.value)
         for one in record.diagnosed

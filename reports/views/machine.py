@@ -29,12 +29,12 @@ STATED = "stated"
 
 
 def short_name(cell: CellRecord) -> str:
-    """``AWS``."""
+    """Return a provider's short name: ``AWS``."""
     return PROVIDERS.get(cell.platform.provider, (cell.platform.provider, ""))[0]
 
 
 def long_name(cell: CellRecord) -> str:
-    """``AWS EC2``."""
+    """Return a provider's long name: ``AWS EC2``."""
     name = cell.platform.provider
     said = PROVIDERS.get(name, (name, name))[1]
     simulated = cell.simulated and name != "fake"
@@ -56,7 +56,7 @@ def place_of(cell: CellRecord) -> str | Absent:
 
 
 def instance_of(cell: CellRecord, hardware: Hardware) -> str | Absent:
-    """The machine's type; of an own machine its address; of this computer its system."""
+    """Return the instance type; for an own host its address, for this computer its system."""
     platform = cell.platform
     held = [x.instance_type for x in cell.leases if x.machine_id or x.state == STATED]
     if held and held[-1]:
@@ -105,7 +105,7 @@ def heading_of(cell: CellRecord, hardware: Hardware) -> str:
 
 
 def run_status(record: RunRecord) -> Status:
-    """The run's outcome; while it is not finished, that."""
+    """Return the run's outcome; its state while it is unfinished."""
     run = record.run
     if run.state is RunState.FINISHED and run.outcome is not None:
         return _ended(run.outcome, record.counts)
@@ -128,7 +128,7 @@ def cell_status(cell: CellRecord) -> Status:
 
 
 def job_status(job: JobRecord, cell: CellRecord) -> Status:
-    """A job's outcome; while it is not over, whether it runs or waits."""
+    """Return a job's outcome; while it is unfinished, whether it runs or waits."""
     if job.outcome is not None:
         return _ended(job.outcome, job.counts, job.reason, job.degraded)
     if cell.state is CellState.DONE:
@@ -215,7 +215,7 @@ def _whole(source: Mapping[str, object], key: str, probed: Mapping[str, object])
 
 
 def _devices(probed: Mapping[str, object]) -> tuple[Device, ...]:
-    """The devices that torch sees; without any, those that the machine's own tools list."""
+    """Return the devices that torch sees, else those of the machine's own tools."""
     listed = _mappings(_mapping(probed.get("machine")).get("devices"))
     seen = _mappings(probed.get("torch_devices"))
     drivers = {str(device.get("uuid")): device.get("driver") for device in listed}
@@ -242,7 +242,7 @@ def _device(raw: Mapping[str, object], probed: Mapping[str, object]) -> Device:
 
 
 def architecture(capability: str | Absent) -> str | Absent:
-    """The architecture that a compute capability belongs to."""
+    """Return the architecture of a compute capability."""
     if isinstance(capability, Absent):
         return capability
     return catalogue.architecture(capability) or Absent("unknown architecture")

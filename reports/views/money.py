@@ -9,7 +9,13 @@ from orchestrator.domain import money
 from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.run_record import CellRecord, LeaseRecord
-from reports.model.money import Bill, Costs, CostShare, Money, MoneyRow
+from reports.model.money import (
+    Bill,
+    Costs,
+    CostShare,
+    Money,
+    MoneyRow,
+)
 from reports.model.values import Absent
 from reports.views.machine import STATED
 
@@ -55,7 +61,7 @@ def _row(lease: LeaseRecord) -> MoneyRow:
 
 
 def _without_machine(lease: LeaseRecord) -> Absent | None:
-    """A lease that never had a machine has no seconds and no cost, which is not the same as 0."""
+    """Return why a lease has no seconds and no cost; None if it had a machine."""
     if lease.machine_id or lease.seconds or lease.cost_usd:
         return None
     if lease.state == STATED:
@@ -93,7 +99,7 @@ def _phases(lease: LeaseRecord) -> dict[str, Decimal]:
 
 
 def total_costs(costs: Iterable[Costs | Absent], *, validated: int) -> Costs | Absent:
-    """The sum over several cells, of those that have a cost.
+    """Return the sum over the cells that have a cost.
 
     `validated` are the tests of all cells that passed or failed, the free ones' too.
     """

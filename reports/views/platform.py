@@ -23,14 +23,6 @@ from reports.views.cell_timeline import (
     timeline_of,
 )
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
-from reports.views.ingest_origin import (
-    SIMULATED,
-    catalogued_of,
-    date_of,
-    elsewhere_of,
-    origin_of,
-    provenance_of,
-)
 from reports.views.machine import (
     cell_status,
     hardware_of,
@@ -40,7 +32,15 @@ from reports.views.machine import (
     place_of,
 )
 from reports.views.money import money_of
-from reports.views.reused_jobs import reuse_of
+from reports.views.origin import (
+    SIMULATED,
+    catalogued_of,
+    date_of,
+    elsewhere_of,
+    origin_of,
+    provenance_of,
+    reuse_of,
+)
 from reports.views.status_phrases import (
     commands_claims,
     degraded_claim,

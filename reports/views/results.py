@@ -28,7 +28,6 @@ from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative, table_of
 from reports.views.cell_timeline import commands_of, footer_of, run_digest
-from reports.views.ingest_origin import SIMULATED, run_date
 from reports.views.machine import (
     accelerator_of,
     cell_status,
@@ -39,6 +38,7 @@ from reports.views.machine import (
     short_name,
 )
 from reports.views.money import money_of, total_costs
+from reports.views.origin import SIMULATED, run_date
 from reports.views.status_phrases import degraded_claim, run_claim
 from reports.views.suites import rate, suites_of
 from reports.views.summary import unfinished_run
@@ -93,12 +93,12 @@ def section_of(name: str, cells: Sequence[CellRecord], headings: Sequence[str]) 
 
 
 def _fixed(rows: Sequence[Params]) -> Params:
-    """Parameters that every row has, with one value."""
+    """Return parameters with one value in all rows."""
     return layout_of([("", params) for params in rows]).fixed
 
 
 def gaps_of(sections: Sequence[Section]) -> int:
-    """Values that one platform has, and another, which was to run the job, has not."""
+    """Return the number of values that one platform has and another, which ran the job, lacks."""
     values: list[object] = []
     for section in sections:
         values += [cell for check in section.checks for cell in check.cells]
@@ -108,7 +108,7 @@ def gaps_of(sections: Sequence[Section]) -> int:
 
 
 def slower_of(sections: Sequence[Section]) -> int:
-    """Figures that are worse than their baseline, and whose spreads do not touch."""
+    """Return the number of values worse than their baseline, with separate spreads."""
     said = [one for s in sections for metric in s.metrics for one in metric.speed_ups]
     ratios = [one.ratio for one in said if not isinstance(one, Absent) and not one.overlaps]
     return sum(ratio < 1 for ratio in ratios if not isinstance(ratio, Absent))
@@ -119,7 +119,7 @@ def _is_gap(value: object) -> bool:
 
 
 def figures_of(job: JobRecord) -> int:
-    """Metrics that a job reported, each set of parameters for itself."""
+    """Return a job's metrics, by set of parameters."""
     return len(_facts(job))
 
 
@@ -308,7 +308,7 @@ def _columns(record: RunRecord) -> tuple[PlatformColumn, ...]:
 
 
 def _reference(probed: Sequence[Hardware]) -> int:
-    """The first platform with a device, else the first one."""
+    """Return the first platform with a device, else the first one."""
     return next((at for at, hardware in enumerate(probed) if hardware.devices), 0)
 
 
@@ -348,7 +348,7 @@ def _short(cell: CellRecord, record: RunRecord) -> str:
 
 
 def provenance_words(cell: CellRecord) -> str:
-    """``agent``, ``transcribed`` ..."""
+    """Return the provenance in words: ``agent``, ``transcribed`` and others."""
     return cell.ingested.provenance.value if cell.ingested is not None else "agent"
 
 

@@ -29,7 +29,7 @@ def counted_tests_claim(rule: str, tally: Tally | Absent, *, over: str = "") -> 
 
 
 def suites_claim(table: SuiteTable) -> Claim:
-    """The tests of one cell."""
+    """Return the claim about the tests of one cell."""
     return counted_tests_claim("tests", table.total)
 
 
@@ -51,7 +51,7 @@ def _commands(table: CommandTable) -> Claim:
 
 
 def degraded_claim(jobs: Sequence[tuple[str, str]]) -> tuple[Claim, ...]:
-    """Jobs that ran, but not the way they should have."""
+    """Return the claim about jobs that ran degraded."""
     if not jobs:
         return ()
     return (Claim("degraded", (len(jobs),), f"{plural(len(jobs), 'job')} ran degraded."),)
@@ -63,7 +63,7 @@ def hardware_claim(hardware: Hardware) -> Claim:
 
 
 def outcome_claim(status: Status, detail: str) -> Claim:
-    """The outcome and the rule that made it."""
+    """Return the claim about an outcome and the rule that decided it."""
     word = outcome(status.code)
     if status.code in ("running", "queued"):
         return Claim("outcome", (), f"Outcome: {word}; nothing is concluded before the end.")
@@ -76,7 +76,7 @@ def outcome_claim(status: Status, detail: str) -> Claim:
 
 
 def run_claim(status: Status, passed: Rate) -> Claim:
-    """The run's outcome: its worst cell's."""
+    """Return the claim about the run's outcome, its worst cell's."""
     word = outcome(status.code)
     text = f"{share(passed)} cells passed. Outcome of the run: {word}, its worst cell's."
     return Claim("run", (passed.part, passed.whole), text + _but(status))

@@ -35,14 +35,14 @@ def rate(part: int, whole: int, *, nothing: str) -> Rate:
 
 
 def tally_of(counts: Counts) -> Tally:
-    """Counts as a report holds them."""
+    """Return counts as a report's tally."""
     judged = counts.passed + counts.failed + counts.error
     share = rate(counts.passed, judged, nothing="no test was judged")
     return Tally(**counts.as_dict(), collected=counts.collected, rate=share)
 
 
 def sum_tallies(tallies: Iterable[Tally | Absent], *, nothing: str) -> Tally | Absent:
-    """The sum of those that were measured."""
+    """Return the sum of the measured tallies."""
     known = [t for t in tallies if not isinstance(t, Absent)]
     if not known:
         return Absent(nothing)
@@ -51,7 +51,7 @@ def sum_tallies(tallies: Iterable[Tally | Absent], *, nothing: str) -> Tally | A
 
 
 def suites_of(cell: CellRecord) -> SuiteTable:
-    """Every suite with its tally and the total."""
+    """Return every suite with its tally, and the total."""
     rows = tuple(_row(job, cell) for job in cell.jobs if job.kind == "suite")
     nothing = "no suite was started" if rows else "the cell has no suite"
     return SuiteTable(rows, sum_tallies((row.tally for row in rows), nothing=nothing))
@@ -102,7 +102,7 @@ def problems_of(cell: CellRecord, tests: Sequence[TestFact]) -> tuple[SuiteProbl
 
 
 def _bad(job: JobRecord, cell: CellRecord) -> int:
-    """While a suite runs, `missing` are the tests that have yet to run."""
+    """Return the number of tests that are not ok; while a suite runs, none is missing yet."""
     runs = job_status(job, cell).code in ("running", "queued")
     return job.counts.failed + job.counts.error if runs else job.counts.bad
 

@@ -17,14 +17,6 @@ from reports.rules.authored import authored_of
 from reports.views.benchmarks import compare, metrics_of
 from reports.views.cell_timeline import commands_of, footer_of, run_digest
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
-from reports.views.ingest_origin import (
-    SIMULATED,
-    catalogued_of,
-    elsewhere_of,
-    origin_of,
-    provenance_of,
-    run_date,
-)
 from reports.views.machine import (
     accelerator_of,
     cell_status,
@@ -37,7 +29,15 @@ from reports.views.machine import (
     short_name,
 )
 from reports.views.money import money_of, total_costs
-from reports.views.reused_jobs import reuse_of
+from reports.views.origin import (
+    SIMULATED,
+    catalogued_of,
+    elsewhere_of,
+    origin_of,
+    provenance_of,
+    reuse_of,
+    run_date,
+)
 from reports.views.status_phrases import counted_tests_claim, degraded_claim, run_claim
 from reports.views.suites import rate, suites_of, sum_tallies
 
@@ -111,7 +111,7 @@ def concerns_accelerator(cell: CellRecord, hardware: Hardware) -> bool:
 def measured(
     rows: Sequence[CellRow], cells: Sequence[CellRecord]
 ) -> list[tuple[CellRow, list[MetricFact]]]:
-    """Each row with everything that its cell measured."""
+    """Return each row with the measurements of its cell."""
     return [
         (row, [metric for job in cell.jobs for metric in job.metrics])
         for row, cell in zip(rows, cells, strict=True)

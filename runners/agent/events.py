@@ -160,7 +160,7 @@ class EventWriter:
             os.close(fd)
 
     def _end_torn_line(self) -> None:
-        """Close the line that an agent which died here left half written."""
+        """Terminate an incomplete line that a killed agent left."""
         size = os.fstat(self._fd).st_size
         if size and os.pread(self._fd, 1, size - 1) != b"\n":
             write_all(self._fd, b"\n")

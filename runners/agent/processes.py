@@ -154,17 +154,6 @@ def reap() -> None:
             continue
 
 
-def alive(pid: int) -> bool:
-    """Return whether a process with this id exists, zombies included."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def _children() -> Set[int]:
     try:
         text = (_PROC / "self" / "task" / str(os.getpid()) / "children").read_text()

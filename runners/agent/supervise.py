@@ -107,7 +107,7 @@ class Watch:
         account: bounded_process.Account,
         started: Callable[[int], None],
     ) -> None:
-        """Start a process that is then looked at, and cleared away in the end.
+        """Start a process and watch it; its descendants are killed at the end.
 
         Raises:
             OSError: it cannot be started.

@@ -34,6 +34,7 @@ TRAITS = ProviderTraits(
     metadata_guard=True,
     check=_check,
     extra="gcp",
+    setting="gcp_project",
 )
 
 

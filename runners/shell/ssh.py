@@ -19,10 +19,12 @@ from orchestrator.domain.machine import (
     UnreachableError,
 )
 from runners.shell.connection import connect
-from runners.shell.stdin_feeder import STREAM_ERRORS, Deadline, Feeder, Output
+from runners.shell.stdin_feeder import STREAM_ERRORS as FILE_ERRORS
+from runners.shell.stdin_feeder import Deadline, Feeder, Output
 from runners.shell.user_key import UserKey
 
 CHUNK_BYTES = 256 * 1024
+STREAM_ERRORS: tuple[type[Exception], ...] = (*FILE_ERRORS, SSHException)
 PACKET_BYTES = 32 * 1024 - 64
 """Maximum bytes in one packet of OpenSSH; larger pieces would be copied for each packet."""
 CHANNELS = 6
@@ -311,6 +313,7 @@ class _Call(_Session):
             write=write,
             finish=self._channel.shutdown_write,
             abandon=self._channel.close,
+            errors=STREAM_ERRORS,
         )
 
     def _drain(self, feeder: Feeder) -> None:

@@ -10,8 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from paramiko.ssh_exception import SSHException
-
 from orchestrator.domain.machine import CommandResult, CommandTimeoutError, ShellError
 
 
@@ -75,7 +73,8 @@ class Output:
 
 
 JOIN_S = 1.0
-STREAM_ERRORS = (OSError, EOFError, SSHException)
+STREAM_ERRORS: tuple[type[Exception], ...] = (OSError, EOFError)
+"""What a broken stream raises."""
 
 
 class Feeder:
@@ -88,6 +87,7 @@ class Feeder:
         write: Callable[[memoryview], int],
         finish: Callable[[], None],
         abandon: Callable[[], None],
+        errors: tuple[type[Exception], ...] = STREAM_ERRORS,
     ) -> None:
         """Prepare to feed.
 
@@ -97,6 +97,7 @@ class Feeder:
                 reads no more. It may raise the errors of a broken stream.
             finish: Closes the command's input.
             abandon: Ends the command when `chunks` failed, as it must not accept incomplete input.
+            errors: What `write`, `finish` and `abandon` raise for a broken stream.
         """
         self.sent_bytes = 0
         self.error: BaseException | None = None
@@ -104,6 +105,7 @@ class Feeder:
         self._write = write
         self._finish = finish
         self._abandon = abandon
+        self._errors = errors
         self._stopped = False
         self._thread: threading.Thread | None = None
 
@@ -143,7 +145,7 @@ class Feeder:
         while rest:
             try:
                 written = 0 if self._stopped else self._write(rest)
-            except STREAM_ERRORS:
+            except self._errors:
                 return False
             if written == 0:
                 return False
@@ -151,9 +153,8 @@ class Feeder:
             rest = rest[written:]
         return not self._stopped
 
-    @staticmethod
-    def _end(action: Callable[[], None]) -> None:
+    def _end(self, action: Callable[[], None]) -> None:
         try:
             action()
-        except STREAM_ERRORS:
+        except self._errors:
             return  # the command has ended already; its status has the reason

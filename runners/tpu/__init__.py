@@ -42,6 +42,7 @@ TRAITS = ProviderTraits(
     ),
     check=_check,
     extra="gcp",
+    setting="gcp_project",
 )
 
 

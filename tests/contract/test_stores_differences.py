@@ -8,7 +8,7 @@ from itertools import product
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
-from orchestrator.domain.test_difference import Difference, difference
+from orchestrator.domain.test_comparison import Difference, difference
 from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from orchestrator.store.run_comparison import Overview
 from reports.views.compare import category

@@ -34,15 +34,14 @@ from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.notification_sender import HttpSender
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.signing import DsseSigner
-from orchestrator.adapters.statistics.paired import PairedStatistics
-from orchestrator.adapters.statistics.trends import StepDetector
+from orchestrator.adapters.statistics import PairedStatistics, StepDetector
 from orchestrator.adapters.subject_resolver import GitAndPipSubjects
 from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.api.app import create_app
 from orchestrator.api.security import token_guard
 from orchestrator.application.context import Context, GatePorts
+from orchestrator.application.end_run import ReportRefusedError, publish_report
 from orchestrator.application.janitor import Janitor
-from orchestrator.application.publish_report import ReportRefusedError, publish_report
 from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.controller_wiring import WorkspacePool

@@ -109,7 +109,7 @@ class ClumsyCloud:
         if thing is None or now < thing.shown_at:
             self.marks["terminate: not found"] += 1
             return
-        if now >= thing.gone_at() or thing.notified_at_text <= now:
+        if now >= thing.gone_at() or thing.terminated_at <= now:
             return
         if thing.deaf > 0:
             self.marks["terminate: deaf"] += 1
@@ -117,7 +117,7 @@ class ClumsyCloud:
             return
         if self._is_needed(thing):
             raise ProviderUnavailableError(f"{machine_id} is in use", code="DependencyViolation")
-        thing.notified_at_text = now
+        thing.terminated_at = now
 
     def inspect(self, machine_id: str) -> Machine:
         """As far as it is known."""

@@ -185,7 +185,7 @@ class Thing:
     """After that it is still there until somebody deletes it."""
     ends_in_s: float = 0.0
     deaf: int = 0
-    notified_at_text: float = NEVER
+    terminated_at: float = NEVER
     """When a terminate was heard."""
     hangs_on: Thing | None = None
     shown_to: set[str] = field(default_factory=set)
@@ -204,10 +204,10 @@ class Thing:
     def gone_at(self) -> float:
         """When nothing of it is left."""
         if self.hangs_on is not None and not self.stays:
-            return min(self.hangs_on.gone_at(), self.notified_at_text)
-        if self.ends_at <= self.notified_at_text and not self.lingers:
+            return min(self.hangs_on.gone_at(), self.terminated_at)
+        if self.ends_at <= self.terminated_at and not self.lingers:
             return self.ends_at
-        return self.notified_at_text + self.ends_in_s
+        return self.terminated_at + self.ends_in_s
 
     def billed_until(self) -> float:
         """When its meter stops: what lingers after its own end costs nothing."""
@@ -219,10 +219,10 @@ class Thing:
 
     def state(self, now: float) -> tuple[MachineState, str]:
         """How it is, and why it ended by itself."""
-        why = self.why if self.ends_at <= min(self.notified_at_text, now) else ""
+        why = self.why if self.ends_at <= min(self.terminated_at, now) else ""
         if now >= self.gone_at():
             return MachineState.TERMINATED, why
-        if now >= min(self.ends_at, self.notified_at_text):
+        if now >= min(self.ends_at, self.terminated_at):
             return MachineState.STOPPING, why
         if not self.is_machine:
             return MachineState.READY, ""

@@ -10,7 +10,6 @@ from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.ports.wheels import Choice, Opener, Resolution, WheelsError
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
-from orchestrator.domain.retests import job_of_session
 from orchestrator.domain.reuse_inputs import Interpreter
 from orchestrator.store.retests import RetestStore
 from runners.fake import FakeWorkspace
@@ -84,7 +83,7 @@ def told(world: RetestWorld, plan: Mapping[str, object]) -> Iterator[dict[str, o
         yield _event("environment", None, world.environment)
     for row in jobs:
         name = row["id"]
-        job = job_of_session(name)[0]
+        job = name.rpartition("~")[0] or name
         nodeid = f"{job}.py::test_{job}"
         yield _event("phase", name, {"name": "started", "kind": "suite", "pid": 1})
         yield _event("manifest", name, {"tests": [nodeid], "process": 1})

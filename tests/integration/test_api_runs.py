@@ -241,6 +241,8 @@ def test_a_plan_tells_places_and_the_worst_cost_and_changes_nothing(shared_api: 
     assert plan["headroom"] == []
     assert float(plan["worst_usd"]) == pytest.approx(2 * float(there["worst_usd"]))
     assert plan["max_usd"] == "9.00"
+    assert {one["cell"]: one["packages_bytes"] for one in plan["shipments"]}["there"] is None
+    assert all(one["payload_bytes"] > 0 for one in plan["shipments"])
     assert stored(shared_api) == 0
 
 

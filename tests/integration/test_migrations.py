@@ -30,6 +30,18 @@ def empty_url(request, tmp_path):
     return request.getfixturevalue("postgres_url_factory")(migrated=False)
 
 
+@pytest.mark.needs_postgres
+def test_a_database_of_another_encoding_is_refused_with_the_fix(postgres_server):
+    name = "in_ascii"
+    options = "TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+    postgres_server.sql(f"CREATE DATABASE {name} {options}")
+    try:
+        with pytest.raises(StoreError, match=r"encoding SQL_ASCII.*--encoding UTF8"):
+            migrate(postgres_server.url(name))
+    finally:
+        postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 def names(url):
     engine = connect(url, Access.READ)
     try:

@@ -253,3 +253,20 @@ def test_a_cancelled_run_is_not_reused(nights):
     nights.world.database.stores.runs.request_cancel(nights.run, at=nights.world.clock.now())
     nights.world.engine.run(cell)
     assert nights.told().outcome is Outcome.CANCELLED
+
+
+def test_cuda_that_no_gpu_would_use_is_never_sent_to_a_rented_machine(nights):
+    nights.wheels.packages = {"nvidia-cublas-cu12": "12.9"}
+    cell = nights.night()
+    assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "environment")
+    assert "nvidia-cublas-cu12" in cell.detail
+
+
+def test_what_was_sent_to_a_machine_is_remembered_for_the_next_plan(nights):
+    stores = nights.world.database.stores
+    nights.night()
+    nights.wheels.content = b"larger wheels"
+    nights.payload = b"another payload"
+    nights.night()
+    found = stores.reusable_results.newest_preparations(10)
+    assert [one.shipped_bytes for one in found] == [len(b"larger wheels"), len(b"wheels")]

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from google.cloud import compute_v1
+
 from tests.lab.faults import Fault
 from tests.lab.google.codes import gce_fault
 from tests.lab.google.compute_calls import ROUTES, Handler, handlers
 from tests.lab.google.compute_state import ComputeState
+from tests.lab.google.descriptors import check_query
 from tests.lab.google.fleet import DEATH
 from tests.lab.google.front import Json, Request, RestFront, utc_now
 from tests.lab.google.images import Images
@@ -18,6 +21,7 @@ from tests.lab.google.meter import Metered
 from tests.lab.google.orders import market_of
 from tests.lab.google.places import region_of
 from tests.lab.google.quotas import ComputeQuotas
+from tests.lab.google.rates import RateQuotas
 from tests.lab.machines import Machines, NoMachines
 
 _TICK_S = 0.1
@@ -56,6 +60,7 @@ class ComputeCloud(RestFront):
         self.dry: set[str | tuple[str, str]] = self._state.dry
         self.unreachable: set[str] = self._state.unreachable
         self.devices = self.fleet.devices
+        self.rates = RateQuotas(lambda: self.clock())
 
     @property
     def invisible_for_looks(self) -> int:
@@ -153,6 +158,10 @@ class ComputeCloud(RestFront):
         return tuple(found)
 
     def answer(self, request: Request) -> Json:
+        check_query(request, compute_v1)
+        with self._lock:
+            zone = request.path.get("zone", "")
+            self.rates.take(request, region_of(zone) if zone else request.path.get("region", ""))
         if request.name.endswith("Operations.wait"):
             return self._wait(request)
         with self._lock:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
 import requests
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
-from google.cloud import compute_v1
+from google.cloud import compute_v1, tpu_v2
 
 from tests.lab.compute_cloud import ComputeCloud
 from tests.lab.faults import Fault
@@ -29,8 +30,8 @@ from tests.lab.google.compute_clients import (
     soon,
     wait,
 )
-from tests.lab.google.descriptors import check_body
-from tests.lab.google.front import ApiError
+from tests.lab.google.descriptors import check_body, check_query
+from tests.lab.google.front import ApiError, Request
 from tests.lab.google.skewed import Skewed
 from tests.lab.machines import NO_MACHINE_HOST_KEY, NoMachines
 
@@ -135,6 +136,46 @@ def test_a_request_id_of_another_request_is_refused(cloud: ComputeCloud, gce: Cl
 def test_a_body_is_held_against_the_descriptors(body: dict[str, Any], said: str) -> None:
     with pytest.raises(ApiError, match=said):
         check_body(compute_v1.Instance, body)
+
+
+@pytest.mark.parametrize(
+    ("method", "library", "query", "is_known"),
+    [
+        ("instances.insert", compute_v1, {"requestId": "x", "$alt": "json"}, True),
+        ("instances.insert", compute_v1, {"requestID": "x"}, False),
+        ("instances.aggregatedList", compute_v1, {"maxResults": "5", "filter": "x"}, True),
+        ("disks.aggregatedList", compute_v1, {"returnPartialSuccess": "true"}, True),
+        ("disks.delete", compute_v1, {"returnPartialSuccess": "true"}, False),
+        ("instances.getGuestAttributes", compute_v1, {"querypath": "x"}, False),
+        ("queuedResources.delete", tpu_v2, {"force": "true"}, True),
+        ("nodes.list", tpu_v2, {"maxResults": "5"}, False),
+    ],
+)
+def test_a_query_is_held_against_the_descriptors(
+    method: str, library: ModuleType, query: dict[str, str], is_known: bool
+) -> None:
+    request = Request(method, {}, query, {})
+    if is_known:
+        check_query(request, library)
+        return
+    with pytest.raises(ApiError, match="Cannot bind query parameter"):
+        check_query(request, library)
+
+
+def test_a_minutes_quota_comes_back_at_the_start_of_the_next(
+    cloud: ComputeCloud, gce: Clients, clock: Skewed
+) -> None:
+    clock.move(60 - clock().timestamp() % 60 + 1)
+    cloud.rates.per_minute = 2
+    for _ in range(2):
+        gce.InstancesClient.list(project="lab", zone="us-central1-a")
+    with pytest.raises(exceptions.Forbidden) as caught:
+        gce.InstancesClient.list(project="lab", zone="us-central1-a")
+    assert caught.value.errors[0]["reason"] == "rateLimitExceeded"
+    gce.InstancesClient.list(project="lab", zone="us-west1-a")
+    insert(gce)
+    clock.move(60)
+    gce.InstancesClient.list(project="lab", zone="us-central1-a")
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,56 @@ def test_a_name_is_one_node(cloud: TpuCloud, tpu: tpu_v2.TpuClient) -> None:
     ]  # fmt: skip
 
 
+def newer(message: Any) -> Any:
+    """The message with a field that its descriptor does not have, as a newer client sends it."""
+    kind = type(message)
+    return kind.deserialize(kind.serialize(message) + b"\xfa\x3f\x01x")
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (newer(tpu_v2.GetNodeRequest(name=NODE)), "Unknown field"),
+        (tpu_v2.GetNodeRequest(), "Required field 'name' is missing"),
+        (tpu_v2.GetNodeRequest(name="nodes/one"), "Malformed name"),
+        (tpu_v2.ListNodesRequest(parent=f"{PARENT}/nodes"), "Malformed parent"),
+        (tpu_v2.ListNodesRequest(parent=PARENT, page_size=1001), "page_size"),
+        (tpu_v2.CreateNodeRequest(parent=PARENT, node_id="one"), "Required field 'node'"),
+        (
+            tpu_v2.CreateNodeRequest(parent=PARENT, node_id="one", node=newer(a_node())),
+            'Unknown field "node.Node',
+        ),
+        (
+            tpu_v2.CreateNodeRequest(
+                parent=PARENT, node_id="one", node=tpu_v2.Node(accelerator_type="v5litepod-1")
+            ),
+            "Required field 'node.runtime_version'",
+        ),
+        (
+            tpu_v2.CreateNodeRequest(
+                parent=PARENT,
+                node_id="one",
+                node=a_node(
+                    accelerator_config=tpu_v2.AcceleratorConfig(type_=4711, topology="1x1")
+                ),
+            ),
+            "Invalid value at 'node.accelerator_config.type'",
+        ),
+        (tpu_v2.CreateQueuedResourceRequest(parent=PARENT), "Required field 'queued_resource'"),
+        (tpu_v2.DeleteQueuedResourceRequest(force=True), "Required field 'name'"),
+    ],
+)
+def test_a_request_is_held_against_the_descriptors(
+    cloud: TpuCloud, tpu: tpu_v2.TpuClient, request_: Any, said: str
+) -> None:
+    name = type(request_).__name__.removesuffix("Request")
+    method = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+    with pytest.raises(exceptions.InvalidArgument) as caught:
+        getattr(tpu, method)(request_)
+    assert said in str(caught.value)
+    assert cloud.alive() == []
+
+
 @pytest.mark.parametrize(
     ("order", "said"),
     [
@@ -104,6 +154,9 @@ def test_a_name_is_one_node(cloud: TpuCloud, tpu: tpu_v2.TpuClient) -> None:
         ({"accelerator_type": ""}, "accelerator"),
         ({"runtime_version": "none"}, "Runtime version"),
         ({"labels": {"who": "a.b"}}, "label"),
+        ({"labels": {f"l{n}": "" for n in range(65)}}, "64 labels"),
+        ({"metadata": {"user-data": "x" * (256 * 1024 + 1)}}, "256 KB"),
+        ({"metadata": {f"key{n}": "x" * (200 * 1024) for n in range(3)}}, "512 KB"),
         ({"scheduling_config": tpu_v2.SchedulingConfig(spot=True, preemptible=True)}, "one of"),
     ],
 )

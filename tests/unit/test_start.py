@@ -22,9 +22,28 @@ def imported(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
+RUN = (
+    "import orchestrator.bootstrap.cli_wiring; from orchestrator.cli.app import ENTRIES; "
+    "ENTRIES['run'].load('run')"
+)
+SWEEP = """
+import os, tempfile
+from orchestrator.bootstrap.controller_wiring import build
+from orchestrator.config import load
+with tempfile.TemporaryDirectory() as home:
+    os.environ["SEATRIAL_HOME"] = home
+    parts = build(load(), runs_cells=False)
+    parts.context.janitor.sweep()
+    parts.database.close()
+"""
+
+
 @pytest.mark.parametrize(
     ("code", "unneeded"),
     [
+        (SWEEP, {"google.cloud.compute_v1", "google.cloud.tpu_v2", "grpc"}),
+        ("import runners.workspace, runners.shell, runners.fake", {"paramiko"}),
+        (RUN, {"paramiko", "sqlalchemy", "dbos", "securesystemslib"}),
         (CONTROLLER, {"scipy", "numpy", "torch", "boto3", "google.cloud.compute_v1"}),
         (
             COMMAND.format("--version"),
@@ -35,7 +54,7 @@ def imported(code: str) -> set[str]:
             {"httpx", "pydantic", "sqlalchemy", "orchestrator.config", "orchestrator.cli.commands"},
         ),
     ],
-    ids=["controller", "version", "help"],
+    ids=["sweep", "workspace", "run", "controller", "version", "help"],
 )
 def test_a_start_is_without_what_it_does_not_need(code: str, unneeded: set[str]) -> None:
     assert imported(code) & unneeded == set()

@@ -28,6 +28,7 @@ from orchestrator.adapters.guarded_proxy import (
     look_public,
 )
 from orchestrator.application.ports.wheels import WheelsError
+from orchestrator.domain.launch_plan import SHIPPED_LIMIT_BYTES
 from orchestrator.domain.reuse_inputs import Interpreter
 
 TIMEOUT_S = 1800.0
@@ -119,8 +120,6 @@ def _index_hosts() -> list[str]:
     return sorted(set(_HOST.findall(said)))
 
 
-SHIPPED_LIMIT_BYTES = 3 * 1024**3
-"""Maximum size of all wheels of one environment: they are uploaded while the machine is billed."""
 _MOST_ROUNDS = 25
 _KEPT_BUILDS = ("torch", "triton", "pytorch-triton", "nvidia-", "libtpu", "jax", "numpy")
 

@@ -111,6 +111,7 @@ class Wheelhouse:
             requirements=tuple(str(requirement) for requirement in job.missing),
             constraints=_constraints(job, packages),
             wheels=digest,
+            size_bytes=self._archive(digest).stat().st_size if digest else 0,
             packages=packages,
             subject=_plan_subject(job.subject, subject),
             note=note,

@@ -47,7 +47,7 @@ _WORD_CHARACTERS = "-+." + string.ascii_letters + string.digits
 
 
 class JsonReader:
-    """Reads one document."""
+    """Incremental parser of one JSON document."""
 
     def __init__(self, artifact: Artifact, wanted: Collection[Path]) -> None:
         """`wanted` are the paths of the parts to build; none of them is inside another."""

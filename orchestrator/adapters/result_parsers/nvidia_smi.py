@@ -307,7 +307,7 @@ _GUESSES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One queried quantity."""
+    """A column of `nvidia-smi --query-gpu`."""
 
     name: str
     unit: str = ""

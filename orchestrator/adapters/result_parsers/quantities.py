@@ -38,7 +38,7 @@ _QUANTITY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One printed figure."""
+    """A printed number with its unit."""
 
     value: float
     """Value in `unit`, with the printed digits only."""

@@ -8,9 +8,11 @@ from functools import partial
 
 from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.ports.wheels import Resolution, WheelsError
+from orchestrator.domain.attestation import devices_of
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.manifest import Environment
 from orchestrator.domain.reuse_inputs import NOTHING, Interpreter
+from orchestrator.domain.torch_build import cuda_refusal
 from orchestrator.store.cells import AttemptState
 
 
@@ -32,6 +34,8 @@ class PreparedEnvironment:
     """sha256 of the wheelhouse's archive; None when nothing has to be shipped."""
     wheels: Callable[[], Iterable[bytes]]
     """Opens that archive."""
+    wheels_bytes: int
+    """Its size."""
     subject: Mapping[str, str] | None
     """Distribution, version and requirement of the subject, where it is installed."""
     interpreter: Interpreter
@@ -67,12 +71,17 @@ def prepare_environment(
     except WheelsError as error:
         raise EnvironmentRefusedError(str(error)) from error
     resolved = found.resolution
+    if now.lease is not None and deps.traits(now.lease.provider).rented:
+        refusal = cuda_refusal(resolved.packages, devices_of(probe))
+        if refusal:
+            raise EnvironmentRefusedError(refusal)
     return PreparedEnvironment(
         python=choice.interpreter.path,
         requirements=resolved.requirements,
         constraints=resolved.constraints,
         wheels_digest=resolved.wheels,
         wheels=partial(deps.wheels.open, resolved.wheels or ""),
+        wheels_bytes=resolved.size_bytes,
         subject=resolved.subject,
         interpreter=choice.interpreter,
         packages=found.packages,

@@ -200,7 +200,7 @@ class FlowDeps:
 
 
 def workspace_of(deps: FlowDeps, lease: Lease | None) -> Workspace:
-    """The workspace on a lease's machine. Raises LookupError before it was reached."""
+    """Return the workspace on a lease's machine. Raises LookupError before it was reached."""
     if lease is None or lease.endpoint is None:
         raise LookupError("the attempt has no machine that was reached")
     return deps.open_workspace(lease.endpoint)
@@ -209,7 +209,7 @@ def workspace_of(deps: FlowDeps, lease: Lease | None) -> Workspace:
 def record_failure(
     deps: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
 ) -> Value:
-    """Store why the attempt cannot go on (the first cause stands) and stop it."""
+    """Store the attempt's cause, unless it has one, and stop the attempt."""
     deps.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
     return STOP
 
@@ -246,7 +246,7 @@ def is_out_of_time(deps: FlowDeps, now: AttemptState) -> bool:
 
 
 def record_deadline(deps: FlowDeps, now: AttemptState, detail: str = "") -> Value:
-    """Stop the attempt for its time. What has not begun to run has not run too long."""
+    """Stop the attempt at its time limit; it timed out only if it was running."""
     minutes = now.spec.matrix.limits.max_minutes
     detail = detail or f"limits.max_minutes ({minutes:g}) is over"
     if now.cell.has_reached(CellState.RUNNING):
@@ -256,19 +256,19 @@ def record_deadline(deps: FlowDeps, now: AttemptState, detail: str = "") -> Valu
 
 
 def attempt_deadline(now: AttemptState) -> datetime | None:
-    """When the attempt must stop: counted from when its machine was granted."""
+    """Return when the attempt must stop; its time counts from the machine's grant."""
     if now.lease is None or now.lease.granted_at is None:
         return None
     return now.lease.granted_at + timedelta(minutes=now.spec.matrix.limits.max_minutes)
 
 
 def billed_minutes(spec: RunSpec) -> float:
-    """The most that one machine of the run can be billed for; this much is reserved."""
+    """Return the maximum billed minutes of a machine of the run; its cost is reserved."""
     return billed_minutes_of(spec.matrix.limits.max_minutes, spec.hold_minutes)
 
 
 def billed_minutes_of(max_minutes: float, hold_minutes: float) -> float:
-    """The same, of what an attempt may take and how long its machine may be kept afterwards."""
+    """Return the maximum billed minutes for these limits of attempt and hold."""
     return max_minutes + hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
 
 
@@ -294,8 +294,8 @@ def note_end(
     return stores.leases.note(lease.id, facts, simulated=machine.simulated)
 
 
-def expires_at(deps: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
-    """When its machine must end by itself, should nobody be left to end it.
+def expires_at(spec: RunSpec, lease: Lease) -> datetime:
+    """Return when the machine must terminate itself without a controller.
 
     Counted from the first launch call, so that a repeated one asks for the same.
     """

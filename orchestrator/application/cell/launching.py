@@ -167,7 +167,7 @@ def still_ordered(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetim
     return lease
 
 
-def send_back(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
+def send_back(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
     """Terminate a machine that was refused after all, before the next place is tried."""
     try:
         provider.terminate(lease.machine_id)
@@ -188,8 +188,8 @@ def send_back(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provide
     return NOT_YET
 
 
-def reconcile(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
-    """After a lost launch call and a refusal, keep the machine if the first call created it."""
+def reconcile(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
+    """Keep the machine of a lost launch call that was refused at its repetition, if it exists."""
     is_unmade(deps, lease, provider, refusal=_refusal(lease))
     return NOT_YET
 
@@ -276,7 +276,7 @@ def give_up(deps: FlowDeps, now: AttemptState, error: ProviderError) -> Value:
 
 def _request(deps: FlowDeps, now: AttemptState, lease: Lease) -> LaunchRequest:
     """Return the launch request, equal at every call for the lease."""
-    ends = expires_at(deps, now.spec, lease)
+    ends = expires_at(now.spec, lease)
     login = None
     if deps.traits(lease.provider).rented:
         login = deps.stores.leases.keep_login(lease.id, deps.new_login())

@@ -65,9 +65,9 @@ def poll_placement(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
         case LeaseState.HELD:
             return confirm(deps, now, lease, provider)
         case LeaseState.RELEASING:
-            return send_back(deps, now, lease, provider)
+            return send_back(deps, lease, provider)
         case LeaseState.LAUNCHING if lease.refusal_reason:
-            return reconcile(deps, now, lease, provider)
+            return reconcile(deps, lease, provider)
     return launch(deps, now, lease, provider)
 
 

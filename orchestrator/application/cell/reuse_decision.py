@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -19,7 +19,7 @@ from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.attestation import Device, devices_of
-from orchestrator.domain.cell import Cell, Lease, Run, RunSpec
+from orchestrator.domain.cell import Lease, Run, RunSpec
 from orchestrator.domain.machine import Place, Provider, ProviderError
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import CellPlan, Subject
@@ -83,7 +83,9 @@ def note_prepared(
         packages=environment.packages,
         simulated=now.lease.simulated,
     )
-    prepared = Prepared(made, environment.interpreter, now.lease.place)
+    prepared = Prepared(
+        made, environment.interpreter, now.lease.place, shipped_bytes=environment.wheels_bytes
+    )
     deps.stores.reusable_results.prepare(now.attempt.id, prepared)
     return prepared
 
@@ -192,29 +194,12 @@ class UnknownError(Exception):
     """The environment of a future machine is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """The cell to decide about."""
-
-    run: Run
-    spec: RunSpec
-    cell: Cell
-    plan: CellPlan
-    max_age_s: float
-
-    @property
-    def asked(self) -> ReuseInputs:
-        return asked_for(self.run, self.spec, self.plan)
-
-
 def reuse_before_renting(deps: FlowDeps, now: CellStatus) -> bool:
     """Decide about each job of a cell on rented hardware; True where none must run."""
-    max_age_s, name = now.spec.reuse_max_age_s, now.plan.platform.provider
-    if max_age_s is None or not deps.traits(name).rented:
+    name = now.plan.platform.provider
+    if now.spec.reuse_max_age_s is None or not deps.traits(name).rented:
         return False
-    order = _Order(now.run, now.spec, now.cell, now.plan, max_age_s)
-    provider = deps.provider(name)
-    return _decide(deps, order, partial(_expected, deps, order, provider))
+    return _decide(deps, now, partial(_expected, deps, now, deps.provider(name)))
 
 
 def reuse_on_machine(deps: FlowDeps, now: AttemptState, prepared: Prepared | None) -> bool:
@@ -222,8 +207,7 @@ def reuse_on_machine(deps: FlowDeps, now: AttemptState, prepared: Prepared | Non
     rented = deps.traits(now.plan.platform.provider).rented
     if now.spec.reuse_max_age_s is None or prepared is None or rented:
         return False
-    order = _Order(now.run, now.spec, now.cell, now.plan, now.spec.reuse_max_age_s)
-    return _decide(deps, order, lambda proof: prepared.ingredients)
+    return _decide(deps, now, lambda proof: prepared.ingredients)
 
 
 def reused_jobs(deps: FlowDeps, now: AttemptState) -> set[str]:
@@ -234,40 +218,44 @@ def reused_jobs(deps: FlowDeps, now: AttemptState) -> set[str]:
     return {job for job, one in decided.items() if one.is_reused}
 
 
-def _decide(deps: FlowDeps, order: _Order, expect: Expect) -> bool:
+def _asked(now: CellStatus | AttemptState) -> ReuseInputs:
+    return asked_for(now.run, now.spec, now.plan)
+
+
+def _decide(deps: FlowDeps, now: CellStatus | AttemptState, expect: Expect) -> bool:
     """Store the decision, unless there is one; return whether nothing must run."""
-    proofs, cell = deps.stores.reusable_results, order.cell.id
+    proofs, cell = deps.stores.reusable_results, now.cell.id
     if not proofs.decided(cell):
-        jobs = [job for job in order.spec.manifest.job if job.id in order.plan.jobs]
+        jobs = [job for job in now.spec.manifest.job if job.id in now.plan.jobs]
         once = _Remembered(expect)
-        reuses = [_reuse(deps, order, job, once) for job in jobs]
+        reuses = [_reuse(deps, now, job, once) for job in jobs]
         proofs.decide(cell, reuses, at=deps.clock.now())
     decided = proofs.decided(cell)
     return bool(decided) and all(one.is_reused for one in decided.values())
 
 
-def _reuse(deps: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
+def _reuse(deps: FlowDeps, now: CellStatus | AttemptState, job: Job, expect: Expect) -> Reuse:
     try:
-        return _weighed(deps, order, job, expect)
+        return _weighed(deps, now, job, expect)
     except StoreError:
         raise
     except Exception as error:
-        logger.exception("cell %s: whether %s is proven cannot be told", order.cell.id, job.id)
+        logger.exception("cell %s: whether %s is proven cannot be told", now.cell.id, job.id)
         return Reuse(job=job.id, why=f"it cannot be told whether it is proven: {error}")
 
 
-def _weighed(deps: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
-    why = refusal_of(job, paired=order.spec.matrix.baseline is not None)
+def _weighed(deps: FlowDeps, now: CellStatus | AttemptState, job: Job, expect: Expect) -> Reuse:
+    why = refusal_of(job, paired=now.spec.matrix.baseline is not None)
     if why:
         return Reuse(job=job.id, why=why)
-    found = deps.stores.reusable_results.find(order.asked.asked, job.id, limit=LOOKED_AT)
+    found = deps.stores.reusable_results.find(_asked(now).asked, job.id, limit=LOOKED_AT)
     reasons = []
     for proof in found:
-        why = _why_not(deps, order, proof, expect)
+        why = _why_not(deps, now, proof, expect)
         if not why:
             return _proven(deps, proof)
         reasons.append(why)
-    return Reuse(job=job.id, why=reasons[0] if reasons else _no_proof(deps, order, job))
+    return Reuse(job=job.id, why=reasons[0] if reasons else _no_proof(deps, now, job))
 
 
 def _proven(deps: FlowDeps, proof: ReusableResult) -> Reuse:
@@ -276,9 +264,12 @@ def _proven(deps: FlowDeps, proof: ReusableResult) -> Reuse:
     return Reuse(job=proof.job, why=why, run=proof.run, cell=proof.cell, at=proof.at)
 
 
-def _why_not(deps: FlowDeps, order: _Order, proof: ReusableResult, expect: Expect) -> str:
+def _why_not(
+    deps: FlowDeps, now: CellStatus | AttemptState, proof: ReusableResult, expect: Expect
+) -> str:
     """Return why an earlier result cannot be reused; empty where it can."""
-    old = too_old(proof.at, now=deps.clock.now(), max_age_s=order.max_age_s)
+    max_age_s = now.spec.reuse_max_age_s or 0.0
+    old = too_old(proof.at, now=deps.clock.now(), max_age_s=max_age_s)
     if old:
         return old
     before = proof.prepared.ingredients
@@ -293,9 +284,9 @@ def _why_not(deps: FlowDeps, order: _Order, proof: ReusableResult, expect: Expec
     return in_words(changes(before, after)) or ("" if before.key == after.key else "it changed")
 
 
-def _no_proof(deps: FlowDeps, order: _Order, job: Job) -> str:
+def _no_proof(deps: FlowDeps, now: CellStatus | AttemptState, job: Job) -> str:
     """Return why there is no reusable result: the changes since the newest one."""
-    asked = order.asked
+    asked = _asked(now)
     where = (asked.platform["id"], asked.environment)
     newest = deps.stores.reusable_results.newest(asked.product, *where, job.id)
     if newest is None:
@@ -326,16 +317,16 @@ class _Remembered:
 
 
 def _expected(
-    deps: FlowDeps, order: _Order, provider: Provider, proof: ReusableResult
+    deps: FlowDeps, now: CellStatus | AttemptState, provider: Provider, proof: ReusableResult
 ) -> ReuseInputs:
     """Return the inputs that a machine like the earlier one would have. Raises UnknownError."""
     before = proof.prepared.ingredients
-    place, image = _image_like(order, provider, proof)
+    place, image = _image_like(now, provider, proof)
     if image.id != before.image:
         return replace(before, image=image.id)
-    wheels, packages = _packages(deps, order, proof)
+    wheels, packages = _packages(deps, now, proof)
     return replace(
-        order.asked,
+        _asked(now),
         instance_type=place.instance_type or NOTHING,
         image=image.id,
         devices=before.devices,
@@ -348,13 +339,13 @@ def _expected(
 
 
 def _image_like(
-    order: _Order, provider: Provider, proof: ReusableResult
+    now: CellStatus | AttemptState, provider: Provider, proof: ReusableResult
 ) -> tuple[Place, BootImage]:
     """Return the image that the same machine would boot; else a comparison of places."""
     if not isinstance(provider, Images):
-        name = order.plan.platform.provider
+        name = now.plan.platform.provider
         raise UnknownError(f"image unknown: {name} cannot say which one it would boot")
-    platform = order.plan.platform
+    platform = now.plan.platform
     try:
         places = _alike(places_of(provider, platform), proof)
         if not places:
@@ -378,10 +369,10 @@ def _alike(places: tuple[Place, ...], proof: ReusableResult) -> list[Place]:
 
 
 def _packages(
-    deps: FlowDeps, order: _Order, proof: ReusableResult
+    deps: FlowDeps, now: CellStatus | AttemptState, proof: ReusableResult
 ) -> tuple[str, Mapping[str, str]]:
     try:
-        found = resolved_for(deps, order.spec, order.plan.environment, proof.prepared.interpreter)
+        found = resolved_for(deps, now.spec, now.plan.environment, proof.prepared.interpreter)
     except WheelsError as error:
         raise UnknownError(f"packages unknown: {error}") from error
     return found.installs, found.packages

@@ -34,6 +34,8 @@ class Resolution:
     """Exact versions of the interpreter's packages, which are kept."""
     wheels: str | None = None
     """Digest of the wheelhouse's archive; None where nothing must be shipped."""
+    size_bytes: int = 0
+    """Size of that archive."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """Packages in the wheelhouse."""
     subject: Mapping[str, str] | None = None

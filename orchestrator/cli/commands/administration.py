@@ -14,8 +14,7 @@ from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError
 from orchestrator.cli.responses import read
 from orchestrator.cli.session import session_of
-from orchestrator.cli.view.lists import print_list, row_of
-from orchestrator.cli.view.tables import Layout
+from orchestrator.cli.view.tables import Layout, print_list, row_of
 from orchestrator.cli.wiring import DatabaseState, RefusedError
 from orchestrator.domain.caller_identity import Token
 from orchestrator.domain.units import utc

@@ -14,8 +14,7 @@ from orchestrator.cli.errors import FAILED
 from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
-from orchestrator.cli.view.lists import print_list, row_of
-from orchestrator.cli.view.tables import Layout
+from orchestrator.cli.view.tables import Layout, print_list, row_of
 from orchestrator.domain.channel import ChannelResponse, DeliveryResponse, NewChannelResponse
 
 channel_app = typer.Typer(

@@ -15,8 +15,7 @@ from orchestrator.cli.gate_inputs import meant_verdict, no_verdict
 from orchestrator.cli.responses import read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
-from orchestrator.cli.view.lists import print_list, row_of
-from orchestrator.cli.view.tables import Layout
+from orchestrator.cli.view.tables import Layout, print_list, row_of
 from orchestrator.domain.gate.exceptions import as_words
 from orchestrator.domain.gate.payload_review import PayloadReviewResponse
 from orchestrator.domain.gate.snapshot import WaiverResponse

@@ -15,8 +15,7 @@ from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
-from orchestrator.cli.view.lists import print_list, row_of
-from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
 from orchestrator.domain.known_issue import KnownIssueResponse
 from orchestrator.domain.test_identity import Alias, Matching
 

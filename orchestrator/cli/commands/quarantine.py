@@ -13,8 +13,7 @@ from orchestrator.cli.commands.known_issue import ProductOption
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
-from orchestrator.cli.view.lists import print_list, row_of
-from orchestrator.cli.view.tables import Layout
+from orchestrator.cli.view.tables import Layout, print_list, row_of
 from orchestrator.domain.quarantine import QuarantineResponse, SuggestedQuarantine
 from orchestrator.domain.units import percent
 

@@ -24,8 +24,7 @@ from orchestrator.cli.launch_request import read_order, read_selector, upload
 from orchestrator.cli.responses import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
-from orchestrator.cli.view.lists import print_list
-from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.cli.view.tables import Layout, fitting, print_list
 from orchestrator.domain.schedule import (
     Firing,
     Resolved,

@@ -11,9 +11,8 @@ from orchestrator.cli.commands.options import CellOption, JsonOption, ReadRunArg
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import find_cells, find_run, session_of
 from orchestrator.cli.view.glyphs import sign_of
-from orchestrator.cli.view.lists import print_list
-from orchestrator.cli.view.tables import Layout
-from orchestrator.domain.test_duration import TestDuration
+from orchestrator.cli.view.tables import Layout, print_list
+from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration
 
 _LAYOUT = Layout(

@@ -16,6 +16,7 @@ from orchestrator.domain.launch_plan import (
     free_of,
     hourly,
     limit_warning,
+    shipments_in_words,
 )
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import ExpectedHardware, hardware_sentence
@@ -78,7 +79,8 @@ def shortages(plan: Plan) -> list[Text]:
     """Return warnings: quotas, a low limit, and the plan's own."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
     others = [Text(f"note: {one_line(text)}", style="yellow") for text in plan.warnings]
-    return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else []), *others]
+    sent = [Text(one_line(text)) for text in shipments_in_words(plan.shipments)]
+    return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else []), *sent, *others]
 
 
 def _quotas(plan: Plan) -> list[Text]:

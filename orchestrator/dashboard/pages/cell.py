@@ -15,9 +15,9 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.pages.run.cells import cell_jobs, shown_counts, why_of
 from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, Notice
-from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table, Tally, Text, Trace
+from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.fingerprint import traits
@@ -56,7 +56,7 @@ _ARTIFACTS = (
 
 
 def check_table(cell: CellRecord) -> Table:
-    """Every statement of a job about itself; those that did not pass first."""
+    """Return the table of checks, those that did not pass first."""
     checks = [check for job in cell.jobs for check in job.checks]
     checks.sort(key=lambda check: check.outcome == "passed")
     rows = [
@@ -106,7 +106,7 @@ def _metric(metric: MetricFact) -> Row:
 
 
 def artifact_table(run_id: str, cell: CellRecord) -> Table:
-    """Files, as they came."""
+    """Return the table of the cell's artifacts."""
     rows = [
         Row(
             (
@@ -138,7 +138,7 @@ def fact_table(cell: CellRecord) -> Table:
 
 
 def package_table(cell: CellRecord) -> Table:
-    """Every installed package."""
+    """Return the table of installed packages."""
     found = {
         name.removeprefix(_PACKAGE): version
         for name, version in traits(cell.probed).items()
@@ -211,7 +211,7 @@ _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
 def test_table(asked: Asked, run: Run, cell: Cell, lines: TestLines, *, is_filtered: bool) -> Table:
-    """A page of them, the worst first."""
+    """Return a page of the cell's tests, the worst first."""
     empty = "No test of the cell is like that." if is_filtered else "No test was collected so far."
     return Table(
         id="tests",
@@ -250,7 +250,7 @@ def _row(run: Run, cell: Cell, line: TestLine) -> Row:
 
 
 def _word(line: TestLine, cell: Cell) -> str:
-    """While the cell is at work, a test without a report is awaited, and not missing."""
+    """Return an outcome's label; while the cell runs, a missing test is awaited."""
     is_awaited = line.outcome is TestOutcome.MISSING and cell.state is not CellState.DONE
     return "queued" if is_awaited else line.outcome.word
 

@@ -44,13 +44,13 @@ _SUMS_SHOWN = 20
 
 
 def cost_tables(spending: CostSummary) -> Sequence[Table]:
-    """All but those of runs and of nights."""
+    """Return the cost tables, without those of single runs and schedules."""
     sums = [_sums_table(by, spending.by[by]) for by in Dimension]
     return (*sums, _phases_table(spending), _idle_table(spending.idle), _refusals_table(spending))
 
 
 def share_of(part: Decimal, whole: Decimal) -> str:
-    """A part as a percentage; nothing of nothing is no part."""
+    """Format a part of a whole as a percentage; empty where the whole is zero."""
     return percent(Fraction(part) / Fraction(whole)) if whole else "–"
 
 
@@ -154,7 +154,7 @@ def _refusals_table(spending: CostSummary) -> Table:
 
 
 def runs_table(asked: Asked, spending: CostSummary, skip: int) -> Table:
-    """The dearest first, a page of them."""
+    """Return a page of runs by cost, highest first."""
     shown = spending.runs[:RUNS_SHOWN]
     has_more = len(spending.runs) > len(shown)
     return Table(
@@ -189,7 +189,7 @@ def _run_row(one: RunSum) -> Row:
 
 
 def forecast_table(nights: Sequence[Forecast]) -> Table:
-    """The expected cost of scheduled runs."""
+    """Return the table of expected costs of scheduled runs."""
     return Table(
         id="forecast",
         caption="Expected cost of the next scheduled runs",
@@ -208,7 +208,7 @@ def forecast_table(nights: Sequence[Forecast]) -> Table:
 
 
 def budgets_table(uses: Sequence[BudgetUse]) -> Table:
-    """Budgets across runs, of the periods that today is in."""
+    """Return the table of budgets across runs, in their present periods."""
     return Table(
         id="budgets",
         caption="Budgets",
@@ -285,7 +285,7 @@ class DateRange:
 
     @property
     def days(self) -> list[date]:
-        """Each of them."""
+        """The days of the range, in order."""
         many = (self.last - self.first).days + 1
         return [self.first + timedelta(days=number) for number in range(many)]
 

@@ -23,7 +23,6 @@ from orchestrator.application.failure_groups import (
     with_similar,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import (
     Badge,
@@ -37,6 +36,7 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.failure_triage import NEW_FOR, TriageStatus
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.signature import Signature
@@ -79,7 +79,7 @@ def show_failures(
     runs: Annotated[int, Query(ge=1, le=max(WINDOWS))] = _RUNS,
     after: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> Response:
-    """A page of them."""
+    """Show a page of failure groups."""
     known = products(asked)
     product = of_products(asked, known)
     question = FailureGroupFilter(
@@ -251,7 +251,7 @@ _ALIKE = (Column("failure", "Failure"), Column("frame", "Frame"), Column("signat
 def show_failure(
     asked: AskedDep, signature: str, after: Annotated[int, Query(ge=0, le=LOOKED)] = 0
 ) -> Response:
-    """All of it."""
+    """Show one failure group in detail."""
     shown = show_failure_group(asked.context, signature)
     if shown is None:
         raise PageMissingError(f"there is no signature {signature!r}; /failures lists them")
@@ -285,7 +285,7 @@ def show_failure(
 
 
 def said_of(signature: Signature) -> str:
-    """The exception and its words."""
+    """Return a signature's exception and message."""
     words = ": ".join(filter(None, (signature.exception, signature.message)))
     return words or "Failure without words"
 

@@ -20,7 +20,6 @@ from orchestrator.application.list_flaky import (
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine, end_quarantine
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.path_lookup import product_of, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -37,6 +36,7 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.dashboard.url_params import product_of, products
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.flaky import FailureOrigin, FlakyEvidence, FlakySignal, ResultPair

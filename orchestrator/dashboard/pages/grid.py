@@ -19,9 +19,9 @@ from orchestrator.application.list_runs import (
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.pages.tests import name_cell
-from orchestrator.dashboard.path_lookup import of_products, products, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Column, Mark, Number, Row, Table, Text
+from orchestrator.dashboard.url_params import of_products, products, run_of
 from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.signature import Signature
@@ -63,7 +63,7 @@ class _Shown:
 
     @property
     def caption(self) -> str:
-        """In words."""
+        """The selection in words."""
         if self.run is not None:
             return f"Tests by the cells of run {self.run.id}"
         return f"Tests by runs of {self.cell or 'nothing'}, the newest run first"
@@ -71,7 +71,7 @@ class _Shown:
 
 @router.get(urls.GRID)
 def show_grid(asked: AskedDep, q: str = "", job: str = "", after: int | None = None) -> Response:
-    """A page of tests."""
+    """Show a page of tests by runs."""
     known = products(asked)
     product = of_products(asked, known)
     names = asked.context.stores.grids.names(product)
@@ -118,7 +118,7 @@ def _shown(asked: Asked, product: str, names: Sequence[str], wanted: GridFilter)
 
 
 def _tests_wanted(q: str, job: str) -> TestsWanted:
-    """Words that must be there, and with `-` before them, that must not."""
+    """Parse the filter: words that a name must contain and, with ``-``, must not contain."""
     words = q.split()
     return TestsWanted(
         words=[word for word in words if not word.startswith("-")],
@@ -140,7 +140,7 @@ def _width(asked: Asked) -> int:
 
 
 def _tabs(asked: Asked, grid: Grid) -> list[dict[str, object]]:
-    """One for each group: (title, how many, address, whether it is looked at)."""
+    """Return a tab for each group: (title, count, URL, whether it is selected)."""
     now = _group(asked)
     return [
         {
@@ -211,7 +211,7 @@ class _Marks:
         self._alive = {cell.number for cell in shown.grid.cells if not cell.is_done}
 
     def linked(self) -> frozenset[tuple[int, int]]:
-        """Cell and test of the marks that are links: column by column, as many as there may be."""
+        """Return (cell, test) of the marks with links, column by column, up to the limit."""
         return frozenset(list(self._loud())[:LINKED_MARKS])
 
     def _loud(self) -> Iterator[tuple[int, int]]:

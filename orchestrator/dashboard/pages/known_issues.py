@@ -19,7 +19,6 @@ from orchestrator.application.known_issues import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.path_lookup import product_of, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -34,6 +33,7 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
+from orchestrator.dashboard.url_params import product_of, products
 from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
@@ -80,7 +80,7 @@ async def _form(request: Request) -> Form:
 
 @router.get(urls.KNOWN_ISSUES)
 def show_known_issues(asked: AskedDep) -> Response:
-    """All of a product's."""
+    """Show every known issue of a product."""
     return _page(asked, _empty_form(asked))
 
 
@@ -214,7 +214,7 @@ def _row(asked: Asked, one: ListedIssue, *, ends: bool) -> Row:
 
 
 def _failures(one: ListedIssue) -> Several:
-    """The signatures that it explains; the one that it names, seen or not."""
+    """Return the signatures that the issue matches, and the one that it names."""
     named = [one.issue.match.signature] if one.issue.match.signature else []
     names = list(dict.fromkeys([*named, *one.signatures]))
     links: list[Cell] = [

@@ -31,10 +31,10 @@ from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.launch_uploads import about_payload, store_uploads
 from orchestrator.dashboard.pages.run.routes import form_key
-from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
+from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
@@ -44,6 +44,7 @@ from orchestrator.domain.launch_plan import (
     free_of,
     hourly,
     limit_warning,
+    shipments_in_words,
     totals,
 )
 from orchestrator.domain.machine import Place
@@ -98,13 +99,13 @@ class Form:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def about(self, matrix: Matrix) -> Form:
-        """The same, knowing every platform of the matrix."""
+        """Return the form with every platform of the matrix."""
         names = tuple(platform.id for platform in matrix.platforms)
         chosen = tuple(name for name in names if self.is_chosen(name))
         return replace(self, platforms=chosen, known=names)
 
     def is_chosen(self, platform: str) -> bool:
-        """A platform that the form did not know of is chosen, as all are at first."""
+        """Whether a platform is selected; one that the form does not know is."""
         return platform in self.platforms or platform not in self.known
 
 
@@ -152,7 +153,7 @@ def _faults(form: Form, matrix: Matrix) -> list[Problem]:
 
 
 def _source(context: Context, form: Form, matrix: Matrix) -> Source:
-    """The text itself where nothing of it is changed: its mistakes have lines and columns."""
+    """Return the matrix's text, or the changed matrix where the form changes it."""
     subject = _subject(form)
     if not subject and not form.source:
         return form.text
@@ -166,7 +167,7 @@ def _source(context: Context, form: Form, matrix: Matrix) -> Source:
 
 
 def _subject(form: Form) -> Mapping[str, object]:
-    """The subject fields of the form, which override the matrix."""
+    """Return the form's subject fields, which override the matrix."""
     said: dict[str, object] = {}
     if form.subject:
         said["name"] = form.subject
@@ -182,7 +183,7 @@ def _subject(form: Form) -> Mapping[str, object]:
 
 
 def _only(context: Context, order: LaunchOrder, form: Form) -> Mapping[str, Sequence[str]] | None:
-    """The jobs of every cell of the chosen platforms; None where all are."""
+    """Return the selected jobs of the selected platforms; None where all are selected."""
     if not any(not form.is_chosen(name) for name in form.known):
         return None
     _, plans = check_order(context, order, find_payload(context, order.payload))
@@ -264,7 +265,7 @@ def _about(place: Place) -> str:
 
 
 def headroom_table(plan: Plan) -> Table:
-    """Every quota that the matrix takes of."""
+    """Return the table of quotas that the matrix needs."""
     return Table(
         id="headroom",
         caption="Quotas",
@@ -453,7 +454,7 @@ def _plan(asked: Asked, order: LaunchOrder) -> Plan:
 
 
 def _read(asked: Asked, form: Form) -> Found:
-    """The platforms of a ready matrix; no provider is asked for prices."""
+    """Return the platforms of a ready matrix; no provider is asked for prices."""
     try:
         return Found(matrix=asked.context.documents.read_matrix(form.text, form.name))
     except InvalidDocumentError:
@@ -475,6 +476,7 @@ def _answer(asked: Asked, form: Form, found: Found, *, status: int = 0) -> Respo
         "headroom": headroom_table(plan) if plan else None,
         "total": total(plan) if plan else "",
         "warnings": warnings(plan) if plan else [],
+        "shipments": shipments_in_words(plan.shipments) if plan else [],
         "key": asked.context.new_id(),
         "payload_about": about_payload(asked.context, form.payload) if form.payload else "",
     }
@@ -484,7 +486,7 @@ def _answer(asked: Asked, form: Form, found: Found, *, status: int = 0) -> Respo
 
 
 def _ready() -> dict[str, str]:
-    """The matrices that come with Seatrial, by name."""
+    """Return the matrices that come with Seatrial, by name."""
     folder = asset_dir("matrices")
     return {file.stem: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.yaml"))}
 
@@ -538,7 +540,7 @@ def _mistake(problem: Problem, lines: Sequence[str]) -> Mistake:
 
 
 def _excerpt(problem: Problem, lines: Sequence[str]) -> str:
-    """The line with the one before it, and a mark below the place."""
+    """Return the line with the one before it, and a mark below the position."""
     at = problem.line or 1
     first = max(1, at - _CONTEXT_LINES)
     shown = [f"{number:>4}  {lines[number - 1][:200]}" for number in range(first, at + 1)]

@@ -22,8 +22,8 @@ from orchestrator.application.read_log import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
-from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.terminal_text import StyledText, styled_texts
@@ -42,7 +42,7 @@ Part = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ShownLine:
-    """A line."""
+    """A line of a log as the page shows it."""
 
     number: int
     parts: Sequence[Part]
@@ -56,7 +56,7 @@ class ShownLine:
         return f"whole line, {size(self.size_bytes)}"
 
     def plain(self) -> dict[str, object]:
-        """For JSON."""
+        """The line for JSON."""
         told: dict[str, object] = {"line": self.number, "parts": self.parts}
         return told | {"size_bytes": self.size_bytes} if self.is_cut else told
 
@@ -76,7 +76,7 @@ def shown_line(line: LogLine) -> ShownLine:
 
 
 def for_page(lines: Iterable[ShownLine]) -> list[ShownLine]:
-    """The lines, plain from where a page would have too many parts."""
+    """Return the lines; styles are dropped from the line on where the page would be too large."""
     room, shown = _PAGE_PARTS, []
     for line in lines:
         room -= len(line.parts)
@@ -88,7 +88,7 @@ def for_page(lines: Iterable[ShownLine]) -> list[ShownLine]:
 
 
 def part_of_line(data: bytes, limit: int, *, is_first: bool) -> str:
-    """Some bytes from within a line, as text that is cut between characters."""
+    """Return some bytes of a line as text, cut between characters."""
     begin = 0
     while not is_first and begin < len(data) and _goes_on(data[begin]):
         begin += 1
@@ -143,7 +143,7 @@ class OpenedLog:
 
     @property
     def is_over(self) -> bool:
-        """Nothing more comes."""
+        """Whether the log is complete."""
         return self.cell.state is CellState.DONE if self.log is None else self.log.is_over
 
     @property
@@ -154,7 +154,7 @@ class OpenedLog:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Lines of a log that are looked at at once."""
+    """The range of a log's lines that the page shows."""
 
     first: int
     """0 if not given."""
@@ -195,7 +195,7 @@ def log_query(
     case: bool = False,
     go: Annotated[str, Query(max_length=10)] = "",
 ) -> LogQuery:
-    """The value in the address."""
+    """Parse the page's query."""
     search = Search(find.partition("\n")[0], ignores_case=not case)
     return LogQuery(line, Window(first, count), search, go)
 
@@ -209,7 +209,7 @@ def opened_log(
     cell: Annotated[str, Path()],
     attempt: Annotated[int, Query(ge=0, le=_MOST)] = 0,
 ) -> OpenedLog:
-    """The log that the address names; without an attempt, the last one's."""
+    """Return the log in the address: of the named attempt, else of the last one."""
     found_run = run_of(asked, run)
     found_cell = cell_of(asked, found_run, cell)
     stores = asked.context.stores
@@ -261,7 +261,7 @@ router = APIRouter()
 
 @router.get(urls.LOG)
 def show_log(asked: AskedDep, opened: OpenedDep, query: QueryDep) -> Response:
-    """Some of its lines; with JavaScript, a window over all of them."""
+    """Show a range of the log's lines; with JavaScript, a scrolling window over all of them."""
     found = found_in(query, opened)
     line = found.line if found is not None and found.line is not None else query.line
     window = window_of(query.window, line, opened.total)
@@ -291,7 +291,7 @@ def show_line(
     line: Annotated[int, Path(ge=1, le=10**12)],
     at: Annotated[int, Query(ge=0, le=10**12)] = 0,
 ) -> Response:
-    """One line, however long, part by part."""
+    """Show one line of any length, in parts."""
     read: Sequence[LogLine] = [] if opened.reader is None else opened.reader.lines(line, 1)
     if not read or at > read[0].size_bytes or opened.reader is None:
         raise PageMissingError(f"this log has {opened.total:,} lines")
@@ -319,7 +319,7 @@ def show_line(
 
 @router.get(urls.LOG_RAW)
 def save_log(asked: AskedDep, opened: OpenedDep) -> Response:
-    """The bytes as they came, as a file."""
+    """Respond with the log's raw bytes as a file."""
     if opened.log is None:
         raise PageMissingError("nothing was written yet")
     name = quote(f"{opened.cell.name}-{opened.log.number}.log", safe="")

@@ -98,7 +98,7 @@ def _orphan(one: Orphan, sight: CloudResource | None) -> OrphanRow:
 
 
 def orphans_table(asked: Asked, orphans: Sequence[OrphanRow]) -> Table:
-    """Table of orphans."""
+    """Return the table of orphans."""
     may_end = asked.viewer.may("admin")
     columns = (
         Column("machine", "Machine"),
@@ -186,19 +186,19 @@ def _unreal(one: Rented) -> str:
 
 
 def _deadline(one: Rented) -> datetime | None:
-    """When its attempt must stop."""
+    """Return when the machine's attempt must stop."""
     granted = one.lease.granted_at
     return None if granted is None else granted + timedelta(minutes=one.max_minutes)
 
 
 def _expires(one: Rented) -> datetime:
-    """When it terminates itself if no controller does."""
+    """Return when the machine terminates itself without a controller."""
     begin = one.lease.launched_at or one.lease.reserved_at
     return begin + timedelta(minutes=billed_minutes_of(one.max_minutes, one.hold_minutes))
 
 
 def looks_table(asked: Asked, looks: Mapping[str, LastLook]) -> Table:
-    """The latest inventory answer of each provider."""
+    """Return the latest inventory answer of each provider."""
     return Table(
         id="providers",
         caption="Latest answers of the providers",
@@ -280,7 +280,7 @@ def show_machines(asked: AskedDep) -> Response:
 
 @router.post(urls.MACHINES + "/terminate-all")
 def terminate_all(asked: AskedDep, _viewer: Annotated[Viewer, needs(Scope.ADMIN)]) -> Response:
-    """The emergency stop: every run is cancelled, every machine of the project terminated."""
+    """Cancel every run and terminate every machine of the project: the emergency stop."""
     report = stop_everything(asked.context)
     failures = [f"{one.provider} {one.id}: {one.failure}" for one in report.items if one.failure]
     failures += [f"{name} could not be asked: {why}" for name, why in report.unread.items()]

@@ -85,7 +85,7 @@ def show_runs(
     author: str = "",
     before: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
-    """A page of them."""
+    """Show a page of runs."""
     words = (outcome, subject, version, matrix, commit, branch, author)
     chosen = Choice(*(word.strip() for word in words))
     cursor = before if _CURSOR.fullmatch(before) else None
@@ -149,7 +149,7 @@ def _commit(run: Run) -> str:
 
 
 def so_far(counts: Counts, run: Run) -> Counts:
-    """While a run goes on, a test without a report is awaited, and not missing."""
+    """Return the counts; while the run is unfinished, missing tests are awaited."""
     return counts if run.state is RunState.FINISHED else replace(counts, missing=0)
 
 

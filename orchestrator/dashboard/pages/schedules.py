@@ -101,7 +101,7 @@ def _days(day: str, weekday: str) -> str:
 
 
 def _number(day: str) -> int | None:
-    """0 and 7 are both Sunday."""
+    """Return the number of a weekday; 0 and 7 are both Sunday."""
     if day.isdigit():
         return int(day) % 7 if int(day) <= 7 else None
     return _SHORT.get(day.upper())
@@ -140,7 +140,7 @@ def outcome_of(firing: Firing) -> str:
 
 
 def firing_row(firing: Firing, now: datetime) -> Row:
-    """A line of a table."""
+    """Return the table row of a firing."""
     kept = deadline_of(firing, now)
     subject = firing.resolved.subject if firing.resolved else ""
     cells: tuple[Cell, ...] = (
@@ -165,8 +165,8 @@ def run_cell(firing: Firing) -> Text:
     return Text(firing.run, urls.run_url(firing.run), note=note, is_code=True)
 
 
-def notified_at_text(firing: Firing) -> str:
-    """The address of its verdict, else of its run."""
+def result_url(firing: Firing) -> str:
+    """Return the URL of the firing's verdict, else of its run."""
     if firing.verdict:
         return urls.verdict_url(firing.verdict)
     return urls.run_url(firing.run) if firing.run else ""
@@ -188,7 +188,7 @@ def _why(firing: Firing) -> str:
 
 
 def when_words(schedule: Schedule) -> str:
-    """When it fires, in words or as it was written."""
+    """Return the schedule's times in words, or its cron expression."""
     return f"{cron_words(schedule.cron) or schedule.cron}, {schedule.tz}"
 
 
@@ -219,7 +219,7 @@ router = APIRouter()
 
 @router.get(urls.SCHEDULES + "/{name}")
 def show_one(asked: AskedDep, name: str) -> Response:
-    """All of it."""
+    """Show a schedule with its firings."""
     try:
         shown = show_schedule(asked.context, name)
     except ScheduleMissingError as error:
@@ -365,7 +365,7 @@ async def _form(request: Request) -> Form:
 
 @router.get(urls.SCHEDULES)
 def show_schedules(asked: AskedDep, change: str = "") -> Response:
-    """All of them, with a form for a new one or to change one."""
+    """Show every schedule, with a form for a new one or to change one."""
     if change:
         return _list_page(asked, _form_of(_known(asked, change)))
     given = {"tz": "UTC", "cron": "0 2 * * *", "overlap": "skip", "catch_up": "latest"}
@@ -497,7 +497,7 @@ def _row(asked: Asked, shown: ScheduleResponse) -> Row:
         Text(when_words(schedule), note=schedule.cron),
         Moment(shown.upcoming[0] if shown.upcoming else None),
         Moment(last.due_at if last else None, asked.now),
-        Badge(outcome_of(last), notified_at_text(last) or href) if last else Badge(""),
+        Badge(outcome_of(last), result_url(last) or href) if last else Badge(""),
         deadline_badge(last, asked.now),
         Text(_counted(shown.firings)),
         Text(schedule.gate, urls.gate_url(schedule.gate)) if schedule.gate else Text("–"),

@@ -32,7 +32,7 @@ async def sign_in(
     token: Annotated[str, Form()] = "",
     next: Annotated[str, Form()] = urls.BOARD,  # noqa: A002
 ) -> Response:
-    """Take a token."""
+    """Start a session with a token."""
     return await _signed_in(request, token, next)
 
 
@@ -67,6 +67,6 @@ def _form(request: Request, after: str, refused: str) -> Response:
 
 
 def _local(address: str) -> str:
-    """An address of ours: a link must not lead anywhere else after signing in."""
+    """Return a path of this site; links to other sites are dropped."""
     is_ours = address.startswith("/") and not address.startswith(("//", "/\\"))
     return address if is_ours and address.isprintable() else urls.BOARD

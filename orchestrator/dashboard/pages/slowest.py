@@ -9,10 +9,10 @@ from fastapi import APIRouter, Response
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline
 from orchestrator.dashboard.measurement_text import percent
-from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import AskedDep, Page
 from orchestrator.dashboard.table import Badge, Cell, Column, Drawn, Row, Span, Table, Text
-from orchestrator.domain.test_duration import TestDuration
+from orchestrator.dashboard.url_params import run_of
+from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration
 
 SHOWN = 50
@@ -31,7 +31,7 @@ router = APIRouter()
 
 @router.get(urls.RUNS + "/{run}/slowest")
 def show_slowest(asked: AskedDep, run: str) -> Response:
-    """The slowest tests of the run."""
+    """Show the slowest tests of the run."""
     found = run_of(asked, run)
     tests = asked.context.stores.durations.slowest(found.id, limit=SHOWN)
     table = Table(

@@ -11,7 +11,6 @@ from orchestrator.application.test_history import CellTestHistory, TestDetail, f
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline, strip
 from orchestrator.dashboard.labels import age
-from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import (
     Badge,
@@ -26,6 +25,7 @@ from orchestrator.dashboard.table import (
     Tally,
     Text,
 )
+from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.flaky import flaky_signal
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import artifacts_of_test
@@ -37,14 +37,14 @@ from orchestrator.store.test_grid import CellResult
 
 
 def name_cell(test: KnownTest, *beside: str) -> Text:
-    """The table cell of a test; `beside` follows its file and its job."""
+    """Return the table cell of a test's name; `beside` follows its file and job."""
     path = split_nodeid(test.nodeid)[0]
     note = " · ".join(part for part in (path, test.job, *beside) if part)
     return Text(test.nodeid, urls.test_url(test.id), note=note, short=short_name(test.nodeid))
 
 
 def short_name(nodeid: str) -> str:
-    """A node id without its file."""
+    """Return a node id without its file."""
     path = split_nodeid(nodeid)[0]
     return nodeid.removeprefix(path).removeprefix("::") or nodeid
 
@@ -56,7 +56,7 @@ _NOTHING = Text("–")
 
 
 def result_facts(asked: Asked, story: TestDetail) -> dict[str, str]:
-    """The summary of a test: its state, since when, and its reliability."""
+    """Return the summary of a test: its state, since when, and its reliability."""
     judged = [one for one in story.cells if one.now is not None]
     failing = [one for one in judged if one.now is not None and one.now.outcome in BAD]
     told = {"now": "no result yet", "tone": "warn", "since": "", "flaky": _flaky(story)}
@@ -95,7 +95,7 @@ def _flaky(story: TestDetail) -> str:
 
 
 def platforms_table(asked: Asked, story: TestDetail) -> Table:
-    """Every platform beside the others: the newest result, and what came before it."""
+    """Return the newest result of each platform with the results before it."""
     return Table(
         id="platforms",
         caption="On each platform",
@@ -168,7 +168,7 @@ def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> Ce
 
 
 def _turn(one: CellTestHistory) -> Cell:
-    """The newest pair of versions between which it broke, to compare."""
+    """Return the newest pair of versions between which the test broke."""
     if one.broken is None:
         return _NOTHING
     good, bad = one.broken.last_good, one.broken.first_bad
@@ -181,7 +181,7 @@ def _turn(one: CellTestHistory) -> Cell:
 
 
 def history_table(story: TestDetail, goes: Sequence[CellResult], *, more: str) -> Table:
-    """Result by result."""
+    """Return the table of the test's results."""
     nodeids = {one.id: one.nodeid for one in (story.test, *story.names)}
     return Table(
         id="history",
@@ -222,8 +222,8 @@ def _result(story: TestDetail, go: CellResult, nodeids: dict[int, str]) -> Itera
     yield Text(go.run, urls.run_url(go.run), short=f"{go.run[:_RUN_SHOWN]}…")
 
 
-def retests_table(story: TestDetail) -> Table:
-    """Known issues and quarantines of its failures."""
+def triage_table(story: TestDetail) -> Table:
+    """Return known issues and quarantines of the test's failures."""
     issues = [
         Row(
             (
@@ -298,7 +298,7 @@ router = APIRouter()
 
 @router.get(urls.TESTS)
 def search(asked: AskedDep, q: str = "", job: str = "", after: int | None = None) -> Response:
-    """Tests whose node id holds some words."""
+    """Show the tests whose node ids contain the words."""
     known = products(asked)
     product = of_products(asked, known)
     stores = asked.context.stores
@@ -331,7 +331,7 @@ def search(asked: AskedDep, q: str = "", job: str = "", after: int | None = None
 
 @router.get(urls.TESTS + "/{test_id}")
 def show_test(asked: AskedDep, test_id: int, cell: str = "", before: str = "") -> Response:
-    """One test, by any of its names."""
+    """Show one test, found by any of its names."""
     story = follow_test(asked.context.stores, test_id, each=EACH, at=asked.now)
     if story is None:
         raise PageMissingError(f"there is no test {test_id}; {urls.TESTS} searches for one")
@@ -341,7 +341,7 @@ def show_test(asked: AskedDep, test_id: int, cell: str = "", before: str = "") -
     tables = (
         platforms_table(asked, story),
         history_table(story, shown, more=more),
-        retests_table(story),
+        triage_table(story),
         names_table(story),
     )
     return asked.answer(
@@ -389,7 +389,7 @@ def _history(asked: Asked, story: TestDetail, cell: str, before: str) -> Sequenc
 
 
 def _page(goes: Sequence[CellResult]) -> tuple[Sequence[CellResult], str]:
-    """A page ends with the last result of a run, which the next page begins after."""
+    """Return a page of results, which ends with the last result of a run."""
     if len(goes) <= HISTORY:
         return goes, ""
     cut_off = goes[HISTORY].run

@@ -78,7 +78,7 @@ def merged_findings(
 def source_of(
     account: ArtifactSummary, jobs: tuple[str, ...], findings: Sequence[Finding]
 ) -> Source:
-    """The artifact as a `Source` record."""
+    """Return the artifact as a `Source` record."""
     mine = [finding for finding in findings if finding.source == account.number]
     remarks = dict.fromkeys([*(finding.message for finding in mine), *account.remarks])
     foreign, sums = account.foreign, _sums(account)

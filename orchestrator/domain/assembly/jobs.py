@@ -198,7 +198,7 @@ def names_artifact(pattern: str, name: str) -> bool:
 
 
 def own_group(account: ArtifactSummary, section: JobSection) -> str:
-    """The group of an unnamed section."""
+    """Return the group of an unnamed section."""
     number = next(n for n, one in enumerate(account.sections) if one is section)
     return f":own {account.number}.{number}"
 

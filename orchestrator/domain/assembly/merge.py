@@ -259,7 +259,7 @@ class EventBuilder:
         self._checks: Counter[tuple[str, str]] = Counter()
 
     def lines(self) -> Iterator[bytes]:
-        """Every line, in order."""
+        """Yield every line, in order."""
         if self._reader.surroundings.facts:
             yield self._line("environment", None, self._reader.surroundings.facts)
         yield self._line("phase", None, {"name": "running"})

@@ -23,7 +23,7 @@ _REPEATED = 1 << (_PLACE_BITS + _SOURCE_BITS + _RANK_BITS + 4)
 
 
 def key_of(nodeid: str) -> bytes:
-    """The digest of a node id."""
+    """Return the digest of a node id."""
     return hashlib.blake2b(nodeid.encode("utf-8", "replace"), digest_size=16).digest()
 
 

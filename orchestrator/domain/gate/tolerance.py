@@ -187,7 +187,7 @@ def tolerate(
     now: datetime,
     terms: ExcuseTerms,
 ) -> Tolerance:
-    """Assign to each failing result what tolerates it."""
+    """Assign to each failing result the exception, issue or quarantine that tolerates it."""
     order = sorted(failing, key=lambda one: (not one.blocking, one.key))
     issues = known_issues(policy, snapshot)
     finder = _Finder(policy, snapshot, issues, now, terms)

@@ -14,7 +14,7 @@ from reports.document_lint.rule import AcrossRule, DocumentRule, Mark
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One accelerator."""
+    """A model of accelerator."""
 
     name: str
     capability: str

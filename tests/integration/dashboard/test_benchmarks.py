@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.adapters.statistics.trends import StepDetector
-from orchestrator.dashboard.pages.benchmarks import listing
+from orchestrator.adapters.statistics import StepDetector
+from orchestrator.dashboard.pages import benchmark_list as listing
 from orchestrator.extras import MissingExtraError
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import levels, measured

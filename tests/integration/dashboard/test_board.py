@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.board import routes
+from orchestrator.dashboard.pages import release_board as routes
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.schedule import Schedule
 from tests.integration import gate_world

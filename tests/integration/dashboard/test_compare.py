@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from orchestrator.dashboard.pages.compare import tables
+from orchestrator.dashboard.pages import compare_tables as tables
 from orchestrator.domain.outcome import Outcome
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import TORCH, measured

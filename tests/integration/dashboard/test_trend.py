@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.dashboard.pages.benchmarks import trend
+from orchestrator.dashboard.pages import benchmark_trend as trend
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import levels, measured, nights
 

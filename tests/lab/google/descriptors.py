@@ -1,14 +1,48 @@
-"""Bodies of calls held against the descriptors that the client library has of Compute Engine."""
+"""Calls held against the descriptors that the client library has of Compute Engine."""
 
 from __future__ import annotations
 
+from functools import cache
+from types import ModuleType
 from typing import Any
 
+from google.cloud import compute_v1
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from tests.lab.google.front import ApiError, Json
+from tests.lab.google.front import ApiError, Json, Request
+
+_ALWAYS = frozenset({"$alt", "alt", "fields", "key", "prettyPrint", "quotaUser", "userIp"})
+"""Parameters that each call of Google's REST services may have."""
+_OF_LISTS = frozenset({"returnPartialSuccess"})
+"""Of Compute Engine's lists, by its REST reference; the client library's requests lack it."""
+
+
+def check_query(request: Request, library: ModuleType) -> None:
+    """Refuse a query parameter that the method does not have. Raises ApiError, 400."""
+    fields = {
+        field.json_name for field in _request_of(request.name, library).pb().DESCRIPTOR.fields
+    }
+    is_list = request.name.lower().endswith("list") and library is compute_v1
+    known = fields | _ALWAYS | (_OF_LISTS if is_list else frozenset())
+    for name in request.query:
+        if name.partition(".")[0] not in known:
+            raise ApiError(
+                "badRequest",
+                f'Invalid JSON payload received. Unknown name "{name}": Cannot bind query '
+                "parameter. Field could not be found in request message.",
+            )
+
+
+@cache
+def _request_of(method: str, library: ModuleType) -> Any:
+    """The class of a method's request: of ``zoneOperations.get``, GetZoneOperationRequest."""
+    collection, _, verb = method.partition(".")
+    many = collection[0].upper() + collection[1:]
+    one = many.removesuffix("es") if many == "Addresses" else many.removesuffix("s")
+    known = (f"{verb[0].upper()}{verb[1:]}{noun}Request" for noun in (many, one))
+    return next(getattr(library, name) for name in known if hasattr(library, name))
 
 
 def check_body(kind: Any, body: Json) -> None:

@@ -16,16 +16,10 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from tests.lab.faults import Call, Fault, Faults
+from tests.lab.google.messages import check_request
+from tests.lab.google.refusal import RpcError
 
 _NO_FAULT = Fault()
-
-
-class RpcError(Exception):
-    """What the service refuses a call with; `quota` names the limit, for a QuotaFailure."""
-
-    def __init__(self, code: grpc.StatusCode, message: str, quota: str = "") -> None:
-        super().__init__(message)
-        self.code, self.message, self.quota = code, message, quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +97,7 @@ class RpcFront:
 
     def _answered(self, method: Method, request: Any, fault: Fault) -> tuple[Any, str]:
         try:
+            check_request(request)
             return method.answer(request, fault if fault.in_operation else _NO_FAULT), "ok"
         except RpcError as error:
             return error, error.code.name

@@ -17,7 +17,8 @@ from tests.lab.google.codes import tpu_fault
 from tests.lab.google.meter import Meter
 from tests.lab.google.places import ZONES, region_of
 from tests.lab.google.quotas_cloud import V5E_QUOTAS, TpuQuotas
-from tests.lab.google.rpc import Method, RpcError
+from tests.lab.google.refusal import RpcError
+from tests.lab.google.rpc import Method
 from tests.lab.google.tpu_nodes import TpuNodes
 from tests.lab.google.tpu_operations import TpuOperations
 from tests.lab.google.tpu_orders import (

@@ -12,8 +12,8 @@ from google.cloud import tpu_v2
 from tests.lab.faults import Fault
 from tests.lab.google.meter import Meter, Metered
 from tests.lab.google.places import tpu_addresses
+from tests.lab.google.refusal import RpcError
 from tests.lab.google.removals import Removals
-from tests.lab.google.rpc import RpcError
 from tests.lab.google.tpu_operations import TpuOperation
 from tests.lab.google.tpu_orders import NodeOrder
 from tests.lab.machines import Machines, MachineSpec

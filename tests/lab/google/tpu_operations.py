@@ -12,7 +12,7 @@ from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 from google.rpc import status_pb2
 
-from tests.lab.google.rpc import RpcError
+from tests.lab.google.refusal import RpcError
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import grpc
 from google.cloud import tpu_v2
 
 from tests.lab.google.places import V5E_ZONES, ZONES
-from tests.lab.google.rpc import RpcError
+from tests.lab.google.refusal import RpcError
 
 _ID = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_KEY = re.compile(r"[a-z][-_a-z0-9]{0,62}")
@@ -22,6 +22,9 @@ ACCELERATORS = {
 }
 RUNTIMES = ("v2-alpha-tpuv5-lite", "v2-alpha-tpuv6e", "tpu-ubuntu2204-base", "tpu-vm-base")
 _TOPOLOGY = {"1x1": 1, "2x2": 4, "2x4": 8}
+MOST_LABELS = 64
+LONGEST_VALUE, LONGEST_METADATA = 256 * 1024, 512 * 1024
+"""Bytes, as of Compute Engine's metadata: cloud.google.com/compute/docs/metadata/overview."""
 _INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -103,6 +106,11 @@ def read_node(parent: str, node_id: str, node: tpu_v2.Node, *, market: str = "")
     scheduling = node.scheduling_config
     if sum(map(bool, (scheduling.spot, scheduling.preemptible, scheduling.reserved))) > 1:
         raise RpcError(_INVALID, "Only one of spot, preemptible and reserved may be set")
+    if len(node.labels) > MOST_LABELS:
+        raise RpcError(_INVALID, f"At most {MOST_LABELS} labels")
+    sizes = [len(value.encode()) for value in node.metadata.values()]
+    if max(sizes, default=0) > LONGEST_VALUE or sum(sizes) > LONGEST_METADATA:
+        raise RpcError(_INVALID, "Metadata values are 256 KB at most, 512 KB together")
     for key, value in node.labels.items():
         if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
             raise RpcError(_INVALID, f"Invalid label: '{key}={value}'")

@@ -11,7 +11,7 @@ from google.cloud import tpu_v2
 from google.rpc import status_pb2
 
 from tests.lab.faults import Faults
-from tests.lab.google.rpc import RpcError
+from tests.lab.google.refusal import RpcError
 from tests.lab.google.tpu_nodes import State as NodeState
 from tests.lab.google.tpu_nodes import TpuNodes
 from tests.lab.google.tpu_operations import TpuOperation

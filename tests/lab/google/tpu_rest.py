@@ -14,6 +14,7 @@ from google.cloud import tpu_v2
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 from google.protobuf import json_format
 
+from tests.lab.google.descriptors import check_query
 from tests.lab.google.front import ApiError, Json, Request, RestFront, utc_now
 
 _ONE = "/v2/projects/<project>/locations/<location>"
@@ -46,6 +47,7 @@ class TpuRest(RestFront):
     def answer(self, request: Request) -> Json:
         if request.name == "token":
             return {"access_token": "lab", "expires_in": 3599, "token_type": "Bearer"}
+        check_query(request, tpu_v2)
         try:
             return self._forward(request)
         except api.GoogleAPICallError as error:

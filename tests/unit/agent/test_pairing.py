@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.statistics.paired import PairedStatistics
+from orchestrator.adapters.statistics import PairedStatistics
 from runners.agent import plan
 from runners.agent.benchmark_arms import ArmReport
 from runners.agent.event_lines import BadLineError, understand

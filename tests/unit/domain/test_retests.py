@@ -17,7 +17,6 @@ from orchestrator.domain.retests import (
     RetestSessionState,
     by_job,
     job_in_session,
-    job_of_session,
     next_retest,
     reruns_of,
     retests_of,
@@ -155,7 +154,6 @@ def test_a_change_that_could_not_be_made_is_passed_over():
 
 
 def test_names_of_jobs_in_a_session():
-    assert job_of_session(job_in_session("a~b", 3)) == ("a~b", 3)
-    assert job_of_session("plain") == ("plain", 0)
+    assert job_in_session("a~b", 3) == "a~b~3"
     assert split_key("job::") == ("job", "")
     assert by_job(["job::", "s::x.py::t[a::b]"]) == {"job": (), "s": ("x.py::t[a::b]",)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.domain.subject_build import SubjectBuild, build_difference
+from orchestrator.domain.cell import SubjectBuild, build_difference
 
 OLD = SubjectBuild("lib", "1.0", "aa", "11")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.domain.attestation import Device
 from orchestrator.domain.manifest import Environment
 from orchestrator.domain.matrix import Accelerator, CellPlan, Platform
-from orchestrator.domain.torch_build import cuda_warning, torch_build, torch_warning
+from orchestrator.domain.torch_build import cuda_refusal, cuda_warning, torch_build, torch_warning
 
 AWS = "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.13 (Ubuntu 26.04) 20261028"
 GCP = "pytorch-2-9-cu129-ubuntu-2404-nvidia-580-v20260626"
@@ -75,3 +76,23 @@ def test_cuda_for_a_machine_without_a_gpu_of_nvidia_is_told_before_it_is_rented(
 def test_an_environment_that_installs_nothing_sends_nothing() -> None:
     assert cuda_warning(CellPlan("tpu", TPU, "image", ("job",)), Environment()) == ""
     assert cuda_warning(CellPlan("tpu", TPU, "gone", ("job",)), None) == ""
+
+
+NVIDIA, TPU_CHIP = Device("nvidia", "NVIDIA L4"), Device("google", "TPU v5e")
+
+
+@pytest.mark.parametrize(
+    ("packages", "devices", "is_refused"),
+    [
+        (("torch", "nvidia-cublas-cu12", "nvidia-nccl-cu12"), (), True),
+        (("nvidia-cudnn",), (TPU_CHIP,), True),
+        (("nvidia-cublas-cu12",), (NVIDIA,), False),
+        (("torch", "nvidia-ml-py", "numpy"), (), False),
+    ],
+)
+def test_cuda_is_not_sent_to_a_machine_without_a_gpu_of_nvidia(
+    packages: tuple[str, ...], devices: tuple[Device, ...], is_refused: bool
+) -> None:
+    told = cuda_refusal(dict.fromkeys(packages, "1"), devices)
+    assert bool(told) is is_refused
+    assert ("find_links" in told) is is_refused

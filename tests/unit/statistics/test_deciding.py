@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.statistics.paired import PairedStatistics
+from orchestrator.adapters.statistics import PairedStatistics
 from orchestrator.domain.gate.performance import (
     FEWEST_LAUNCHES,
     Benchmark,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestrator.adapters.statistics import trends
-from orchestrator.adapters.statistics.trends import StepDetector
+from orchestrator.adapters import statistics
+from orchestrator.adapters.statistics import StepDetector
 from orchestrator.application.ports.statistics import Watched
 
 
@@ -33,4 +33,4 @@ def test_series_of_any_length_and_kind_may_stand_beside_each_other():
 
 def test_the_median_of_seven_is_the_median():
     windows = list(np.random.default_rng(3).standard_normal((7, 50, 11)))
-    np.testing.assert_array_equal(trends._median_of_seven(windows), np.median(windows, axis=0))
+    np.testing.assert_array_equal(statistics._median_of_seven(windows), np.median(windows, axis=0))

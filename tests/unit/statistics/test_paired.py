@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.statistics.paired import PairedStatistics
+from orchestrator.adapters.statistics import PairedStatistics
 from orchestrator.domain.gate.performance import POWER, Comparison
 
 STATISTICS = PairedStatistics()

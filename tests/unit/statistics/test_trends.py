@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.statistics.trends import FLOOR, SIDE, StepDetector
+from orchestrator.adapters.statistics import FLOOR, SIDE, StepDetector
 
 DETECTOR = StepDetector()
 

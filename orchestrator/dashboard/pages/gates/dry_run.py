@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
@@ -12,7 +13,6 @@ from orchestrator.application.evaluate_gate import DryRunResult, dry_run, dry_ru
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.gates.policy_text import lines_of
 from orchestrator.dashboard.pages.gates.rules import (
     SHOWN,
     Change,
@@ -22,14 +22,71 @@ from orchestrator.dashboard.pages.gates.rules import (
     severity,
     summary_of,
 )
-from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
+from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.gate.gate_documents import verdict_document
 from orchestrator.domain.gate.verdict import StoredVerdict, Verdict
+
+LINES_SHOWN = 400
+LONGEST_LINE = 300
+LONGEST_DIFF = 2_000
+"""Lines of a text that two versions are compared up to: the search is quadratic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a policy."""
+
+    number: int
+    text: str
+    is_wrong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Lines of a policy, and the number of lines not shown."""
+
+    lines: Sequence[Line]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A line of a difference: ``+``, ``-``, a space, or ``@`` where some are left out."""
+
+    sign: str
+    text: str
+
+
+def lines_of(text: str, problems: Sequence[Problem] = ()) -> Listing:
+    """Return the numbered lines of a text; those with a problem are marked."""
+    wrong = {problem.line for problem in problems}
+    whole = text.splitlines()
+    shown = [
+        Line(number, line[:LONGEST_LINE], number in wrong)
+        for number, line in enumerate(whole[:LINES_SHOWN], start=1)
+    ]
+    return Listing(shown, len(whole) - len(shown))
+
+
+def diff_of(old: str, new: str) -> list[Changed] | None:
+    """Return the changed lines; None for texts that are too long to compare."""
+    before, after = old.splitlines(), new.splitlines()
+    if max(len(before), len(after)) > LONGEST_DIFF:
+        return None
+    found = difflib.unified_diff(before, after, lineterm="", n=3)
+    return list(_changed(found))[:LINES_SHOWN]
+
+
+def _changed(lines: Iterator[str]) -> Iterator[Changed]:
+    for number, line in enumerate(lines):
+        if number >= 2:  # the names of the files
+            yield Changed(line[:1], line[1:] if line[:1] != "@" else line)
+
 
 _CHANGES = (
     Column("rule", "Rule"),
@@ -60,13 +117,13 @@ class Outcome:
 
     @property
     def told(self) -> Mapping[str, object]:
-        """For `.json`."""
+        """Return the outcome for the JSON answer."""
         stored = self.stored.id if self.stored else None
         return {"verdict": verdict_document(self.verdict), "stored": stored}
 
 
 def beside(asked: Asked, gate: str, runs: Sequence[str], verdict: Verdict) -> Outcome:
-    """The dry run, and the newest verdict of the gate on the very same runs."""
+    """Compare the dry run with the gate's newest verdict on the same runs."""
     looked_at = tuple(sorted(runs)) or _runs_of(verdict)
     last = looked_at[-1] if looked_at else None
     known = asked.context.stores.gates.verdicts(gate=gate, run=last, limit=10) if last else []
@@ -86,7 +143,7 @@ def beside(asked: Asked, gate: str, runs: Sequence[str], verdict: Verdict) -> Ou
 
 
 def past_table(asked: Asked, tried: Sequence[DryRunResult]) -> Table:
-    """One row for each verdict, newest first."""
+    """Return a row for each earlier verdict, newest first."""
     return Table(
         id="past",
         caption="Decisions on past evidence",
@@ -98,7 +155,7 @@ def past_table(asked: Asked, tried: Sequence[DryRunResult]) -> Table:
 
 
 def _runs_of(verdict: Verdict) -> tuple[str, ...]:
-    """The runs that the evidence rule chose, where the form names none."""
+    """Return the runs that the evidence rule selects where the form names none."""
     found = next((one.inputs.get("runs") for one in verdict.rules if one.kind == "evidence"), None)
     return tuple(sorted(map(str, found))) if isinstance(found, list | tuple) else ()
 
@@ -179,7 +236,7 @@ class Found:
 
 @router.get(_PATH)
 def show_form(asked: AskedDep, gate: str) -> Response:
-    """The present policy, to be edited."""
+    """Show the gate's present policy in a form."""
     return _page(asked, gate, Written(policy=find_policy(asked.context, gate).text), Found())
 
 

@@ -20,12 +20,12 @@ from orchestrator.application.sign_off import (
     WaiverMissingError,
     approve,
     approve_waiver,
+    idle_remark,
     request_waiver,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.gates.approvals import approval_table
+from orchestrator.dashboard.pages.gates.dry_run import Changed, Listing, diff_of, lines_of
 from orchestrator.dashboard.pages.gates.listing import wait_texts
-from orchestrator.dashboard.pages.gates.policy_text import Changed, Listing, diff_of, lines_of
 from orchestrator.dashboard.pages.gates.rules import (
     changes,
     in_words,
@@ -42,6 +42,7 @@ from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.exceptions import as_words
 from orchestrator.domain.gate.policy import some
 from orchestrator.domain.gate.rule_context import is_bad
+from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import (
     RuleOutcome,
     RuleResult,
@@ -50,6 +51,38 @@ from orchestrator.domain.gate.verdict import (
     VerdictLine,
 )
 from orchestrator.store.gates import StoredWaiver
+
+APPROVALS_SHOWN = 20
+_APPROVAL_COLUMNS = (
+    Column("by", "Approved by"),
+    Column("at", "When"),
+    Column("evidence", "Evidence"),
+    Column("remark", "Remark"),
+)
+
+
+def approval_table(approvals: Sequence[Approval], read: StoredVerdict | None) -> Table:
+    """Return approvals, newest first, each with the reason why it does not count, if any."""
+    return Table(
+        id="approvals",
+        caption="Approvals, newest first",
+        columns=_APPROVAL_COLUMNS,
+        rows=[_approval_row(one, read) for one in approvals[::-1][:APPROVALS_SHOWN]],
+        empty="Nobody has approved anything.",
+        total=len(approvals),
+        is_caption_hidden=True,
+    )
+
+
+def _approval_row(one: Approval, read: StoredVerdict | None) -> Row:
+    if read is None or read.verdict.evidence_digest != one.evidence:
+        evidence, remark = Text("of other evidence", note=one.evidence[:12]), ""
+    else:
+        evidence = Text(f"of {read.id}", urls.verdict_url(read.id), note=one.evidence[:12])
+        remark = idle_remark(read, one.by)
+    said = f"It counts for nothing: {remark}." if remark else ""
+    return Row((Text(one.by), Moment(one.at), evidence, Text(said)))
+
 
 SHOWN = 50
 _COLUMNS = (
@@ -62,7 +95,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFacts:
-    """The version that is looked at."""
+    """The shown version of a policy."""
 
     shown: StoredPolicy
     is_present: bool
@@ -188,7 +221,7 @@ def waiver_table(asked: Asked, gate: str) -> Table:
 
 
 def waivable(rules: Sequence[RuleResult]) -> list[str]:
-    """Blocking rules that a waiver can excuse."""
+    """Return blocking rules that a waiver can excuse."""
     found = [rule.id for rule in rules if rule.blocking and rule.waivable and is_bad(rule)]
     return found[:OFFERED]
 
@@ -239,7 +272,7 @@ _WRITTEN = ("rule", "reason", "days", "verdict")
 
 @router.get(urls.GATES + "/{gate}")
 def show_gate(asked: AskedDep, gate: str) -> Response:
-    """All of it."""
+    """Show a gate: its lineages, policy, waivers and approvals."""
     return gate_page(asked, gate)
 
 
@@ -336,7 +369,7 @@ def _form(
     rules: Sequence[RuleResult],
     refused: Refused | None,
 ) -> Mapping[str, object]:
-    """The values of the waiver form: those sent, or the rule named by the address."""
+    """Return the values of the waiver form: those sent, or the rule in the address."""
     written = refused.written if refused and refused.about == "waiver" else {}
     shown = newest.id if newest else ""
     given = {"rule": asked.query.get("rule", ""), "days": "7", "verdict": shown, **written}
@@ -481,7 +514,7 @@ def add_approval(asked: AskedDep, gate: str, viewer: Decider, verdict: Word = ""
 
 
 def _standing(asked: Asked, new: NewWaiver) -> str:
-    """The active waiver with the same content, if the form was sent twice."""
+    """Return a message where an active waiver has the same content; else empty."""
     gates = asked.context.stores.gates
     newest = next((one.id for one in gates.verdicts(gate=new.gate, limit=1)), "")
     for one in gates.waivers(gate=new.gate):

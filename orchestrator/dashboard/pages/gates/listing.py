@@ -47,7 +47,7 @@ _LONGEST = 160
 
 
 def wait_texts(status: GateStatus) -> list[Text]:
-    """Each of them, with a way to it."""
+    """Return what a lineage waits for, each with a link."""
     return [_text(status, wait) for wait in status.waits]
 
 
@@ -103,7 +103,7 @@ class Try:
 
 
 def key_table(asked: Asked) -> Table:
-    """Keys that verdicts were and are signed with, the newest first."""
+    """Return the table of signing keys, the newest first."""
     keys = asked.context.stores.gates.signing_keys()
     return Table(
         id="signing",
@@ -216,7 +216,7 @@ _COLUMNS = (
 
 @router.get(urls.GATES)
 def show_gates(asked: AskedDep, tried: str = "") -> Response:
-    """All of them."""
+    """Show every gate with its lineages."""
     statuses = gate_statuses(asked.context)
     has_lines = any(_line_of(line) for one in statuses for line in one.lines)
     rows = [row for one in statuses for row in _rows(asked, one, has_lines=has_lines)]
@@ -312,7 +312,7 @@ def _waits(status: GateStatus) -> Iterator[Text]:
 
 
 def _due(asked: Asked, status: GateStatus, line: str) -> Cell:
-    """The next schedule of that line; of the gate's own line, of any that ends in the gate."""
+    """Return the lineage's next schedule; for the gate's own lineage, any schedule of the gate."""
     mine = [one for one in status.schedules if one.schedule.lineage == line]
     found: Due | None = next(iter(mine or status.schedules), None)
     if found is None:

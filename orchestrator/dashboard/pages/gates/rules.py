@@ -56,7 +56,7 @@ Seen = Callable[[Inputs], tuple[str, str]]
 
 
 def severity(rule: RuleResult) -> tuple[bool, bool, int, str]:
-    """Sort key: blocking rules that are not ok, advisory ones, then those that are ok."""
+    """Return the sort key of rules: blocking failures, advisory failures, then the rest."""
     is_ok = rule.outcome is RuleOutcome.OK
     return (is_ok, not rule.blocking, _ORDER[rule.outcome], rule.id)
 
@@ -87,7 +87,7 @@ def tone(rule: RuleResult) -> str:
 
 
 def summary_of(decision: str, summary: str) -> str:
-    """The summary of a verdict without its decision."""
+    """Return the summary of a verdict without its decision."""
     rest = summary.removeprefix(f"{decision}: ")
     return rest[:1].upper() + rest[1:]
 
@@ -99,7 +99,7 @@ def measured(rule: RuleResult) -> tuple[str, str]:
 
 
 def facts_of(inputs: Inputs) -> list[Fact]:
-    """Everything that it was decided on, in lines that a person can read."""
+    """Return the rule's non-empty inputs as facts."""
     return [
         Fact(name.replace("_", " "), _said(value), _href(name, value))
         for name, value in inputs.items()
@@ -270,7 +270,7 @@ class Ruled(Protocol):
 
     @property
     def outcome(self) -> RuleOutcome:
-        """The outcome."""
+        """The rule's outcome."""
         ...
 
 
@@ -312,7 +312,7 @@ class Change:
 
 
 def changes(before: Sequence[Ruled], now: Sequence[Ruled]) -> list[Change]:
-    """Blocking rules with another outcome, the worse ones first."""
+    """Return blocking rules whose outcome changed, those that became worse first."""
     old, new = _blocking(before), _blocking(now)
     were, are = {rule.id for rule in before}, {rule.id for rule in now}
     found = [

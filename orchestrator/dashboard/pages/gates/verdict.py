@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.evaluate_gate import VerdictMissingError, find_verdict, replay
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.gates.approvals import approval_table
+from orchestrator.dashboard.pages.gates.gate import approval_table
 from orchestrator.dashboard.pages.gates.rules import (
     SHOWN,
     changes,
@@ -90,7 +90,7 @@ def _wanted(rules: Sequence[RuleResult], only: str) -> list[RuleResult]:
 def _beside(
     asked: Asked, stored: StoredVerdict, rules: Sequence[RuleResult]
 ) -> Mapping[str, object]:
-    """The verdicts before and after it in its line, and what changed since the one before."""
+    """Return the verdicts before and after it in its lineage, and the changes since the former."""
     before, after = _neighbours(asked, stored)
     changed = changes(before.rules, rules) if before else []
     return {
@@ -134,7 +134,7 @@ def _pages(asked: Asked, start: int, total: int) -> Mapping[str, object]:
 
 
 def _outcomes(rules: Sequence[RuleResult], only: str) -> Mapping[str, object]:
-    """The number of rules of each outcome; each is a filter."""
+    """Return the number of rules by outcome, as filters."""
     counted = Counter(rule.outcome for rule in rules)
     worst = (*reversed(RuleOutcome),)
     return {
@@ -165,7 +165,7 @@ def _proof(asked: Asked, stored: StoredVerdict) -> Mapping[str, object]:
 
 
 def _key_state(key: PublicKey | None, stored: StoredVerdict) -> str:
-    """The state of the signing key in a sentence."""
+    """Return the state of the signing key in a sentence."""
     if key is None:
         return "This controller does not know the key, so the signature cannot be verified here."
     if key.ends_at is None or stored.created_at < key.ends_at:
@@ -174,7 +174,7 @@ def _key_state(key: PublicKey | None, stored: StoredVerdict) -> str:
 
 
 def _replayed(asked: Asked, stored: StoredVerdict) -> str:
-    """The result of evaluating it again: ``same``, ``gone``, or the other decision."""
+    """Return the result of the replay: ``same``, ``gone``, or the other decision."""
     try:
         found = replay(asked.context, stored.id)
     except (BlobMissingError, VerdictMissingError):

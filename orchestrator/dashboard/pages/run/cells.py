@@ -51,7 +51,7 @@ class Phase:
 
 
 def phases(cell: CellRecord, run: Run, now: datetime) -> tuple[Phase, ...]:
-    """Every stay of the cell in a state, in their order; the last one may go on."""
+    """Return the cell's states with their durations, in order; the last one may be unfinished."""
     found: list[Phase] = []
     state, since, attempt = CellState.QUEUED, run.created_at, 1
     for step in cell.transitions:
@@ -63,7 +63,7 @@ def phases(cell: CellRecord, run: Run, now: datetime) -> tuple[Phase, ...]:
 
 
 def spent(stays: Sequence[Phase]) -> dict[CellState, float]:
-    """Seconds by state, of all attempts together."""
+    """Return seconds by state, summed over all attempts."""
     total: dict[CellState, float] = {}
     for stay in stays:
         total[stay.state] = total.get(stay.state, 0.0) + stay.seconds
@@ -71,7 +71,7 @@ def spent(stays: Sequence[Phase]) -> dict[CellState, float]:
 
 
 def drawn(stays: Sequence[Phase], begin: datetime, end: datetime) -> Picture:
-    """The stays as boxes between two times."""
+    """Return the states as boxes between two times."""
     whole = max((end - begin).total_seconds(), 0.001)
     shapes = []
     for stay in stays:
@@ -83,7 +83,7 @@ def drawn(stays: Sequence[Phase], begin: datetime, end: datetime) -> Picture:
 
 
 def told(stays: Sequence[Phase]) -> str:
-    """The same in words: ``queued 0.2s, placing 1.1s, running 12s so far``."""
+    """Return the states in words: ``queued 0.2s, placing 1.1s, running 12s so far``."""
     parts = []
     for stay in stays:
         said = f"{stay.state} {duration(stay.seconds)}"
@@ -141,7 +141,7 @@ _ATTEMPTS = (
 
 
 def cell_table(record: RunRecord, now: datetime) -> Table:
-    """One row a cell, with its life as a picture; all of them in one scale of time."""
+    """Return a row for each cell with a timeline; all timelines have one scale."""
     end = max([record.run.finished_at or now, record.run.created_at])
     rows = [_cell_row(record, cell, end, now) for cell in record.cells]
     return Table(
@@ -177,12 +177,12 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
 
 
 def shown_counts(cell: CellRecord) -> Counts:
-    """While a cell is at work, a test without a report is awaited, and not missing."""
+    """Return the counts; while the cell runs, missing tests are awaited."""
     return cell.counts if cell.state is CellState.DONE else replace(cell.counts, missing=0)
 
 
 def _took(stays: tuple[Phase, ...], *, is_done: bool) -> float | None:
-    """Without the time that the cell only waited for its turn."""
+    """Return the cell's duration without its time in the queue."""
     at_work = [stay for stay in stays if stay.state is not CellState.QUEUED]
     if not at_work and not is_done:
         return None
@@ -206,7 +206,7 @@ def why_of(cell: CellRecord) -> str:
 
 
 def phase_table(record: RunRecord, now: datetime) -> Table:
-    """The picture's figures."""
+    """Return the durations of the timeline as a table."""
     rows = []
     for cell in record.cells:
         seconds = spent(phases(cell, record.run, now))
@@ -222,7 +222,7 @@ def phase_table(record: RunRecord, now: datetime) -> Table:
 
 
 def attempt_table(record: RunRecord, now: datetime) -> Table:
-    """Every try of the cells that were tried more than once, or went wrong outside their jobs."""
+    """Return attempts of cells that had several, or that failed outside their jobs."""
     some = [
         (cell, attempt)
         for cell in record.cells
@@ -257,7 +257,7 @@ def _attempt_row(cell: CellRecord, attempt: Attempt, now: datetime) -> Row:
 
 
 def machine_table(record: RunRecord) -> Table:
-    """Every machine that a cell had, or was refused."""
+    """Return every machine that a cell had or was refused."""
     leases = [(cell, lease) for cell in record.cells for lease in cell.leases]
     return Table(
         id="machines",
@@ -352,7 +352,7 @@ def job_table(record: RunRecord, now: datetime, *, most: int | None = None) -> T
 
 
 def _is_idle(cell: CellRecord) -> bool:
-    """Nothing was run there, for one and the same reason."""
+    """Whether no job of the cell ran, for one common reason."""
     outcomes = {(job.outcome, job.reason) for job in cell.jobs}
     return len(cell.jobs) > 1 and len(outcomes) == 1 and cell.jobs[0].outcome is Outcome.NOT_RUN
 
@@ -373,7 +373,7 @@ def _idle_row(run: str, cell: CellRecord) -> Row:
 
 
 def cell_jobs(run: Run, cell: CellRecord, now: datetime) -> Table:
-    """The jobs of one cell, in the order of the payload."""
+    """Return the jobs of one cell, in the payload's order."""
     rows = []
     for job in cell.jobs:
         cells = _row(run, cell, job, now).cells

@@ -31,10 +31,10 @@ from orchestrator.dashboard.charts import Picture, bar
 from orchestrator.dashboard.pages.run import cells
 from orchestrator.dashboard.pages.run import cells as jobs
 from orchestrator.dashboard.pages.run.cells import PHASES
-from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Tally, Text
+from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
 from orchestrator.domain.document_problems import InvalidDocumentError
@@ -78,7 +78,7 @@ _QUARANTINED = (
 
 
 def failure_group_table(record: RunRecord, most: int | None = None) -> Table:
-    """The failures by signature, the largest first."""
+    """Return the run's failure groups, the largest first."""
     return Table(
         id="failures",
         caption="Failure groups",
@@ -112,7 +112,7 @@ def _group_row(group: FailureGroup) -> Row:
 
 
 def diagnosis_table(record: RunRecord, most: int | None = None) -> Table:
-    """Root causes of the failing tests that ran again."""
+    """Return the root causes of the failing tests that were retested."""
     rows = [
         Row(
             (
@@ -136,7 +136,7 @@ def diagnosis_table(record: RunRecord, most: int | None = None) -> Table:
 
 
 def known_table(record: RunRecord) -> Table:
-    """The product's known issues that failures of the run fit, expired ones too."""
+    """Return the known issues that match failures of the run, expired ones included."""
     rows = [
         Row(
             (
@@ -160,7 +160,7 @@ def known_table(record: RunRecord) -> Table:
 
 
 def quarantine_table(record: RunRecord, most: int | None = None) -> Table:
-    """Failing results whose tests are in quarantine; they are failures in every count."""
+    """Return failing results of quarantined tests; they stay failures in every count."""
     rows = [
         Row(
             (
@@ -215,7 +215,7 @@ class Money:
 
     @property
     def limit(self) -> str:
-        """The note beside it."""
+        """The note about the cost limit."""
         if self.limit_usd is None:
             return "no limit: nothing is rented"
         return f"of at most {usd(self.limit_usd)}"
@@ -231,7 +231,7 @@ class Money:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that a person should know about a cell."""
+    """A notice about a cell for a person."""
 
     cell: str
     tone: str
@@ -347,7 +347,7 @@ def _notices(record: RunRecord) -> Iterator[Notice]:
 
 
 def _before(asked: Asked, run: Run) -> Run | None:
-    """The run that a person would compare this one with: of the same matrix and subject."""
+    """Return the earlier run to compare with: of the same matrix and subject."""
     same = RunsAsked(state=RunState.FINISHED, subject=run.subject_name, matrix=run.matrix_name)
     found, _ = asked.context.stores.runs.page(limit=1, before=run.id, asked=same)
     return found[0] if found else None
@@ -430,7 +430,7 @@ def rerun(
 
 
 def form_key(key: str, about: str, *values: str) -> IdempotencyKey:
-    """The key of a form that was sent with these values: with others it is another request."""
+    """Return the idempotency key of the form's values."""
     said = "\x00".join((about, *values))
     fingerprint = hashlib.sha256(said.encode()).hexdigest()
     return IdempotencyKey(f"page-{key}-{fingerprint[:12]}", fingerprint)
@@ -444,7 +444,7 @@ def _refused(asked: Asked, run: Run, why: str, chosen: str, status: int) -> Resp
 
 @router.get(urls.RUNS + "/{run}")
 def show_run(asked: AskedDep, run: str) -> Response:
-    """Everything about it but its single tests."""
+    """Show a run without its single tests."""
     seen = asked.context.stores.run_events.last(run)
     found = run_of(asked, run)
     if found.id != run and asked.wanted is Format.HTML:

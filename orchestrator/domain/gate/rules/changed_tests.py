@@ -27,7 +27,7 @@ def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def changed_tests_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
-    """The same, with how missing tests are given up, or where they moved."""
+    """Add to `changed_tests` how to accept missing tests, or where they moved."""
     for result in changed_tests(case):
         is_lost = result.outcome is not RuleOutcome.OK and bool(result.inputs["removed"])
         yield replace(result, sentence=result.sentence + _REMEDY) if is_lost else result

@@ -112,7 +112,7 @@ def attestation_of_refusals_too(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def evidence(case: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: something passed on at least one blocking platform."""
+    """Check that a test passed on at least one blocking platform."""
     passing = sorted({cell.id for stand in case.stands for cell in _passing(case, stand)})
     yield RuleResult(
         id="evidence",
@@ -147,7 +147,7 @@ def own_environment(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def evidence_of_product(case: RuleContext) -> Iterator[RuleResult]:
-    """The same; without any run it names the policy's product."""
+    """Check the evidence as `evidence` does; without any run, name the product."""
     product = case.policy.metadata.product
     none = (
         f"There is no finished run of the product {product}, which the policy is for: launch one,"

@@ -67,7 +67,7 @@ def jobs(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def jobs_by_name(case: RuleContext) -> Iterator[RuleResult]:
-    """The rule as in the first versions: failures are given by name alone."""
+    """Check jobs as in the first versions: failures are excused by name alone."""
     return _jobs(case, _sentence_by_name)
 
 

@@ -44,7 +44,7 @@ class _Payload:
 
 
 def payload_level(case: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: the level of the evidence's payload, and its reviewers.
+    """Check the level of the evidence's payload, with its reviewers.
 
     Where the policy asks for nothing it only informs.
     """

@@ -40,7 +40,7 @@ def skips(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def skips_whatever_is_absent(case: RuleContext) -> Iterator[RuleResult]:
-    """The rule as in version 2: missing modules of the subject are not special."""
+    """Check skips as in version 2: missing modules of the subject are not special."""
     return _by_platform(case, _never)
 
 
@@ -57,7 +57,7 @@ def _by_platform(case: RuleContext, is_absent: _Judge) -> Iterator[RuleResult]:
 
 
 def skips_where_asked(case: RuleContext) -> Iterator[RuleResult]:
-    """The rule as in version 1: no result where the policy has no skip rule."""
+    """Check skips as in version 1: no result where the policy has no skip rule."""
     return skips_whatever_is_absent(case) if case.policy.spec.skips is not None else iter(())
 
 

@@ -52,7 +52,7 @@ def subject(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def subject_as_required(case: RuleContext) -> Iterator[RuleResult]:
-    """The rule as in version 1: only required digests are compared."""
+    """Check the subject as in version 1: only required digests are compared."""
     required = case.policy.spec.subject.require
     yield _subject(case, {*_ALWAYS, *required}, set(required))
 

@@ -1,4 +1,4 @@
-"""The rules of whole reports, by the kind of report."""
+"""The rules of the comment report."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from reports.model.summary import SummaryReport
 from reports.model.values import ReportModel
 from reports.rules.backend import backend_evidence, backend_figures, backend_rules
 from reports.rules.blocks import Said
-from reports.rules.comment import comment_figures
 from reports.rules.comparison import compare_evidence, compare_figures, compare_rules
 from reports.rules.ingested import origin_evidence, platform_origin_rule, summary_origin_rule
 from reports.rules.money import cost_evidence, cost_figures, cost_rules
 from reports.rules.results import results_figures, results_reported, results_rules
+
+
+def comment_figures(report: CommentReport) -> Mapping[str, tuple[int, ...]]:
+    """Return the numbers that the comment's conclusion may use, by claim."""
+    passed = sum(row.status.code == "passed" for row in report.cells)
+    return {"run": (passed, len(report.cells))}
+
 
 Figures = Mapping[str, tuple[int, ...]]
 
@@ -57,7 +63,7 @@ def kind_rules(report: ReportModel) -> Iterator[Said]:
 
 
 def kind_figures(report: ReportModel) -> Figures:
-    """The figures that a conclusion may name, by claim."""
+    """Return the numbers that a conclusion may use, by claim."""
     known = _FIGURES.get(type(report))
     return known(report) if known is not None else {}
 

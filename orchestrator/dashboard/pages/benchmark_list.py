@@ -26,9 +26,9 @@ from orchestrator.dashboard.measurement_text import (
     params_of,
     unit_of,
 )
-from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Tab, Table, Text
+from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.vocabulary import term
 
 RUNS = 30
@@ -52,7 +52,7 @@ router = APIRouter()
 def show_benchmarks(
     asked: AskedDep, job: str = "", q: str = "", platform: str = "", moved: str = "", skip: int = 0
 ) -> Response:
-    """A page of them."""
+    """Show a page of the product's benchmarks."""
     if moved and moved not in list(LevelChange):
         raise PageMissingError(f"benchmarks are {', '.join(LevelChange)}; none is {moved!r}")
     known = products(asked)
@@ -175,7 +175,7 @@ def _line(listed: BenchmarkPage, going: BenchmarkStatus) -> Drawn:
 
 
 def _picture(listed: BenchmarkPage, going: BenchmarkStatus, low: float, high: float) -> Picture:
-    """Runs in other environments are not connected."""
+    """Draw a sparkline; points of different environments are not connected."""
     values: list[float | None] = []
     before = None
     for cell, value in zip(going.cells, going.values, strict=True):

@@ -127,12 +127,12 @@ class Rate:
 
     @property
     def rate(self) -> str:
-        """The newest."""
+        """The newest pass rate."""
         return _rate(self.trend.latest.counts)
 
     @property
     def of(self) -> str:
-        """Passed of judged."""
+        """The newest counts as ``passed/judged``."""
         if not self.tally.judged:
             return ""
         return f"{self.tally.counts.passed:,}/{self.tally.judged:,}"
@@ -154,11 +154,11 @@ class Rate:
 
     @property
     def is_worse(self) -> bool:
-        """Whether it fell."""
+        """Whether the pass rate fell."""
         return self.trend.change is not None and self.trend.change < 0
 
     def plain(self) -> Plain:
-        """The newest counts, and every day."""
+        """The newest counts, and the rate of each day."""
         return {
             **self.trend.latest.counts.as_dict(),
             "pass_rate": _fraction(self.trend.latest.counts.pass_rate),
@@ -221,7 +221,7 @@ _TESTS = "tests"
 
 
 def board_table(asked: Asked, board: Board) -> Table:
-    """Versions by platforms."""
+    """Return the table of versions by platforms."""
     return Table(
         id="board",
         caption="Versions by platforms, the newest first",
@@ -291,7 +291,7 @@ def _square(asked: Asked, board: Board, row: BoardRow, square: BoardCell) -> Cel
 
 
 def _main_matrix(row: BoardRow) -> str:
-    """The one that most of its evidence is from."""
+    """Return the matrix that most of a version's evidence comes from."""
     counted = Counter(one.cell.matrix for one in row.squares if one.cell is not None)
     return counted.most_common(1)[0][0]
 
@@ -362,7 +362,7 @@ def _rate_cell(trend: RateTrend | None, low: float, newest: date) -> Cell:
 
 
 def lowest(trends: Iterable[RateTrend]) -> float:
-    """One lower edge for all pictures, so that they can be compared: a multiple of five."""
+    """Return the common lower edge of all charts, a multiple of five percent."""
     rates = (day.counts.pass_rate for trend in trends for day in trend.days)
     least = min((float(rate) * 100 for rate in rates if rate is not None), default=100.0)
     return min(least // _STEP * _STEP, 100.0 - _STEP)
@@ -405,7 +405,7 @@ class GateSentence:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole sentence as text."""
         said_so = term(self.word).word if self.word else "no verdict yet"
         more = f" (and {self.more} more)" if self.more else ""
         why = f": {self.reason}{more}" if self.reason else ""
@@ -413,7 +413,7 @@ class GateSentence:
 
 
 def gate_sentence(asked: Asked, status: GateStatus) -> GateSentence:
-    """The newest verdict of the gate, whichever its line."""
+    """Return a sentence about the gate's newest verdict in any lineage."""
     gate = status.stored.gate
     waits = [
         text
@@ -448,7 +448,7 @@ def gate_sentence(asked: Asked, status: GateStatus) -> GateSentence:
 
 
 def _short(sentence: str) -> str:
-    """A sentence that goes on and on does so in brackets."""
+    """Return a long sentence, cut before its last part in brackets or at the limit."""
     if len(sentence) <= _LONGEST:
         return sentence
     before, bracket, _ = sentence[:_LONGEST].rpartition(" (")

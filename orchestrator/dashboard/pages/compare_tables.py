@@ -24,7 +24,7 @@ from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table
 from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_difference import Difference
+from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.domain.units import plural
 from orchestrator.store.run_comparison import Changed, Counted, Pair
@@ -34,7 +34,7 @@ _ONLY_AFTER = frozenset({Difference.NEW, Difference.NEW_FAILURE, Difference.MISS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """Two runs, their cells, and what differs."""
+    """Two runs with their cells and their differences."""
 
     before: Run
     after: Run
@@ -73,7 +73,7 @@ class Contrast:
         return visible(cut(f"Compare {cells}{words}", 200))
 
     def cell(self, pair: int) -> CellPair:
-        """Whose pair it is."""
+        """Return the name of a pair's cell."""
         return [one for one in self.facing if one.pair is not None][pair]
 
     def of_pair(self, pair: int) -> Counter[Difference]:
@@ -105,7 +105,7 @@ class Contrast:
         return bool(self.both_sided)
 
     def total(self, difference: Difference) -> int:
-        """Tests of all pairs that went so, where both sides have tests."""
+        """Return the number of tests with this difference, over pairs with tests on both sides."""
         sound = set(self.both_sided)
         mine = (one for one in self.counts if one.difference is difference and one.pair in sound)
         return sum(one.tests for one in mine)
@@ -141,7 +141,7 @@ class PlaceNotes:
 
 
 def place_notes(contrast: Contrast) -> PlaceNotes:
-    """Facts of the places that differ, that are equal, and that are unknown."""
+    """Return the machine facts that differ, that are equal, and that are unknown."""
     traits = contrast.traits
     differing = dict.fromkeys(f"{called(one)} {one.before} → {one.after}" for one in _stack(traits))
     return PlaceNotes(
@@ -165,7 +165,7 @@ def _packages(traits: Sequence[Trait]) -> str:
 
 
 def called(trait: Trait) -> str:
-    """For a person."""
+    """Return a difference's label."""
     return _CALLED.get(trait.what, trait.what)
 
 
@@ -207,7 +207,7 @@ def environment_table(asked: Asked, contrast: Contrast) -> Table:
 
 
 def packages_table(asked: Asked, contrast: Contrast) -> Table:
-    """Packages with another version; all of them where that is asked for."""
+    """Return the table of packages with different versions, or of all packages."""
     shown = [one for one in _shown(asked, contrast) if one.is_package]
     return Table(
         id="packages",
@@ -226,7 +226,7 @@ def _shown(asked: Asked, contrast: Contrast) -> Sequence[Trait]:
 
 
 def _is_half(trait: Trait) -> bool:
-    """Known of one side only: that may hide a difference."""
+    """Whether a fact is known of one side only, which may hide a difference."""
     return bool(trait.before) != bool(trait.after)
 
 
@@ -362,7 +362,7 @@ def _cell_row(
 
 
 def _alone(asked: Asked, facing: CellPair) -> str:
-    """The comparison of this platform alone."""
+    """Return the URL of the comparison of these two cells; empty without both."""
     if facing.before is None or facing.after is None or facing.how == "chosen":
         return ""
     return asked.here(
@@ -432,7 +432,7 @@ def _section(
     after: str,
     places: Sequence[int],
 ) -> Section:
-    """A table of test pairs, counted for the chosen places."""
+    """Return a table of test pairs, counted for the selected platforms."""
     many, title = contrast.total(kind), TITLES[kind]
     names: Mapping[int, str] = {at: contrast.cell(place).name for at, place in enumerate(places)}
     is_alone = len(contrast.facing) == 1

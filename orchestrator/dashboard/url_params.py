@@ -13,7 +13,7 @@ _RUN = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 def run_of(asked: Asked, name: str) -> Run:
-    """The run of an id, of the beginning of one, or of ``latest``. Raises PageMissingError."""
+    """Return the run of an id, a prefix of one, or ``latest``. Raises PageMissingError."""
     runs = asked.context.stores.runs
     found = runs.get(name) if _RUN.fullmatch(name) else None
     if found is not None:
@@ -30,7 +30,7 @@ def run_of(asked: Asked, name: str) -> Run:
 
 
 def cell_of(asked: Asked, run: Run, name: str) -> Cell:
-    """The cell of a run by its name. Raises PageMissingError."""
+    """Return a run's cell by its name. Raises PageMissingError."""
     cells = asked.context.stores.cells.of_run(run.id)
     found = next((cell for cell in cells if cell.name == name), None)
     if found is None:
@@ -40,7 +40,7 @@ def cell_of(asked: Asked, run: Run, name: str) -> Cell:
 
 
 def products(asked: Asked) -> Sequence[str]:
-    """Every product that was ever run; the one of the newest run first."""
+    """Return every product that has runs; the one of the newest run first."""
     return asked.context.stores.releases.products()
 
 
@@ -53,7 +53,7 @@ def chosen_product(asked: Asked) -> str:
 
 
 def of_products(asked: Asked, known: Sequence[str]) -> str:
-    """The same, for a page that has asked for the products already."""
+    """Return the product in the address, else the first of `known`. Raises PageMissingError."""
     named = asked.query.get("product", "")
     if named and named not in known:
         some = ", ".join(known[:20]) or "none yet"
@@ -62,6 +62,6 @@ def of_products(asked: Asked, known: Sequence[str]) -> str:
 
 
 def product_of(asked: Asked, form: Form, known: Sequence[str]) -> str:
-    """The product of a form that was refused, or of the address."""
+    """Return the product of a rejected form, or of the address."""
     written = form.value("product")
     return written if form.is_refused and written in known else of_products(asked, known)

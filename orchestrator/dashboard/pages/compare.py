@@ -18,7 +18,7 @@ from orchestrator.application.compare_cells import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
-from orchestrator.dashboard.pages.compare.tables import (
+from orchestrator.dashboard.pages.compare_tables import (
     EACH,
     PERFORMANCE,
     Contrast,
@@ -29,12 +29,11 @@ from orchestrator.dashboard.pages.compare.tables import (
     sections,
     speeds_of,
 )
-from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Table
-from orchestrator.domain.cell import Cell, Run
-from orchestrator.domain.subject_build import SubjectBuild, build_difference
-from orchestrator.domain.test_difference import Difference
+from orchestrator.dashboard.url_params import cell_of, run_of
+from orchestrator.domain.cell import Cell, Run, SubjectBuild, build_difference
+from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.units import utc
 
 CHOICES = 40
@@ -68,7 +67,7 @@ def show_comparison(
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The chosen runs and cells; None for what is not chosen yet."""
+    """The selected runs and cells; None where nothing is selected."""
 
     asked: Asked
     before: Run | None
@@ -84,7 +83,7 @@ class Chosen:
         return self.asked.here(**named, cell_a=self.cell_b, cell_b=self.cell_a, what="", skip="")
 
     def options(self) -> Sequence[tuple[str, str]]:
-        """Runs to choose from: the newest, with those that are chosen."""
+        """The runs of the selection lists: the newest ones and the selected ones."""
         newest, _ = self.asked.context.stores.runs.page(limit=CHOICES, before=None)
         runs = {run.id: run for run in newest}
         runs |= {run.id: run for run in (self.before, self.after) if run is not None}
@@ -172,7 +171,7 @@ def _comparing(chosen: Chosen, contrast: Contrast, what: str, skip: int) -> Page
 
 
 def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
-    """Both runs with their cells, and what differs."""
+    """Return both runs with their cells and their differences."""
     stores = chosen.asked.context.stores
     cells = stores.cells.of_run(before.id), stores.cells.of_run(after.id)
     facing = _facing(chosen, before, after, *cells)
@@ -205,7 +204,7 @@ def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
 def _facing(
     chosen: Chosen, before: Run, after: Run, old: Sequence[Cell], new: Sequence[Cell]
 ) -> tuple[CellPair, ...]:
-    """Every cell with its other one; or the two that are named."""
+    """Return pairs of cells: all matching ones, or the two that are named."""
     if not chosen.cell_a and not chosen.cell_b:
         return pair_cells(chosen.asked.context.stores, old, new)
     one, other = chosen.cell_a or chosen.cell_b, chosen.cell_b or chosen.cell_a

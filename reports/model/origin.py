@@ -1,4 +1,4 @@
-"""The origin of ingested evidence."""
+"""The origin of results: the cell's machine, ingested files, and where else they ran."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from orchestrator.domain.cell import PlacementDecision
 from orchestrator.domain.ingested import Disagreement
 from reports.model.values import Absent
 
@@ -90,6 +91,39 @@ def letters(name: str) -> str:
 
 
 def bare(version: str) -> str:
-    """A version without its v."""
+    """Return a version without a leading ``v``."""
     match = _VERSION.match(version)
     return match["version"] if match else version
+
+
+@dataclass(frozen=True, slots=True)
+class AttestedDevice:
+    """An accelerator as the machine's own tool names it."""
+
+    name: str
+    uuid: str | Absent
+    compute_capability: str | Absent
+    driver: str | Absent
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """The attested facts of provider and machine."""
+
+    facts: tuple[tuple[str, str], ...]
+    """The provider's: instance, image, zone, market."""
+    devices: tuple[AttestedDevice, ...]
+    torch: str | Absent
+    mismatch: str
+    """How it differs from what the matrix asked for; empty when it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The place and the machine of a cell, and why it ran there."""
+
+    simulated: bool
+    """The machine is an emulation: no gate accepts its results."""
+    attested: Attested | Absent
+    decisions: tuple[PlacementDecision, ...]
+    decisions_hidden: int

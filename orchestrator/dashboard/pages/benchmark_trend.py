@@ -28,9 +28,9 @@ from orchestrator.dashboard.measurement_text import (
     percent,
     unit_of,
 )
-from orchestrator.dashboard.path_lookup import chosen_product
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import Column, Moment, Number, Row, Table, Text
+from orchestrator.dashboard.url_params import chosen_product
 from orchestrator.store.benchmarks import Benchmark
 
 WIDTH = 960
@@ -58,7 +58,7 @@ class Scale:
 
 
 def scale_of(trend: BenchmarkTrend, samples: Mapping[int, Sequence[float]]) -> Scale:
-    """From the values, not from zero: changes of some percent must be seen."""
+    """Return the scale of the values, which need not contain zero."""
     low = min((point.low for point in trend.points), default=0.0)
     high = max((point.high for point in trend.points), default=1.0)
     far = _FAR * (high - low)
@@ -90,7 +90,7 @@ def _release(version: str) -> str:
 
 
 def _line(version: str) -> str:
-    """``2.7`` of ``2.7.1``."""
+    """Return the release line of a version: ``2.7`` of ``2.7.1``."""
     return ".".join(_release(version).split(".")[:2])
 
 
@@ -182,7 +182,7 @@ class _Still:
             yield self._upright(at, "axis")
 
     def lines(self) -> Iterator[Shape]:
-        """Never from one environment to another."""
+        """Return the line segments; each stays within one environment."""
         some: list[int] = []
         for at in range(len(self._trend.points)):
             if self._trend.is_apart(at):
@@ -276,7 +276,7 @@ def show_trend(
     runs: str = "",
     skip: int = 0,
 ) -> Response:
-    """The chart, its change points, and every point in a table."""
+    """Show a benchmark's chart, its change points, and a table of its points."""
     product = chosen_product(asked)
     store = asked.context.stores.benchmarks
     variants = store.variants(product, job, metric)

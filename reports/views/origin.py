@@ -1,4 +1,4 @@
-"""The origin of a cell's evidence: its provenance, or its uploader."""
+"""Jobs of a cell that reuse earlier evidence, and why the others were run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,37 @@ from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
-from reports.model.ingest_origin import Catalogued, Elsewhere, Origin, SourceLine, bare, letters
-from reports.model.provenance import Attested, AttestedDevice, Provenance
+from reports.model.origin import (
+    Attested,
+    AttestedDevice,
+    Catalogued,
+    Elsewhere,
+    Origin,
+    Provenance,
+    SourceLine,
+    bare,
+    letters,
+)
 from reports.model.values import Absent
 from reports.views.machine import NOT_REPORTED
+
+
+def reuse_of(cell: CellRecord) -> tuple[tuple[str, str], ...]:
+    """Return jobs' titles with the decision about reuse; empty if reuse was not requested."""
+    told: dict[str, list[str]] = {}
+    for job in cell.jobs:
+        if job.reuse:
+            said = job.reuse if job.reused_from else f"not reused: {job.reuse}"
+            told.setdefault(said, []).append(job.title or job.id)
+    return tuple((", ".join(titles), said) for said, titles in told.items())
+
+
+def sources_of(cell: CellRecord) -> tuple[str, ...]:
+    """Return the runs whose evidence all jobs of the cell reuse; empty if the cell ran a job."""
+    if not cell.jobs or not all(job.reused_from for job in cell.jobs):
+        return ()
+    return tuple(dict.fromkeys(job.reused_from for job in cell.jobs))
+
 
 DECISIONS_SHOWN = 60
 """Lines of the decision log that a report has."""
@@ -49,7 +76,7 @@ def provenance_of(cell: CellRecord) -> Provenance:
 
 
 def _is_plain(cell: CellRecord) -> bool:
-    """On a machine of one's own, which was free at once: nothing is to be explained."""
+    """Whether it was an own machine that was free at once, so that nothing needs explaining."""
     own = cell.platform.provider in ("local", "static")
     return own and all(decision.result is PlacementResult.CHOSEN for decision in cell.decisions)
 
@@ -150,7 +177,7 @@ def _remarks(
 
 
 def _other_stamps(sources: Sequence[Source], subject: str, version: str) -> list[tuple[str, str]]:
-    """Stamps that name the subject with another version, or something else altogether."""
+    """Return version stamps that contradict the subject."""
     wanted = (letters(subject), bare(version))
     said = [(source.name, stamp) for source in sources for stamp in source.stamps]
     return [pair for pair in said if _parts(pair[1]) != wanted]
@@ -191,14 +218,14 @@ def date_of(ingested: Ingested | None, otherwise: datetime) -> datetime:
 
 
 def run_date(record: RunRecord) -> datetime:
-    """The latest of its cells' dates where all of them were handed in; else its own."""
+    """Return the latest date of the cells if all were ingested, else the run's own."""
     told = [cell.ingested for cell in record.cells]
     dates = [one.dated_at for one in told if one is not None]
     return max(dates) if dates and len(dates) == len(told) else record.run.created_at
 
 
 def elsewhere_of(record: RunRecord, cell: CellRecord) -> tuple[Elsewhere, ...]:
-    """Demos and use cases that ran on other cells and not on this one, by name."""
+    """Return demos and use cases that ran only on other cells, by name."""
     if not any(_ran(job) for job in cell.jobs):
         return ()
     mine = {job.id for job in cell.jobs}

@@ -14,7 +14,7 @@ from orchestrator.application.gate_status import GateStatus, gate_statuses
 from orchestrator.application.release_board import Board, BoardFilter, release_board
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
-from orchestrator.dashboard.pages.board.tables import (
+from orchestrator.dashboard.pages.release_board_tables import (
     GateSentence,
     board_table,
     gate_sentence,
@@ -22,9 +22,9 @@ from orchestrator.dashboard.pages.board.tables import (
     lowest,
     rates_table,
 )
-from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError, pages_of
 from orchestrator.dashboard.table import Moment, Table
+from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.gate.policy import duration
 from orchestrator.domain.gate.verdict import VerdictLine
 from orchestrator.domain.vocabulary import Term, term
@@ -89,7 +89,7 @@ class Upcoming:
 
 @router.get(urls.BOARD)
 def show_board(asked: AskedDep, matrix: str = "", before: str = "") -> Response:
-    """A page of versions, and how the pass rates went."""
+    """Show a page of versions by platforms, and the pass rates over time."""
     known = products(asked)
     product = of_products(asked, known)
     statuses = [one for one in gate_statuses(asked.context) if one.stored.product == product]
@@ -147,7 +147,7 @@ def _board(asked: Asked, wanted: BoardFilter) -> Board:
 
 @router.get("/badges/{gate}.svg")
 def show_badge(asked: AskedDep, request: Request, gate: str) -> Response:
-    """A gate's newest decision as a picture."""
+    """Respond with an SVG badge of the gate's newest decision."""
     stored = find_policy(asked.context, gate)
     found = asked.context.stores.gates.lineage_heads(gate=stored.gate)
     newest = max((one.newest for one in found), key=lambda one: one.created_at, default=None)
@@ -174,7 +174,7 @@ def _trends(asked: Asked, product: str, matrix: str, days: int) -> Trends:
 
 
 def _upcoming(asked: Asked, product: str) -> list[Upcoming]:
-    """The product's next schedules, the earliest first."""
+    """Return the product's next schedules, the earliest first."""
     ahead = asked.context.stores.schedules.due(asked.now + _AHEAD)
     due = [one for one in ahead if one.schedule.product == product]
     first = sorted(due, key=lambda one: one.next_due_at)[:_UPCOMING]
@@ -182,7 +182,7 @@ def _upcoming(asked: Asked, product: str) -> list[Upcoming]:
 
 
 def _old(asked: Asked, board: Board, wanted: BoardFilter) -> str:
-    """The warning shown where the newest evidence is older than the gates accept."""
+    """Return a warning where the newest evidence is older than the gates accept."""
     newest: datetime | None = max((row.at for row in board.rows if row.at), default=None)
     if newest is None or wanted.believed is None or wanted.before:
         return ""

@@ -1,1 +1,0 @@
-"""The release board: can it ship, what runs, and how the pass rates went."""
