@@ -33,6 +33,11 @@ _TOLD: Mapping[Figure, tuple[str, str, tuple[str, ...]]] = {
     Figure.LEASES: ("leases", "Leases; all but `gone` may cost.", ("provider", "state")),
     Figure.SPENT_USD: ("spent_usd", "Settled, of real machines.", ("provider",)),
     Figure.RESERVED_USD: ("reserved_usd", "Set aside, of real machines.", ("provider",)),
+    Figure.COST_PER_HOUR_USD: (
+        "cost_per_hour_usd",
+        "Prices of live, real machines.",
+        ("provider",),
+    ),
     Figure.ORPHANS: ("orphans", "Of clouds, unknown to the ledger.", ("provider",)),
     Figure.DELIVERIES: ("deliveries", "News for channels.", ("state",)),
     Figure.CHANNELS: ("channels", "Where people are told.", ("state",)),
@@ -144,10 +149,16 @@ class _Snapshot(Collector):
         yield _family("budget_limit_usd", "Budgets across runs.", ("period",), limits)
         used = {(x.budget.period.value, ""): float(x.used_usd) for x in self._budgets}
         yield _family("budget_used_usd", "Spent or reserved of it.", ("period",), used)
+        launches = {(name, ""): value for name, value in self._figures.launch_s.items()}
+        told = "From a launch call until the machine answered: the median of a day."
+        yield _family("launch_seconds", told, ("provider",), launches)
         oldest = self._figures.oldest_waiting_at
         age_s = (self._now - oldest).total_seconds() if oldest else 0.0
+        quiet = self._figures.quiet_since
+        lag_s = (self._now - quiet).total_seconds() if quiet else 0.0
         for name, told, value in (
             ("outbox_oldest_age_seconds", "Of the oldest delivery that waits.", max(0.0, age_s)),
+            ("ingest_lag_seconds", "Since the last event of a running attempt.", max(0.0, lag_s)),
             ("firings_late", "Open ones whose deadline has passed.", self._figures.late_firings),
             ("event_streams", "Watchers connected now.", self._streams),
         ):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from orchestrator.domain.derive_outcomes import named_check
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.vocabulary import phrase
+from orchestrator.domain.vocabulary import phrase, reason_text
 
 _CHECKS = 3
 _QUIET = (Outcome.PASSED, Outcome.NOT_AVAILABLE, Outcome.NOT_RUN)
@@ -36,7 +36,7 @@ def cell_failures(cell: CellRecord, tests: Iterable[CellFailure]) -> Iterator[Ce
     for job in failing_jobs(cell, named):
         yield CellFailure(job.id, "", str(job.outcome), why_job_failed(job))
     if fails_itself(cell):
-        why = ": ".join(part for part in (phrase(cell.reason), cell.detail) if part)
+        why = reason_text(cell.reason, cell.detail)
         yield CellFailure("", "", str(cell.outcome), why)
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from statistics import median
 
-from sqlalchemy import Float, Select, Text, case, cast, func, literal, not_, select, union_all
+from sqlalchemy import Float, Select, Text, and_, case, cast, func, literal, not_, select, union_all
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.cell import LeaseState
+from orchestrator.domain.cell import CellState, LeaseState
 from orchestrator.domain.channel import DeliveryState
 from orchestrator.domain.schedule import FiringState
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import (
+    AttemptRow,
     CellRow,
     ChannelRow,
     DeliveryRow,
@@ -23,6 +25,7 @@ from orchestrator.store.tables import (
     LeaseRow,
     OrphanSightingRow,
     RunRow,
+    TransitionRow,
     VerdictRow,
 )
 
@@ -40,6 +43,8 @@ class Figure(StrEnum):
     """Label: provider; real machines that are settled."""
     RESERVED_USD = "reserved_usd"
     """Label: provider; real machines that are not settled."""
+    COST_PER_HOUR_USD = "cost_per_hour_usd"
+    """Label: provider; the recorded prices of real machines that may be there now."""
     ORPHANS = "orphans"
     """Label: provider; cloud resources that are not in the ledger."""
     DELIVERIES = "deliveries"
@@ -61,6 +66,11 @@ class Figures:
     """When the oldest waiting delivery was created."""
     late_firings: int = 0
     """Open firings past their deadline."""
+    launch_s: Mapping[str, float] = field(default_factory=dict)
+    """By provider, the median time from a launch call until the machine answered, in seconds, of
+    the machines that were launched in the last day."""
+    quiet_since: datetime | None = None
+    """The oldest of the last events of all attempts that run."""
 
     def of(self, figure: Figure) -> Mapping[tuple[str, str], float]:
         """Return one count."""
@@ -87,7 +97,13 @@ class OperationalMetricStore:
                 counts[Figure(name)][one, other] = float(number)
             waiting = DeliveryRow.state == DeliveryState.WAITING
             oldest = session.scalar(select(func.min(DeliveryRow.created_at)).where(waiting))
-            return Figures(counts, oldest, _late(session, now))
+            return Figures(
+                counts,
+                oldest,
+                _late(session, now),
+                _launch_s(session, now),
+                session.scalar(_quiet_since()),
+            )
 
 
 def _parts() -> Iterator[Row]:
@@ -100,6 +116,9 @@ def _parts() -> Iterator[Row]:
     yield _sum(Figure.RESERVED_USD, _word(LeaseRow.provider), LeaseRow.reserved_usd).where(
         not_(is_gone), real
     )
+    live = LeaseRow.state.in_((LeaseState.LAUNCHING, LeaseState.HELD, LeaseState.RELEASING))
+    price = _sum(Figure.COST_PER_HOUR_USD, _word(LeaseRow.provider), LeaseRow.price_usd_per_hour)
+    yield price.where(live, real)
     yield _count(Figure.ORPHANS, _word(OrphanSightingRow.provider))
     yield _count(Figure.DELIVERIES, _word(DeliveryRow.state))
     health = case(
@@ -139,3 +158,33 @@ def _late(session: Session, now: datetime) -> int:
     query = select(FiringRow.document).where(FiringRow.state != FiringState.NOTIFIED)
     deadlines = (firing.deadline_at for firing in session.scalars(query))
     return sum(1 for deadline in deadlines if deadline is not None and deadline < now)
+
+
+_DAY = timedelta(days=1)
+_MOST_LAUNCHES = 1_000
+
+
+def _launch_s(session: Session, now: datetime) -> dict[str, float]:
+    """Return the median launch latency by provider, in seconds."""
+    answered = select(LeaseRow.provider, LeaseRow.launched_at, TransitionRow.at)
+    answered = answered.join(AttemptRow, AttemptRow.pk == LeaseRow.attempt).join(
+        TransitionRow,
+        and_(TransitionRow.cell == AttemptRow.cell, TransitionRow.attempt == AttemptRow.number),
+    )
+    answered = answered.where(
+        LeaseRow.launched_at >= now - _DAY, TransitionRow.to_state == CellState.PREPARING
+    )
+    took: dict[str, list[float]] = {}
+    rows = session.execute(answered.order_by(LeaseRow.pk.desc()).limit(_MOST_LAUNCHES))
+    for provider, launched_at, at in rows:
+        if launched_at is not None:
+            took.setdefault(provider, []).append((at - launched_at).total_seconds())
+    return {provider: median(seconds) for provider, seconds in took.items()}
+
+
+def _quiet_since() -> Select[datetime | None]:
+    """The oldest last event of the attempts that run."""
+    running = select(func.min(AttemptRow.last_event_at)).join(
+        CellRow, CellRow.pk == AttemptRow.cell
+    )
+    return running.where(CellRow.state == CellState.RUNNING, AttemptRow.closed_at.is_(None))

@@ -7,10 +7,11 @@ from decimal import Decimal
 
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.evidence import Position
 from orchestrator.store.operational_metrics import Figure
 from orchestrator.store.stores import Stores
 from tests.contract.test_stores_outbox import channel, ids, receipt, told
-from tests.databases import NOW, advance, after, attempt, create, lease
+from tests.databases import NOW, Agent, advance, after, attempt, create, lease, read
 
 
 def test_an_empty_database_has_figures(stores: Stores) -> None:
@@ -50,6 +51,43 @@ def test_money_of_machines_that_are_not_real_is_no_money(stores: Stores) -> None
     found = stores.operational_metrics.snapshot(NOW)
     assert found.of(Figure.LEASES) == {("fake", "reserved"): 1}
     assert found.of(Figure.RESERVED_USD) == {}
+
+
+def test_what_live_machines_cost_in_an_hour(stores: Stores) -> None:
+    cells = create(stores, platforms=4)
+    for number, cell in enumerate(cells):
+        one = lease(f"lease-{number}", attempt(stores, cell))
+        one = replace(one, place=f"p{number}", price_usd_per_hour=Decimal("1.25"))
+        stores.leases.reserve(one, run_id="run-1", exclusive=False)
+    for number in (0, 1, 2):
+        stores.leases.held(f"lease-{number}", f"m-{number}", at=NOW)
+    stores.leases.note("lease-1", {}, simulated=True)
+    stores.leases.gone("lease-2", at=NOW, cost_usd=Decimal(0))
+    found = stores.operational_metrics.snapshot(NOW)
+    assert found.of(Figure.COST_PER_HOUR_USD) == {("fake", ""): 1.25}
+
+
+def test_how_long_machines_take_until_they_answer(stores: Stores) -> None:
+    for number, cell in enumerate(create(stores, platforms=3)):
+        name = f"lease-{number}"
+        one = replace(lease(name, attempt(stores, cell)), place=f"p{number}")
+        stores.leases.reserve(one, run_id="run-1", exclusive=False)
+        stores.leases.launching(name, at=after(number))
+        stores.cells.enter(cell, CellState.BOOTING, at=after(number))
+        stores.cells.enter(cell, CellState.PREPARING, at=after(10 + number * number))
+    assert stores.operational_metrics.snapshot(after(60)).launch_s == {"fake": 10.0}
+    assert stores.operational_metrics.snapshot(after(2 * 86_400)).launch_s == {}
+
+
+def test_how_long_running_attempts_have_been_quiet(stores: Stores) -> None:
+    assert stores.operational_metrics.snapshot(NOW).quiet_since is None
+    for cell, at in zip(create(stores, platforms=2), (7, 3), strict=True):
+        attempt_id = attempt(stores, cell)
+        advance(stores, cell, CellState.RUNNING)
+        chunk = Agent(stores, attempt_id).line("phase", name="preparing")
+        facts = read(chunk)
+        stores.evidence.append(attempt_id, Position(), at=after(at), events=chunk, facts=facts)
+    assert stores.operational_metrics.snapshot(after(20)).quiet_since == after(3)
 
 
 def test_what_waits_to_be_told(stores: Stores) -> None:

@@ -94,6 +94,8 @@ def test_a_plan_and_the_costs_tell_what_budgets_across_runs_have_left(here: Clou
     assert told.budgets[0].settled_usd == cost
     assert f'seatrial_budget_used_usd{{period="day"}} {float(cost)}' in metrics
     assert 'seatrial_budget_limit_usd{period="month"} 100.0' in metrics
+    for name in OPERATED_BY:
+        assert f"# TYPE seatrial_{name} gauge" in metrics
 
 
 def test_the_bill_of_a_run_under_way_is_not_settled(here: Clouds) -> None:
@@ -291,3 +293,10 @@ def test_a_plan_says_when_platforms_would_run_different_builds_of_torch(empty: C
     assert told.startswith("the platforms would run different builds of torch: here 2.13 (AMI GPU")
     empty.provider.image_names = dict.fromkeys(("here", "there"), "pytorch-2-9-cu129-ubuntu-2404")
     assert warned() == []
+
+
+OPERATED_BY = (
+    *("cells", "machines_live", "launch_seconds", "ingest_lag_seconds"),
+    *("cost_per_hour_usd", "orphans"),
+)
+"""What a person who operates a controller looks at."""

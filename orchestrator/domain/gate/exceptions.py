@@ -152,7 +152,8 @@ def _of_waiver(one: Waiver, case: RuleContext) -> Excuse:
         fault = "it was given for other evidence"
     elif not fault and case.terms.bound and not one.failing:
         fault = "it does not say what it is for: ask for another one"
-    until, failing = one.expires.isoformat(), one.failing if case.terms.bound else None
+    until = f"{one.expires:%Y-%m-%d %H:%M} UTC"
+    failing = one.failing if case.terms.bound else None
     return Excuse(
         id=one.id,
         rule=one.rule,

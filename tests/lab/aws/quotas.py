@@ -7,19 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.lab.aws.wire import ApiError, Reply, Request, json_reply
+from tests.lab.refusals import rows
 
-# code: (name, what a new account gets)
-_QUOTAS: dict[str, tuple[str, int]] = {
-    "L-DB2E81BA": ("Running On-Demand G and VT instances", 0),
-    "L-3819A6DF": ("All G and VT Spot Instance Requests", 0),
-    "L-417A185B": ("Running On-Demand P instances", 0),
-    "L-7212CCBC": ("All P4, P3 and P2 Spot Instance Requests", 0),
-    "L-C4BD4855": ("All P5 Spot Instance Requests", 0),
-    "L-1216C47A": ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", 5),
-    "L-34B43A08": ("All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", 5),
-    "L-6E869C2A": ("Running On-Demand DL instances", 0),
-    "L-85EED4F7": ("All DL Spot Instance Requests", 0),
-}
+_QUOTAS = rows("aws", "quota")
+"""What a new account gets, by code."""
 _ON_DEMAND = {"g": "L-DB2E81BA", "p": "L-417A185B", "std": "L-1216C47A", "dl": "L-6E869C2A"}
 _SPOT = {"g": "L-3819A6DF", "p": "L-7212CCBC", "std": "L-34B43A08", "dl": "L-85EED4F7"}
 _CLASSES = {"g": "g", "gr": "g", "vt": "g", "p": "p", "dl": "dl"}
@@ -54,7 +45,7 @@ class Quotas(dict[tuple[str, str], float | None]):
     def in_force(self, region: str, code: str) -> float:
         """What a launch is measured against."""
         applied = self.applied(region, code)
-        return _QUOTAS[code][1] if applied is None else applied
+        return _QUOTAS[code].value if applied is None else applied
 
     def check(
         self, region: str, instance_type: str, market: str, *, wanted: int, used: int
@@ -100,14 +91,14 @@ class Quotas(dict[tuple[str, str], float | None]):
 
     def _default(self, request: Request) -> Reply:
         code = _known(request.data["QuotaCode"])
-        return json_reply({"Quota": _as_quota(code, request.region, _QUOTAS[code][1])})
+        return json_reply({"Quota": _as_quota(code, request.region, _QUOTAS[code].value)})
 
     def _all(self, request: Request) -> Reply:
         values = {code: self.applied(request.region, code) for code in _QUOTAS}
         return _page(request, {c: v for c, v in values.items() if v is not None}.items())
 
     def _defaults(self, request: Request) -> Reply:
-        return _page(request, [(code, default) for code, (_, default) in _QUOTAS.items()])
+        return _page(request, [(code, row.value) for code, row in _QUOTAS.items()])
 
 
 _ANSWERS = {
@@ -138,7 +129,7 @@ def _as_quota(code: str, region: str, value: float) -> dict[str, Any]:
         "ServiceName": "Amazon Elastic Compute Cloud (Amazon EC2)",
         "QuotaArn": f"arn:aws:servicequotas:{region}:123456789012:ec2/{code}",
         "QuotaCode": code,
-        "QuotaName": _QUOTAS[code][0],
+        "QuotaName": _QUOTAS[code].text,
         "Value": float(value),
         "Unit": "None",
         "Adjustable": True,

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from tests.lab.faults import Fault
 from tests.lab.google.front import Json
 from tests.lab.google.orders import Order
+from tests.lab.refusals import rows
 
-REGIONAL = {
-    "CPUS": 24.0, "PREEMPTIBLE_CPUS": 0.0, "NVIDIA_L4_GPUS": 1.0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 1.0,
-    "NVIDIA_T4_GPUS": 1.0, "NVIDIA_H100_GPUS": 0.0, "SSD_TOTAL_GB": 500.0, "DISKS_TOTAL_GB": 4096.0,
-    "IN_USE_ADDRESSES": 8.0, "INSTANCES": 72.0,
-}  # fmt: skip
-GLOBAL = {"GPUS_ALL_REGIONS": 4.0, "CPUS_ALL_REGIONS": 32.0, "NETWORKS": 5.0, "FIREWALLS": 100.0}
+REGIONAL = {code: float(row.value) for code, row in rows("gcp", "quota of a region").items()}
+GLOBAL = {code: float(row.value) for code, row in rows("gcp", "quota of the project").items()}
 _GPU_METRICS = {"nvidia-l4": "NVIDIA_L4_GPUS", "nvidia-h100-80gb": "NVIDIA_H100_GPUS"}
 
 

@@ -8,12 +8,12 @@ from datetime import datetime
 
 from tests.lab.google.front import ApiError, Json, Request, RestFront, page, utc_now
 from tests.lab.google.places import V5E_ZONES
+from tests.lab.refusals import rows
 
 TPU_SERVICE = "tpu.googleapis.com"
-V5E_QUOTAS = {
-    "on-demand": "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI",
-    "spot": "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI",
-}
+_USUAL = rows("tpu", "quota of a zone")
+V5E_QUOTAS = {row.text: code for code, row in _USUAL.items()}
+"""The quota of each market."""
 _S = "/v1/projects/<project>/locations/<location>/services/<service>"
 _ROUTES = {
     "quotaInfos.list": f"GET {_S}/quotaInfos",
@@ -28,7 +28,7 @@ class TpuQuotas:
     Four of each is what a project has that never asked for more.
     """
 
-    usual: int = 4
+    usual: int = _USUAL[V5E_QUOTAS["on-demand"]].value
     _limits: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def set(self, zone: str, chips: int, *, market: str = "on-demand") -> None:

@@ -87,6 +87,13 @@ L4 = {"vendor": "nvidia", "name": "L4"}
             {"instance_type": "g5.xlarge", "options": {"subnets": "s"}},
             r"options\.subnets: aws has no .* did you mean 'subnet'",
         ),
+        (
+            {
+                "instance_type": "g5.xlarge",
+                "options": {"instance_profile": "arn:aws:iam::1:r/x"},
+            },
+            r"options\.instance_profile: 'arn:aws:iam::1:r/x' is neither the name",
+        ),
     ],
 )
 def test_an_impossible_platform_is_refused_by_its_key(
