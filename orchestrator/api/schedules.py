@@ -17,6 +17,7 @@ from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application import schedules
 from orchestrator.application.launch_run import BUILTIN
 from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.schedule import (
     CatchUp,
@@ -169,6 +170,18 @@ def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> S
 def show_schedule(context: ContextDep, name: str) -> ScheduleResponse:
     """Return a schedule with its firings, latest first."""
     return schedules.show_schedule(context, name)
+
+
+@writing.put("/schedules/{name}")
+def replace_schedule(
+    context: ContextDep, name: str, body: NewSchedule, caller: CallerDep
+) -> ScheduleResponse:
+    """Change a schedule; its firings stay, and it stays paused if it is. Idempotent."""
+    if body.name != name:
+        problem = Problem(("name",), f"must be {name!r}, as in the path: a schedule keeps its name")
+        raise InvalidDocumentError(f"schedule {name}", [problem])
+    schedule = body.schedule(context.clock.now(), caller.name)
+    return schedules.replace_schedule(context, schedule)
 
 
 @writing.post("/schedules/{name}/pause")

@@ -169,7 +169,11 @@ def _check(
     """Check one host. Raises MachineError."""
     workspace = context.open_workspace(endpoint)
     workspace.put_agent()
-    probe = workspace.probe(manifest.python.candidates)
+    names = list(dict.fromkeys(environments))
+    probes = {
+        asked: workspace.probe(asked) for asked in dict.fromkeys(map(manifest.candidates, names))
+    }
+    probe = next(iter(probes.values()))
     devices = devices_of(probe)
     seen = HostCheck(platform.id, endpoint.label, devices=tuple(one.label for one in devices))
     wrong = mismatch(platform.accelerator, devices, simulated=False) or unexpected(
@@ -178,7 +182,8 @@ def _check(
     if wrong:
         return replace(seen, failure=wrong)
     pythons = []
-    for environment in dict.fromkeys(environments):
+    for environment in names:
+        probe = probes[manifest.candidates(environment)]
         choice = context.wheels.choose(probe, manifest, environment)
         if choice.interpreter is None:
             return replace(seen, failure=f"environment {environment}: {choice.reason}")

@@ -36,6 +36,26 @@ def add_schedule(context: Context, schedule: Schedule) -> ScheduleResponse:
 
     Raises InvalidDocumentError, PayloadMissingError, GateMissingError, ScheduleTakenError.
     """
+    schedule, first = _checked(context, schedule)
+    context.stores.schedules.add(schedule, next_due_at=first)
+    return show_schedule(context, schedule.name)
+
+
+def replace_schedule(context: Context, schedule: Schedule) -> ScheduleResponse:
+    """Validate and change a schedule; its firings stay, and it stays paused if it is.
+
+    A firing that has begun goes on as it was. Raises ScheduleMissingError, and what
+    `add_schedule` raises.
+    """
+    find_schedule(context, schedule.name)
+    schedule, first = _checked(context, schedule)
+    if not context.stores.schedules.replace(schedule, next_due_at=first):
+        find_schedule(context, schedule.name)
+    return show_schedule(context, schedule.name)
+
+
+def _checked(context: Context, schedule: Schedule) -> tuple[Schedule, datetime]:
+    """Return the schedule as it is stored, and when it fires first."""
     if schedule.gate:
         policy = policy_of(find_policy(context, schedule.gate))
         schedule = replace(schedule, owner=schedule.owner.strip() or policy.metadata.owner)
@@ -43,9 +63,7 @@ def add_schedule(context: Context, schedule: Schedule) -> ScheduleResponse:
     matrix = _check_matrix(context, schedule)
     _refuse(schedule, _subject_faults(context, schedule, matrix))
     first = _upcoming(context, schedule)[0]
-    schedule = replace(schedule, product=matrix.subject.name)
-    context.stores.schedules.add(schedule, next_due_at=first)
-    return show_schedule(context, schedule.name)
+    return replace(schedule, product=matrix.subject.name), first
 
 
 def list_schedules(context: Context, *, firings: int = 1) -> list[ScheduleResponse]:

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field, replace
 from orchestrator.cli.client import Client
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.session import cell_path
-from orchestrator.cli.view.glyphs import word
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.unexplained_failures import CellFailure, cell_failures
+from orchestrator.domain.vocabulary import reason_text
 
 BAD = ("failed", "error")
 _PAGE = 1000
@@ -90,7 +90,7 @@ def failing_tests(
 
 def why(record: JobRecord | CellRecord) -> str:
     """Return reason and detail in one line; empty where both are unknown."""
-    return ": ".join(part for part in (word(record.reason), record.detail) if part)
+    return reason_text(record.reason, record.detail)
 
 
 def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -> list[FailureLine]:

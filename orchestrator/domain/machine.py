@@ -488,7 +488,7 @@ class Conversation(Protocol):
         ...
 
     def complaint(self) -> str:
-        """Return the end of what it wrote to its standard error."""
+        """The end of the command's standard error."""
         ...
 
     def fileno(self) -> int:

@@ -93,6 +93,8 @@ class Environment:
 
     __pydantic_config__ = _STRICT
 
+    python: tuple[str, ...] = ()
+    """Interpreters instead of `python.candidates`: paths or names, such as ``python3.12``."""
     pip: tuple[str, ...] = ()
     """Requirements to add; installed packages keep their version."""
     find_links: tuple[str, ...] = ()
@@ -143,6 +145,11 @@ class Manifest:
         if name == "image" and name not in self.env:
             return Environment(pip=self.setup.pip if self.setup else ())
         return self.env.get(name)
+
+    def candidates(self, environment: str) -> tuple[str, ...]:
+        """Return the interpreters of an environment, in the order in which they are tried."""
+        found = self.environment(environment)
+        return (found.python if found else ()) or self.python.candidates
 
     @property
     def environment_names(self) -> tuple[str, ...]:

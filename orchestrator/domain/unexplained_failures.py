@@ -9,7 +9,7 @@ from typing import NamedTuple
 from orchestrator.domain.derive_outcomes import named_check
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.vocabulary import phrase
+from orchestrator.domain.vocabulary import phrase, reason_text
 
 _CHECKS = 3
 _QUIET = (Outcome.PASSED, Outcome.NOT_AVAILABLE, Outcome.NOT_RUN)
@@ -36,7 +36,7 @@ def cell_failures(cell: CellRecord, tests: Iterable[CellFailure]) -> Iterator[Ce
     for job in failing_jobs(cell, named):
         yield CellFailure(job.id, "", str(job.outcome), why_job_failed(job))
     if fails_itself(cell):
-        why = ": ".join(part for part in (phrase(cell.reason), cell.detail) if part)
+        why = reason_text(cell.reason, cell.detail)
         yield CellFailure("", "", str(cell.outcome), why)
 
 
@@ -51,14 +51,14 @@ def failing_jobs(cell: CellRecord, named: Mapping[str, int]) -> list[JobRecord]:
 
 
 def fails_itself(cell: CellRecord) -> bool:
-    """Return whether the cell's outcome has a reason that none of its jobs has."""
+    """Return whether the cell failed for a reason of its own, not of a job."""
     of_jobs = {(job.outcome, job.reason) for job in _not_passed(cell)}
     is_bad = cell.outcome is not None and cell.outcome not in _QUIET
     return is_bad and (cell.outcome, cell.reason) not in of_jobs
 
 
 def why_job_failed(job: JobRecord) -> str:
-    """Return the reason of a job's outcome beside its failing tests, such as a crash."""
+    """Return a job's reason that is not a failing test, such as a crash."""
     if job.ending is not None and job.ending.reason != job.reason:
         return job.ending.detail or phrase(job.ending.reason)
     failed = [named_check(check) for check in job.checks if check.outcome == "failed"]

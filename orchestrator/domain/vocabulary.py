@@ -131,6 +131,21 @@ def term(code: str) -> Term:
     return TERMS.get(code) or Term("▸", phrase(code), "busy")
 
 
+_OF_TESTS = "tests"
+"""The reason of a job, and of its cell, whose tests failed."""
+
+
+def reason_text(reason: str, detail: str) -> str:
+    """Return reason and detail in one, for a person: ``host key: the machine answers with ...``.
+
+    A reason that the detail says is not said twice: ``tests`` of ``unit: 2 failed``.
+    """
+    word = phrase(reason)
+    if detail and (reason == _OF_TESTS or detail == word or detail.startswith(f"{word}: ")):
+        return detail
+    return ": ".join(part for part in (word, detail) if part)
+
+
 def phrase(code: str) -> str:
     """Return a code, such as a reason, as words: ``host key``."""
     return code.replace("_", " ")

@@ -51,9 +51,23 @@ class ScheduleStore:
             known = session.get_one(ScheduleRow, schedule.name).document
         if replace(known, created_at=schedule.created_at) != schedule:
             raise ScheduleTakenError(
-                f"there is a schedule {schedule.name!r} already: remove it first, or choose"
-                " another name"
+                f"there is a schedule {schedule.name!r} already: change it with `schedule add"
+                " --replace`, or choose another name"
             )
+
+    def replace(self, schedule: Schedule, *, next_due_at: datetime) -> bool:
+        """Change a schedule, whose firings stay; False for an unknown one.
+
+        It is paused if it was, and was created when it was.
+        """
+        with self._sessions.write() as session:
+            row = session.get(ScheduleRow, schedule.name, with_for_update=True)
+            if row is None:
+                return False
+            known = row.document
+            row.document = replace(schedule, created_at=known.created_at, paused_at=known.paused_at)
+            row.next_due_at = None if known.paused_at else next_due_at
+            return True
 
     def get(self, name: str) -> Schedule | None:
         """The schedule, or None."""
@@ -193,7 +207,7 @@ class ScheduleStore:
             return _save(session, firing, holder)
 
     def begin(self, firing: Firing, holder: str) -> bool:
-        """Store a firing that launches its run now, as `save`, if no other goes before it.
+        """Store a firing that launches its run now, as `save`, unless another has precedence.
 
         Of those that meet only one begins, whoever asks at the same time.
         """
@@ -209,7 +223,7 @@ class ScheduleStore:
             changed(session, update(FiringRow).where(*mine).values(claimed_by=_NOBODY))
 
     def supersede(self, firing: Firing) -> None:
-        """Request the end of every firing that goes before it."""
+        """Request the end of every firing with precedence over it."""
         with self._sessions.write() as session:
             for row in _before(session, firing):
                 row.superseded = True

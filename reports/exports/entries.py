@@ -15,6 +15,7 @@ from enum import StrEnum
 from orchestrator.domain.event_facts import CheckFact, TestFact
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
+from orchestrator.domain.vocabulary import reason_text
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 """Characters that XML documents do not allow."""
@@ -154,7 +155,7 @@ def _of_check(check: CheckFact) -> Entry:
 
 def _of_job(job: JobRecord, outcome: TestOutcome) -> Entry:
     word = job.outcome.value if job.outcome else "not_finished"
-    said = ": ".join(part for part in (job.reason, job.detail) if part)
+    said = reason_text(job.reason, job.detail)
     return Entry(
         EntryKind.JOB,
         job.title or job.id,
@@ -168,6 +169,6 @@ def _of_job(job: JobRecord, outcome: TestOutcome) -> Entry:
 
 def _of_cell(cell: CellRecord) -> Entry:
     word = cell.outcome.value if cell.outcome else "not_finished"
-    said = ": ".join(part for part in (cell.reason, cell.detail) if part)
+    said = reason_text(cell.reason, cell.detail)
     outcome = TestOutcome.SKIPPED if _is_excused(cell) else TestOutcome.ERROR
     return Entry(EntryKind.CELL, cell.id, outcome, word, None, cell.reason or word, said or word)

@@ -110,6 +110,26 @@ def test_pause_resume_trigger_and_remove(api: Desk) -> None:
         assert "there is no schedule 'nightly'" in answer.json()["detail"]
 
 
+def test_a_change_keeps_firings_and_a_pause(api: Desk) -> None:
+    assert api.client.put(f"{PATH}/nightly", json=BODY).status_code == 404
+    post(api)
+    firing = api.client.post(f"{PATH}/nightly/trigger").json()
+    api.client.post(f"{PATH}/nightly/pause")
+    later = BODY | {"cron": "0 4 * * *", "deadline": "08:00"}
+    changed = api.client.put(f"{PATH}/nightly", json=later)
+    assert changed.status_code == 200
+    shown = changed.json()
+    assert (shown["schedule"]["cron"], shown["schedule"]["deadline"]) == ("0 4 * * *", "08:00")
+    assert (shown["firings"], shown["upcoming"]) == ([firing], [])
+    assert shown["schedule"]["paused_at"] is not None
+    resumed = api.client.post(f"{PATH}/nightly/resume").json()
+    assert resumed["upcoming"][0] == "2026-03-02T03:00:00Z"
+    refused = api.client.put(f"{PATH}/nightly", json=later | {"name": "other"})
+    assert refused.status_code == 422
+    assert "a schedule keeps its name" in refused.text
+    assert api.client.put(f"{PATH}/nightly", json=later | {"tz": "Moon"}).status_code == 422
+
+
 def test_with_a_token_its_name_signs_a_trigger(api: Desk) -> None:
     post(api)
     client = api.with_token("run")

@@ -85,6 +85,14 @@ def test_a_schedule_is_sent_with_what_it_launches(cli: Cli, kept: FakeController
     assert cli.out == ""
 
 
+def test_a_schedule_is_replaced(cli: Cli, kept: FakeController) -> None:
+    kept.answers["PUT", f"{PATH}/nightly"] = kept.answers["POST", PATH]
+    assert add(cli, "--replace") == 0
+    [request] = kept.sent("PUT", f"{PATH}/nightly")
+    assert request.json["name"] == "nightly"
+    assert not kept.sent("POST", PATH)
+
+
 def test_a_gate_is_named_by_its_policy_or_its_name(cli: Cli, kept: FakeController) -> None:
     gate = "/api/v1/gates/release"
     kept.answers["PUT", gate] = Answer.of(stored_policy("1"))

@@ -71,7 +71,7 @@ def choose(probe: Mapping[str, object], manifest: Manifest, environment: str) ->
         if not reason:
             return Choice(interpreter)
         reasons.append(reason)
-    asked = ", ".join(manifest.python.candidates)
+    asked = ", ".join(manifest.candidates(environment))
     return Choice(None, "; ".join(dict.fromkeys(reasons)) or f"the machine has none of {asked}")
 
 

@@ -316,9 +316,16 @@ def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value |
 
 
 def interpreters_to_probe(deps: FlowDeps, now: AttemptState) -> list[str]:
-    """Return interpreters to probe; on the controller's computer, its own is the last resort."""
+    """Return interpreters to probe.
+
+    On the controller's computer its own is the last resort, unless the environment names others.
+    """
+    manifest, name = now.spec.manifest, now.plan.environment
+    environment = manifest.environment(name)
+    is_named = environment is not None and bool(environment.python)
     here = now.lease is not None and isinstance(now.lease.endpoint, LocalEndpoint)
-    return [*now.spec.manifest.python.candidates, *([deps.own_python] if here else [])]
+    own = [deps.own_python] if here and not is_named else []
+    return [*manifest.candidates(name), *own]
 
 
 def _finished_jobs(deps: FlowDeps, now: AttemptState) -> set[str]:

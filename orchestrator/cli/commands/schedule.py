@@ -95,6 +95,11 @@ _Owner = Annotated[
 ]
 
 
+_Replace = Annotated[
+    bool, typer.Option("--replace", help="Change the schedule of this name; its firings stay.")
+]
+
+
 @schedule_app.command("add")
 def schedule_add(
     context: typer.Context,
@@ -112,9 +117,10 @@ def schedule_add(
     catch_up_hours: _CatchUpHours = 24,
     reuse: _Reuse = "",
     owner: _Owner = "",
+    replaces: _Replace = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a schedule. It rents machines without a confirmation, up to the matrix's limits."""
+    """Add or change a schedule. It rents machines without asking, up to the matrix's limits."""
     session = session_of(context)
     selector = read_selector(subject, prereleases=pre)
     client = session.client()
@@ -124,7 +130,12 @@ def schedule_add(
     when |= {"reuse_hours": _hours(reuse), "last_passed_baseline": baseline == "last-passed"}
     what = _uploaded(session, client, matrix, selector)
     when |= {"gate": store_policy(session, client, gate).gate if gate else ""}
-    answer = client.post("/schedules", {**when, **what}, document=f"schedule {name}")
+    body, document = {**when, **what}, f"schedule {name}"
+    answer = (
+        client.put(_path(name), body, document=document)
+        if replaces
+        else client.post("/schedules", body, document=document)
+    )
     _tell_added(session, read(ScheduleResponse, answer))
     if as_json:
         session.print_json(answer)

@@ -13,7 +13,7 @@ from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.units import duration, elapsed, plural
-from orchestrator.domain.vocabulary import TEST_OUTCOMES
+from orchestrator.domain.vocabulary import TEST_OUTCOMES, reason_text
 
 _ENOUGH_TESTS = 3
 _ENOUGH_S = 3.0
@@ -111,7 +111,7 @@ def cell_row(cell: CellRecord, frame: Frame) -> Text:
 
 def reason_row(cell: CellRecord, frame: Frame) -> Text | None:
     """Return the cell's reason in one line."""
-    said = ": ".join(one_line(part) for part in (word(cell.reason), cell.detail) if part)
+    said = one_line(reason_text(cell.reason, cell.detail))
     return Text(fit(f"  {said}", frame.width), style="dim") if said else None
 
 

@@ -23,7 +23,7 @@ from orchestrator.cli.watching.poll_threads import WatchedRun
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.units import duration, elapsed
-from orchestrator.domain.vocabulary import TEST_OUTCOMES
+from orchestrator.domain.vocabulary import TEST_OUTCOMES, reason_text
 
 PULSE_S = 60.0
 """Interval of lines without changes, as a sign of life."""
@@ -105,7 +105,7 @@ def _cell_news(cell: CellRecord, before: CellRecord | None) -> Iterator[str]:
     if not cell.is_done:
         yield f"{name}: {word(cell.state)}"
         return
-    why = ": ".join(one_line(part) for part in (word(cell.reason), cell.detail) if part)
+    why = one_line(reason_text(cell.reason, cell.detail))
     said = f": {why}" if why and (cell.outcome != "passed" or cell.reason == "reused") else ""
     yield f"{name}: {word(cell.outcome or cell.state)}{said}{_figures(cell.counts)}"
 

@@ -108,7 +108,7 @@ def _table(asked: Asked, listed: BenchmarkPage, product: str, skip: int) -> Tabl
         columns=_COLUMNS,
         rows=[_row(listed, at, product) for at in range(len(listed.items))],
         empty=_empty(asked),
-        command="" if _is_narrowed(asked) else "seatrial run matrices/local.yaml",
+        command="" if _is_narrowed(asked) else "seatrial init && seatrial run seatrial.yaml",
         next=asked.here(skip=str(skip + PAGE_SIZE)) if more else "",
         total=listed.total,
         is_caption_hidden=True,

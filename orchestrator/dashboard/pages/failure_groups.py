@@ -146,7 +146,7 @@ def _table(
         columns=(*_COLUMNS, *_DATA) if _is_data(asked) else _COLUMNS,
         rows=[_row(asked, kind, names) for kind in shown],
         empty=_empty(review, is_filtered=is_asked),
-        command="" if review.runs else "seatrial run matrices/local.yaml",
+        command="" if review.runs else "seatrial init && seatrial run seatrial.yaml",
         next=asked.here(after=str(following)) if following < len(kinds) else "",
         total=len(kinds),
         is_caption_hidden=True,

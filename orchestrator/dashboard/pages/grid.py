@@ -168,7 +168,7 @@ def _table(asked: Asked, shown: _Shown) -> Table:
             for row in grid.rows
         ],
         empty=_empty(asked, shown),
-        command="" if shown.product else "seatrial run matrices/local.yaml",
+        command="" if shown.product else "seatrial init && seatrial run seatrial.yaml",
         next=asked.here(after=str(grid.next)) if grid.next is not None else "",
         is_caption_hidden=True,
         is_grid=True,

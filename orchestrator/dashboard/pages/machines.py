@@ -149,7 +149,7 @@ def rented_table(asked: Asked, rented: Sequence[Rented]) -> Table:
         ),
         rows=[_rented_row(one, asked.now) for one in rented],
         empty="No machine is rented.",
-        command="seatrial run matrices/local.yaml",
+        command="seatrial init && seatrial run seatrial.yaml",
     )
 
 

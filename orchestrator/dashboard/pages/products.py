@@ -59,7 +59,7 @@ def _products(asked: Asked, newest: Sequence[NewestRun], statuses: Sequence[Gate
         ),
         rows=[_product(asked, one, statuses) for one in newest],
         empty="Nothing has been launched yet.",
-        command="seatrial run seatrial.yaml",
+        command="seatrial init && seatrial run seatrial.yaml",
         is_caption_hidden=True,
     )
 

@@ -212,7 +212,7 @@ def _fraction(rate: Fraction | None) -> float | None:
     return None if rate is None else float(rate)
 
 
-_FIRST_COMMAND = "seatrial run matrices/local.yaml"
+_FIRST_COMMAND = "seatrial init && seatrial run seatrial.yaml"
 _ALL = "all suites"
 _NOTHING = Text("–")
 _STEP = 5.0

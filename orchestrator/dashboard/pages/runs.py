@@ -106,7 +106,7 @@ def show_runs(
 
 
 def _table(asked: Asked, chosen: Choice, runs: Sequence[ListedRun], following: str | None) -> Table:
-    empty, command = "No run has been launched yet.", "seatrial run matrices/local.yaml"
+    empty, command = "No run has been launched yet.", "seatrial init && seatrial run seatrial.yaml"
     if chosen != Choice():
         empty, command = "No run is like that. Ask for less, or for all of them.", ""
     return Table(

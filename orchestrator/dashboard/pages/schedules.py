@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, TypeVar
@@ -13,14 +14,16 @@ from typing import Annotated, TypeVar
 from fastapi import APIRouter, Depends, Request, Response
 
 from orchestrator.application.gate_policies import GateMissingError
-from orchestrator.application.launch_run import BUILTIN, PayloadMissingError
+from orchestrator.application.launch_run import PayloadMissingError
 from orchestrator.application.schedules import (
     FIRINGS_SHOWN,
     ScheduleMissingError,
     add_schedule,
+    find_schedule,
     list_schedules,
     pause_schedule,
     remove_schedule,
+    replace_schedule,
     resume_schedule,
     show_schedule,
     trigger_schedule,
@@ -38,7 +41,6 @@ from orchestrator.domain.schedule import (
     Overlap,
     Schedule,
     ScheduleResponse,
-    SubjectSelector,
 )
 from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import term
@@ -323,7 +325,13 @@ def _told(shown: ScheduleResponse) -> Mapping[str, object]:
 SHOWN = 200
 FIRINGS = 10
 LONGEST_MATRIX = 200_000
-_FIELDS = ("name", "cron", "tz", "owner", "gate", "deadline", "overlap", "catch_up", "matrix")
+_SHOWN = ("name", "cron", "tz", "owner", "gate", "deadline", "overlap", "catch_up", "matrix")
+_FIELDS = (*_SHOWN, "change")
+_UNSEEN = (
+    *("matrix_name", "payload", "subject_digest", "baseline_digest", "subject"),
+    *("last_passed_baseline", "catch_up_hours", "reuse_max_age_s"),
+)
+"""Of a schedule that is changed: what the form does not show stays."""
 _COLUMNS = (
     Column("schedule", "Schedule"),
     Column("state", "State"),
@@ -344,7 +352,7 @@ _DATA = (
 )
 _COMMAND = (
     "seatrial schedule add NAME --cron '0 2 * * *' --tz Europe/Berlin"
-    " --matrix matrices/release.yaml --gate release --deadline 06:00"
+    " --matrix seatrial.yaml --gate release --deadline 06:00"
 )
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -356,8 +364,10 @@ async def _form(request: Request) -> Form:
 
 
 @router.get(urls.SCHEDULES)
-def show_schedules(asked: AskedDep) -> Response:
-    """Show every schedule."""
+def show_schedules(asked: AskedDep, change: str = "") -> Response:
+    """Show every schedule, with a form for a new one or to change one."""
+    if change:
+        return _list_page(asked, _form_of(_known(asked, change)))
     given = {"tz": "UTC", "cron": "0 2 * * *", "overlap": "skip", "catch_up": "latest"}
     return _list_page(asked, Form(given))
 
@@ -373,7 +383,8 @@ def add_one(
     if form.is_refused:
         return _list_page(asked, form)
     try:
-        added = add_schedule(asked.context, new)
+        keep = replace_schedule if form.value("change") else add_schedule
+        added = keep(asked.context, new)
     except InvalidDocumentError as error:
         if error.name == f"schedule {new.name}":
             form.refuse(error)
@@ -390,26 +401,40 @@ def add_one(
     return _list_page(asked, form)
 
 
+def _known(asked: Asked, name: str) -> Schedule:
+    try:
+        return find_schedule(asked.context, name)
+    except ScheduleMissingError as error:
+        raise PageMissingError(f"there is no schedule {name!r}; /schedules lists them") from error
+
+
+def _form_of(schedule: Schedule) -> Form:
+    values = {name: str(getattr(schedule, name)) for name in _SHOWN}
+    return Form({**values, "change": schedule.name})
+
+
 def _read(asked: Asked, viewer: Viewer, form: Form) -> Schedule:
     matrix, gate = form.value("matrix"), form.word("gate")
     if not matrix.strip():
         form.mistakes["matrix"] = "must be the text of a matrix file"
     if len(matrix) > LONGEST_MATRIX:
         form.mistakes["matrix"] = f"is longer than {LONGEST_MATRIX:,} characters"
-    return Schedule(
-        name=form.filled("name"),
+    read = Schedule(
+        name=form.value("change") or form.filled("name"),
         cron=" ".join(form.filled("cron").split()),
         tz=form.filled("tz"),
         owner=form.word("owner") or ("" if gate else viewer.name),
         matrix=matrix.replace("\r\n", "\n"),
-        payload=BUILTIN,
-        subject=SubjectSelector(),
         gate=gate,
         deadline=form.word("deadline"),
         overlap=_one_of(form, "overlap", Overlap, Overlap.SKIP),
         catch_up=_one_of(form, "catch_up", CatchUp, CatchUp.LATEST),
         created_at=asked.now,
     )
+    if not form.value("change"):
+        return read
+    unseen = {name: getattr(_known(asked, read.name), name) for name in _UNSEEN}
+    return replace(read, **unseen)
 
 
 def _one_of(form: Form, name: str, kind: type[_Word], otherwise: _Word) -> _Word:
@@ -440,6 +465,7 @@ def _list_page(asked: Asked, form: Form) -> Response:
             tables=(table,),
             facts={
                 "form": form,
+                "change": form.value("change"),
                 "late": [one.schedule.name for one in late],
                 "paused": sum(one.schedule.paused_at is not None for one in known),
                 "many": plural(len(known), "schedule"),

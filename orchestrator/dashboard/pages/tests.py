@@ -312,7 +312,7 @@ def search(asked: AskedDep, q: str = "", job: str = "", after: int | None = None
         columns=_FOUND,
         rows=[_found(asked, test, last.get(test.id)) for test in found.items],
         empty="No test's name holds this." if q or job else "No test has been reported yet.",
-        command="" if product else "seatrial run matrices/local.yaml",
+        command="" if product else "seatrial init && seatrial run seatrial.yaml",
         next=asked.here(after=str(found.next)) if found.next is not None else "",
         is_caption_hidden=True,
     )

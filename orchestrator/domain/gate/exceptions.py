@@ -94,7 +94,7 @@ def unexcused(result: RuleResult, failing: Mapping[str, int] | None) -> list[str
 
 
 def as_words(failing: Mapping[str, int]) -> list[str]:
-    """Return each item, with its count where that is not one."""
+    """Return the items, each with its count if it is above 1."""
     return [name if n == 1 else f"{name} ({n})" for name, n in sorted(failing.items())]
 
 
@@ -152,7 +152,8 @@ def _of_waiver(one: Waiver, case: RuleContext) -> Excuse:
         fault = "it was given for other evidence"
     elif not fault and case.terms.bound and not one.failing:
         fault = "it does not say what it is for: ask for another one"
-    until, failing = one.expires.isoformat(), one.failing if case.terms.bound else None
+    until = f"{one.expires:%Y-%m-%d %H:%M} UTC"
+    failing = one.failing if case.terms.bound else None
     return Excuse(
         id=one.id,
         rule=one.rule,

@@ -102,7 +102,7 @@ def test_the_same_name_with_other_parameters_says_them(pages: PageDesk) -> None:
 
 def test_nothing_yet_says_what_to_do(pages: PageDesk) -> None:
     shown = pages.page("/benchmarks")
-    assert "seatrial run matrices/local.yaml" in shown.text
+    assert "seatrial init && seatrial run seatrial.yaml" in shown.text
     assert "$SEATRIAL_EVENTS" in shown.text
 
 

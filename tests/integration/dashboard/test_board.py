@@ -34,7 +34,7 @@ def squares(pages: PageDesk, path: str = "/") -> dict[str, dict[str, str]]:
 
 def test_before_the_first_run_the_command_that_launches_one_is_told(pages: PageDesk) -> None:
     page = pages.page("/")
-    assert "seatrial run matrices/local.yaml" in page.one(id="board").text
+    assert "seatrial init && seatrial run seatrial.yaml" in page.one(id="board").text
     assert not page.all(id="rates")
 
 

@@ -144,7 +144,7 @@ def test_a_base_is_suggested(pages: PageDesk) -> None:
 
 
 def test_runs_are_chosen_in_a_plain_form(pages: PageDesk) -> None:
-    assert "seatrial run matrices/local.yaml" in pages.page("/compare").text
+    assert "seatrial init && seatrial run seatrial.yaml" in pages.page("/compare").text
     run = ran(pages, "1", OLD)
     form = pages.page("/compare").one("form", aria_label="What to compare")
     assert form["method"] == "get"

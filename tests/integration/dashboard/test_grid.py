@@ -34,7 +34,7 @@ def names(pages: PageDesk, path: str = "/grid") -> list[str]:
 
 
 def test_before_the_first_run_the_command_that_launches_one_is_told(pages: PageDesk) -> None:
-    assert "seatrial run matrices/local.yaml" in pages.page("/grid").one(id="grid").text
+    assert "seatrial init && seatrial run seatrial.yaml" in pages.page("/grid").one(id="grid").text
     assert pages.page("/grid?run=latest", status=404)
 
 

@@ -72,7 +72,7 @@ def test_filters_stand_in_the_address(pages: PageDesk) -> None:
 
 
 def test_nothing_says_what_to_do_next(pages: PageDesk) -> None:
-    assert "seatrial run matrices/local.yaml" in pages.page("/runs").text
+    assert "seatrial init && seatrial run seatrial.yaml" in pages.page("/runs").text
     launch(pages, "1")
     shown = pages.page("/runs?subject=none")
     assert "No run is like that" in shown.text

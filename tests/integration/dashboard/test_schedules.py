@@ -11,6 +11,7 @@ import pytest
 from orchestrator.domain.schedule import Firing, FiringState
 from tests.integration.api_context import MATRIX
 from tests.integration.dashboard.desk import PageDesk
+from tests.integration.dashboard.shown import read_page
 
 GIVEN = {
     "name": "nightly",
@@ -89,6 +90,28 @@ def test_what_is_refused_is_shown_with_what_was_written(
     assert f'id="{field}-mistake"' in shown
     assert 'value="release team"' in shown
     assert shared_pages.stores.schedules.list() == []
+
+
+def test_one_is_changed_and_keeps_its_firings(pages: PageDesk) -> None:
+    add(pages)
+    store = pages.stores.schedules
+    known = replace(store.get("nightly"), catch_up_hours=7)
+    assert store.replace(known, next_due_at=pages.api.clock.now())
+    fired(pages, 1, outcome="passed")
+    pages.post("/schedules/nightly/pause")
+    shown = pages.page("/schedules?change=nightly")
+    assert shown.one("h2", id="add").text == "Change nightly"
+    assert shown.one("input", id="cron")["value"] == "0 2 * * *"
+    changed = {**GIVEN, "change": "nightly", "name": "", "cron": "30 4 * * *"}
+    answer = pages.post("/schedules", status=303, **changed)
+    assert answer.headers["location"] == "/schedules/nightly"
+    after = store.get("nightly")
+    assert (after.cron, after.catch_up_hours) == ("30 4 * * *", 7)
+    assert after.paused_at is not None
+    assert len(store.firings("nightly")) == 1
+    refused = pages.post("/schedules", status=422, **(changed | {"cron": "x"}))
+    assert read_page(refused.text).one("h2", id="add").text == "Change nightly"
+    pages.page("/schedules?change=none", status=404)
 
 
 def test_a_name_that_is_taken_is_refused(pages: PageDesk) -> None:

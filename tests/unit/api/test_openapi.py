@@ -72,6 +72,7 @@ OPERATIONS = {
     ("post", "/api/v1/known-issues/{issue_id}/expire"): "expire_known_issue",
     ("get", "/api/v1/schedules"): "list_schedules", ("post", "/api/v1/schedules"): "add_schedule",
     ("get", "/api/v1/schedules/{name}"): "show_schedule",
+    ("put", "/api/v1/schedules/{name}"): "replace_schedule",
     ("post", "/api/v1/schedules/{name}/pause"): "pause_schedule",
     ("post", "/api/v1/schedules/{name}/resume"): "resume_schedule",
     ("post", "/api/v1/schedules/{name}/trigger"): "trigger_schedule",

@@ -38,7 +38,7 @@ def test_a_line_for_every_change_and_none_without() -> None:
     done = one("done", over, outcome="failed", reason="tests", detail="moe: 1 failed")
     finished = done | {"state": "finished", "outcome": "failed"}
     assert tell(teller, finished, 80) == [
-        "  1m 20s  local-cpu: failed: tests: moe: 1 failed (47 passed, 1 failed)",
+        "  1m 20s  local-cpu: failed: moe: 1 failed (47 passed, 1 failed)",
         "  1m 20s  run: failed (47 passed, 1 failed)",
     ]
     assert tell(teller, finished, 90) == []

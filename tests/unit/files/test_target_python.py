@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +66,13 @@ def test_why_an_interpreter_is_not_chosen(interpreter: dict[str, Any], words: st
 @pytest.mark.parametrize("odd", [{}, {"interpreters": None}, {"interpreters": ["x"]}])
 def test_a_probe_without_interpreters_names_the_candidates(odd: dict[str, Any]) -> None:
     assert choose(odd, PAYLOAD, "image").reason == "the machine has none of /a, /b"
+
+
+def test_an_environment_names_interpreters_of_its_own() -> None:
+    payload = replace(PAYLOAD, env={"old": Environment(python=("python3.9",))})
+    assert payload.candidates("old") == ("python3.9",)
+    assert payload.candidates("image") == ("/a", "/b")
+    assert choose({}, payload, "old").reason == "the machine has none of python3.9"
 
 
 @pytest.mark.parametrize(

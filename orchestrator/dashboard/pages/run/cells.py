@@ -27,6 +27,7 @@ from orchestrator.domain.cell import Attempt, CellState, PlacementResult, Run
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, LeaseRecord, RunRecord
 from orchestrator.domain.units import duration, plural
+from orchestrator.domain.vocabulary import reason_text
 
 PHASES = tuple(state for state in CellState if state is not CellState.DONE)
 _WIDTH, _HEIGHT = 400, 14
@@ -200,8 +201,7 @@ def _about(cell: CellRecord) -> str:
 
 def why_of(cell: CellRecord) -> str:
     """Return the reason of the cell's outcome; for a pass, only that no test passed."""
-    word = cell.reason.replace("_", " ")
-    said = ": ".join(part for part in (word, cell.detail) if part)
+    said = reason_text(cell.reason, cell.detail)
     return said or (cell.counts.nothing_passed if cell.state is CellState.DONE else "")
 
 
@@ -448,8 +448,8 @@ def _job_reason(job: JobRecord, now: datetime) -> Text:
         note = f"evidence of {job.at:%Y-%m-%d %H:%M} UTC" if job.at else ""
         said = f"reused from {job.reused_from}"
         return Text(said, urls.run_url(job.reused_from), note=note)
-    reason = "" if job.outcome is Outcome.PASSED else job.reason.replace("_", " ")
-    said = ": ".join(part for part in (reason, job.detail) if part)
+    reason = "" if job.outcome is Outcome.PASSED else job.reason
+    said = reason_text(reason, job.detail)
     told = [f"degraded: {job.degraded}" if job.degraded else "", job.counts.nothing_passed]
     told += [f"not reused: {job.reuse}" if job.reuse else ""]
     return Text(said, note="; ".join(part for part in told if part))
