@@ -15,17 +15,16 @@ from pydantic import TypeAdapter
 
 from orchestrator.cli.commands.bisect import BisectAnswer
 from orchestrator.cli.commands.emergency_stop import StopAnswer
-from orchestrator.cli.commands.init import Finding
 from orchestrator.cli.run_failures import FailureLine
 from orchestrator.domain.cloud_account import AccountCheck
 from orchestrator.domain.gate.verdict import LATER, RuleResult, Verdict
 from reports.model.comparison import CompareReport
 
 SCHEMA_NAME = "cli.schema.json"
-_OWN = (AccountCheck, BisectAnswer, FailureLine, Finding, StopAnswer)
+_OWN = (AccountCheck, BisectAnswer, FailureLine, StopAnswer)
 _ENDED, _SIGNED = "EndedResources", "SignedVerdict"
 ANSWERS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "doctor": (("", "Finding[]"), ("CLOUD", "AccountCheck[]")),
+    "doctor": (("", "AccountCheck[]"), ("CLOUD", "AccountCheck[]")),
     "plan": (("", "Plan"),),
     "run": (("", "RunResponse"),),
     "rerun": (("", "RunResponse"),),

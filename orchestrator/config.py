@@ -215,7 +215,7 @@ _CI_COMMIT: Mapping[str, tuple[str, ...]] = {
 
 
 def ci_commit() -> Commit:
-    """What the CI that this process runs in says of the commit; empty outside of one."""
+    """Return the commit in the CI's environment variables; empty outside of a CI."""
     said = {
         field: next((os.environ[name] for name in names if os.environ.get(name)), "")
         for field, names in _CI_COMMIT.items()
@@ -231,7 +231,7 @@ def secret(name: str) -> str | None:
 
 
 def listed_secret(listed: Collection[str], name: str) -> str | None:
-    """Return a matrix's secret, of those that the operator listed."""
+    """Return the value of a secret that the operator has listed for matrices."""
     return secret(name) if name in listed else None
 
 

@@ -206,14 +206,14 @@ class Controller:
                 await asyncio.wait_for(self._stop.wait(), timeout=0.5)
 
     async def _idle_s(self) -> float:
-        """Return the seconds of idleness; 0 while anything is live."""
+        """Return the seconds without activity; 0 while there is any."""
         now = asyncio.get_running_loop().time()
         if await asyncio.to_thread(self._is_live):
             self._last_live = now
         return max(0.0, now - self._last_live)
 
     def _is_live(self) -> bool:
-        """Whether anything is live; an unknown state counts as live."""
+        """Whether a cell, firing or client is active; an unknown state counts as active."""
         try:
             return bool(self._requests or self.stores.runs.unfinished())
         except StoreError:

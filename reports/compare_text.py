@@ -51,7 +51,7 @@ def test_cell(cell: TestCell | None) -> str:
 
 
 def measured_entry(entry: MetricFigure | None, unit: str = "") -> str:
-    """``0.2956 ms``; with its spread where there is one."""
+    """Format a measured value with its spread: ``0.2956 ms``."""
     if entry is None:
         return "—"
     joint = "" if unit in ("x", "×", "") else " "

@@ -90,7 +90,7 @@ def share(value: Rate) -> str:
 
 @or_absent
 def checks(value: CheckTally) -> str:
-    """``7/8 checks``, with those that were skipped beside it."""
+    """Format counts of checks: ``7/8 checks``, with the skipped ones."""
     skipped = f", {value.skipped:,} skipped" if value.skipped else ""
     return f"{share(value.rate)} checks{skipped}"
 
@@ -208,7 +208,7 @@ def status(value: Status) -> str:
 
 
 def ended(value: str) -> str:
-    """``failed``, ``was cancelled``: what became of something, behind its name."""
+    """Format an outcome as a verb: ``failed``, ``was cancelled``."""
     return _ENDED.get(value, term(value).word)
 
 

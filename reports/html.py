@@ -44,7 +44,7 @@ _FIGURE = re.compile(
 
 
 def render_html(markdown: str, *, title: str, templates: Path, plots: Sequence[Plot] = ()) -> str:
-    """Render Markdown as a page that needs nothing beside it: it carries its plots."""
+    """Render Markdown as one self-contained page; plots are embedded."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.add_render_rule("image", _image)
     parser.add_render_rule("text", _text)

@@ -115,7 +115,7 @@ def _digits(value: str) -> int:
 
 
 def metric_name(row: MetricAcross, fixed: Params = ()) -> str:
-    """``latency (ms, lower is better), hidden=512``; shared parameters stand elsewhere."""
+    """Format a metric's name: ``latency (ms, lower is better), hidden=512``."""
     said = [row.unit] if row.unit else []
     said += [f"vs {row.against}"] if row.against else []
     said += [f"{row.direction} is better"] if row.direction else []
@@ -164,7 +164,7 @@ def exact(value: float) -> str:
 
 
 def marked(report: ResultsReport) -> str:
-    """The marks that stand in the report's tables of checks and metrics."""
+    """Return the marks in the report's tables of checks and metrics."""
     cells = [check_cell(x, report) for s in report.sections for row in s.checks for x in row.cells]
     for section in report.sections:
         for row in section.metrics:

@@ -236,7 +236,7 @@ class _Step:
 
 
 def _steps(logs: Values, offset: int) -> Iterator[_Step]:
-    """Yield the clearest step, and those on both sides of it."""
+    """Yield the largest step, then recursively the steps on both sides of it."""
     if len(logs) < _FEWEST or np.ptp(logs) < _EXACT_POINTS:
         return
     sizes = _step_sizes(_despiked(logs[np.newaxis, :]))[0]

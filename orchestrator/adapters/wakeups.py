@@ -12,7 +12,7 @@ CALM_S = 2.0
 
 @dataclass(slots=True)
 class _Wait:
-    """What is known of one key."""
+    """State of one key."""
 
     is_woken: bool = False
     loop: asyncio.AbstractEventLoop | None = None

@@ -141,7 +141,7 @@ class _Snapshot(Collector):
         self._streams = streams
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric family, those without samples too."""
+        """Yield every metric family, including families without samples."""
         for figure, (name, told, labels) in _TOLD.items():
             yield _family(name, told, labels, self._figures.of(figure))
         yield _family("machines_live", "That may cost now.", ("provider",), self._machines())

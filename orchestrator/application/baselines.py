@@ -161,7 +161,7 @@ def _present_tests(one: CountedCell) -> _Tests:
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """What a gate passed last."""
+    """The evidence that a gate passed last."""
 
     cells: Sequence[Cell]
     """Of each name those with the payload of the last run: what that lacks was given up."""
@@ -266,7 +266,7 @@ class _Finder:
         return had.get(cell, min(gone, default=None))
 
     def _groups(self, one: CountedCell, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
-        """Yield those of the earlier cells that a cell is compared with, together."""
+        """Yield groups of the earlier cells that a cell is compared with."""
         record = one.parts[0].cell
         same = [cell for cell in cells if cell.name == record.id]
         here = [cell for cell in cells if _platform(cell) == record.platform.id]
@@ -359,7 +359,7 @@ class _Finder:
         return [cell for cell in cells if _platform(cell) == platform]
 
     def _by_name(self, cells: Iterable[Cell]) -> list[_Tests]:
-        """Return the tests of cells, those of one name together."""
+        """Return the tests of cells by cell name."""
         found: dict[str, _Tests] = {}
         for cell in cells:
             found[cell.name] = found.get(cell.name, _NONE) | self._tests_of(cell)

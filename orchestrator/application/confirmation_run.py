@@ -84,7 +84,7 @@ def _order(context: Context, run_id: str) -> LaunchOrder | None:
 def _failing(
     context: Context, run_id: str, spec: RunSpec
 ) -> dict[str, tuple[Cell, tuple[str, ...]]]:
-    """Return cells of our own agent with their failures."""
+    """Return cells that Seatrial ran itself (not ingested ones), with their failures."""
     stores = context.stores
     ingested = stores.ingests.of_run(run_id)
     cells = (cell for cell in stores.cells.of_run(run_id) if cell.id not in ingested)

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EmergencyStop:
-    """Finds and ends cloud resources with the project's tag, whoever launched them."""
+    """Finds and terminates cloud resources with the project's tag, of any controller."""
 
     provider: Callable[[str], Provider]
     traits: Mapping[str, ProviderTraits]

@@ -103,7 +103,7 @@ def _instance_type(cell: CellRecord) -> str:
 
 
 def machine_of(cell: CellRecord) -> MachineEvidence:
-    """Return its last machine, or the machine that reused evidence comes from."""
+    """Return the cell's last machine, or the machine that reused evidence comes from."""
     leased, told = [lease.provider for lease in cell.leases], cell.attestation
     return MachineEvidence(
         provider=leased[-1] if leased else cell.platform.provider,
@@ -146,7 +146,7 @@ def _ended(cell: CellRecord) -> datetime | None:
 
 
 def subject_of(one: GatheredCell) -> Mapping[str, str]:
-    """Return what is known of the subject; of ingested evidence, only its name and version."""
+    """Return the known facts of the subject; of ingested evidence, only name and version."""
     run, spec = one.taken.evidence.record.run, one.taken.spec
     known = {"name": run.subject_name, "version": run.subject_version}
     if one.cell.ingested is None:

@@ -101,7 +101,7 @@ def _with_failures_before(cell: CellEvidence, job: JobEvidence, history: _Histor
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """All cells of some runs, each by itself."""
+    """All cells of some runs."""
 
     runs: Mapping[str, GatheredRun]
     """Runs by id, oldest first."""

@@ -106,7 +106,7 @@ def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
 
 
 def _ran(stores: Stores, issues: Sequence[KnownIssue], looked: Looked) -> Sequence[Ran]:
-    """Return what ran, with installed packages where an issue requires some."""
+    """Return subject, platform and jobs of a cell, with its packages where an issue needs them."""
     jobs = stores.failure_groups.suites(looked.cells) if issues else {}
     asks = any(issue.scope.requires_package for issue in issues)
     packages = stores.failure_groups.packages(jobs) if asks else {}
@@ -230,5 +230,5 @@ def _product_problems(context: Context, product: str) -> list[tuple[Path, str]]:
 
 
 def end_known_issue(context: Context, issue_id: str, *, by: str) -> KnownIssue | None:
-    """End a known issue now; idempotent. None where there is none."""
+    """End a known issue now; idempotent. Return None for an unknown one."""
     return context.stores.known_issues.end(issue_id, at=context.clock.now(), by=by)

@@ -73,7 +73,7 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
 def _shipments(
     context: Context, payload: StoredPayload, wheel: str | None, plans: Iterable[CellPlan]
 ) -> tuple[Shipment, ...]:
-    """What each cell's machine is sent, by what was sent to the newest like it."""
+    """Return the expected uploads to each cell's machine, by those to the newest similar cell."""
     earlier = context.stores.reusable_results.newest_preparations(_REMEMBERED)
     wheel_bytes = sum(map(len, context.blobs.open(wheel))) if wheel else 0
     return tuple(

@@ -96,7 +96,7 @@ def _problems(stores: Stores, new: Quarantine, at: datetime) -> Iterator[tuple[s
 
 
 def end_quarantine(context: Context, quarantine_id: str, *, by: str) -> Quarantine | None:
-    """End a quarantine now; idempotent. None where there is no such quarantine."""
+    """End a quarantine now; idempotent. Return None for an unknown one."""
     return context.stores.quarantines.end(quarantine_id, at=context.clock.now(), by=by)
 
 

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 
 
 class EndingWorkspace(Workspace):
-    """A workspace that collects and ends what was started, and starts nothing."""
+    """A workspace for collecting and ending an attempt; it starts no jobs."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class WorkspacePool:
         return Workspace(shell, listener=self._listener)
 
     def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
-        """Continue an attempt as the user that it was started as, whatever is permitted now."""
+        """Return the local workspace of the account that the attempt began with."""
         if endpoint.hostname != socket.gethostname():
             here = socket.gethostname()
             raise UnreachableError(f"the machine is the computer {endpoint.hostname}, not {here}")

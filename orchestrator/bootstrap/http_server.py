@@ -193,7 +193,7 @@ class BoundedProtocol(H11Protocol):
             self.transport.write_eof()
 
     def _watch(self) -> None:
-        """Start the timer of what the client must send now: headers, a body part, or nothing."""
+        """Start the timer for the next input of the client: headers, or a part of the body."""
         self._stop()
         owes = self.conn.their_state
         if owes is h11.IDLE:

@@ -255,7 +255,7 @@ def main(wiring: Wiring, args: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return DETACHED
     except Exception as error:  # noqa: BLE001 - the last place that can say it in a sentence
-        return _confess(session, error)
+        return _print_unexpected(session, error)
     finally:
         session.close()
     return 0
@@ -295,8 +295,8 @@ def _tell(session: Session, error: CliError) -> int:
     return error.code
 
 
-def _confess(session: Session, error: Exception) -> int:
-    """Print an unexpected error."""
+def _print_unexpected(session: Session, error: Exception) -> int:
+    """Print an unexpected error, and where its traceback is."""
     session.err.quiet = False
     said = f"{type(error).__name__}: {error}".splitlines()[0]
     session.err.print(f"unexpected: {said}", style="red", markup=False, soft_wrap=True)

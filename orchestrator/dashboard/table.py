@@ -132,7 +132,7 @@ class Tally:
         }
 
     def text(self) -> str:
-        """``99.8% (447 of 448; 1 failed, 12 skipped)``."""
+        """The pass rate with its counts: ``99.8% (447 of 448; 1 failed, 12 skipped)``."""
         words = ", ".join(f"{many:,} {term(word).word}" for word, many in self.beside)
         of = f"{self.counts.passed:,} of {self.judged:,}"
         return f"{self.rate} ({of}; {words})" if words else f"{self.rate} ({of})"

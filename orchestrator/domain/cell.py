@@ -404,7 +404,7 @@ class SubjectBuild:
 
 
 def tested_build(run: Run, spec: RunSpec) -> str:
-    """Return a digest of what a run tested: the payload and the subject.
+    """Return a digest of the payload and subject that a run tested.
 
     The payload and a subject's wheel are known by their contents. Where neither is known, as of
     results that were ingested, the commit stands for them, and else the version alone.

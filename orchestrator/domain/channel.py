@@ -208,7 +208,7 @@ class Channel:
 
     @property
     def shown_target(self) -> str:
-        """The target without its secret part: what follows the host."""
+        """The target without its secret part after the host."""
         if self.kind is ChannelKind.GITHUB:
             return self.target
         parts = urlsplit(self.target)

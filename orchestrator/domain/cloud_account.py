@@ -19,13 +19,13 @@ class CheckLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AccountCheck:
-    """One check of the account."""
+    """One check of `doctor`: of this computer, or of a cloud account."""
 
     level: CheckLevel
     name: str
-    """``ec2:RunInstances``."""
+    """``disk`` or ``ec2:RunInstances``."""
     text: str
-    """The finding, for a person."""
+    """The finding, for a person; without a command, it says how to correct it."""
     command: str = ""
     """The command that repairs it; empty where nothing is wrong."""
 

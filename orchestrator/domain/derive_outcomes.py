@@ -72,7 +72,7 @@ def judge_job(
 
 
 def _interruption(fact: JobFact, cause: Cause | None) -> Cause | None:
-    """Return what ended the job from outside; None where it ended by itself."""
+    """Return the outside cause that ended the job; None if it ended itself."""
     if fact.cause == "disk_full":
         return Cause(Outcome.ERRORED, "disk_full", fact.detail or "")
     if fact.finished_ts is not None and fact.cause != "stopped":

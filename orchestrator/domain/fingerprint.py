@@ -64,7 +64,7 @@ def _runtime(probed: Mapping[str, object]) -> str:
 
 
 def _devices(found: object) -> dict[str, str]:
-    """Return each fact of the devices once, however many devices there are."""
+    """Return each distinct fact of the devices once."""
     listed = found if isinstance(found, Sequence) and not isinstance(found, str) else ()
     devices = [one for one in listed if isinstance(one, Mapping)]
     told = {"devices": str(len(devices)) if devices else ""}

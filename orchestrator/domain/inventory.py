@@ -85,7 +85,7 @@ class StoppedMachine:
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    """Result of the emergency stop: what it found and ended, and what it does not know."""
+    """Result of the emergency stop: resources found and terminated, and clouds not read."""
 
     items: tuple[StoppedMachine, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)

@@ -276,7 +276,7 @@ def is_match(
 
 
 def in_scope(issue: KnownIssue, where: Ran) -> bool:
-    """Whether the scope includes what ran."""
+    """Whether the scope includes the subject, platform and job."""
     scope = issue.scope
     return (
         _any_like(scope.platforms, (where.platform,))

@@ -54,7 +54,7 @@ class HostCheck:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """What is sent to the machine of a cell, while it is billed."""
+    """The upload to a cell's machine, during which the machine is billed."""
 
     cell: str
     payload_bytes: int
@@ -70,7 +70,7 @@ class Shipment:
 
     @property
     def sentence(self) -> str:
-        """For a person: what is sent, how much, and from where."""
+        """The upload in words: content, size, and source."""
         parts = [f"payload {size(self.payload_bytes)}"]
         if self.wheel_bytes:
             parts.append(f"wheel {size(self.wheel_bytes)}")

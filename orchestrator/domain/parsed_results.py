@@ -202,7 +202,7 @@ class ParsedProblem:
 
 @dataclass(frozen=True, slots=True)
 class ParsedNotice:
-    """A notice about the artifact that is no problem, such as what it is a copy of."""
+    """A notice about the artifact that is not a problem, such as its being a copy."""
 
     message: str
 

@@ -151,7 +151,7 @@ def in_words(found: Sequence[str]) -> str:
 
 
 def all_reusable(runs: Sequence[str]) -> str:
-    """Return the source run by job for a cell none of whose jobs must run."""
+    """Return the source run by job, for a cell whose jobs are all reused."""
     named = ", ".join(dict.fromkeys(runs))
     what = "its job depends on" if len(runs) == 1 else f"its {len(runs)} jobs depend on"
     return f"proven by run {named}: nothing {what} has changed"

@@ -272,7 +272,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class KnownTest:
-    """A test of a product, whatever ran it."""
+    """A test of a product, on any platform."""
 
     id: int
     product: str

@@ -51,14 +51,14 @@ def failing_jobs(cell: CellRecord, named: Mapping[str, int]) -> list[JobRecord]:
 
 
 def fails_itself(cell: CellRecord) -> bool:
-    """Return whether the cell's outcome has a reason that none of its jobs has."""
+    """Return whether the cell failed for a reason of its own, not of a job."""
     of_jobs = {(job.outcome, job.reason) for job in _not_passed(cell)}
     is_bad = cell.outcome is not None and cell.outcome not in _QUIET
     return is_bad and (cell.outcome, cell.reason) not in of_jobs
 
 
 def why_job_failed(job: JobRecord) -> str:
-    """Return the reason of a job's outcome beside its failing tests, such as a crash."""
+    """Return a job's reason that is not a failing test, such as a crash."""
     if job.ending is not None and job.ending.reason != job.reason:
         return job.ending.detail or phrase(job.ending.reason)
     failed = [named_check(check) for check in job.checks if check.outcome == "failed"]

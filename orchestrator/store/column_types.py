@@ -68,7 +68,7 @@ class Words(TypeDecorator[str]):
 
 
 class Name(Words):
-    """Text compared byte by byte, whatever the database's locale is."""
+    """Text that is compared byte by byte in every database locale."""
 
     cache_ok = True
 

@@ -225,7 +225,7 @@ class CostStore:
             ]
 
     def simulated_usd(self, since: datetime, until: datetime) -> Decimal:
-        """Return what simulated machines would have cost."""
+        """Return the costs of simulated machines at real prices."""
         asked = (LeaseRow.reserved_at >= since, LeaseRow.reserved_at < until)
         query = select(func.sum(micro_usd(LeaseRow.cost_usd))).where(*asked, not_(_is_real()))
         with self._sessions.read() as session:

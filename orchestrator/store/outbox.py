@@ -369,7 +369,7 @@ def _channels(session: Session) -> Iterator[Channel]:
 def _subject(
     session: Session, channel: Channel, told: Announcement, *, is_news: bool, at: datetime
 ) -> str | None:
-    """Return what the delivery is about; None where this channel gets none."""
+    """Return the subject of the delivery; None where this channel gets none."""
     if not channel.wants(told.lineage):
         return None
     if channel.kind is not ChannelKind.GITHUB:

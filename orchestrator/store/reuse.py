@@ -180,7 +180,7 @@ class ReusableResultStore:
         self._sessions = sessions
 
     def prepare(self, attempt_id: str, prepared: Prepared) -> None:
-        """Insert or replace what an attempt was prepared with."""
+        """Insert or replace the attempt's prepared environment."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttemptEnvironmentRow)
             document = literal(prepared, AttemptEnvironmentRow.document.type)
@@ -251,7 +251,7 @@ class ReusableResultStore:
     def newest(
         self, product: str, platform: str, environment: str, job: str
     ) -> ReusableResult | None:
-        """Return the newest reusable result of a job there, whatever its inputs."""
+        """Return the newest reusable result of a job there, with any inputs."""
         mine = (
             ReusableResultRow.product == short(product),
             ReusableResultRow.platform == short(platform),

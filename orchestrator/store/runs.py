@@ -330,7 +330,7 @@ def _digest(run_id: str, annotation: RunAnnotation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """A pointer to something new in a run."""
+    """A numbered pointer to a change in a run."""
 
     number: int
     """From 1, without gaps, in the order of commits."""

@@ -207,7 +207,7 @@ class ScheduleStore:
             return _save(session, firing, holder)
 
     def begin(self, firing: Firing, holder: str) -> bool:
-        """Store a firing that launches its run now, as `save`, if no other goes before it.
+        """Store a firing that launches its run now, as `save`, unless another has precedence.
 
         Of those that meet only one begins, whoever asks at the same time.
         """
@@ -223,7 +223,7 @@ class ScheduleStore:
             changed(session, update(FiringRow).where(*mine).values(claimed_by=_NOBODY))
 
     def supersede(self, firing: Firing) -> None:
-        """Request the end of every firing that goes before it."""
+        """Request the end of every firing with precedence over it."""
         with self._sessions.write() as session:
             for row in _before(session, firing):
                 row.superseded = True

@@ -215,7 +215,7 @@ class Sessions:
             self._failed = None
 
     def probe(self) -> None:
-        """Write something within a second or so.
+        """Write a row within about a second, to check that the database can be written.
 
         Raises StoreUnusableError, also where a write has failed lately and none went well since;
         on a full disk a small one may go well while a larger one does not.

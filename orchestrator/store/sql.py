@@ -62,7 +62,7 @@ def insert_into(session: Session, table: type[Table]) -> postgresql.Insert | sql
 
 
 def values_of(table: type[Table], record: object, **more: object) -> dict[str, object]:
-    """The columns of a table that the record has fields for, and `more`, which goes first."""
+    """Return the table's columns that the record has fields for, overridden by `more`."""
     names = table.__mapper__.column_attrs.keys()
     return {x: getattr(record, x) for x in names if x not in more and hasattr(record, x)} | more
 

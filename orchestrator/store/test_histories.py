@@ -144,7 +144,7 @@ class _Result:
 
     @property
     def outcome(self) -> TestOutcome:
-        """Return the counted outcome: what is not final is missing, unless its job was aborted."""
+        """Return the outcome to count; an unfinished one is missing unless its job was aborted."""
         outcome = TestOutcome(self.result.outcome)
         is_known = self.result.final or outcome is TestOutcome.NOT_RUN
         return outcome if is_known else TestOutcome.MISSING

@@ -47,7 +47,7 @@ _INT_LIMIT = 2**31 - 1
 
 
 def write_facts(session: Session, cell_pk: int, attempt_pk: int, facts: Facts) -> None:
-    """Merge the facts with what is stored."""
+    """Merge the facts into the stored ones."""
     if facts.jobs:
         _write_jobs(session, cell_pk, attempt_pk, facts.jobs)
     if facts.checks:

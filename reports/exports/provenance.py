@@ -25,7 +25,7 @@ def is_attested(cell: CellRecord) -> bool:
 
 
 def origin(record: RunRecord, cell: CellRecord) -> dict[str, str]:
-    """Return who and what produced the cell's results, as names and texts."""
+    """Return the origin of the cell's results, as names and texts."""
     run = record.run
     facts = {
         "run": run.id,

@@ -107,7 +107,7 @@ class SuiteColumn:
 
 @dataclass(frozen=True, slots=True)
 class BackendSuite:
-    """One suite, platform beside platform."""
+    """The results of one suite by platform."""
 
     id: str
     title: str

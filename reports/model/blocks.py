@@ -202,7 +202,7 @@ class AttemptRow:
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """A raw file beside the report."""
+    """A raw file of the cell."""
 
     name: str
     size_bytes: int
@@ -212,7 +212,7 @@ class FileRow:
 
 @dataclass(frozen=True, slots=True)
 class NoticeRow:
-    """Something the agent wanted a person to know."""
+    """A notice of the agent."""
 
     at: datetime | Absent
     """By the machine's clock."""

@@ -96,7 +96,7 @@ class Changes:
 
     @property
     def notable(self) -> tuple[ChangeGroup, ...]:
-        """Groups that hold something."""
+        """The groups that are not empty."""
         return tuple(group for group in self.groups if group.count)
 
 
@@ -292,7 +292,7 @@ class ComparedLine:
 
     @property
     def known(self) -> tuple[ComparedRow, ...]:
-        """The cells that hold something."""
+        """The cells with values."""
         return tuple(cell.row for cell in self.cells if cell is not None)
 
     @property

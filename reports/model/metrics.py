@@ -54,7 +54,7 @@ class MetricLine:
 
     @property
     def figures(self) -> tuple[MetricFigure, ...]:
-        """The cells that hold something."""
+        """The cells with values."""
         return tuple(cell for cell in self.cells if cell is not None)
 
     @property

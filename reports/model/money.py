@@ -127,7 +127,7 @@ class CellCost:
 
     @property
     def validated(self) -> int | Absent:
-        """Tests that passed or failed, whatever that cost."""
+        """Number of tests that passed or failed."""
         tally = self.tally
         return tally if isinstance(tally, Absent) else tally.passed + tally.failed
 

@@ -133,7 +133,7 @@ class JobCell:
 
     @property
     def bare(self) -> bool:
-        """Whether it passed without any result beside the outcome."""
+        """Whether it passed and has no results but the outcome."""
         passed = isinstance(self.status, Status) and self.status.code == "passed"
         said = not isinstance(self.checks, Absent) or not isinstance(self.tests, Absent)
         return passed and not said and not self.figures
@@ -225,7 +225,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultsReport(ReportModel):
-    """One run: platforms beside each other, jobs below each other."""
+    """The results of one run: a column for each platform, a row for each job."""
 
     date: datetime
     dated: bool

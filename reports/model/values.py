@@ -82,7 +82,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that the linter found by recomputing."""
+    """A contradiction that the linter found by recomputing."""
 
     level: str
     """``error`` keeps the report from being published, ``warning`` is printed in it."""

@@ -257,7 +257,7 @@ ComparisonKey = tuple[str, str, str, str, str, Params]
 def compare(
     cells: Sequence[tuple[CellRow, Sequence[MetricFact]]],
 ) -> tuple[tuple[Comparison, ...], int]:
-    """Return what is comparable, in the order in which it was first reported, and how many more."""
+    """Return the comparable metrics in reported order, and the number of further ones."""
     found: dict[ComparisonKey, list[tuple[CellRow, MetricFigure]]] = {}
     for cell, facts in cells:
         for key, row in _last_rows(facts).items():

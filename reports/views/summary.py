@@ -170,7 +170,7 @@ def _not_accelerators(rows: Sequence[CellRow]) -> list[tuple[str, str]]:
 
 
 def total_of(name: str, rows: Sequence[CellRow], outside: Sequence[tuple[str, str]]) -> Total:
-    """Add up every cell with a tally that is not outside; name those that are."""
+    """Return the sum over the cells with a tally, and the names of the others."""
     excluded = dict(outside)
     for row in rows:
         if isinstance(row.tally, Absent) and row.cell not in excluded:

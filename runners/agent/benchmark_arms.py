@@ -179,7 +179,7 @@ class Resident:
         return self.arm_report.take()
 
     def finish(self) -> Ended:
-        """Tell the process that there are no more turns, and wait for its end."""
+        """Request the process's end, and wait for it."""
         self._say("end")
         ended = self._look(at_rest=True)
         while ended is None:
@@ -187,7 +187,7 @@ class Resident:
         return ended
 
     def close(self) -> None:
-        """Clear it away, whatever it is at."""
+        """Kill the process."""
         self._watch.clear_away()
         if self._pipe is not None:
             os.close(self._pipe)

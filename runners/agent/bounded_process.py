@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself with exit code 0."""
+        """Whether the process exited with code 0."""
         return self.exit_code == 0 and not self.timed_out
 
     @property

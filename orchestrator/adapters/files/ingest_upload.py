@@ -435,7 +435,7 @@ def _of_zip(body: Path, limits: Limits) -> Iterator[Unpacked]:
 
 @dataclass(slots=True)
 class _Budget:
-    """Limits the bytes that are unpacked from a zip, whatever its directory declares."""
+    """Limits the unpacked bytes of a zip, independently of the sizes in its directory."""
 
     limits: Limits
     packed: int

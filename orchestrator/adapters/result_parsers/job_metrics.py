@@ -56,7 +56,7 @@ class JobMetrics:
         return tuple(found.metrics), tuple(found.problems)
 
     def _said(self, artifact: Artifact) -> Iterator[Said]:
-        """Read a job's output by lines, whatever program printed it."""
+        """Read a job's output line by line, with the readers of free text."""
         if artifact.name == OUTPUT:
             yield from json_lines(artifact)
             yield from figure_lines(artifact)

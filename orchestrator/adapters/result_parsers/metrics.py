@@ -92,7 +92,7 @@ def json_lines(artifact: Artifact) -> Iterator[ParsedMetric | ParsedProblem]:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return the object. Raises ValueError for a key that stands twice."""
+    """Return the object. Raises ValueError for a duplicate key."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key stands twice")
@@ -166,7 +166,7 @@ class MetricLines:
 
 
 def figure_lines(artifact: Artifact) -> Iterator[ParsedMetric | ParsedProblem]:
-    """Yield the figures of any program's output, whatever else it prints and however it ends."""
+    """Yield the metrics of a program's output; other lines are ignored."""
     narration = FreeText()
     for line in text_lines(artifact):
         yield from (said for said in narration.see(line) if isinstance(said, ParsedMetric))

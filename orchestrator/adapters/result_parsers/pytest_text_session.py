@@ -330,7 +330,7 @@ class Session:
             self.outside = True
 
     def text(self, line: str) -> None:
-        """Read a line that belongs to a test's output, whatever it looks like."""
+        """Read a line of a test's captured output."""
         self.outside = False
         if self._detail is not None:
             self._detail.add(line)
@@ -424,7 +424,7 @@ class Session:
             self._pending = _Pending(node.nodeid, word=grammar.glued_outcome(printed))
 
     def _of_worker(self, node: NodeLine) -> NodeLine:
-        """Return the line without text of another worker."""
+        """Return the line of a known test, without text that another worker wrote before it."""
         if self.tests.knows(node.nodeid, node.worker):
             return node
         nodeid = grammar.unglued(node.nodeid)
@@ -535,7 +535,7 @@ class Session:
         yield from self.tests.flush()
 
     def _others(self, counts: dict[str, int] | None) -> Iterator[Said]:
-        """Yield the tests without lines."""
+        """Yield counted tests that have no line of their own."""
         broken = Counter({"error": self._broken})
         if counts is None:
             letters = dict(self._unlined.letters)

@@ -46,7 +46,7 @@ class DialectError(RuntimeError):
 
 
 class FileDialects:
-    """Implements `Dialects`: those that are built in, and those that are installed."""
+    """Implements `Dialects`: built-in parsers, and parsers of installed packages."""
 
     def __init__(self, dialects: Iterable[Dialect] | None = None) -> None:
         """Register only `dialects`, or all available ones. Raises DialectError."""

@@ -68,7 +68,7 @@ class TypedEnvironment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedTest:
-    """A test with details beside its outcome."""
+    """A test with its outcome and details."""
 
     outcome: OutcomeWord
     reason: str = ""
@@ -78,7 +78,7 @@ class TypedTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedCheck:
-    """A check with details beside its outcome."""
+    """A check with its outcome and details."""
 
     outcome: CheckWord
     value: str = ""

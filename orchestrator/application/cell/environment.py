@@ -48,7 +48,7 @@ class PreparedEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Packages that an interpreter gets, and what is importable then."""
+    """Packages to install for an interpreter, and the modules that are importable then."""
 
     resolution: Resolution
     packages: Mapping[str, str]
@@ -90,7 +90,7 @@ def prepare_environment(
 
 
 def resolved_for(deps: FlowDeps, spec: RunSpec, name: str, interpreter: Interpreter) -> Installed:
-    """Return what the run's environment adds to an interpreter. Raises WheelsError."""
+    """Return the packages that the run's environment adds to an interpreter. Raises WheelsError."""
     asked = spec.manifest.environment(name)
     if asked is None:
         raise WheelsError(f"the payload has no environment {name!r}")

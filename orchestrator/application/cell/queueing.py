@@ -13,7 +13,7 @@ from orchestrator.domain.outcome import Outcome
 
 
 def poll_admission(deps: FlowDeps, cell_id: str) -> Value | NotYet:
-    """Open the next attempt when there is capacity; return its id, or None when the cell is done.
+    """Open the next attempt when there is capacity; return its id, or None if the cell is done.
 
     A cell whose every job is proven already is done without an attempt.
     """

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -24,25 +24,15 @@ from orchestrator.cli.connect import SOCKET
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.wiring import RefusedError
+from orchestrator.domain.cloud_account import AccountCheck, CheckLevel
 from orchestrator.domain.units import size
 
-Level = Literal["OK", "WARN", "FAIL"]
 _DISK_WARN_BYTES = 5 * 10**9
 _DISK_FAIL_BYTES = 5 * 10**8
 _PYTHON = (3, 11)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A check of `doctor`."""
-
-    level: Level
-    name: str
-    text: str
-    """The finding, with the correction if it is not OK."""
-
-
-def check_up(session: Session) -> Iterator[Finding]:
+def check_up(session: Session) -> Iterator[AccountCheck]:
     """Run all checks; nothing is changed."""
     yield _python()
     for distribution in ("torch", "pytest"):
@@ -57,25 +47,27 @@ def check_up(session: Session) -> Iterator[Finding]:
     yield _database(session)
 
 
-def _python() -> Finding:
+def _python() -> AccountCheck:
     said = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info < _PYTHON:
-        return Finding("FAIL", "python", f"{said}: 3.11 or later is needed")
-    return Finding("OK", "python", said)
+        return AccountCheck(CheckLevel.FAIL, "python", f"{said}: 3.11 or later is needed")
+    return AccountCheck(CheckLevel.OK, "python", said)
 
 
-def _distribution(name: str) -> Finding:
+def _distribution(name: str) -> AccountCheck:
     try:
-        return Finding("OK", name, metadata.version(name))
+        return AccountCheck(CheckLevel.OK, name, metadata.version(name))
     except metadata.PackageNotFoundError:
         text = f"not installed here: jobs on this computer bring their own, if they name {name}"
-        return Finding("WARN", name, text)
+        return AccountCheck(CheckLevel.WARN, name, text)
 
 
-def _program(name: str, without: str) -> Finding:
+def _program(name: str, without: str) -> AccountCheck:
     path = shutil.which(name)
     return (
-        Finding("OK", name, _said(path)) if path else Finding("WARN", name, f"not found: {without}")
+        AccountCheck(CheckLevel.OK, name, _said(path))
+        if path
+        else AccountCheck(CheckLevel.WARN, name, f"not found: {without}")
     )
 
 
@@ -92,27 +84,31 @@ def _said(path: str) -> str:
     return path
 
 
-def _home(home: Path) -> Iterator[Finding]:
+def _home(home: Path) -> Iterator[AccountCheck]:
     folder = next(path for path in (home, *home.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=folder):
             what = str(home) if folder == home else f"{home} (will be made)"
-            yield Finding("OK", "home", what)
+            yield AccountCheck(CheckLevel.OK, "home", what)
     except OSError as error:
         text = f"{home} cannot be written: {error.strerror or error}; set SEATRIAL_HOME"
-        yield Finding("FAIL", "home", text)
+        yield AccountCheck(CheckLevel.FAIL, "home", text)
         return
     yield from _open_to_others(home)
     free = shutil.disk_usage(folder).free
     if free < _DISK_FAIL_BYTES:
-        yield Finding("FAIL", "disk", f"{size(free)} free: too little to keep evidence; make room")
+        yield AccountCheck(
+            CheckLevel.FAIL, "disk", f"{size(free)} free: too little to keep evidence; make room"
+        )
     elif free < _DISK_WARN_BYTES:
-        yield Finding("WARN", "disk", f"{size(free)} free: an environment with torch needs more")
+        yield AccountCheck(
+            CheckLevel.WARN, "disk", f"{size(free)} free: an environment with torch needs more"
+        )
     else:
-        yield Finding("OK", "disk", f"{size(free)} free")
+        yield AccountCheck(CheckLevel.OK, "disk", f"{size(free)} free")
 
 
-def _open_to_others(home: Path) -> Iterator[Finding]:
+def _open_to_others(home: Path) -> Iterator[AccountCheck]:
     """Return whether other users can read the home, which holds tokens, keys and evidence."""
     found = home.stat() if home.exists() else None
     if found is None or not found.st_mode & 0o077:
@@ -120,52 +116,62 @@ def _open_to_others(home: Path) -> Iterator[Finding]:
     said = f"{home} can be entered by others (mode {stat.S_IMODE(found.st_mode):o})"
     if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX:
         text = f"{said} and is not yours: set SEATRIAL_HOME to a folder of your own"
-        yield Finding("FAIL", "home", text)
+        yield AccountCheck(CheckLevel.FAIL, "home", text)
     else:
-        yield Finding("WARN", "home", f"{said}; a controller that starts closes it (chmod 700)")
+        yield AccountCheck(
+            CheckLevel.WARN, "home", f"{said}; a controller that starts closes it (chmod 700)"
+        )
 
 
-def _controller(session: Session) -> Finding:
-    def look() -> Finding:
+def _controller(session: Session) -> AccountCheck:
+    def look() -> AccountCheck:
         holder = session.wiring.holder()
         home = session.settings.home
         if holder is None:
-            return Finding("OK", "controller", "none runs; one is started when it is needed")
+            return AccountCheck(
+                CheckLevel.OK, "controller", "none runs; one is started when it is needed"
+            )
         if not (home / SOCKET).exists() or not _healthy(session):
             text = f"process {holder} holds the home and does not answer: end it if it stays so"
-            return Finding("WARN", "controller", text)
-        return Finding("OK", "controller", f"process {holder} holds the home and answers")
+            return AccountCheck(CheckLevel.WARN, "controller", text)
+        return AccountCheck(
+            CheckLevel.OK, "controller", f"process {holder} holds the home and answers"
+        )
 
     return _guarded("controller", look)
 
 
-def _database(session: Session) -> Finding:
-    def look() -> Finding:
+def _database(session: Session) -> AccountCheck:
+    def look() -> AccountCheck:
         state = session.wiring.database(upgrade=False)
         if state.revision is None:
-            return Finding("OK", "database", f"{state.name}: made when it is needed")
+            return AccountCheck(CheckLevel.OK, "database", f"{state.name}: made when it is needed")
         if state.is_current:
-            return Finding("OK", "database", f"{state.name}: revision {state.revision}")
+            return AccountCheck(
+                CheckLevel.OK, "database", f"{state.name}: revision {state.revision}"
+            )
         text = f"{state.name}: revision {state.revision}, needs {state.head}"
-        return Finding("WARN", "database", f"{text}; run `seatrial db upgrade`")
+        return AccountCheck(CheckLevel.WARN, "database", f"{text}; run `seatrial db upgrade`")
 
     return _guarded("database", look)
 
 
-def _remote(session: Session) -> Finding:
-    def look() -> Finding:
+def _remote(session: Session) -> AccountCheck:
+    def look() -> AccountCheck:
         session.client().get("/runs", limit=1)
-        return Finding("OK", "controller", f"{session.settings.url} answers, and takes the token")
+        return AccountCheck(
+            CheckLevel.OK, "controller", f"{session.settings.url} answers, and takes the token"
+        )
 
     return _guarded("controller", look)
 
 
-def _guarded(name: str, look: Callable[[], Finding]) -> Finding:
+def _guarded(name: str, look: Callable[[], AccountCheck]) -> AccountCheck:
     """Run a check; an error becomes its finding."""
     try:
         return look()
     except (CliError, RefusedError) as error:
-        return Finding("FAIL", name, " ".join(str(error).split("\n")))
+        return AccountCheck(CheckLevel.FAIL, name, " ".join(str(error).split("\n")))
 
 
 def _healthy(session: Session) -> bool:
@@ -176,7 +182,7 @@ def _healthy(session: Session) -> bool:
         return False
 
 
-_STYLES = {"OK": "green", "WARN": "yellow", "FAIL": "bold red"}
+_STYLES = {CheckLevel.OK: "green", CheckLevel.WARN: "yellow", CheckLevel.FAIL: "bold red"}
 
 
 def init_command(

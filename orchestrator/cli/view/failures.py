@@ -106,7 +106,7 @@ def _confined(one: Quarantined) -> Text:
 
 
 def _note(use: IssueUse) -> Text | None:
-    """Describe what to do about a known issue; None where nothing is."""
+    """Describe the next step for a known issue; None without one."""
     who = f"{use.issue.id} ({use.issue.title})"
     if use.state is IssueState.STALE:
         said = "is stale: its tests ran and nothing matched; it may be fixed"

@@ -34,7 +34,7 @@ class Tails:
         self._torn = ""
 
     def look(self, run: RunResponse) -> LogTail:
-        """Read what is new; return the tail. Raises UnreachableError."""
+        """Read new lines; return the tail. Raises UnreachableError."""
         cell = _chosen(run, self._cell)
         if cell != self._cell:
             self._cell, self._offset, self._torn = cell, 0, ""

@@ -94,7 +94,7 @@ def unexcused(result: RuleResult, failing: Mapping[str, int] | None) -> list[str
 
 
 def as_words(failing: Mapping[str, int]) -> list[str]:
-    """Return each item, with its count where that is not one."""
+    """Return the items, each with its count if it is above 1."""
     return [name if n == 1 else f"{name} ({n})" for name, n in sorted(failing.items())]
 
 

@@ -246,7 +246,7 @@ def _allow(one: FailingResult, open_to: Iterable[_Allowance]) -> ToleratedResult
 
 
 class _Finder:
-    """Finds what may tolerate a failing result.
+    """Finds the exceptions that may tolerate a failing result.
 
     Quarantines, then known issues without and with a limit.
     """

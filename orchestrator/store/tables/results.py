@@ -39,7 +39,7 @@ class EvidenceStream(StrEnum):
 
 
 class EvidenceChunkRow(Table):
-    """Bytes of an attempt's events or of its log, as they came, compressed."""
+    """Compressed bytes of an attempt's events or of its log."""
 
     __tablename__ = "evidence_chunk"
 

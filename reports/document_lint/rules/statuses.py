@@ -41,7 +41,7 @@ def _full(document: Document) -> tuple[int, str] | None:
 
 
 def check(document: Document) -> Iterator[Mark]:
-    """Find anything below the document's verdict that is worse."""
+    """Find statuses in the document that are worse than its verdict."""
     verdict = _full(document)
     if verdict is None:
         return

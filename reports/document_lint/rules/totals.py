@@ -81,7 +81,7 @@ def _of_numbers(
 
 
 def check_percents(document: Document) -> Iterator[Mark]:
-    """Recompute every percentage beside its fraction."""
+    """Recompute every percentage that follows a fraction."""
     for table in document.tables:
         for row in table.rows:
             yield from _row_percents(table, row)

@@ -100,7 +100,7 @@ def attestation(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def attestation_of_refusals_too(case: RuleContext) -> Iterator[RuleResult]:
-    """The same; that a platform cannot be had is not believed either where others say so."""
+    """Check attestations; ingested reports that a platform is unavailable need one, too."""
     typed = {
         f"attestation/{cell.id}"
         for stand, cell in case.cells

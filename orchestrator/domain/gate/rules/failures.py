@@ -109,7 +109,7 @@ def failed_first(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def failed_first_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
-    """The same, and what failed on a platform that could not be had again counts, too.
+    """Check failures before reruns, also on platforms unavailable later, with a remedy.
 
     The sentence has the command that approves a change of the payload, or that asks for a waiver.
     """

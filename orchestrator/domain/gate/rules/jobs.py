@@ -209,7 +209,7 @@ def _name(one: FailingResult) -> str:
 def _failures(
     found: Sequence[ToleratedResult], *, label: Callable[[FailingResult], str] = _name
 ) -> Iterator[str]:
-    """Describe how many failed, what tolerates them, and which tolerance is used up."""
+    """Describe the failures, the exceptions that tolerate them, and exhausted limits."""
     left = sum(result.left for result in found)
     used = [f"{number} tolerated by {name}" for name, number in _tolerated(found).items()]
     if left:
