@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from orchestrator.domain.evidence import EvidenceBatch
-from orchestrator.domain.machine import CommandResult, MachineError, Shell
+from orchestrator.domain.machine import CommandResult, MachineError, NoSessionError, Shell
 from runners.archives import AGENT_PACKAGE, Archive, agent_archive
 from runners.shell.agent_session import (
     AGENT_GONE,
@@ -144,7 +144,11 @@ class Workspace:
         shelf = f"{self.base()}/{kind}"
         program = RECEIVER.read_text(encoding="utf-8")
         command = _words("exec", self.python(), "-E", "-s", "-S", "-c", program, shelf, digest)
-        done = self._run(command, stdin=chunks(), timeout_s=timeout_s)
+        try:
+            done = self._run(command, stdin=chunks(), timeout_s=timeout_s)
+        except NoSessionError:  # sshd's MaxSessions may be 1
+            self._sessions.close()
+            done = self._run(command, stdin=chunks(), timeout_s=timeout_s)
         if done.status != 0:
             raise WorkspaceError(
                 f"the archive {digest} was not stored under {shelf}: {_reason(done)}"

@@ -148,6 +148,10 @@ class UnreachableError(ShellError):
     """No connection could be established."""
 
 
+class NoSessionError(UnreachableError):
+    """The machine is connected, and refuses another session beside those that are open."""
+
+
 class HostKeyError(ShellError):
     """The machine presented another host key than the pinned one; nothing was sent."""
 

@@ -14,6 +14,7 @@ from paramiko.ssh_exception import ChannelException, SSHException
 from orchestrator.domain.machine import (
     CommandResult,
     ConnectionLostError,
+    NoSessionError,
     ShellError,
     SshEndpoint,
     UnreachableError,
@@ -91,6 +92,7 @@ class SshShell:
 
         Raises:
             UnreachableError, HostKeyError, AuthenticationError: No connection; nothing ran.
+            NoSessionError: No further session on the connection; nothing ran.
             ConnectionLostError: Cut, silent, or ended without an exit status.
             CommandTimeoutError: Not over within `timeout_s`, connecting included.
             OutputLimitError: It wrote more than `output_limit_bytes`.
@@ -157,7 +159,7 @@ class SshShell:
                 # The server counts a session until it has collected its process, a little longer
                 # than the command lasts for us.
                 if patience.passed():
-                    raise UnreachableError(
+                    raise NoSessionError(
                         f"{self._where}: the machine refuses another session ({error.text}); "
                         "raise MaxSessions in its sshd_config"
                     ) from error

@@ -288,6 +288,23 @@ def test_the_default_base_is_in_the_machines_home(ssh_host: SshHost, stub: Archi
     workspace.disconnect()
 
 
+@pytest.mark.needs_sshd
+def test_one_session_at_a_time_is_enough(
+    new_host: Callable[..., SshHost], base: Path, stub: Archive
+) -> None:
+    host = new_host(options=("MaxSessions 1",))
+    key_path = host.keys_dir / host.endpoint().key_file
+    shell = SshShell(host.endpoint(), key=KeyFile(key_path), connect_timeout_s=2.0)
+    workspace = Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+    workspace.put_agent()
+    archive = pack([("a.txt", b"a")])
+    assert workspace.put_archive("payloads", archive.digest, sent(archive.data)) is True
+    workspace.start("a-1", PLAN)
+    assert pull(workspace).alive
+    workspace.close("a-1")
+    workspace.disconnect()
+
+
 def test_an_attempt_outlives_a_cut_and_is_found_again(
     ssh_host: SshHost, base: Path, stub: Archive
 ) -> None:
