@@ -171,13 +171,13 @@ def written_plainly(evidence: Evidence) -> None:
 
 def written(context: Context, steps: Steps, evidence: Evidence) -> None:
     """Render and export everything there is."""
-    for kind in context.report_kinds:
+    for kind in context.report_kinds():
         for form in ("md", "html", "json"):
             steps.time(
                 f"render {kind} {form}",
                 lambda kind=kind, form=form: context.render(kind, evidence, None, form),
             )
-    for form in context.export_media:
+    for form in context.export_media():
         steps.time(f"export {form}", lambda form=form: list(context.export(form, evidence, None)))
 
 

@@ -44,7 +44,7 @@ def export_run(
     cell: Annotated[str | None, Query(description="One cell's results", max_length=200)] = None,
 ) -> StreamingResponse:
     """Export every test of the run, or of one cell: junit, ctrf, csv, json or intoto."""
-    formats = {**context.export_media, JSON: "application/json"}
+    formats = {**context.export_media(), JSON: "application/json"}
     if format not in formats:
         raise NotFoundError(f"there is no export {format!r}{nearest(format, formats)}")
     evidence = evidence_of(context.stores, run_id, at=context.clock.now())

@@ -103,8 +103,9 @@ def list_report_plots(
 
 
 def _evidence(context: Context, run_id: str, kind: str, cell: str | None) -> Evidence:
-    if kind not in context.report_kinds:
-        raise NotFoundError(f"there is no report {kind!r}{nearest(kind, context.report_kinds)}")
+    kinds = context.report_kinds()
+    if kind not in kinds:
+        raise NotFoundError(f"there is no report {kind!r}{nearest(kind, kinds)}")
     evidence = evidence_of(context.stores, run_id, at=context.clock.now())
     if cell is not None and evidence.record.cell(cell) is None:
         names = nearest(cell, [found.id for found in evidence.record.cells])

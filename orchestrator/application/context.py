@@ -68,11 +68,12 @@ class Context:
     """Renders a report of (kind, evidence, cell, format: md, html or json)."""
     draw: Callable[[str, Evidence, str | None], Mapping[str, str]]
     """Draws the plots of (kind, evidence, cell): SVG by path."""
-    report_kinds: tuple[str, ...]
+    report_kinds: Callable[[], Sequence[str]]
+    """Returns the kinds of reports."""
     export: Callable[[str, Evidence, str | None], Iterator[str]]
     """Yields pieces of an export of (format, evidence, cell). Raises ReportRefusedError at once."""
-    export_media: Mapping[str, str]
-    """Media types by export format."""
+    export_media: Callable[[], Mapping[str, str]]
+    """Returns media types by export format."""
     lint: Callable[[Sequence[ForeignDocument], Evidence | None], tuple[DocumentFinding, ...]]
     """Lints foreign reports, alone and against a run's results."""
     doubt: Callable[[RunAnnotation, Evidence], tuple[Doubt, ...]]

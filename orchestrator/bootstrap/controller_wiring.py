@@ -7,10 +7,11 @@ import sqlite3
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -36,7 +37,7 @@ from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.emergency_stop import EmergencyStop
-from orchestrator.application.end_run import ReportRefusedError, publish_report
+from orchestrator.application.end_run import publish_report
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.archives import Blobs, PayloadArchives
 from orchestrator.application.ports.clock import Clock
@@ -62,10 +63,6 @@ from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.database import Database, check_unclosed, open_database
-from reports import registry as report_registry
-from reports.document_lint.linter import lint_documents
-from reports.exports import registry as export_registry
-from reports.rules.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
 from runners.fake import MemoryHostStore
@@ -309,11 +306,11 @@ def _context(
         pack_payload=lambda folder, into: archives.pack(folder, into=into),
         render=_render,
         draw=_draw,
-        report_kinds=tuple(report_registry.KINDS),
-        export=_export,
-        export_media={name: form.media for name, form in export_registry.FORMATS.items()},
-        lint=lint_documents,
-        doubt=doubts_of,
+        report_kinds=lambda: _reports().kinds(),
+        export=lambda name, evidence, cell: _reports().export(name, evidence, cell),
+        export_media=lambda: _reports().export_media(),
+        lint=lambda documents, evidence: _reports().lint_documents(documents, evidence),
+        doubt=lambda annotation, evidence: _reports().doubts_of(annotation, evidence),
         builtin_payload=BuiltinPayload(
             asset_dir("payload"), archives, deps.stores.payloads, deps.blobs, deps.clock
         ),
@@ -389,26 +386,21 @@ def emergency_stop(settings: Settings) -> EmergencyStop:
     return EmergencyStop(_providers(None, settings, AS_OURSELVES), _traits(), settings.project)
 
 
+def _reports() -> ModuleType:
+    # Of the commands that read, few need reports, and their libraries take a third of a second.
+    from orchestrator.bootstrap import report_rendering  # noqa: PLC0415
+
+    return report_rendering
+
+
 def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
-    templates = asset_dir("templates") / "reports"
-    try:
-        return report_registry.render(kind, evidence, cell=cell, format=form, templates=templates)
-    except report_registry.ReportError as error:
-        raise ReportRefusedError(str(error)) from error
+    text: str = _reports().render(kind, evidence, cell, form)
+    return text
 
 
 def _draw(kind: str, evidence: Evidence, cell: str | None) -> Mapping[str, str]:
-    try:
-        return {plot.path: plot.svg for plot in report_registry.draw(kind, evidence, cell=cell)}
-    except report_registry.ReportError as error:
-        raise ReportRefusedError(str(error)) from error
-
-
-def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
-    try:
-        return export_registry.export(name, evidence, cell=cell)
-    except export_registry.ExportError as error:
-        raise ReportRefusedError(str(error)) from error
+    plots: Mapping[str, str] = _reports().draw(kind, evidence, cell)
+    return plots
 
 
 def _engine(settings: Settings, executor: str, deps: FlowDeps, wakeups: Wakeups) -> DbosEngine:

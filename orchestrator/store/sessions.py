@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-import psycopg
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -21,6 +20,9 @@ from sqlalchemy.pool import NullPool
 
 from orchestrator.store.column_types import storable_json
 from orchestrator.store.errors import StoreError, StoreUnusableError
+
+if TYPE_CHECKING:
+    import psycopg
 
 _BUSY_TIMEOUT_S = 10
 _TURN_TIMEOUT_S = 30

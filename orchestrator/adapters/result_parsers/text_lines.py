@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import ftfy
-
 from orchestrator.application.ports.ingest import Artifact
 from orchestrator.domain.parsed_results import ParsedProblem
 
@@ -276,6 +274,9 @@ def _mended(line: str, notes: Notes) -> str:
     notes.genuine = notes.genuine or any(map(_is_genuine, line))
     if notes.genuine or len(line) > MENDED_LIMIT:
         return line
+    # Commands that read stored results parse no text.
+    import ftfy  # noqa: PLC0415
+
     meant = ftfy.fix_encoding(line)
     if meant == line:
         return line

@@ -354,7 +354,7 @@ def _before(asked: Asked, run: Run) -> Run | None:
 
 
 def _reports(asked: Asked, run: str) -> Sequence[tuple[str, str]]:
-    kinds = [kind for kind in asked.context.report_kinds if kind not in _NOT_OF_A_RUN]
+    kinds = [kind for kind in asked.context.report_kinds() if kind not in _NOT_OF_A_RUN]
     return [(kind, urls.report_url(run, kind)) for kind in kinds]
 
 
