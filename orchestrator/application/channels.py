@@ -26,7 +26,7 @@ from orchestrator.domain.channel import (
 )
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import filled
-from orchestrator.domain.gate.verdict import StoredVerdict
+from orchestrator.domain.gate.verdict import StoredVerdict, Verdict, failing_items
 
 MOST_CHANNELS = 100
 _TEST_TEXT = "Nothing has happened: somebody tests whether this channel reaches its people."
@@ -183,6 +183,26 @@ def notify_people(context: Context, announcement: Announcement) -> bool:
     return context.stores.outbox.put(announcement, new_id=context.new_id, at=context.clock.now())
 
 
+def failing_line(context: Context, verdict: Verdict | None, run: str) -> tuple[str, ...]:
+    """Return a line with the first failing tests and jobs by name; none where none fails.
+
+    Those that the verdict is about, or without one those of the run.
+    """
+    if verdict is not None:
+        found = failing_items(verdict)
+    else:
+        known = context.stores.failures.of_run(run) if run else []
+        found = [f"{one.nodeid} ({one.job}@{one.cell})" for one in known]
+    if not found:
+        return ()
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return (f"Failing: {', '.join(found[:_NAMED])}{more}.",)
+
+
+_NAMED = 10
+"""Maximum number of failing tests that a notification names."""
+
+
 def announce_verdict(context: Context, stored: StoredVerdict) -> bool:
     """Announce a verdict where it changes the state of its lineage; idempotent."""
     verdict = stored.verdict
@@ -204,7 +224,7 @@ def announce_verdict(context: Context, stored: StoredVerdict) -> bool:
             lineage=stored.lineage,
             state=state,
             title=f"{stored.gate} gate: {state.words}" + (f" for {about}" if about else ""),
-            text=verdict.summary,
+            text="\n".join([verdict.summary, *failing_line(context, verdict, "")]),
             url=verdict_link(context, stored.id),
             at=stored.created_at,
             key=f"verdict:{stored.id}",

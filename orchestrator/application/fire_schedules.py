@@ -19,7 +19,7 @@ from functools import partial
 from typing import Protocol
 
 from orchestrator.application.attribute_failures import attribute_run
-from orchestrator.application.channels import notify_people, run_link
+from orchestrator.application.channels import failing_line, notify_people, run_link
 from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.context import Context
 from orchestrator.application.end_run import cancel_run
@@ -80,11 +80,12 @@ def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Annou
     about = f" for {firing.resolved.subject}" if firing.resolved else ""
     remarks = firing.resolved.remarks if firing.resolved else ()
     why = verdict.verdict.summary if verdict else firing.reason or _of_run(firing)
+    failing = failing_line(context, verdict.verdict if verdict else None, firing.run)
     return Announcement(
         lineage=schedule.lineage,
         state=state,
         title=f"{_line(schedule)}: {state.words}{about}",
-        text="\n".join([why, *remarks, *_late(firing), _origin(firing)]),
+        text="\n".join([why, *failing, *remarks, *_late(firing), _origin(firing)]),
         url=run_link(context, firing.run),
         at=context.clock.now(),
         key=f"{firing.key}:end",

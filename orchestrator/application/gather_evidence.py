@@ -162,7 +162,7 @@ def is_of_one_subject(one: RunSpec, other: RunSpec) -> bool:
 
 
 def _builds(spec: RunSpec) -> tuple[object, ...]:
-    """Return what identifies a run's build of the subject, as far as it is known."""
+    """Return the known identifiers of the subject's build: git source, wheel and contents."""
     return spec.matrix.subject.git, spec.subject_digest, spec.subject_contents
 
 

@@ -326,7 +326,7 @@ def live_table(asked: Asked, live: Sequence[LiveRun]) -> Table:
 
 
 def rates_table(trends: Mapping[tuple[str, str], RateTrend], names: Sequence[str]) -> Table:
-    """Pass rates by platform and suite: the newest day, and the way there."""
+    """Return pass rates by platform and suite: the newest day, and the days before it."""
     jobs = sorted({job for _, job in trends})
     if len(jobs) == 2:  # one suite alone is all suites
         jobs = [job for job in jobs if job]

@@ -101,6 +101,16 @@ class Verdict:
     """Version of the rules that decided; a replay uses these."""
 
 
+def failing_items(verdict: Verdict) -> list[str]:
+    """Return what fails in jobs and stands in the way: ``t.py::one (unit@gcp-l4)``."""
+    return [
+        f"{name} ({rule.id.partition('/')[2]})"
+        for rule in verdict.rules
+        if rule.kind == "job" and rule.blocking and rule.outcome is RuleOutcome.VIOLATED
+        for name in sorted(rule.failing)
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPolicy:
     """A version of a policy, with the time from which its gate uses it."""

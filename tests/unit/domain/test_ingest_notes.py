@@ -13,7 +13,8 @@ from orchestrator.domain.assembly.jobs import artifact_id, module_id, title_of
 from orchestrator.domain.catalogue import PLATFORMS, architecture
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.ingested import StatedMachine
-from orchestrator.domain.matrix import INSTANCE_DEVICES, Platform
+from orchestrator.domain.instance_devices import INSTANCE_DEVICES
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 
 HEAD = "apiVersion: seatrial/v1\nkind: Ingest\n"

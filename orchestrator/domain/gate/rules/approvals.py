@@ -66,7 +66,7 @@ def approvals(
 
 
 def _as_before(needs: str, authors: Set[str], yes: list[str], idle: list[str], step: str) -> str:
-    """The rule as in the first two versions."""
+    """Describe missing approvals as the first two versions of the rule did."""
     return f"{needs} by others than its authors; {some(yes) or 'nobody'} approved this evidence."
 
 
