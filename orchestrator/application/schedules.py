@@ -63,7 +63,8 @@ def _checked(context: Context, schedule: Schedule) -> tuple[Schedule, datetime]:
     matrix = _check_matrix(context, schedule)
     _refuse(schedule, _subject_faults(context, schedule, matrix))
     first = _upcoming(context, schedule)[0]
-    return replace(schedule, product=matrix.subject.name), first
+    product = find_payload(context, schedule.payload).manifest.name
+    return replace(schedule, product=product), first
 
 
 def list_schedules(context: Context, *, firings: int = 1) -> list[ScheduleResponse]:

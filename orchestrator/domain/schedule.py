@@ -91,7 +91,7 @@ class Schedule:
     matrix_name: str = "matrix"
     """File name of the matrix, for messages."""
     product: str = ""
-    """Name of the matrix's subject, which is the product."""
+    """Name of its payload, which is its runs' product."""
     payload: str = "builtin"
     """``builtin``, or the digest of an uploaded archive."""
     subject_digest: str | None = None

@@ -110,6 +110,15 @@ def test_pause_resume_trigger_and_remove(api: Desk) -> None:
         assert "there is no schedule 'nightly'" in answer.json()["detail"]
 
 
+def test_its_product_is_the_one_of_its_runs(api: Desk) -> None:
+    renamed = MATRIX.replace("subject: {name: proof", "subject: {name: hull")
+    assert renamed != MATRIX
+    assert post(api, matrix=renamed).status_code == 201
+    assert api.database.stores.schedules.get("nightly").product == "proof"
+    assert api.launch(matrix=renamed)["subject"]["name"] == "hull"
+    assert api.database.stores.releases.products() == ["proof"]
+
+
 def test_a_change_keeps_firings_and_a_pause(api: Desk) -> None:
     assert api.client.put(f"{PATH}/nightly", json=BODY).status_code == 404
     post(api)
