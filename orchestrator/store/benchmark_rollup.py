@@ -141,7 +141,7 @@ def write_points(session: Session, cell_pk: int) -> int:
     looked_at = {
         "cell": cell_pk,
         "points": len(points),
-        "environment": _environment(session, cell_pk),
+        "environment": _environment(session, cell_pk) if points else "",
         "packed": pack([point["benchmark"] for point in points], [p["value"] for p in points]),
     }
     session.execute(

@@ -53,6 +53,7 @@ def test_where_no_job_may_begin_what_was_begun_is_still_ended(tmp_path: Path) ->
             begin()
     assert workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10) is None
     workspace.close("a-1")
+    workspace.disconnect()
 
 
 def test_the_provider_says_no_before_anything_is_launched() -> None:

@@ -307,7 +307,7 @@ class CellBenchmarkSummaryRow(Table):
     cell: Mapped[KeyCell]
     points: Mapped[int]
     environment: Mapped[str]
-    """Fingerprint of its environment; empty where it is unknown."""
+    """Fingerprint of its environment; empty where it is unknown, and without points."""
     packed: Mapped[bytes]
     """Benchmarks and values, in little-endian: all int32, then all float64.
 
