@@ -52,6 +52,7 @@ bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreig
 	tests/system-packages.sh
 	$(BIN)/python -m benchmarks.shipping
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.side_by_side
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.failures
 	$(BIN)/python -m benchmarks.foreign
