@@ -345,19 +345,19 @@ class History:
     def _check_settled(self, lease: Lease) -> None:
         if not self.is_punctual:
             return
-        notified_at_text = self._told_gone.get(lease.id)
+        gone_by_cloud_s = self._told_gone.get(lease.id)
         if lease.gone_at is None or lease.cost_usd is None:
             self._wrong(f"{lease.id} is gone, and not settled")
-        if notified_at_text is None or lease.billed_from is None:
+        if gone_by_cloud_s is None or lease.billed_from is None:
             if lease.cost_usd > 0:
                 self._wrong(f"unverified: {lease.id} is closed, its cloud never said so")
             return
-        late_s = (lease.gone_at - BEGIN).total_seconds() - notified_at_text
+        late_s = (lease.gone_at - BEGIN).total_seconds() - gone_by_cloud_s
         allowed_s = LONGEST_CALL_S + TIMINGS.visible_after_s + self.plot.pace_s
         if late_s > allowed_s:
             self._wrong(f"overpaid: {lease.id} for {late_s} s after it was told to be gone")
         reserved_until = lease.billed_from + timedelta(minutes=billed_minutes(self._spec))
-        told = BEGIN + timedelta(seconds=notified_at_text)
+        told = BEGIN + timedelta(seconds=gone_by_cloud_s)
         if lease.cost_usd > lease.reserved_usd and told <= reserved_until:
             self._wrong(f"budget: {lease.id} cost {lease.cost_usd} of {lease.reserved_usd} USD")
 
@@ -381,7 +381,7 @@ class History:
         billed_s = machine.billed_s(self.clock.seconds)
         if billed_s <= 0 or not (leases or machine.shown_to & AT_HOME):
             return  # what ended before anybody at home was shown it, nobody there can know of
-        if not self.is_punctual and machine.ends_at <= machine.notified_at_text:
+        if not self.is_punctual and machine.ends_at <= machine.terminated_at:
             return  # nor of what ended by itself before it was shown for so long as is waited
         if len(leases) != 1:
             raise LeakError(f"unpaid: {machine.id} ran for {billed_s} s, and no lease has it")
