@@ -48,7 +48,6 @@ ROUTES = {
     ("POST", f"{API}/schedules"): "gate",
     ("GET", f"{API}/schedules/nope"): "read",
     ("PUT", f"{API}/schedules/nope"): "gate",
-    ("PUT", f"{API}/schedules/nope"): "gate",
     ("POST", f"{API}/schedules/nope/pause"): "gate",
     ("POST", f"{API}/schedules/nope/resume"): "gate",
     ("POST", f"{API}/schedules/nope/trigger"): "run",
