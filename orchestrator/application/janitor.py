@@ -116,7 +116,7 @@ class Janitor:
     project: str
     controller: str
     now: Callable[[], datetime]
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str]
     """The settings that providers are given."""
     looks: LastLooks = field(default_factory=LastLooks)
     """The last inventories."""

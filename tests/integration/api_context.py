@@ -336,6 +336,7 @@ def _janitor(database: Database, clock: HandClock, providers: Mapping[str, Provi
         project="seatrial",
         controller="me",
         now=clock.now,
+        settings={},
     )
 
 

@@ -220,6 +220,7 @@ class History:
             project="test",
             controller=who,
             now=self.clock.now,
+            settings={},
         )
 
     def _trips(self, point: str) -> bool:

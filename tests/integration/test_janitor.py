@@ -58,6 +58,7 @@ def janitor(here) -> Janitor:
         project="test",
         controller="controller",
         now=here.clock.now,
+        settings={},
     )
 
 

@@ -274,6 +274,7 @@ class FaultWorld:
             project=PROJECT,
             controller=controller,
             now=self.clock.now,
+            settings=self.settings,
         )
 
     def sweep_shared(self) -> list[Machine]:
