@@ -1,13 +1,14 @@
-"""Ends the wait between two polls early, when what is awaited has something to say."""
+"""Ends the wait between two polls early when the machine that is polled sends news."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 
 CALM_S = 2.0
-"""Seconds between two polls of what announces its news, for requests that nobody announces."""
+"""Seconds between two polls of an armed key: requests to it, such as a cancel, wake nobody."""
 
 
 @dataclass(slots=True)
@@ -20,7 +21,10 @@ class _Wait:
 
 
 class Wakeups:
-    """Who is armed is polled seldom, and at once when it is woken. Any thread may use it."""
+    """Makes polls of an armed key rare, and the next one immediate when the key is woken.
+
+    Any thread may use it.
+    """
 
     def __init__(self, *, calm_s: float = CALM_S) -> None:
         """`calm_s` is the time between two polls of an armed key."""
@@ -41,7 +45,8 @@ class Wakeups:
                 return
             wait.is_woken = True
             if wait.loop is not None and wait.event is not None:
-                wait.loop.call_soon_threadsafe(wait.event.set)
+                with suppress(RuntimeError):  # the loop was closed, so nobody waits any more
+                    wait.loop.call_soon_threadsafe(wait.event.set)
 
     async def wait(self, key: str, every_s: float) -> None:
         """Wait for `every_s` seconds; if the key is armed, longer, or until it is woken."""

@@ -167,7 +167,7 @@ _server: Optional[Server] = None
 
 
 def tell(attempt: Attempt, *, events_bytes: int, log_bytes: int) -> None:
-    """Send news of this attempt to who asked, once; does nothing where nobody is connected."""
+    """Send one ``news`` frame of this attempt later; do nothing in a process that is no server."""
     if _server is not None:
         _server.watch(Watch(attempt, events_bytes, log_bytes, time.monotonic()))
 

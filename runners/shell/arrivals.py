@@ -27,7 +27,7 @@ class Arrivals:
                 self._thread.start()
 
     def forget(self, descriptor: int) -> Callable[[], None] | None:
-        """Call nobody for the descriptor, which may now be closed; return who was to be called."""
+        """Stop watching the descriptor, which may be closed then; return the call that was due."""
         with self._lock:
             return self._drop(descriptor)
 

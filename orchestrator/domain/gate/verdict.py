@@ -102,7 +102,7 @@ class Verdict:
 
 
 def failing_items(verdict: Verdict) -> list[str]:
-    """Return what fails in jobs and stands in the way: ``t.py::one (unit@gcp-l4)``."""
+    """Return the failing tests and jobs that prevent a pass: ``t.py::one (unit@gcp-l4)``."""
     return [
         f"{name} ({rule.id.partition('/')[2]})"
         for rule in verdict.rules

@@ -170,7 +170,7 @@ def _marks(installed: Installed) -> Iterator[Tuple[str, Mark]]:
 
 
 def _mark(status: os.stat_result) -> Mark:
-    """Return a value that changes with a file: nobody but root can set the last time."""
+    """Return inode, size and times in ns of a file; only root can set the last, its ctime."""
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 

@@ -73,3 +73,12 @@ def test_who_is_armed_again_meanwhile_stays_armed():
         assert list(wakeups._waits) == ["a"]
 
     asyncio.run(waits())
+
+
+def test_news_for_a_loop_that_was_closed_is_no_error():
+    """It would end the thread that calls back for all machines."""
+    wakeups, loop = Wakeups(), asyncio.new_event_loop()
+    wakeups.arm("a")
+    wakeups._waits["a"].loop, wakeups._waits["a"].event = loop, asyncio.Event()
+    loop.close()
+    wakeups.wake("a")
