@@ -15,6 +15,10 @@ from tests.integration.test_agent_origins import start_pytest
 ONE = "def double(x): return x + x + 1\n"
 """With a defect; nothing but this function."""
 SUB = """
+def caught():
+    try: {}["a"]
+    except KeyError: return None
+def known(x): return x in ("a", "b")
 def half(x): return x / 2 + 1
 class Scale:
     def by(self, x): return x + 1
@@ -189,6 +193,20 @@ scope = {}
 exec(compile("\\n\\n\\ndef by(self, x): return 2 * x", tool.sub.__file__, "exec"), scope)
 tool.sub.Scale.by = scope["by"]
 """
+BY_TABLE = """
+import tool.sub
+code = tool.sub.caught.__code__
+tool.sub.caught.__code__ = code.replace(co_exceptiontable=b"")
+"""
+BY_EQUAL = """
+import tool.sub
+class Any(str):
+    def __eq__(self, other): return True
+    __hash__ = str.__hash__
+code = tool.sub.known.__code__
+consts = tuple((Any("a"), Any("b")) if type(one) is tuple else one for one in code.co_consts)
+tool.sub.known.__code__ = code.replace(co_consts=consts)
+"""
 ELSEWHERE = BY_COMPILE.replace("spec.origin", "'/nowhere/else.py'")
 AS_PYTHONS = BY_COMPILE.replace("spec.origin", "sys.modules['os'].__file__")
 OF_TEXTS = """
@@ -209,12 +227,15 @@ BY_WRAPPING = BY_CODE + "import functools\ntool.double = functools.lru_cache(too
         (BY_CODE, ASKS, "does not compile to its code"),
         (BY_METHOD, ASKS_CLASS, "tool.sub.Scale.by says that it comes from"),
         (BY_WRAPPING, ASKS, "does not compile to its code"),
+        (BY_TABLE, ASKS_SUB, "tool.sub.caught says that it comes from"),
+        (BY_EQUAL, ASKS_SUB, "tool.sub.known says that it comes from"),
         (ELSEWHERE, ASKS, "tool.double comes from /nowhere/else.py"),
         (AS_PYTHONS, ASKS, "tool.double comes from"),
         (OF_TEXTS, ASKS_TEXTS, "tool.texts.apart comes from /nowhere/else.py"),
     ],
     ids=[
         "compile", "finder", "loader", "type", "submodule", "__code__", "method", "wrapped",
+        "exceptions", "constants",
         "another file", "a file of Python", "a file that executes text",
     ],
 )  # fmt: skip

@@ -443,33 +443,43 @@ def _loaded(byte_code: bytes) -> types.CodeType:
 
 
 def _alike(one: types.CodeType, other: types.CodeType) -> bool:
-    """Return whether two code objects do the same; their files and columns may differ."""
-    if one == other:
-        return True
-    return all(_of(one, part) == _of(other, part) for part in _PARTS) and _same_constants(
+    """Return whether two code objects do the same; their files and columns may differ.
+
+    They are not compared by ``==``, which leaves the table of exceptions out before Python 3.12.
+    """
+    return all(_of(one, part) == _of(other, part) for part in _PARTS) and _same(
         one.co_consts, other.co_consts
     )
 
 
 def _of(code: types.CodeType, part: str) -> object:
-    return getattr(code, part)
+    return getattr(code, part, None)
 
 
 _PARTS = (
     "co_name", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_code",
-    "co_names", "co_varnames", "co_freevars", "co_cellvars",
+    "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_exceptiontable",
 )  # fmt: skip
 
 
-def _same_constants(some: Tuple[object, ...], others: Tuple[object, ...]) -> bool:
-    if len(some) != len(others):
+def _same(one: object, other: object) -> bool:
+    """Return whether two constants are the same; one of a subclass decides nothing itself."""
+    kind = type(one)
+    if kind is not type(other):
         return False
-    return all(
-        _alike(one, other)
-        if isinstance(one, types.CodeType) and isinstance(other, types.CodeType)
-        else type(one) is type(other) and (one == other or repr(one) == repr(other))
-        for one, other in zip(some, others)
-    )
+    if kind is types.CodeType:
+        return _alike(one, other)  # type: ignore[arg-type]
+    if kind is tuple:
+        return len(one) == len(other) and all(map(_same, one, other))  # type: ignore[arg-type, call-overload]
+    if kind is frozenset:
+        return len(one) == len(other) and all(  # type: ignore[arg-type]
+            any(_same(each, its) for its in other)  # type: ignore[attr-defined]
+            for each in one  # type: ignore[attr-defined]
+        )
+    return kind in _CONSTANTS and repr(one) == repr(other)
+
+
+_CONSTANTS = frozenset((bool, bytes, complex, float, int, slice, str, type(None), type(...)))
 
 
 class _PassHook:
