@@ -94,7 +94,7 @@ from orchestrator.domain.schedule import (
     ScheduleResponse,
     SubjectSelector,
 )
-from orchestrator.domain.signature import FailureGroup, Signature
+from orchestrator.domain.signature import FailureGroup, GroupedFailures, Signature
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (
     Alias,
@@ -111,7 +111,7 @@ documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord
 documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)
 documented(TestFact, TestResponse, without=["earlier"])
 documented(Source, Disagreement, StatedMachine)
-documented(Signature, FailureGroup, RetestTally, Quarantine, Quarantined)
+documented(Signature, GroupedFailures, FailureGroup, RetestTally, Quarantine, Quarantined)
 documented(IssueMatch, IssueScope, KnownIssue, IssueUse)
 documented(Bill, derived=["total_usd"])
 documented(Notice, derived=["at"])

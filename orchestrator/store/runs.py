@@ -45,7 +45,7 @@ class RunsAsked:
     """Prefix of the version."""
     matrix: str = ""
     commit: str = ""
-    """Prefix of the version."""
+    """First digits of the commit."""
     branch: str = ""
     author: str = ""
 
@@ -231,7 +231,7 @@ def _asked(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
 
 def _of_commit(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
     if asked.commit:
-        yield RunRow.commit_sha.startswith(asked.commit, autoescape=True)
+        yield RunRow.commit_sha.startswith(asked.commit.lower(), autoescape=True)
     if asked.branch:
         yield RunRow.branch == asked.branch
     if asked.author:
