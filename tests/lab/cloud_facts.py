@@ -1,6 +1,6 @@
 """What the emulated clouds refuse with, and what accounts have of each quota: one table.
 
-``refusals.csv`` has a row for each: `kind` is where a refusal comes (at the `call`, or in the
+``cloud_facts.csv`` has a row for each: `kind` is where a refusal comes (at the `call`, or in the
 `operation` that it began) or what a quota is of; `value` is the HTTP status, the gRPC code or the
 limit. `exact` says that the text is the cloud's own, word for word, by its source; elsewhere the
 code is the cloud's and the sentence is near it, so that a client must go by the code.
@@ -32,7 +32,7 @@ class Row:
 @cache
 def table() -> tuple[Row, ...]:
     """Every row."""
-    path = Path(__file__).with_name("refusals.csv")
+    path = Path(__file__).with_name("cloud_facts.csv")
     with path.open(newline="", encoding="utf-8") as lines:
         return tuple(
             Row(**{**row, "value": int(row["value"]), "exact": row["exact"] == "yes"})
