@@ -27,6 +27,7 @@ from orchestrator.domain.cell import (
     PlacementDecision,
     Run,
     RunSpec,
+    RunState,
     SubjectBuild,
     Transition,
 )
@@ -43,6 +44,7 @@ from orchestrator.domain.money import (
     usd_for,
 )
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.domain.retention import RunPart
 from orchestrator.domain.run_record import (
     CellRecord,
     Evidence,
@@ -133,7 +135,14 @@ def record_of_run(
         quarantined=explained.quarantined,
         diagnosed=diagnosed_cells(stores, run.id, cells),
         subject=SubjectBuild.of(run, spec),
+        pruned=stores.retention.of_run(run.id) if run.state is RunState.FINISHED else (),
     )
+
+
+def pruned_artifacts(stores: Stores, run_id: str) -> str:
+    """Return when a run's artifacts were pruned and by which rule, in one sentence."""
+    parts = stores.retention.of_run(run_id)
+    return "; ".join(one.of(run_id) for one in parts if one.part is RunPart.ARTIFACTS)
 
 
 def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:
