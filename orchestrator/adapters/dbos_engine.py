@@ -225,7 +225,7 @@ class _DbosDurable:
             while True:
                 answer = await self._in_pool(look, *args)
                 if not isinstance(answer, NotYet):
-                    self._wakeups.forget(key)
+                    self._wakeups.disarm(key)
                     return answer
                 await self._wakeups.wait(key, every_s)
 

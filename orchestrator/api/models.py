@@ -18,6 +18,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from orchestrator.domain.outcome import TestOutcome
+
 T = TypeVar("T")
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
@@ -32,10 +34,10 @@ Usd = Annotated[Decimal, PlainSerializer(lambda usd: format(usd, "f"), return_ty
 def documented(*records: type, derived: Sequence[str] = (), without: Collection[str] = ()) -> None:
     """Return these dataclasses as responses, with their docstrings as descriptions.
 
-    Every field is in each answer, the text under it is its description, and money is written as
-    `Usd`. The properties that `derived` names are answered too, with their docstrings; a client
-    that reads the answer into the same record derives them again. Fields that `without` names
-    have defaults and are not answered.
+    Every field is in each answer, the text under it is its description, money is written as `Usd`
+    and the outcome of a test as its word. The properties that `derived` names are answered too,
+    with their docstrings; a client that reads the answer into the same record derives them again.
+    Fields that `without` names have defaults and are not answered.
 
     To be called before a route that answers with the records is declared.
     """
@@ -61,7 +63,7 @@ def _schema_with(derived: Sequence[str], without: Collection[str]) -> Callable[.
                 _make(record)
             return handler(source)
         schema = handler(source)
-        _write_money_plainly(schema)
+        _write_plainly(schema)
         parts: Any = schema
         while parts["type"] != "dataclass-args":
             parts = parts["schema"]
@@ -110,7 +112,7 @@ def _computed(record: type, name: str, handler: GetCoreSchemaHandler) -> core_sc
     """Add a property of a record to its response."""
     read: property = getattr(record, name)
     returned = handler.generate_schema(get_type_hints(read.fget)["return"])
-    _write_money_plainly(returned)
+    _write_plainly(returned)
     updates = {"description": getdoc(read), "readOnly": True}
     return core_schema.computed_field(name, returned, metadata={"pydantic_js_updates": updates})
 
@@ -120,16 +122,30 @@ _PLAIN_MONEY = core_schema.plain_serializer_function_ser_schema(
 )
 
 
-def _write_money_plainly(schema: Any) -> None:  # noqa: ANN401 - a tree of dicts and lists
-    """Write every Decimal of a schema as `Usd`."""
+_REFERENCE = f"{TestOutcome.__module__}.{TestOutcome.__qualname__}:"
+"""How pydantic's reference to the schema of the class begins."""
+_TEST_OUTCOME = core_schema.enum_schema(
+    TestOutcome,
+    list(TestOutcome),
+    serialization=core_schema.plain_serializer_function_ser_schema(
+        lambda outcome: outcome.word, return_schema=core_schema.str_schema()
+    ),
+)
+
+
+def _write_plainly(schema: Any) -> None:  # noqa: ANN401 - a tree of dicts and lists
+    """Write every Decimal of a schema as `Usd`, and every outcome of a test as its word."""
     if isinstance(schema, list):
         for one in schema:
-            _write_money_plainly(one)
+            _write_plainly(one)
     elif isinstance(schema, dict):
         if schema.get("type") == "decimal":
             schema["serialization"] = _PLAIN_MONEY
+        elif schema.get("schema_ref", "").startswith(_REFERENCE):
+            schema.clear()
+            schema.update(_TEST_OUTCOME)
         for one in [*schema.values()]:
-            _write_money_plainly(one)
+            _write_plainly(one)
 
 
 class ResponseModel(BaseModel):

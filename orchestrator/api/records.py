@@ -25,7 +25,7 @@ from orchestrator.domain.channel import (
 )
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
-from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice
+from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.gate.payload_review import PayloadReview, PayloadReviewResponse
 from orchestrator.domain.gate.signing_key import KeyResponse, PublicKey
@@ -79,6 +79,7 @@ from orchestrator.domain.run_record import (
     RunResponse,
     RunSummary,
     SubjectName,
+    TestResponse,
 )
 from orchestrator.domain.schedule import (
     Firing,
@@ -101,6 +102,7 @@ from orchestrator.domain.test_identity import (
 
 documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)
 documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)
+documented(TestFact, TestResponse, without=["earlier"])
 documented(Source, Disagreement, StatedMachine)
 documented(Signature, FailureGroup, RetestTally, Quarantine, Quarantined)
 documented(IssueMatch, IssueScope, KnownIssue, IssueUse)

@@ -70,7 +70,7 @@ from runners import registry as provider_registry
 from runners.fake import MemoryHostStore
 from runners.shell import open_shell
 from runners.shell.account import account_of
-from runners.workspace import Listener, Workspace
+from runners.workspace import Workspace
 
 if TYPE_CHECKING:
     from orchestrator.adapters.dbos_engine import DbosEngine
@@ -86,10 +86,10 @@ class EndingWorkspace(Workspace):
         *,
         base: str,
         candidates: Sequence[str],
-        listener: Listener | None,
+        wakeups: Wakeups | None,
     ) -> None:
         """`refusal` is the reason, for a person."""
-        super().__init__(shell, base=base, candidates=candidates, listener=listener)
+        super().__init__(shell, base=base, candidates=candidates, wakeups=wakeups)
         self._refusal = refusal
 
     def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
@@ -113,7 +113,7 @@ class WorkspacePool:
         local_base: Path,
         login: Callable[[str], Login | None],
         local: LocalJobs = AS_OURSELVES,
-        listener: Listener | None = None,
+        wakeups: Wakeups | None = None,
     ) -> None:
         """Store the settings.
 
@@ -122,9 +122,9 @@ class WorkspacePool:
             local_base: The work folder of jobs that run as the controller's own user.
             login: Returns the keys of a lease.
             local: Who runs jobs on this computer.
-            listener: Told when a machine has more to pull.
+            wakeups: Ends the waits between pulls early when a machine has more to pull.
         """
-        self._listener = listener
+        self._wakeups = wakeups
         self._keys = keys
         self._local = local
         self._login = login
@@ -151,7 +151,7 @@ class WorkspacePool:
         )
         if isinstance(endpoint, LocalEndpoint):
             return self._here(endpoint, shell)
-        return Workspace(shell, listener=self._listener)
+        return Workspace(shell, wakeups=self._wakeups)
 
     def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
         """Return the local workspace of the account that the attempt began with."""
@@ -162,9 +162,9 @@ class WorkspacePool:
         refusal = self._local.refusal_as(endpoint.account)
         if refusal:
             return EndingWorkspace(
-                shell, refusal, base=base, candidates=(sys.executable,), listener=self._listener
+                shell, refusal, base=base, candidates=(sys.executable,), wakeups=self._wakeups
             )
-        return Workspace(shell, base=base, candidates=(sys.executable,), listener=self._listener)
+        return Workspace(shell, base=base, candidates=(sys.executable,), wakeups=self._wakeups)
 
     def _private_key(self, lease_id: str) -> str | None:
         login = self._login(lease_id)
@@ -280,7 +280,7 @@ def _workspaces(
         local_base=settings.home / "work",
         login=database.stores.leases.login,
         local=local,
-        listener=wakeups,
+        wakeups=wakeups,
     )
 
 

@@ -12,7 +12,6 @@ from orchestrator.cli.cell_log import CellLog, WholeLines
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import CliError, RefusalError
 from orchestrator.cli.run_failures import (
-    FailingTest,
     failing_tests,
     output_of,
     tests_of,
@@ -21,7 +20,7 @@ from orchestrator.cli.run_failures import (
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse, TestResponse
 from orchestrator.domain.unexplained_failures import failing_jobs, fails_itself
 
 
@@ -104,15 +103,15 @@ def _nothing(what: str, cell: CellRecord, record: JobRecord | CellRecord) -> str
 
 def _tests(
     client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen
-) -> Iterator[FailingTest]:
+) -> Iterator[TestResponse]:
     if chosen.failed:
         return failing_tests(client, run, cell, job=chosen.job)
     return tests_of(client, run, cell, job=chosen.job, outcome=None)
 
 
-def _text(cell: CellRecord, test: FailingTest) -> bytes:
+def _text(cell: CellRecord, test: TestResponse) -> bytes:
     said = test.text or test.message or "nothing is stored of it but its outcome"
-    title = f"{cell.id} {test.job}: {test.nodeid} {test.outcome}"
+    title = f"{cell.id} {test.job}: {test.nodeid} {test.outcome.word}"
     return f"===== {title} =====\n{said.rstrip()}\n".encode(errors="replace")
 
 

@@ -134,6 +134,31 @@ def artifacts_of_test(artifacts: Iterable[str], job: str, nodeid: str) -> tuple[
     return tuple(one for one in artifacts if one.startswith(begin))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestResponse(TestFact):
+    """A test with the text of its failure, and the files that it left."""
+
+    __test__ = False
+
+    artifacts: tuple[str, ...] = ()
+    """Names of the files that it left in a folder of its name; of the cell's artifacts."""
+
+    @property
+    def error(self) -> str:
+        """The first line of its error."""
+        lines = (self.message or self.text).strip().splitlines()
+        return lines[0] if lines else ""
+
+
+def test_answer(test: TestFact, artifacts: Iterable[str]) -> TestResponse:
+    """Return a test with those of the cell's artifacts that it left."""
+    own = artifacts_of_test(artifacts, test.job, test.nodeid)
+    return extended(TestResponse, test, artifacts=own)
+
+
+test_answer.__test__ = False  # type: ignore[attr-defined]
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
     """A machine of a cell with its cost."""

@@ -168,7 +168,9 @@ class RunStore:
     def request_cancel(self, run_id: str, *, at: datetime) -> Run:
         """Request cancellation, once and only of an unfinished run; return the run.
 
-        An event tells the watchers.
+        Nothing is interrupted: each poll of a cell's flow reads the row
+        (`application/cell/flow_context.record_cancel`), at the latest two seconds later
+        (`adapters/wakeups.CALM_S`). A run event informs the clients that follow the run.
 
         Raises:
             UnknownIdError: There is no such run.

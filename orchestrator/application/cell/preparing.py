@@ -18,13 +18,13 @@ from orchestrator.application.cell.flow_context import (
     FlowDeps,
     enter,
     is_out_of_time,
-    is_stopped,
     overdue,
+    record_cancel,
     record_deadline,
     record_failure,
     workspace_of,
 )
-from orchestrator.application.cell.launching import is_host_key_awaited
+from orchestrator.application.cell.launching import await_new_host_key
 from orchestrator.application.cell.reuse_decision import (
     note_prepared,
     reuse_on_machine,
@@ -222,7 +222,7 @@ def poll_preparation(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.RUNNING):
         return GO
-    if is_stopped(deps, now):
+    if record_cancel(deps, now):
         return STOP
     late = is_out_of_time(deps, now)
     try:
@@ -252,14 +252,14 @@ def _trouble(deps: FlowDeps, now: AttemptState, error: Exception, *, late: bool)
         if ended is not None:
             return ended
         awaited = reason == "host_key" and not late
-        if awaited and is_host_key_awaited(deps, now, machine, said):
+        if awaited and await_new_host_key(deps, now, machine, said):
             return NOT_YET
-    if reason == "ssh" and not (_is_given_up(deps, now, said) or late):
+    if reason == "ssh" and not (_note_failed_contact(deps, now, said) or late):
         return NOT_YET
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, said)
 
 
-def _is_given_up(deps: FlowDeps, now: AttemptState, said: str) -> bool:
+def _note_failed_contact(deps: FlowDeps, now: AttemptState, said: str) -> bool:
     """Whether it has been unreachable for too long; a rented machine may reboot once."""
     silent_s = note_no_contact(deps, now, said).total_seconds()
     rented = now.lease is not None and deps.traits(now.lease.provider).rented

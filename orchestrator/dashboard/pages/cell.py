@@ -359,11 +359,10 @@ def show_result(
     """Show the result of one test in the cell, with its whole text."""
     found_run = run_of(asked, run)
     found = cell_of(asked, found_run, cell)
-    told = asked.context.stores.results.line(found.id, _lent(asked, found), test)
-    if told is None:
+    line = asked.context.stores.results.line(found.id, _lent(asked, found), test)
+    if line is None:
         raise PageMissingError(f"cell {cell!r} of run {found_run.id} has no test {test}")
-    line, text = told
-    shown = visible(text[:_LONGEST_TEXT])
+    shown = visible(line.text[:_LONGEST_TEXT])
     names = [one.name for one in asked.context.stores.results.artifacts(found.id)]
     output = output_artifact(line.job)
     artifacts = artifacts_of_test(names, line.job, line.nodeid)
@@ -372,7 +371,7 @@ def show_result(
         "cell": found,
         "line": line,
         "shown": shown,
-        "hidden": max(0, len(text) - _LONGEST_TEXT),
+        "hidden": max(0, len(line.text) - _LONGEST_TEXT),
         "earlier": [outcome.word for outcome in line.earlier],
         "artifacts": artifacts,
         "output": output if output in names else "",
@@ -381,13 +380,13 @@ def show_result(
         template="result.html.j2",
         title=line.nodeid,
         facts=facts,
-        data=_data(line, text, shown) | {"artifacts": list(artifacts)},
+        data=_data(line, shown) | {"artifacts": list(artifacts)},
         section=urls.RUNS,
     )
     return asked.answer(page)
 
 
-def _data(line: TestLine, text: str, shown: str) -> dict[str, object]:
+def _data(line: TestLine, shown: str) -> dict[str, object]:
     return {
         "test": line.test_id,
         "job": line.job,
@@ -398,7 +397,7 @@ def _data(line: TestLine, text: str, shown: str) -> dict[str, object]:
         "reason": line.reason,
         "message": line.message,
         "signature": line.signature,
-        "text": text,
+        "text": line.text,
         "shown": shown,
     }
 

@@ -328,7 +328,7 @@ def _kept(record: RunRecord) -> Iterator[Notice]:
     for cell in record.cells:
         if cell.kept_until is not None:
             until = f"{cell.kept_until:%H:%M:%S} UTC"
-            text = f"Its machine is kept until {until}; cancel the run to let it go."
+            text = f"Its machine is kept until {until}; cancel the run to release it."
             yield Notice(cell.id, "warn", text, f"seatrial ssh {record.run.id} {cell.id}")
 
 
