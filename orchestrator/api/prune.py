@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Security
+from fastapi import APIRouter, Body, Query, Security
+from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
@@ -27,6 +28,13 @@ class PruneRequest(RequestModel):
     """Takes the place of every number of days in the policy, except for what it keeps for ever."""
 
 
+_EXAMPLES: dict[str, Example] = {
+    "policy": {"summary": "By the policy", "value": {}},
+    "full disk": {"summary": "Nothing older than 30 days", "value": {"days": 30}},
+}
+PruneBody = Annotated[PruneRequest, Body(openapi_examples=_EXAMPLES)]
+
+
 @router.get("/prune")
 def preview_prune(
     context: ContextDep,
@@ -39,7 +47,7 @@ def preview_prune(
 
 
 @router.post("/prune")
-def prune_now(context: ContextDep, body: PruneRequest) -> PruneReport:
+def prune_now(context: ContextDep, body: PruneBody) -> PruneReport:
     """Prune for about 20 seconds; send it again until `is_complete`.
 
     It may be interrupted and repeated. Results, verdicts with what replays them, leases, costs,

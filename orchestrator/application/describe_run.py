@@ -27,7 +27,6 @@ from orchestrator.domain.cell import (
     PlacementDecision,
     Run,
     RunSpec,
-    RunState,
     SubjectBuild,
     Transition,
 )
@@ -44,7 +43,7 @@ from orchestrator.domain.money import (
     usd_for,
 )
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
-from orchestrator.domain.retention import RunPart
+from orchestrator.domain.retention import PrunedPart, RunPart
 from orchestrator.domain.run_record import (
     CellRecord,
     Evidence,
@@ -55,6 +54,7 @@ from orchestrator.domain.run_record import (
 from orchestrator.store.cell_results import CellResults, Depth
 from orchestrator.store.stores import Stores
 
+_DAY = timedelta(days=1)
 _NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE})
 
 
@@ -135,8 +135,14 @@ def record_of_run(
         quarantined=explained.quarantined,
         diagnosed=diagnosed_cells(stores, run.id, cells),
         subject=SubjectBuild.of(run, spec),
-        pruned=stores.retention.of_run(run.id) if run.state is RunState.FINISHED else (),
+        pruned=_pruned(stores, run, at),
     )
+
+
+def _pruned(stores: Stores, run: Run, at: datetime) -> tuple[PrunedPart, ...]:
+    """Return what was pruned of the run, which no rule does within a day of its end."""
+    ended_at = run.finished_at
+    return stores.retention.of_run(run.id) if ended_at and at - ended_at >= _DAY else ()
 
 
 def pruned_artifacts(stores: Stores, run_id: str) -> str:

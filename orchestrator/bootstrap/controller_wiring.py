@@ -215,8 +215,8 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
-    janitor, retention = _janitor(deps, settings), _retention(settings, engine)
-    context = _context(deps, scratch, janitor, retention, wake=wake, gate=gate)
+    ports = _Ports(_janitor(deps, settings), _retention(settings, engine), gate, wake)
+    context = _context(deps, scratch, ports)
     return Parts(executor, database, context, deps, engine)
 
 
@@ -229,9 +229,8 @@ def open_to_read(settings: Settings) -> tuple[Database, Context]:
     deps = _deps(settings, database, AS_OURSELVES, controller="", wakeups=None)
     scratch = settings.home / TEMPORARY  # where an upload would go; it may not be there
     gate = _gate_ports(settings, subjects_of(settings, AS_OURSELVES, scratch))
-    janitor = _janitor(deps, settings)
-    retention = _retention(settings, engine=None)
-    return database, _context(deps, scratch, janitor, retention, wake=_leave_it, gate=gate)
+    ports = _Ports(_janitor(deps, settings), _retention(settings, None), gate, _leave_it)
+    return database, _context(deps, scratch, ports)
 
 
 def _deps(
@@ -293,15 +292,17 @@ def _budgets(settings: Settings) -> tuple[Budget, ...]:
     return tuple(Budget(period, limit) for period, limit in limits.items() if limit is not None)
 
 
-def _context(
-    deps: FlowDeps,
-    scratch: Path,
-    janitor: Janitor,
-    retention: RetentionPorts,
-    *,
-    wake: Callable[[str], None],
-    gate: GatePorts,
-) -> Context:
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    """Ports of operations that flows do not need."""
+
+    janitor: Janitor
+    retention: RetentionPorts
+    gate: GatePorts
+    wake: Callable[[str], None]
+
+
+def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
     return Context(
@@ -325,17 +326,17 @@ def _context(
             asset_dir("payload"), archives, deps.stores.payloads, deps.blobs, deps.clock
         ),
         secret=deps.secret,
-        janitor=janitor,
+        janitor=ports.janitor,
         dialects=FileDialects(),
         intake=FileIntake(scratch=scratch),
         scratch=scratch,
         publish=deps.publish,
         similarity=FuzzySimilarity(),
-        gate=gate,
-        retention=retention,
+        gate=ports.gate,
+        retention=ports.retention,
         open_workspace=deps.open_workspace,
         wheels=deps.wheels,
-        wake=wake,
+        wake=ports.wake,
         budgets=deps.budgets,
         locks=deps.locks,
     )

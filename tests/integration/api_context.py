@@ -264,10 +264,9 @@ def make_context(
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
     blobs = FileBlobs(home / "blobs")
-    names = provider_registry.names()
     places = ProviderContext(book=database.stores.static_hosts)
-    providers = {name: provider_registry.load(name, places) for name in names}
-    traits = {name: provider_registry.traits(name) for name in names}
+    providers = {name: provider_registry.load(name, places) for name in provider_registry.names()}
+    traits = {name: provider_registry.traits(name) for name in providers}
     return Context(
         stores=database.stores,
         blobs=blobs,
