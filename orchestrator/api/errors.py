@@ -303,10 +303,10 @@ def _place(one: Mapping[str, object], body: object) -> FaultResponse:
     if one["type"] == "json_invalid":
         line, column = _line_and_column(str(body), int(place[1]))
         return FaultResponse(detail="is not JSON", pointer="", line=line, column=column)
-    if one["type"] == "model_attributes_type":
+    if one["type"] in ("model_attributes_type", "dataclass_type"):
         detail = "must be a JSON object, sent with `Content-Type: application/json`"
-    if one["type"] == "extra_forbidden" and place[-1] in _NAMES:
-        detail = _NO_NAMES
+    if one["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        detail = _NO_NAMES if place[-1] in _NAMES else "Extra inputs are not permitted"
     if one["type"] == "string_pattern_mismatch":
         detail = _pattern_fault(cast("Mapping[str, object]", one["ctx"])["pattern"])
     if place[0] == "body":

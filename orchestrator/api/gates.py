@@ -13,12 +13,10 @@ from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, resolve_run
 from orchestrator.api.models import (
-    Filled,
     ListResponse,
     PageResponse,
     RequestModel,
     ResponseModel,
-    Word,
 )
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.channels import announce_verdict
@@ -42,6 +40,7 @@ from orchestrator.domain.gate.verdict import (
     VerdictLine,
     VerdictResponse,
 )
+from orchestrator.domain.limits import Filled, Word
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1

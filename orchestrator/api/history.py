@@ -12,7 +12,7 @@ from fastapi.openapi.models import Example
 
 from orchestrator.api.dependencies import LARGEST, ContextDep, RunId, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import Filled, ListResponse, RequestModel, ResponseModel
+from orchestrator.api.models import ListResponse, RequestModel, ResponseModel
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.explain_failures import review_failures, review_run
@@ -25,6 +25,7 @@ from orchestrator.application.test_history import (
 from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.flaky import FlakyEvidence
+from orchestrator.domain.limits import Filled
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (

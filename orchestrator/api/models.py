@@ -11,7 +11,6 @@ from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Field,
     GetCoreSchemaHandler,
     PlainSerializer,
     TypeAdapter,
@@ -22,11 +21,6 @@ from orchestrator.domain.outcome import TestOutcome
 
 T = TypeVar("T")
 
-_PLAIN = r"^[^\x00-\x1f\x7f]*$"
-Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
-"""One line without control characters; may be empty."""
-Filled = Annotated[str, Field(min_length=1, max_length=300, pattern=_PLAIN)]
-"""One line, not empty."""
 Usd = Annotated[Decimal, PlainSerializer(lambda usd: format(usd, "f"), return_type=str)]
 """Decimal text, never in exponent form."""
 
