@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -37,6 +38,7 @@ from orchestrator.domain.gate.verdict import (
     StoredPolicy,
     StoredVerdict,
     Verdict,
+    VerdictEnvelope,
     VerdictLine,
     VerdictResponse,
 )
@@ -282,18 +284,8 @@ def replay_verdict(context: ContextDep, verdict_id: VerdictId) -> ReplayResponse
 
 
 def _answer(stored: StoredVerdict) -> VerdictResponse:
-    return extended(
-        VerdictResponse,
-        stored.verdict,
-        id=stored.id,
-        runs=stored.runs,
-        lineage=stored.lineage,
-        created_at=stored.created_at,
-        snapshot_digest=stored.snapshot_digest,
-        document_digest=stored.document_digest,
-        envelope_digest=stored.envelope_digest,
-        key_id=stored.key_id,
-    )
+    envelope = {one.name: getattr(stored, one.name) for one in fields(VerdictEnvelope)}
+    return extended(VerdictResponse, stored.verdict, **envelope)
 
 
 def _refuse_other(

@@ -31,7 +31,8 @@ def documented(*records: type, derived: Sequence[str] = (), without: Collection[
     Every field is in each answer, the text under it is its description, money is written as `Usd`
     and the outcome of a test as its word. The properties that `derived` names are answered too,
     with their docstrings; a client that reads the answer into the same record derives them again.
-    Fields that `without` names have defaults and are not answered.
+    Fields that `without` names are not answered; they have defaults where a client reads the
+    answer into the record.
 
     To be called before a route that answers with the records is declared.
     """
@@ -135,7 +136,7 @@ def _write_plainly(schema: Any) -> None:  # noqa: ANN401 - a tree of dicts and l
     elif isinstance(schema, dict):
         if schema.get("type") == "decimal":
             schema["serialization"] = _PLAIN_MONEY
-        elif schema.get("schema_ref", "").startswith(_REFERENCE):
+        elif (schema.get("schema_ref") or schema.get("ref") or "").startswith(_REFERENCE):
             schema.clear()
             schema.update(_TEST_OUTCOME)
         for one in [*schema.values()]:

@@ -10,8 +10,14 @@ when it is declared.
 from __future__ import annotations
 
 from orchestrator.api.models import documented
-from orchestrator.application.benchmarks import SeriesPoint
+from orchestrator.application.benchmarks import (
+    BenchmarkSeries,
+    EnvironmentDifference,
+    SeriesChange,
+    SeriesPoint,
+)
 from orchestrator.application.bisect_gate import BisectRange
+from orchestrator.application.ports.statistics import ChangePoint
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.caller_identity import NewToken, Token
 from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
@@ -26,7 +32,7 @@ from orchestrator.domain.channel import (
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
-from orchestrator.domain.flaky import FlakyEvidence
+from orchestrator.domain.flaky import FlakyEvidence, ResultPoint
 from orchestrator.domain.gate.payload_review import PayloadReview, PayloadReviewResponse
 from orchestrator.domain.gate.signing_key import KeyResponse, PublicKey
 from orchestrator.domain.gate.snapshot import (
@@ -42,6 +48,7 @@ from orchestrator.domain.gate.verdict import (
     RuleResult,
     StoredPolicy,
     Verdict,
+    VerdictEnvelope,
     VerdictLine,
     VerdictResponse,
 )
@@ -99,6 +106,7 @@ from orchestrator.domain.test_identity import (
     NameChanges,
     Suggestion,
 )
+from orchestrator.store.test_histories import TestRun
 
 documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)
 documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)
@@ -129,7 +137,9 @@ documented(CellCost, RunCost, ProviderCost, RunTotal, Spending)
 documented(Price, UncertainPrice, Refreshed)
 documented(ResourceResponse, InventoryResponse)
 documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding, SubjectSelector)
-documented(StoredPolicy, RuleResult, Verdict, VerdictResponse, RuleLine, VerdictLine)
+documented(
+    StoredPolicy, RuleResult, Verdict, VerdictEnvelope, VerdictResponse, RuleLine, VerdictLine
+)
 documented(PublicKey, KeyResponse, PayloadReview, PayloadReviewResponse)
 documented(Approval, ApprovalResponse, Waiver)
 documented(
@@ -141,6 +151,8 @@ documented(
 )
 documented(NewToken, KnownTestResponse, RunAnnotation, Doubt, CheckedAnnotation)
 documented(SeriesPoint, derived=["environment"], without=["probed"])
+documented(ChangePoint, EnvironmentDifference, SeriesChange, BenchmarkSeries)
+documented(ResultPoint, TestRun, without=["build", "nodeid"])
 documented(Schedule, derived=["lineage"])
 documented(Resolved, without=["matrix", "known"])
 documented(Firing, ScheduleResponse)

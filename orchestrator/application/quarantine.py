@@ -143,7 +143,7 @@ def _since(stores: Stores, test_id: int, opened: datetime) -> list[ResultPoint]:
     """Return results of runs launched later, oldest first."""
     history = history_of(stores, test_id, limit=_RESULTS)
     goes = history.goes if history else ()
-    return [one.go for one in reversed(goes) if one.at >= opened]
+    return [one for one in reversed(goes) if one.at >= opened]
 
 
 def _tests(stores: Stores, product: str, nodeid: str) -> list[KnownTest]:
