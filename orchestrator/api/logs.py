@@ -14,10 +14,12 @@ from orchestrator.api.dependencies import LARGEST, CellDep, ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
+from orchestrator.application.describe_run import pruned_artifacts
 from orchestrator.application.reused_results import results_of_cell
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.run_record import ArtifactRecord, TestResponse, test_answer
+from orchestrator.store.errors import PrunedError
 
 
 class TestPageResponse(ResponseModel):
@@ -125,6 +127,8 @@ def list_tests(
 def get_artifact(context: ContextDep, cell: CellDep, name: str) -> Response:
     """Return an artifact as its raw bytes."""
     found = _artifact(context.stores.results.artifacts(cell.id), name)
+    if found.pruned_at is not None:
+        raise PrunedError(pruned_artifacts(context.stores, cell.run_id))
     chunks = context.blobs.open(found.digest)
     headers = {**UNTRUSTED, "Content-Length": str(found.size_bytes), "ETag": f'"{found.digest}"'}
     text = name.lower().endswith(_TEXTS)

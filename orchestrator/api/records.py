@@ -76,6 +76,7 @@ from orchestrator.domain.outcome import Counts
 from orchestrator.domain.prices import Price, Refreshed, UncertainPrice
 from orchestrator.domain.quarantine import Quarantined, QuarantineResponse, SuggestedQuarantine
 from orchestrator.domain.quota import Headroom, Quota, QuotaLevel
+from orchestrator.domain.retention import PrunedPart, PruneLine, PruneReport
 from orchestrator.domain.root_cause import Attribution, DiagnosedTest, RetestTally
 from orchestrator.domain.run_record import (
     ArtifactRecord,
@@ -123,7 +124,9 @@ documented(
     CellRecord,
     derived=["counts", "pass_rate", "cost_usd", "machine", "packages", "fingerprint"],
 )
-documented(SubjectName, Commit)
+documented(SubjectName, Commit, PrunedPart)
+documented(PruneLine)
+documented(PruneReport, derived=["rows", "size_bytes"])
 documented(TestDuration, derived=["usual_s", "change"])
 documented(RunSummary, RunResponse, derived=["pass_rate"])
 documented(CellPlan, PlannedCell, Quota, QuotaLevel)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from urllib.parse import quote
 
 from orchestrator.cli.cell_log import CellLog, WholeLines
 from orchestrator.cli.client import Client
-from orchestrator.cli.errors import CliError
+from orchestrator.cli.errors import CliError, RefusalError
 from orchestrator.cli.run_failures import (
     failing_tests,
     output_of,
@@ -91,7 +92,7 @@ def _failures(
             yield f"{about}; `seatrial logs {run.id} --cell {cell.id}` has the cell's\n".encode()
     if job is None and fails_itself(cell):
         yield f"===== {cell.id} =====\n".encode()
-        log = list(CellLog(client, run, cell, prefixed=False).new(to_the_end=True))
+        log = list(_unless_pruned(CellLog(client, run, cell, prefixed=False).new(to_the_end=True)))
         yield from log or [f"{_nothing('', cell, cell)}\n".encode()]
 
 
@@ -120,7 +121,23 @@ def _output(client: Client, run: RunResponse, cell: CellRecord, job: str) -> Ite
     if name is None:
         return
     yield f"===== {cell.id} {job} =====\n".encode()
+    path = f"{cell_path(run, cell)}/artifacts/{quote(name, safe='')}"
+    yield from _unless_pruned(_streamed(client, path))
+
+
+def _unless_pruned(text: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the text, or why and when it was pruned: the others are shown all the same."""
+    try:
+        yield from text
+    except RefusalError as error:
+        if error.status != HTTPStatus.GONE:
+            raise
+        yield f"{error.lines[0]}\n".encode()
+
+
+def _streamed(client: Client, path: str) -> Iterator[bytes]:
+    """Yield the whole lines of a file."""
     lines = WholeLines()
-    with client.stream(f"{cell_path(run, cell)}/artifacts/{quote(name, safe='')}") as answer:
+    with client.stream(path) as answer:
         yield from map(lines.add, answer.iter_bytes())
     yield lines.rest()

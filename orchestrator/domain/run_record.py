@@ -31,6 +31,7 @@ from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_valid
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.paired_samples import pairs_of
 from orchestrator.domain.quarantine import Quarantined
+from orchestrator.domain.retention import PrunedPart
 from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.test_set import TestSet
@@ -112,6 +113,8 @@ class ArtifactRecord:
     size_bytes: int
     digest: str
     """sha256 of its bytes, in hex."""
+    pruned_at: datetime | None = None
+    """When its bytes were pruned; None while they are stored."""
 
 
 _ODD = re.compile(r"[^A-Za-z0-9._+=@-]")
@@ -302,6 +305,8 @@ class RunRecord:
     """Failing tests that ran again, with their root causes."""
     subject: SubjectBuild = field(default_factory=SubjectBuild)
     """The build of the subject that it tested."""
+    pruned: tuple[PrunedPart, ...] = ()
+    """Its parts that were pruned."""
 
     @property
     def counts(self) -> Counts:
@@ -401,6 +406,8 @@ class RunResponse(RunSummary):
     """Failing tests that ran again, with their root causes; set at the end of the retests."""
     wheel: str = ""
     """sha256 of the subject's wheel; empty without one."""
+    pruned: tuple[PrunedPart, ...] = ()
+    """Its parts that were pruned, when and by which rule; its results never are."""
 
 
 def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
@@ -427,5 +434,6 @@ def run_answer(record: RunRecord) -> RunResponse:
         known_issues=record.known_issues,
         quarantined=record.quarantined,
         diagnosed=record.diagnosed,
+        pruned=record.pruned,
         wheel=record.subject.wheel,
     )

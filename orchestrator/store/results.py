@@ -345,7 +345,7 @@ def keep_artifacts(
     new = insert.excluded
     statement = insert.on_conflict_do_update(
         index_elements=["cell", "name"],
-        set_={"digest": new.digest, "size_bytes": new.size_bytes},
+        set_={"digest": new.digest, "size_bytes": new.size_bytes, "pruned_at": None},
     )
     rows = {
         name: {"name": name, "digest": a.digest, "size_bytes": a.size_bytes}

@@ -335,7 +335,7 @@ class RunEvent:
     """A numbered pointer to a change in a run."""
 
     number: int
-    """From 1, without gaps, in the order of commits."""
+    """From 1, in the order of commits; without gaps until the run's logs are pruned."""
     kind: str
     """``cell``, ``evidence``, ``log``, ``run`` or ``report``."""
     cell: str

@@ -22,7 +22,7 @@ from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.fingerprint import traits
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.run_record import CellRecord, artifacts_of_test
+from orchestrator.domain.run_record import ArtifactRecord, CellRecord, artifacts_of_test
 from orchestrator.domain.units import duration, plural, price, size
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.results import TestLine, TestLines, TestsAsked
@@ -104,12 +104,19 @@ def _metric(metric: MetricFact) -> Row:
     )
 
 
+def _artifact_name(run_id: str, cell: str, one: ArtifactRecord) -> Text:
+    """Return the link to an artifact; of a pruned one, its name with the day."""
+    if one.pruned_at is not None:
+        return Text(f"{one.name} (pruned on {one.pruned_at:%Y-%m-%d})", is_code=True)
+    return Text(one.name, urls.artifact_url(run_id, cell, one.name), is_code=True)
+
+
 def artifact_table(run_id: str, cell: CellRecord) -> Table:
     """Return the table of the cell's artifacts."""
     rows = [
         Row(
             (
-                Text(one.name, urls.artifact_url(run_id, cell.id, one.name), is_code=True),
+                _artifact_name(run_id, cell.id, one),
                 Bytes(one.size_bytes),
                 Text(one.digest, short=f"{one.digest[:12]}…", is_code=True),
             )

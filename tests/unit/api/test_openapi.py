@@ -17,6 +17,7 @@ from orchestrator.api.gate_signoff import ApprovalRequest
 from orchestrator.api.gates import DryRunRequest, EvaluateRequest, PolicyRequest
 from orchestrator.api.history import AliasDecisionRequest, MatchRequest
 from orchestrator.api.known_issues import KnownIssueRequest
+from orchestrator.api.prune import PruneRequest
 from orchestrator.api.report_lint import LintRequest
 from orchestrator.api.retests import BisectRequest, ConfirmationRunRequest, RetestRequest
 from orchestrator.api.run_annotations import AnnotationsRequest
@@ -112,6 +113,7 @@ OPERATIONS = {
     ("post", "/api/v1/costs/refresh"): "refresh_costs",
     ("get", "/api/v1/machines"): "list_machines",
     ("post", "/api/v1/machines/terminate-all"): "terminate_all",
+    ("get", "/api/v1/prune"): "preview_prune", ("post", "/api/v1/prune"): "prune_now",
     ("post", "/api/v1/machines/{provider}/{machine_id}/terminate"): "terminate_machine",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/access"): "get_access",
     ("post", "/api/v1/waivers/{waiver_id}/approve"): "approve_one_waiver",
@@ -124,7 +126,7 @@ OPEN = {"get_health", "get_readiness"}
 BODIES: dict[str, type] = {
     body.__name__: body
     for body in (
-        LaunchRequest, RerunRequest, TokenRequest, MatchRequest, AliasDecisionRequest,
+        LaunchRequest, RerunRequest, TokenRequest, MatchRequest, AliasDecisionRequest, PruneRequest,
         KnownIssueRequest, LintRequest, PolicyRequest, EvaluateRequest, DryRunRequest,
         NewWaiver, NewReview, ApprovalRequest, AnnotationsRequest, BisectRequest,
         RetestRequest, ConfirmationRunRequest, NewQuarantine, NewChannel,
