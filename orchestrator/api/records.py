@@ -124,7 +124,8 @@ documented(
     CellRecord,
     derived=["counts", "pass_rate", "cost_usd", "machine", "packages", "fingerprint"],
 )
-documented(SubjectName, Commit, PrunedPart)
+documented(SubjectName, PrunedPart)
+documented(Commit, SubjectSelector, is_sent=True)
 documented(PruneLine)
 documented(PruneReport, derived=["rows", "size_bytes"])
 documented(TestDuration, derived=["usual_s", "change"])
@@ -136,7 +137,7 @@ documented(Plan, derived=["worst_usd"])
 documented(CellCost, RunCost, ProviderCost, RunTotal, Spending)
 documented(Price, UncertainPrice, Refreshed)
 documented(ResourceResponse, InventoryResponse)
-documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding, SubjectSelector)
+documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding)
 documented(
     StoredPolicy, RuleResult, Verdict, VerdictEnvelope, VerdictResponse, RuleLine, VerdictLine
 )
