@@ -45,15 +45,19 @@ class WorkspaceError(MachineError):
     """The agent refused a request; the message gives the reason."""
 
 
-class Listener(Protocol):
-    """Is told when a machine has more to pull, so that it need not ask."""
+class Wakeups(Protocol):
+    """Ends the wait before the next pull of an attempt early, when its machine has more."""
 
     def arm(self, attempt: str) -> None:
-        """Note that `wake` will be called for the attempt."""
+        """Expect a call of `wake` for the attempt, before or during the next wait."""
+        ...
+
+    def disarm(self, attempt: str) -> None:
+        """Expect no call of `wake` for the attempt."""
         ...
 
     def wake(self, attempt: str) -> None:
-        """Note that there is more to pull, or that the connection ended. Called by any thread."""
+        """End the wait: there is more to pull, or the connection ended. Called by any thread."""
         ...
 
 
@@ -67,7 +71,7 @@ class Workspace:
         base: str | None = None,
         candidates: Sequence[str] = (),
         agent: Archive | None = None,
-        listener: Listener | None = None,
+        wakeups: Wakeups | None = None,
     ) -> None:
         """Store the settings without contacting the machine.
 
@@ -79,7 +83,7 @@ class Workspace:
             candidates: Interpreters that may run the agent, in order of preference; the machine's
                 ``python3`` is tried last.
             agent: The agent to run instead of the one of this program.
-            listener: Told when there is more to pull; nobody is told by default.
+            wakeups: Ends the waits between pulls early; by default nothing does.
         """
         self._shell = shell
         self._base = base
@@ -87,7 +91,7 @@ class Workspace:
         self._agent_archive = agent or agent_archive()
         self._lock = threading.Lock()
         self._known: Ground | None = None
-        self._listener = listener
+        self._wakeups = wakeups
         self._sessions = Sessions(self._new_session)
 
     def agent_digest(self) -> str:
@@ -155,7 +159,10 @@ class Workspace:
             )
 
     def put_agent(self) -> str:
-        """Ship the agent unless it is there; answers with its digest. Raises as `put_archive`."""
+        """Ship the agent unless it is there; return its digest. Raises as `put_archive`.
+
+        Any verb ships a missing agent (`_ask`); the cheapest one is `holds`.
+        """
         folder = f"{self.base()}/agents/{self.agent_digest()}"
         self._agent("holds", "--folder", folder)
         return self.agent_digest()
@@ -216,19 +223,29 @@ class Workspace:
         Returns:
             None if the machine has no such attempt.
         """
+        # Armed before the request: the machine may have more before the answer is read here.
+        if self._wakeups is not None:
+            self._wakeups.arm(attempt)
+        is_wakeup_expected = False
+        try:
+            batch = self._pull(attempt, events_offset, log_offset, limit_bytes)
+            is_wakeup_expected = batch is not None and batch.alive
+        finally:
+            if self._wakeups is not None and not is_wakeup_expected:
+                self._wakeups.disarm(attempt)
+        return batch
+
+    def _pull(
+        self, attempt: str, events_offset: int, log_offset: int, limit_bytes: int
+    ) -> EvidenceBatch | None:
         done = self._agent(
             "pull",
             *("--attempt", self._attempt(attempt), "--events", str(events_offset)),
-            *("--log", str(log_offset), "--limit", str(limit_bytes), "--tell"),
+            *("--log", str(log_offset), "--limit", str(limit_bytes), "--wake"),
             output_limit_bytes=2 * limit_bytes + HEADER_BYTES,
             may_miss=True,
         )
-        if done.status == NO_SUCH_ATTEMPT:
-            return None
-        batch = _pulled(done.stdout, limit_bytes)
-        if batch.alive and self._listener is not None:
-            self._listener.arm(attempt)
-        return batch
+        return None if done.status == NO_SUCH_ATTEMPT else _pulled(done.stdout, limit_bytes)
 
     def stop(self, attempt: str, reason: str, kill: bool = False) -> None:
         """Request the end of the attempt's agent; with `kill`, kill it and all its processes."""
@@ -273,14 +290,14 @@ class Workspace:
         may_miss: bool = False,
     ) -> CommandResult:
         """Run one verb of the agent. Exit code 3 is returned as a result if `may_miss` is true."""
-        done = self._asked(verb, words, b"".join(stdin), timeout_s, output_limit_bytes)
+        done = self._ask(verb, words, b"".join(stdin), timeout_s, output_limit_bytes)
         if done.status == 0 or (may_miss and done.status == NO_SUCH_ATTEMPT):
             return done
         raise WorkspaceError(
             f"the agent's {verb} ended with exit code {done.status}: {_reason(done)}"
         )
 
-    def _asked(
+    def _ask(
         self,
         verb: str,
         words: Sequence[str],
@@ -288,7 +305,7 @@ class Workspace:
         timeout_s: float,
         output_limit_bytes: int,
     ) -> CommandResult:
-        """Ask on the attempt's session; once more if an earlier one has ended meanwhile."""
+        """Run a verb on the attempt's session; ship a missing agent, replace an ended session."""
         attempt = words[1] if words[:1] == ("--attempt",) else ""
         for _ in range(MOST_SESSIONS):
             session = self._sessions.take(attempt)
@@ -314,14 +331,14 @@ class Workspace:
                 self._sessions.give_back(
                     "" if verb == "close" else attempt,
                     session,
-                    on_news=self._on_news(attempt) if verb == "pull" else None,
+                    on_readable=self._wake_call(attempt) if verb == "pull" else None,
                 )
                 return done
         raise WorkspaceError(f"the agent's folder is removed as soon as it is sent ({verb})")
 
-    def _on_news(self, attempt: str) -> Callable[[], None] | None:
-        listener = self._listener
-        return None if listener is None else partial(listener.wake, attempt.rpartition("/")[2])
+    def _wake_call(self, folder: str) -> Callable[[], None] | None:
+        wakeups = self._wakeups
+        return None if wakeups is None else partial(wakeups.wake, folder.rpartition("/")[2])
 
     def _new_session(self) -> AgentSession:
         folder = shlex.quote(f"{self.base()}/agents/{self.agent_digest()}")
@@ -367,7 +384,7 @@ def _digest(digest: str) -> str:
 
 def _reason(done: CommandResult) -> str:
     text = done.stderr.decode(errors="replace").strip()
-    return text[-2000:] or f"exit code {done.status} without a word"
+    return text[-2000:] or f"exit code {done.status} and no output"
 
 
 def _json_object(data: bytes, what: str) -> dict[str, object]:

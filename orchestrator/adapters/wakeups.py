@@ -1,4 +1,4 @@
-"""Ends the wait between two polls early when the machine that is polled sends news."""
+"""Ends the wait between two polls early when the polled machine sends a `wake` frame."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Wakeups:
         self._waits: dict[str, _Wait] = {}
 
     def arm(self, key: str) -> None:
-        """Note that `wake` will be called for the key."""
+        """Expect a call of `wake` for the key, before or during its next wait."""
         with self._lock:
             self._waits[key] = _Wait()
 
@@ -66,10 +66,15 @@ class Wakeups:
         except TimeoutError:
             return
         finally:
-            self.forget(key, wait)
+            self._disarm(key, wait)
 
-    def forget(self, key: str, wait: _Wait | None = None) -> None:
-        """Disarm the key; with `wait`, unless it was armed again since."""
+    def disarm(self, key: str) -> None:
+        """Make the waits for the key as long as their callers say again."""
         with self._lock:
-            if wait is None or self._waits.get(key) is wait:
-                self._waits.pop(key, None)
+            self._waits.pop(key, None)
+
+    def _disarm(self, key: str, wait: _Wait) -> None:
+        """Disarm the key unless it was armed again since."""
+        with self._lock:
+            if self._waits.get(key) is wait:
+                del self._waits[key]

@@ -117,7 +117,7 @@ async def follow(
     with streams.of(run_id) as news:
         yield ServerSentEvent(comment="here", retry=RETRY_MS)
         while not streams.closing:
-            if await _is_news(context, run_id, news, after):
+            if await _refresh_position(context, run_id, news, after):
                 run, items = await run_in_threadpool(_look, context, run_id, after)
                 for item in items:
                     after = item.number
@@ -130,7 +130,7 @@ async def follow(
             await anyio.sleep(POLL_S)
 
 
-async def _is_news(context: Context, run_id: str, news: News, after: int) -> bool:
+async def _refresh_position(context: Context, run_id: str, news: News, after: int) -> bool:
     """Whether there are new events; uses what another stream has just read."""
     if not news.is_reading and anyio.current_time() - news.read_at >= POLL_S / 2:
         news.is_reading = True

@@ -131,11 +131,11 @@ def _append(context: Context, cell: Cell, attempt_id: str) -> None:
     if RAW_EVENTS not in kept:
         raise BlobMissingError("the events of the cell are not stored")
     digest = kept[RAW_EVENTS]
-    while not _is_all_stored(context, digest, attempt_id):
+    while not _append_rest(context, digest, attempt_id):
         pass
 
 
-def _is_all_stored(context: Context, digest: str, attempt_id: str) -> bool:
+def _append_rest(context: Context, digest: str, attempt_id: str) -> bool:
     """Continue from the stored position; False where another process continued meanwhile."""
     evidence = context.stores.evidence
     have = evidence.position(attempt_id)

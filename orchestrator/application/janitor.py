@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.application.cell.flow_context import note_end
+from orchestrator.application.cell.flow_context import record_machine_ended_at
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.inventory import DOOMED, Ownership
 from orchestrator.domain.machine import (
@@ -95,7 +95,7 @@ class LastLooks:
         before = self._looks.get(provider, LastLook(at))
         self._looks[provider] = replace(before, at=at, unread=why)
 
-    def is_first_denial(self, provider: str, region: str) -> bool:
+    def note_denial(self, provider: str, region: str) -> bool:
         """Whether this process was not denied the region before."""
         is_first = (provider, region) not in self._denied
         self._denied.add((provider, region))
@@ -199,7 +199,7 @@ class Janitor:
             if any(place.startswith(region) for place in places for region in error.denied):
                 raise
             for region, why in error.denied.items():
-                if self.looks.is_first_denial(name, region):
+                if self.looks.note_denial(name, region):
                     logger.warning("janitor: %s %s is not swept: %s", name, region, why)
             return error.machines
 
@@ -216,7 +216,9 @@ class Janitor:
             except ProviderError as error:
                 logger.warning("janitor: lease %s is not settled yet: %s", lease.id, error)
                 continue
-            lease = note_end(self.stores, lease, machine, since=lease.launched_at, at=self.now())
+            lease = record_machine_ended_at(
+                self.stores, lease, machine, since=lease.launched_at, at=self.now()
+            )
             if machine.state is MachineState.TERMINATED:
                 at = self.now()
                 cost = machine_cost(lease, at)

@@ -196,7 +196,7 @@ def judge_cell(jobs: Iterable[JobVerdict], cause: Cause | None) -> Cause:
         verdicts += [replace(verdict, outcome=Outcome.ERRORED) for verdict in never]
     outcome = worst(v.outcome for v in verdicts)
     if outcome is None:
-        return Cause(Outcome.ERRORED, "agent", "the attempt ended without a word about any job")
+        return Cause(Outcome.ERRORED, "agent", "the attempt ended without an event of any job")
     first = next(v for v in verdicts if v.outcome is outcome)
     if outcome is Outcome.PASSED:
         return Cause(outcome, "")

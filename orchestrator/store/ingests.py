@@ -85,7 +85,7 @@ class IngestStore:
             with self._sessions.write() as session:
                 if (known := _found(session, ingested.fingerprint)) is not None:
                     return known
-                if not _is_made(session, run, spec):
+                if not _insert_run(session, run, spec):
                     there = run_row(session, run.id, lock=True)
                     # Whoever had it locked until now may have begun the very same.
                     if (known := _found(session, ingested.fingerprint)) is not None:
@@ -161,7 +161,7 @@ def _found(session: Session, fingerprint: str) -> Begun | None:
     return Begun(run, cell, attempt, finished=state is RunState.FINISHED)
 
 
-def _is_made(session: Session, run: Run, spec: RunSpec) -> bool:
+def _insert_run(session: Session, run: Run, spec: RunSpec) -> bool:
     """Create the run, unless it exists; return whether it was created."""
     values = {**run_values(run, spec), "state": RunState.INGESTING}
     new = insert_into(session, RunRow).values(values).on_conflict_do_nothing()

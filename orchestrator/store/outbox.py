@@ -309,7 +309,7 @@ def announced(
 
     Rows are locked in one order: the key, the line, channels by id, what commits stand at.
     """
-    if not _is_new(session, told, at):
+    if not _insert_announcement(session, told, at):
         return False
     before, is_news = _stand(session, f"line:{told.lineage}", told.state.value, told, at)
     if is_news:
@@ -324,7 +324,7 @@ def announced(
     return is_news
 
 
-def _is_new(session: Session, told: Announcement, at: datetime) -> bool:
+def _insert_announcement(session: Session, told: Announcement, at: datetime) -> bool:
     values = {
         "key": short(told.key),
         "lineage": told.lineage,

@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         verbs.add_parser(name).add_argument("--attempt", type=_folder, required=True)
     for name in ("events", "log", "limit"):
         verbs.choices["pull"].add_argument(f"--{name}", type=_count, required=True)
-    verbs.choices["pull"].add_argument("--tell", action="store_true")
+    verbs.choices["pull"].add_argument("--wake", action="store_true")
     verbs.choices["stop"].add_argument("--reason", required=True)
     verbs.choices["stop"].add_argument("--kill", action="store_true")
     return parser
@@ -124,10 +124,10 @@ def _pull(options: argparse.Namespace) -> int:
         log_from=options.log,
         limit_bytes=options.limit,
     )
-    if options.tell and sent.alive:
+    if options.wake and sent.alive:
         from . import serve
 
-        serve.tell(attempt, events_bytes=sent.events_end, log_bytes=sent.log_end)
+        serve.wake_later(attempt, events_bytes=sent.events_end, log_bytes=sent.log_end)
     return OK
 
 

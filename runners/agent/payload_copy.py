@@ -56,7 +56,7 @@ class PayloadCopy:
         Raises:
             OSError: a change cannot be undone.
         """
-        changed = [path for path in sorted(self._marks) if self._is_changed(path)]
+        changed = [path for path in sorted(self._marks) if self._check_content(path)]
         now = _files(self._copy)
         new = (path for path in now if path not in self._marks)
         added = sorted(p for p in new if p.name in _SETTINGS or self._is_in_place(p))
@@ -84,7 +84,7 @@ class PayloadCopy:
             return path.parent in self._folders or path.parent.name in self._names
         return stem in self._names or path.parent / stem in self._imported
 
-    def _is_changed(self, path: PurePath) -> bool:
+    def _check_content(self, path: PurePath) -> bool:
         """Return whether a file's content changed; only touched files are compared."""
         mark = mark_of(self._copy / path, is_link=True)
         if mark == self._marks[path]:

@@ -5,7 +5,7 @@ verb's command line. An answer is a sequence of frames, ``KIND NUMBER\n``:
 
 - ``out N`` and ``err N``: N bytes of a stream follow.
 - ``exit N``: the verb ended with exit code N; the answer is complete.
-- ``news 0``: there is more to pull, or the agent ended. Sent once after a pull with ``--tell``,
+- ``wake 0``: there is more to pull, or the agent ended. Sent once after a pull with ``--wake``,
   between answers.
 
 It only reads and answers: an attempt's agent is a process of its own that outlives it.
@@ -31,22 +31,22 @@ _IDLE_S = 900.0
 """Seconds without a request after which it ends; the controller starts another one."""
 _LOOK_S = 0.05
 _PAUSE_S = 0.5
-"""Least time between a pull and the news of more output; an agent's end is told at once."""
+"""Least time between a pull and the `wake` frame for more output, not for the agent's end."""
 _LINE_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024
 
 Main = Callable[[List[str]], int]
 
 
-class Watch(NamedTuple):
-    """What was pulled of an attempt, and when."""
+class PulledPosition(NamedTuple):
+    """How much of an attempt's evidence was pulled, and when."""
 
     attempt: Attempt
     events_bytes: int
     log_bytes: int
     at_s: float
 
-    def has_news(self) -> bool:
+    def is_behind(self) -> bool:
         """Return whether the agent ended, or wrote more than was pulled."""
         if not lock.held(self.attempt.lock):
             return True
@@ -90,7 +90,7 @@ class Server:
         self._source = source
         self._target = target
         self._buffer = b""
-        self._watch: Optional[Watch] = None
+        self._position: Optional[PulledPosition] = None
 
     def run(self) -> int:
         """Answer until the connection ends; returns the exit code."""
@@ -130,24 +130,24 @@ class Server:
             traceback.print_exc()
             return 1
 
-    def watch(self, watch: Watch) -> None:
-        """Send news of this attempt, once."""
-        self._watch = watch
+    def wake_later(self, position: PulledPosition) -> None:
+        """Send one `wake` frame once the attempt has more than was pulled, or its agent ended."""
+        self._position = position
 
     def _line(self) -> Optional[bytes]:
-        """Return the next request's line, and watch until it comes; None at the end."""
+        """Return the next request's line, or None at the end; send a due `wake` frame meanwhile."""
         end = time.monotonic() + _IDLE_S
         while b"\n" not in self._buffer:
-            if self._watch is not None and self._watch.has_news():
-                self._watch = None
-                send(self._target, "news")
+            if self._position is not None and self._position.is_behind():
+                self._position = None
+                send(self._target, "wake")
             left_s = end - time.monotonic()
-            wait_s = left_s if self._watch is None else min(left_s, _LOOK_S)
+            wait_s = left_s if self._position is None else min(left_s, _LOOK_S)
             if left_s <= 0 or len(self._buffer) > _LINE_BYTES:
                 return None
             if select.select([self._source], [], [], wait_s)[0] and not self._fill():
                 return None
-        self._watch = None
+        self._position = None
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
@@ -166,10 +166,11 @@ class Server:
 _server: Optional[Server] = None
 
 
-def tell(attempt: Attempt, *, events_bytes: int, log_bytes: int) -> None:
-    """Send one ``news`` frame of this attempt later; do nothing in a process that is no server."""
+def wake_later(attempt: Attempt, *, events_bytes: int, log_bytes: int) -> None:
+    """Send one ``wake`` frame for this attempt later; do nothing in a process that is no server."""
     if _server is not None:
-        _server.watch(Watch(attempt, events_bytes, log_bytes, time.monotonic()))
+        position = PulledPosition(attempt, events_bytes, log_bytes, time.monotonic())
+        _server.wake_later(position)
 
 
 def serve(main: Main) -> int:

@@ -146,7 +146,7 @@ class FakeCloud:
         with self._lock:
             self._verb("inspect")
             rented = self._rented.get(machine_id)
-            if rented is None or self._is_hidden(rented):
+            if rented is None or self._hide_once(rented):
                 return Machine(id=machine_id, token="", state=MachineState.TERMINATED)
             if rented.is_refused and rented.machine.state is not MachineState.TERMINATED:
                 self._remove(machine_id, "no capacity after all", ended="capacity")
@@ -180,7 +180,7 @@ class FakeCloud:
         """Return the visible machines, as a call of the provider."""
         with self._lock:
             self._verb("inventory")
-            hidden = {id_ for id_, one in self._rented.items() if self._is_hidden(one)}
+            hidden = {id_ for id_, one in self._rented.items() if self._hide_once(one)}
             return tuple(machine for machine in self.live() if machine.id not in hidden)
 
     def _make(self, machine_id: str, request: LaunchRequest) -> None:
@@ -199,7 +199,7 @@ class FakeCloud:
         rented = _Rented(machine, FakeComputer(), self.boot_looks, self.hidden_looks)
         self._rented[machine_id] = rented
 
-    def _is_hidden(self, rented: _Rented) -> bool:
+    def _hide_once(self, rented: _Rented) -> bool:
         rented.hidden_looks -= 1
         return rented.hidden_looks >= 0
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from orchestrator.domain.machine import CommandResult, ConnectionLostError, Conversation
-from runners.shell.arrivals import Arrivals
+from runners.shell.readiness_callbacks import ReadinessCallbacks
 from runners.shell.stdin_feeder import Deadline, Output
 
 AGENT_GONE = 75
 """Exit code where the agent's folder is not there, or was removed."""
 _HEADER_BYTES = 64
-ARRIVALS = Arrivals()
+READINESS = ReadinessCallbacks()
 """One thread for the sessions of all machines."""
 
 
@@ -62,7 +62,7 @@ class AgentSession:
                 self._copy(number, output.add_stderr, deadline)
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when there is news."""
+        """Return the descriptor that becomes readable on a `wake` frame or the session's end."""
         return self._conversation.fileno()
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class AgentSession:
         end = self._received.index(b"\n")
         kind, _, number = self._received[:end].decode("ascii", "replace").partition(" ")
         del self._received[: end + 1]
-        if kind not in ("out", "err", "exit", "news") or not number.isdecimal():
+        if kind not in ("out", "err", "exit", "wake") or not number.isdecimal():
             raise ConnectionLostError("the agent's session sent something that is no answer")
         return kind, int(number)
 
@@ -123,33 +123,33 @@ class Sessions:
             session = self._kept.pop(attempt, None) or self._kept.pop("", None)
         if session is None:
             return self._start()
-        ARRIVALS.forget(session.fileno())
+        READINESS.remove(session.fileno())
         return session
 
     def give_back(
-        self, attempt: str, session: AgentSession, *, on_news: Callable[[], None] | None = None
+        self, attempt: str, session: AgentSession, *, on_readable: Callable[[], None] | None = None
     ) -> None:
         """Keep the session for the attempt's next verb.
 
         Args:
             attempt: Whose it is; "" for a spare one.
             session: One without an open question.
-            on_news: Called once when the session has news or has ended.
+            on_readable: Called once when bytes arrive on the session, or it ends.
         """
         with self._lock:
             if self._kept.setdefault(attempt, session) is session:
-                if on_news is not None:
-                    ARRIVALS.expect(session.fileno(), on_news)
+                if on_readable is not None:
+                    READINESS.add(session.fileno(), on_readable)
                 return
         session.close()
 
     def close(self) -> None:
-        """End all sessions that no verb uses now; who awaited news looks again."""
+        """End all sessions that no verb uses now; call the callbacks of those that had one."""
         with self._lock:
             sessions = list(self._kept.values())
             self._kept.clear()
         for session in sessions:
-            awaited = ARRIVALS.forget(session.fileno())
+            on_readable = READINESS.remove(session.fileno())
             session.close()
-            if awaited is not None:
-                awaited()
+            if on_readable is not None:
+                on_readable()

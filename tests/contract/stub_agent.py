@@ -78,12 +78,12 @@ def pull(folder, options, kill):
     header.update(events_bytes=len(sent[0]), log_bytes=len(sent[1]))
     header.update(events_size=len(events), log_size=len(log))
     sys.stdout.buffer.write(json.dumps(header).encode() + b"\n" + b"".join(sent))
-    if "--tell" in options and header["alive"]:
+    if "--wake" in options and header["alive"]:
         events_end, log_end = (
             int(options["--events"]) + len(sent[0]),
             int(options["--log"]) + len(sent[1]),
         )
-        serve.tell(layout.Attempt(folder), events_bytes=events_end, log_bytes=log_end)
+        serve.wake_later(layout.Attempt(folder), events_bytes=events_end, log_bytes=log_end)
     return 0
 
 

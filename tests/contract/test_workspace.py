@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
@@ -13,14 +14,16 @@ import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.domain.evidence import EvidenceBatch
 from orchestrator.domain.machine import CommandResult, ConnectionLostError, Shell, UnreachableError
 from runners.archives import Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
-from runners.shell import open_shell
+from runners.shell import agent_session, open_shell
 from runners.shell.ssh import SshShell
 from runners.shell.stdin_feeder import OutputLimitError
 from runners.shell.user_key import KeyFile
@@ -388,8 +391,8 @@ def test_an_answer_that_is_too_long_leaves_no_half_of_it(real: Workspace) -> Non
     real.close("a-1")
 
 
-class Listening:
-    """Notes which attempts are armed, and how often they were woken."""
+class WakeupRecorder:
+    """Records which attempts are armed, and how often they were woken."""
 
     def __init__(self) -> None:
         self.armed: set[str] = set()
@@ -398,57 +401,59 @@ class Listening:
     def arm(self, attempt: str) -> None:
         self.armed.add(attempt)
 
+    def disarm(self, attempt: str) -> None:
+        self.armed.discard(attempt)
+
     def wake(self, attempt: str) -> None:
         self.woken[attempt] += 1
 
 
 @pytest.fixture
-def listened(shell: Shell, base: Path, stub: Archive) -> Iterator[tuple[Workspace, Listening]]:
-    listening = Listening()
+def recorded(shell: Shell, base: Path, stub: Archive) -> Iterator[tuple[Workspace, WakeupRecorder]]:
+    recorder = WakeupRecorder()
     workspace = Workspace(
-        shell, base=str(base), candidates=[sys.executable], agent=stub, listener=listening
+        shell, base=str(base), candidates=[sys.executable], agent=stub, wakeups=recorder
     )
     workspace.start("a-1", PLAN)
     found = pull(workspace)
     pull(workspace, events=len(found.events), log=len(found.log))
-    assert (listening.armed, listening.woken) == ({"a-1"}, Counter())
-    yield workspace, listening
+    assert (recorder.armed, recorder.woken) == ({"a-1"}, Counter())
+    yield workspace, recorder
     workspace.close("a-1")
     workspace.disconnect()
 
 
-def test_more_output_is_news_once(listened: tuple[Workspace, Listening], base: Path) -> None:
-    workspace, listening = listened
+def test_more_output_wakes_once(recorded: tuple[Workspace, WakeupRecorder], base: Path) -> None:
+    workspace, recorder = recorded
     log = base / "attempts" / "a-1" / "log"
     for expected in (1, 2):
         with log.open("ab") as file:
             file.write(b"more")
-        until(lambda expected=expected: listening.woken["a-1"] == expected)
+        until(lambda expected=expected: recorder.woken["a-1"] == expected)
         found = pull(workspace, events=10_000)
         pull(workspace, events=found.events_size_bytes, log=found.log_size_bytes)
 
 
-def test_the_agents_end_is_news(listened: tuple[Workspace, Listening]) -> None:
-    workspace, listening = listened
+def test_the_agents_end_wakes(recorded: tuple[Workspace, WakeupRecorder]) -> None:
+    workspace, recorder = recorded
     (Path(workspace.base()) / "attempts" / "a-1" / "stop").touch()
-    until(lambda: listening.woken["a-1"] == 1)
-    listening.armed.clear()
+    until(lambda: recorder.woken["a-1"] == 1)
     assert not pull(workspace).alive
-    assert not listening.armed, "nothing will come any more"
+    assert not recorder.armed, "no wakeup follows"
 
 
-def test_a_lost_session_is_news(listened: tuple[Workspace, Listening]) -> None:
-    workspace, listening = listened
+def test_a_lost_session_wakes(recorded: tuple[Workspace, WakeupRecorder]) -> None:
+    workspace, recorder = recorded
     for server in servers(workspace):
         os.kill(server, signal.SIGKILL)
-    until(lambda: listening.woken["a-1"] == 1)
+    until(lambda: recorder.woken["a-1"] == 1)
     assert pull(workspace).alive
 
 
-def test_a_closed_connection_is_news(listened: tuple[Workspace, Listening]) -> None:
-    workspace, listening = listened
+def test_a_closed_connection_wakes(recorded: tuple[Workspace, WakeupRecorder]) -> None:
+    workspace, recorder = recorded
     workspace.disconnect()
-    assert listening.woken["a-1"] == 1
+    assert recorder.woken["a-1"] == 1
 
 
 class Answering:
@@ -518,3 +523,32 @@ def test_a_pull_that_contradicts_itself_is_refused(answer: bytes, stub: Archive)
     workspace = Workspace(Answering(answer), base="/x", agent=stub)  # type: ignore[arg-type]
     with pytest.raises(WorkspaceError):
         workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10)
+
+
+def test_a_wakeup_right_after_the_answer_ends_the_wait(
+    stub: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine may have more before the answer is read."""
+
+    def call_now(descriptor: int, call: Callable[[], None]) -> None:
+        call()
+
+    monkeypatch.setattr(agent_session.READINESS, "add", call_now)
+    wakeups = Wakeups(calm_s=3600.0)
+    shell = cast(Shell, Answering(header() + b"abc"))
+    workspace = Workspace(shell, base="/x", agent=stub, wakeups=wakeups)
+    workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10)
+    asyncio.run(asyncio.wait_for(wakeups.wait("a-1", 3600.0), timeout=5.0))
+
+
+@pytest.mark.parametrize("answer", [header(alive=False) + b"abc", header() + b"ab", b""])
+def test_a_pull_that_no_wakeup_follows_leaves_none_expected(
+    answer: bytes, stub: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next poll is two seconds later instead of half a second."""
+    monkeypatch.setattr(agent_session.READINESS, "add", lambda descriptor, call: None)
+    wakeups = Wakeups(calm_s=3600.0)
+    workspace = Workspace(cast(Shell, Answering(answer)), base="/x", agent=stub, wakeups=wakeups)
+    with contextlib.suppress(WorkspaceError):
+        workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10)
+    asyncio.run(asyncio.wait_for(wakeups.wait("a-1", 0.01), timeout=5.0))

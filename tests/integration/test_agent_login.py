@@ -132,7 +132,7 @@ def test_root_whose_home_is_closed_works_in_the_shared_folder(host) -> None:
     ("setup", "says"),
     [
         ("", "sudo: a password is required"),
-        ("mount --bind /bin/false /usr/bin/sudo\n", "exit code 1 without a word"),
+        ("mount --bind /bin/false /usr/bin/sudo\n", "exit code 1 and no output"),
         (NOPASSWD + "echo 'Defaults requiretty' >>/etc/sudoers\n", "must have a tty to run sudo"),
         (NOPASSWD + FORBIDDEN, "/home/somebody/.seatrial/no-sudo forbids sudo"),
     ],

@@ -240,13 +240,13 @@ def write_report_tree(home: Path, run_id: str, files: Mapping[str, Iterable[byte
 
 def _replace(fresh: Path, place: Path) -> Path:
     """Replace the folder; of concurrent writers the last one wins."""
-    while not _is_put(fresh, place):
+    while not _move_into_place(fresh, place):
         with suppress(FileNotFoundError):  # another writer has just removed it
             place.rename(Path(tempfile.mkdtemp(prefix="old-", dir=fresh.parent)) / "report")
     return place
 
 
-def _is_put(fresh: Path, place: Path) -> bool:
+def _move_into_place(fresh: Path, place: Path) -> bool:
     """Rename the folder to its place; return False if the place is taken."""
     try:
         fresh.rename(place)

@@ -197,11 +197,13 @@ class DependencyResolver:
         while self._ahead:
             requirement, asker = self._ahead.popleft()
             name = canonicalize_name(requirement.name)
-            if self._is_missing(requirement, name, asker):
+            if self._merge_requirement(requirement, name, asker):
                 pending[name] = None
         return list(pending)
 
-    def _is_missing(self, requirement: Requirement, name: NormalizedName, asker: str) -> bool:
+    def _merge_requirement(
+        self, requirement: Requirement, name: NormalizedName, asker: str
+    ) -> bool:
         fault = address_fault(requirement)
         if fault:
             raise WheelsError(f"{asker or 'the environment'} needs what is not fetched: {fault}")

@@ -112,7 +112,7 @@ class FreeText:
         """Yield the remarks and measurements of a line."""
         for said in self._remarks.see(line):
             yield self._placed(said)
-        if self._is_title(line):
+        if self._take_title(line):
             return
         self._see_group(line)
         row = self._tables.see(line)
@@ -132,7 +132,7 @@ class FreeText:
             return ParsedFallback(f"{said.reason} (in {self.section!r})")
         return said
 
-    def _is_title(self, line: str) -> bool:
+    def _take_title(self, line: str) -> bool:
         """Return whether the line is a title, alone or between two rules."""
         if _RULE.match(line):
             if self._title:

@@ -89,13 +89,13 @@ class EnvironmentLines:
         device = _device(line)
         if not (facts or machine or device) or _WANTED_FACTS.search(line):
             return {}
-        if self._has_grown(device):
+        if self._merge_device(device):
             machine["devices"] = [dict(self._device)]
         if machine:
             facts["machine"] = machine
         return self._news(facts)
 
-    def _has_grown(self, said: Facts) -> bool:
+    def _merge_device(self, said: Facts) -> bool:
         """Merge facts into the device; return False for a device of another name."""
         if said.get("name", self._device.get("name")) != self._device.get("name", said.get("name")):
             return False
@@ -262,12 +262,12 @@ class LogNotices:
     def _spoken(self, line: str) -> Iterator[Said]:
         sentence = _sentence(line)
         if self._fallback.search(sentence) and not _NEGATED.search(sentence):
-            if self._is_new("fallback", _DIGITS.sub("0", sentence)):
+            if self._remember("fallback", _DIGITS.sub("0", sentence)):
                 yield self._fell_back(sentence)
-        elif self._absence.search(sentence) and self._is_new("absence", sentence):
+        elif self._absence.search(sentence) and self._remember("absence", sentence):
             yield ParsedProblem("warning", f"it says: {sentence}")
         unused = _unused(line)
-        if unused and self._is_new("unused", unused):
+        if unused and self._remember("unused", unused):
             yield ParsedProblem("warning", unused)
 
     def _fell_back(self, sentence: str) -> Said:
@@ -282,10 +282,10 @@ class LogNotices:
         for name, version in found:
             if name.lower() in _NOT_SUBJECTS:
                 continue
-            if self._is_new("stamp", f"{name} {version}"):
+            if self._remember("stamp", f"{name} {version}"):
                 yield ParsedVersion(name, version)
 
-    def _is_new(self, what: str, text: str) -> bool:
+    def _remember(self, what: str, text: str) -> bool:
         known = self._said.setdefault(what, set())
         if text in known or len(known) >= KEPT:
             return False

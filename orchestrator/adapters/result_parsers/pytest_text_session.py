@@ -390,14 +390,14 @@ class Session:
         if not line:
             return
         node = grammar.worker_line(line) or grammar.node_line(line)
-        if node is not None and self._is_said(node):
+        if node is not None and self._take_mark(node):
             yield from self._node(node, line)
         elif self._pending is not None:
             yield from self._printed(self._pending, line)
         else:
             self._before(line)
 
-    def _is_said(self, node: NodeLine) -> bool:
+    def _take_mark(self, node: NodeLine) -> bool:
         """Return whether pytest wrote the line.
 
         In a session without progress marks a line with one was printed by a test.

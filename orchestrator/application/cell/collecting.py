@@ -165,7 +165,7 @@ def poll_collection(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
 
 def _keep_files(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
     workspace = workspace_of(deps, now.lease)
-    if not _is_over(deps, now, workspace, late=late):
+    if not _pull_last(deps, now, workspace, late=late):
         return False
     replaced = judged_files(deps, now)
     if collect_artifacts(
@@ -205,7 +205,7 @@ def _tell(deps: FlowDeps, now: AttemptState, error: Exception) -> None:
     deps.stores.run_events.add(now.run.id, "cell", said)
 
 
-def _is_over(deps: FlowDeps, now: AttemptState, workspace: Workspace, *, late: bool) -> bool:
+def _pull_last(deps: FlowDeps, now: AttemptState, workspace: Workspace, *, late: bool) -> bool:
     attempt_id = now.attempt.id
     if now.position.end is None:
         cause = now.attempt.cause

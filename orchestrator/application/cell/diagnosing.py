@@ -126,7 +126,7 @@ def _next(
         _tell(deps, now, _title(ask))
         return NOT_YET
     if order.await_minutes and not stores.retests.are_retests_ended(now.attempt.id):
-        if len(own) == len(retest_sessions) and deps.lapses.is_news(now.attempt.id, "waits"):
+        if len(own) == len(retest_sessions) and deps.contact_log.remember(now.attempt.id, "waits"):
             _tell(deps, now, "its machine waits for retests that somebody asks for")
         return NOT_YET
     _conclude(deps, now, own)
@@ -192,7 +192,7 @@ def _take(deps: FlowDeps, now: AttemptState, retest_session: RetestSession) -> N
     """Once the agent has ended, store its results and remove its folder."""
     workspace = workspace_of(deps, now.lease)
     state = workspace.pull(retest_session.id, events_offset=0, log_offset=0, limit_bytes=0)
-    deps.lapses.since.pop(now.attempt.id, None)
+    deps.contact_log.silent_since.pop(now.attempt.id, None)
     if state is not None and state.alive:
         return
     limit = deps.timings.pull_limit_bytes
@@ -221,7 +221,7 @@ def _end(deps: FlowDeps, now: AttemptState, retest_session: RetestSession, *, tr
 def _stay(deps: FlowDeps, now: AttemptState, error: ShellError) -> None:
     """Wait for an unreachable machine for a while; afterwards raise the error."""
     at = deps.clock.now()
-    since = deps.lapses.since.setdefault(now.attempt.id, at)
+    since = deps.contact_log.silent_since.setdefault(now.attempt.id, at)
     if at - since >= timedelta(seconds=deps.timings.contact_timeout_s):
         raise error
 
@@ -232,7 +232,7 @@ def _leave(deps: FlowDeps, now: AttemptState, why: str) -> Value:
         if retest_session.state is not RetestSessionState.ENDED:
             _stop(deps, now, retest_session)
             deps.stores.retests.end(retest_session.id, at=deps.clock.now(), trouble=why)
-    deps.lapses.since.pop(now.attempt.id, None)
+    deps.contact_log.silent_since.pop(now.attempt.id, None)
     _tell(deps, now, f"its failures are not looked into any further: {why}")
     return GO
 

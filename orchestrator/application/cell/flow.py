@@ -1,7 +1,7 @@
 """The flow of a cell: idempotent steps in one straight line, independent of the engine.
 
-A flow that owns a machine has no `finally`: tearing down is the step after the attempt, whatever
-the attempt came to, and cancelling is a row that every look reads.
+A flow that owns a machine has no `finally`: the release is the step after the attempt, whatever
+the attempt's outcome. A cancel is a stored row: every poll reads it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _blamed(deps: FlowDeps, look: CellLook) -> Look:
             return look(deps, attempt)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the machine goes home
+        except Exception as error:  # noqa: BLE001 - whatever it is, the machine is released
             return releasing.record_bug(deps, attempt, error)
 
     return _patient(deps, blamed)
@@ -79,7 +79,8 @@ def _blamed(deps: FlowDeps, look: CellLook) -> Look:
 def _patient(deps: FlowDeps, look: CellLook) -> Look:
     """Wrap a poll: repeat it while the database is unreachable.
 
-    Hardly an error leaves it: the engine would record that, and replay it for ever.
+    It re-raises only LookupErrors of the store: the engine records an error that leaves a step, and
+    replays it for ever.
     """
 
     def looked(key: str) -> Value | NotYet:
@@ -88,14 +89,14 @@ def _patient(deps: FlowDeps, look: CellLook) -> Look:
         except StoreError as error:
             if isinstance(error, LookupError):
                 raise
-            if deps.lapses.is_news(key, str(error)):
+            if deps.contact_log.remember(key, str(error)):
                 logger.warning("%s: the store cannot be used now: %s", key, error)
             return NOT_YET
         except Exception as error:
-            if deps.lapses.is_news(key, repr(error)):
-                logger.exception("%s: this look failed; it is repeated", key)
+            if deps.contact_log.remember(key, repr(error)):
+                logger.exception("%s: this poll failed; it is repeated", key)
             return NOT_YET
-        deps.lapses.said.pop(key, None)
+        deps.contact_log.messages.pop(key, None)
         return answer
 
     return looked

@@ -129,6 +129,9 @@ class Timings:
     """Maximum time of a reachable machine for each readiness check."""
     host_key_s: float = 180.0
     """Seconds for which another host key than the published one is tolerated."""
+    host_key_settle_s: float = 10.0
+    """Seconds of preparation within which a guest may make a host key of its own; Google's guest
+    agent begins once cloud-init has configured the machine (how long it takes is not measured)."""
     prepare_s: float = 1800.0
     first_event_s: float = 90.0
     contact_timeout_s: float = 180.0
@@ -148,15 +151,15 @@ class Timings:
 class ContactLog:
     """Time of the last contact with each attempt's machine; kept in memory only."""
 
-    since: dict[str, datetime] = field(default_factory=dict)
-    inspected: dict[str, datetime] = field(default_factory=dict)
-    said: dict[str, str] = field(default_factory=dict)
-    """The last reported error by cell or attempt."""
+    silent_since: dict[str, datetime] = field(default_factory=dict)
+    inspected_at: dict[str, datetime] = field(default_factory=dict)
+    messages: dict[str, str] = field(default_factory=dict)
+    """The last reported message by cell or attempt."""
 
-    def is_news(self, key: str, trouble: str) -> bool:
-        """Whether the message differs from the last one, so that logs stay readable."""
-        told, self.said[key] = self.said.get(key), trouble
-        return told != trouble
+    def remember(self, key: str, message: str) -> bool:
+        """Store the message; return whether it differs from the last one and is to be reported."""
+        last, self.messages[key] = self.messages.get(key), message
+        return last != message
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +196,10 @@ class FlowDeps:
     budgets: tuple[Budget, ...] = ()
     """Across runs; a run's own is in its matrix."""
     timings: Timings = field(default_factory=Timings)
-    lapses: ContactLog = field(default_factory=ContactLog)
+    contact_log: ContactLog = field(default_factory=ContactLog)
     backoff: Backoff = field(default_factory=Backoff)
     locks: Locks = field(default_factory=Locks)
-    """So that one run is ended by one thread at a time; the faces' context has the same."""
+    """One thread at a time ends a run; the context of API and pages shares these locks."""
 
 
 def workspace_of(deps: FlowDeps, lease: Lease | None) -> Workspace:
@@ -209,14 +212,14 @@ def workspace_of(deps: FlowDeps, lease: Lease | None) -> Workspace:
 def record_failure(
     deps: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
 ) -> Value:
-    """Store the attempt's cause, unless it has one, and stop the attempt."""
+    """Record the cause (the first one stays) and return STOP."""
     deps.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
     return STOP
 
 
-def stopped_from_outside(deps: FlowDeps, now: AttemptState) -> bool:
-    """Whether the attempt was cancelled or ran out of its time; the cause is stored."""
-    if is_stopped(deps, now):
+def record_stop(deps: FlowDeps, now: AttemptState) -> bool:
+    """Record a cancel or a passed deadline as the cause; return whether the attempt must stop."""
+    if record_cancel(deps, now):
         return True
     if is_out_of_time(deps, now):
         record_deadline(deps, now)
@@ -224,10 +227,10 @@ def stopped_from_outside(deps: FlowDeps, now: AttemptState) -> bool:
     return False
 
 
-def is_stopped(deps: FlowDeps, now: AttemptState) -> bool:
-    """Whether the attempt was cancelled; the cause is stored.
+def record_cancel(deps: FlowDeps, now: AttemptState) -> bool:
+    """Record a requested cancel as the cause; return whether the attempt must stop.
 
-    So it was when a cause is stored already, and nobody could record what the look answered.
+    Also true if a cause is already stored: the engine may have failed to record the step.
     """
     if now.attempt.cause is not None:
         return True
@@ -272,16 +275,16 @@ def billed_minutes_of(max_minutes: float, hold_minutes: float) -> float:
     return max_minutes + hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
 
 
-def note_end(
+def record_machine_ended_at(
     stores: Stores, lease: Lease, machine: Machine, *, since: datetime | None, at: datetime
 ) -> Lease:
-    """Keep when the machine ended: it is billed until then, however late that is noticed.
+    """Store when the machine ended; it is billed until then, however late that is noticed.
 
     Args:
         stores: Where the lease is.
         lease: Of the machine.
-        machine: As its provider told it.
-        since: It was there then, as far as is known; the clocks of clouds may differ from ours.
+        machine: The provider's description of it.
+        since: When it certainly existed; a cloud's clock may differ from ours.
         at: When the provider was asked.
     """
     if machine.ended_at is None:

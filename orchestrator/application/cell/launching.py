@@ -3,7 +3,7 @@
 Requests one machine exactly once, until it is granted or refused, and booted.
 
 The token is the lease's id. A call without an answer is repeated with the same token; a refusal
-after such a call is believed only when the provider's inventory shows no machine of the token.
+after such a call counts only if the provider's inventory shows no machine with the token.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from orchestrator.application.cell.flow_context import (
     enter,
     expires_at,
     is_out_of_time,
-    is_stopped,
-    note_end,
     overdue,
+    record_cancel,
     record_failure,
+    record_machine_ended_at,
     tags_of,
 )
 from orchestrator.application.cell.place_selection import RankedPlace, refusal_facts
@@ -146,17 +146,17 @@ def _confirmed(
         return _withdraw(deps, now, lease, machine.ended or "boot", said, machine.extent)
     if machine.state is not MachineState.REQUESTED:
         return _granted(deps, now, lease, machine)
-    still_ordered(deps, lease, machine, at=at)
+    note_still_ordered(deps, lease, machine, at=at)
     if at - (lease.launched_at or lease.reserved_at) < timedelta(seconds=deps.timings.ordered_s):
         return NOT_YET
     waited = f"not granted within {deps.timings.ordered_s:g} s; {machine.detail}".rstrip("; ")
     return _withdraw(deps, now, lease, _NOT_GRANTED, waited, Extent.PLACE)
 
 
-def still_ordered(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> Lease:
-    """Add a notice at intervals that the machine is not granted yet, and nothing is billed.
+def note_still_ordered(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> Lease:
+    """Store at intervals that the machine is not granted yet, so nothing is billed until then.
 
-    What it only supposes to be coming (it shows no token) may be granted already.
+    A machine without a token is not certainly this one, and may be granted already.
     """
     since = lease.billed_from
     if machine.state is not MachineState.REQUESTED or not machine.token:
@@ -167,21 +167,21 @@ def still_ordered(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetim
     return lease
 
 
-def send_back(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
-    """Terminate a machine that was refused after all, before the next place is tried."""
+def terminate_refused(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
+    """Terminate a machine that was refused after its launch, before the next place is tried."""
     try:
         provider.terminate(lease.machine_id)
         at = deps.clock.now()
         machine = provider.inspect(lease.machine_id)
     except ProviderError as error:
-        logger.warning("lease %s: not seen off yet: %s", lease.id, error)
+        logger.warning("lease %s: not terminated yet: %s", lease.id, error)
         return NOT_YET
-    lease = still_ordered(deps, lease, machine, at=at)
-    lease = note_end(deps.stores, lease, machine, since=lease.launched_at, at=at)
+    lease = note_still_ordered(deps, lease, machine, at=at)
+    lease = record_machine_ended_at(deps.stores, lease, machine, since=lease.launched_at, at=at)
     if not is_gone(deps, lease, machine, at=at):
         return NOT_YET
     at = deps.clock.now()
-    # what only kept us waiting may have been granted at the last moment
+    # a request that was withdrawn after waiting may have been granted at the last moment
     never_ran = lease.refusal_code in _NEVER_RAN or machine.ended in _NEVER_RAN
     cost = Decimal(0) if never_ran else machine_cost(lease, at)
     deps.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=_refusal(lease))
@@ -189,20 +189,25 @@ def send_back(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
 
 
 def reconcile(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
-    """Keep the machine of a lost launch call that was refused at its repetition, if it exists."""
-    is_unmade(deps, lease, provider, refusal=_refusal(lease))
+    """Resolve a lost launch call whose repetition was refused: adopt its machine, if any."""
+    resolve_unanswered_launch(deps, lease, provider, refusal=_refusal(lease))
     return NOT_YET
 
 
-def is_unmade(deps: FlowDeps, lease: Lease, provider: Provider, *, refusal: str) -> bool:
-    """Find the machine of an unanswered launch call by its token, or close the lease."""
+def resolve_unanswered_launch(
+    deps: FlowDeps, lease: Lease, provider: Provider, *, refusal: str
+) -> bool:
+    """Adopt the machine of an unanswered launch call, found by its token, or close the lease.
+
+    Returns: Whether the lease was closed.
+    """
     at = deps.clock.now()
     if not deps.backoff.is_due(lease.id, at):
         return False
     try:
-        found = made_by(provider, lease)
+        found = find_by_token(provider, lease)
     except ProviderError as error:
-        logger.warning("lease %s: the inventory is not to be had: %s", lease.id, error)
+        logger.warning("lease %s: the inventory is not available: %s", lease.id, error)
         found = None
     else:
         is_sure = at - lease.asked_at >= timedelta(seconds=deps.timings.never_made_after_s)
@@ -218,7 +223,7 @@ def is_unmade(deps: FlowDeps, lease: Lease, provider: Provider, *, refusal: str)
     return False
 
 
-def made_by(provider: Provider, lease: Lease) -> Machine | None:
+def find_by_token(provider: Provider, lease: Lease) -> Machine | None:
     """Return the machine with the lease's token. Raises ProviderError."""
     try:
         found = provider.inventory()
@@ -240,7 +245,7 @@ def is_gone(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> 
     Args:
         deps: The ports.
         lease: Of the machine.
-        machine: As its provider told it.
+        machine: The provider's description of it.
         at: When the provider was asked; its answer may have taken long.
     """
     is_known = bool(machine.token or machine.ended or lease.is_seen)
@@ -323,7 +328,7 @@ def _refused(
 def _withdraw(
     deps: FlowDeps, now: AttemptState, lease: Lease, ended: str, said: str, extent: Extent
 ) -> NotYet:
-    """Handle a refusal after the machine was granted."""
+    """Handle a refusal after an accepted launch: refuse the place, release the machine."""
     reason = ended if ended in _NEVER_RAN else "boot"
     if ended == _NOT_GRANTED:
         reason = "capacity"
@@ -374,7 +379,7 @@ def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.PREPARING):
         return GO
-    if is_stopped(deps, now) or now.lease is None:
+    if record_cancel(deps, now) or now.lease is None:
         return STOP
     late = _is_late(deps, now, now.lease)
     at = deps.clock.now()
@@ -420,7 +425,7 @@ def _ended(
     not_shown = machine.state is MachineState.TERMINATED and is_young(deps, lease, at=at)
     if not machine.ended and not_shown:
         return NOT_YET
-    note_end(deps.stores, lease, machine, since=now.cell.entered_at, at=at)
+    record_machine_ended_at(deps.stores, lease, machine, since=now.cell.entered_at, at=at)
     reason = machine.ended if machine.ended in _AS_THEY_ARE else "boot"
     detail = f"machine {machine.id} is {machine.state} before it could be used. {machine.detail}"
     return _blame_boot(deps, now.attempt.id, lease, reason, detail.strip())
@@ -450,40 +455,46 @@ def _pinned(
     )
 
 
-def _may_publish_another(
+def _await_published_host_key(
     deps: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, said: str
 ) -> bool:
-    """Whether a guest that publishes host keys still has time to publish a new one."""
+    """Note the mismatch; return whether a guest that publishes keys may still publish a new one."""
     is_published = isinstance(shown, SshAddress) and bool(shown.host_key)
-    return is_published and _host_key_settles(deps, now, said)
+    return is_published and _note_host_key_mismatch(deps, now, said)
 
 
-def _host_key_settles(deps: FlowDeps, now: AttemptState, said: str) -> bool:
+def _note_host_key_mismatch(deps: FlowDeps, now: AttemptState, said: str) -> bool:
+    """Note it as no contact; return whether it is still tolerated."""
     return note_no_contact(deps, now, said) < timedelta(seconds=deps.timings.host_key_s)
 
 
-def is_host_key_awaited(
+def await_new_host_key(
     deps: FlowDeps, now: AttemptState, machine: Machine | None, said: str
 ) -> bool:
-    """Whether a machine with another host key is asked again before its job begins.
+    """Pin the host key that the machine publishes now; return whether it is asked again.
 
-    Google's guest agent makes new host keys some seconds after the first were published. The key
-    that the guest publishes then, through its provider, is pinned instead of the first.
+    Before its job begins, Google's guest agent makes new host keys some seconds after it published
+    the first ones. The later key is pinned instead.
 
     Args:
         deps: The ports.
         now: The attempt.
-        machine: As its provider has it now; None where the provider did not answer.
+        machine: The provider's current description; None if the provider did not answer.
         said: How the machine failed to answer.
     """
     if machine is None:
-        return _host_key_settles(deps, now, said)
-    shown = machine.endpoint
-    if now.lease is None or not _may_publish_another(deps, now, shown, said):
+        return _note_host_key_mismatch(deps, now, said)
+    if not _await_published_host_key(deps, now, machine.endpoint, said):
         return False
-    if shown is not None:
-        deps.stores.leases.reached(now.lease.id, _pinned(deps, now, now.lease, shown))
+    pin_published_key(deps, now, machine)
     return True
+
+
+def pin_published_key(deps: FlowDeps, now: AttemptState, machine: Machine) -> None:
+    """Pin the host key that the guest published last, through its provider."""
+    if now.lease is not None and machine.endpoint is not None:
+        way = _pinned(deps, now, now.lease, machine.endpoint)
+        deps.stores.leases.reached(now.lease.id, way)
 
 
 def _note(deps: FlowDeps, lease: Lease, machine: Machine) -> None:
@@ -502,7 +513,7 @@ def _knock(
     try:
         deps.open_workspace(way).put_agent()
     except HostKeyError as error:
-        if not late and _may_publish_another(deps, now, shown, str(error)):
+        if not late and _await_published_host_key(deps, now, shown, str(error)):
             return NOT_YET
         return record_failure(deps, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except AuthenticationError as error:
@@ -528,7 +539,7 @@ def _blame_boot(deps: FlowDeps, attempt_id: str, lease: Lease, reason: str, deta
         try:
             lines = provider.console(lease.machine_id).splitlines()[-CONSOLE_LINES:]
         except ProviderError as error:
-            lines = [f"(not to be had: {error})"]
+            lines = [f"(not available: {error})"]
         if lines:
             detail = "\n".join([detail, "Its console's last lines:", *lines])
     return record_failure(deps, attempt_id, Outcome.ERRORED, reason, detail)

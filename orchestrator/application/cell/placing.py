@@ -15,7 +15,7 @@ from orchestrator.application.cell.flow_context import (
     enter,
     overdue,
     record_failure,
-    stopped_from_outside,
+    record_stop,
 )
 from orchestrator.application.cell.launching import (
     REASONS,
@@ -24,7 +24,7 @@ from orchestrator.application.cell.launching import (
     give_up,
     launch,
     reconcile,
-    send_back,
+    terminate_refused,
 )
 from orchestrator.application.cell.place_selection import RankedPlace, rank_places
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
@@ -55,7 +55,7 @@ def poll_placement(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.BOOTING):
         return GO
-    if stopped_from_outside(deps, now):
+    if record_stop(deps, now):
         return STOP
     provider = deps.provider(now.plan.platform.provider)
     lease = now.lease
@@ -65,7 +65,7 @@ def poll_placement(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
         case LeaseState.HELD:
             return confirm(deps, now, lease, provider)
         case LeaseState.RELEASING:
-            return send_back(deps, lease, provider)
+            return terminate_refused(deps, lease, provider)
         case LeaseState.LAUNCHING if lease.refusal_reason:
             return reconcile(deps, lease, provider)
     return launch(deps, now, lease, provider)
@@ -177,8 +177,8 @@ def _tell_of_budgets(deps: FlowDeps, at: datetime) -> None:
     for use in deps.stores.leases.budget_uses(deps.budgets, at) if deps.budgets else ():
         key = f"{use.budget.period} {use.budget.since(at):%Y-%m-%d}"
         percent = use.warn_percent
-        if percent > int(deps.lapses.said.get(key, "0")):
-            deps.lapses.said[key] = str(percent)
+        if percent > int(deps.contact_log.messages.get(key, "0")):
+            deps.contact_log.messages[key] = str(percent)
             logger.warning("%s: %d %% or more is used", use, percent)
 
 

@@ -18,13 +18,13 @@ from orchestrator.application.cell.flow_context import (
     FlowDeps,
     enter,
     is_out_of_time,
-    is_stopped,
     overdue,
+    record_cancel,
     record_deadline,
     record_failure,
     workspace_of,
 )
-from orchestrator.application.cell.launching import is_host_key_awaited
+from orchestrator.application.cell.launching import await_new_host_key, pin_published_key
 from orchestrator.application.cell.reuse_decision import (
     note_prepared,
     reuse_on_machine,
@@ -222,7 +222,7 @@ def poll_preparation(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.RUNNING):
         return GO
-    if is_stopped(deps, now):
+    if record_cancel(deps, now):
         return STOP
     late = is_out_of_time(deps, now)
     try:
@@ -252,14 +252,14 @@ def _trouble(deps: FlowDeps, now: AttemptState, error: Exception, *, late: bool)
         if ended is not None:
             return ended
         awaited = reason == "host_key" and not late
-        if awaited and is_host_key_awaited(deps, now, machine, said):
+        if awaited and await_new_host_key(deps, now, machine, said):
             return NOT_YET
-    if reason == "ssh" and not (_is_given_up(deps, now, said) or late):
+    if reason == "ssh" and not (_note_failed_contact(deps, now, said) or late):
         return NOT_YET
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, said)
 
 
-def _is_given_up(deps: FlowDeps, now: AttemptState, said: str) -> bool:
+def _note_failed_contact(deps: FlowDeps, now: AttemptState, said: str) -> bool:
     """Whether it has been unreachable for too long; a rented machine may reboot once."""
     silent_s = note_no_contact(deps, now, said).total_seconds()
     rented = now.lease is not None and deps.traits(now.lease.provider).rented
@@ -293,6 +293,8 @@ def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value |
         return NOT_YET
     digest = now.run.payload_digest
     workspace.put_archive("payloads", digest, lambda: deps.blobs.open(digest))
+    if not _pin_final_host_key(deps, now):
+        return NOT_YET
     probe = workspace.probe(interpreters_to_probe(deps, now))
     attest(deps, now, probe)
     environment = prepare_environment(deps, now, probe)
@@ -313,6 +315,27 @@ def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value |
     )
     workspace.start(now.attempt.id, plan, secrets_of(deps, now))
     return GO
+
+
+def _pin_final_host_key(deps: FlowDeps, now: AttemptState) -> bool:
+    """Pin the last host key that the guest makes; False while it may still make one.
+
+    No later one is accepted. A guest that answers with the injected key makes no other. A
+    connection that is open already does not tell of a new key, so the provider is asked for it.
+    """
+    lease = now.lease
+    if lease is None or not isinstance(lease.endpoint, SshEndpoint):
+        return True
+    login = deps.stores.leases.login(lease.id)
+    if login is None or lease.endpoint.host_key == login.host_public_key:
+        return True
+    if not overdue(deps, now.cell, deps.timings.host_key_settle_s):
+        return False
+    machine = inspected(deps, now, every_s=deps.timings.host_key_look_s)
+    if machine is None:
+        return False
+    pin_published_key(deps, now, machine)
+    return True
 
 
 def interpreters_to_probe(deps: FlowDeps, now: AttemptState) -> list[str]:

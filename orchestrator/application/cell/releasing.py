@@ -13,11 +13,15 @@ from orchestrator.application.cell.flow_context import (
     FlowDeps,
     enter,
     is_unreachable,
-    note_end,
     overdue,
     record_failure,
+    record_machine_ended_at,
 )
-from orchestrator.application.cell.launching import is_gone, is_unmade, still_ordered
+from orchestrator.application.cell.launching import (
+    is_gone,
+    note_still_ordered,
+    resolve_unanswered_launch,
+)
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease, LeaseState
 from orchestrator.domain.machine import (
@@ -40,50 +44,56 @@ def record_bug(deps: FlowDeps, attempt_id: str, error: Exception) -> Value:
 
 
 def poll_release(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Continue until no lease of the attempt is open; nothing prevents the release."""
+    """Release each machine until no lease of the attempt is open; errors delay it only."""
     try:
         now = deps.stores.cells.attempt_state(attempt_id)
         now = enter(deps, now, CellState.RELEASING)
-        if is_held(deps, now):
+        held_for = hold_outcome(deps, now)
+        if held_for is not None:
+            _notify_hold(deps, now, held_for)
             return NOT_YET
         leases = deps.stores.leases.of_attempt(attempt_id)
-        gone = [_is_gone(deps, now, x) for x in leases if x.state is not LeaseState.GONE]
+        closed = [_release_lease(deps, now, x) for x in leases if x.state is not LeaseState.GONE]
     except Exception as error:
-        if deps.lapses.is_news(attempt_id, repr(error)):
-            logger.exception("attempt %s: its machine could not be given back yet", attempt_id)
+        if deps.contact_log.remember(attempt_id, repr(error)):
+            logger.exception("attempt %s: its machine could not be released yet", attempt_id)
         return NOT_YET
-    return GO if all(gone) else NOT_YET
+    return GO if all(closed) else NOT_YET
 
 
-def _is_gone(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
+def _release_lease(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
+    """Take the next step towards closing the lease; return whether it is closed."""
     match lease.state:
         case LeaseState.RESERVED:
             deps.stores.leases.gone(lease.id, at=deps.clock.now(), cost_usd=Decimal(0))
             return True
         case LeaseState.LAUNCHING:
-            return is_unmade(deps, lease, deps.provider(lease.provider), refusal="never made")
+            return resolve_unanswered_launch(
+                deps, lease, deps.provider(lease.provider), refusal="never made"
+            )
         case LeaseState.HELD:
-            return _is_told(deps, now, lease)
-    return _is_verified(deps, now, lease)
+            return _terminate_lease(deps, now, lease)
+    return _close_if_gone(deps, now, lease)
 
 
-def _is_told(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
-    """Clean the machine, then call the provider to terminate it."""
-    if lease.endpoint is not None and not _is_left(deps, now, lease, lease.endpoint):
+def _terminate_lease(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
+    """Clean the machine, then terminate it; return whether the lease is closed."""
+    if lease.endpoint is not None and not _clean_machine(deps, now, lease, lease.endpoint):
         return False
     try:
         deps.provider(lease.provider).terminate(lease.machine_id)
     except MachineError as error:
-        logger.warning("lease %s: not given back yet: %s", lease.id, error)
+        logger.warning("lease %s: not terminated yet: %s", lease.id, error)
         return False
     deps.stores.leases.releasing(lease.id)
-    return _is_verified(deps, now, lease)
+    return _close_if_gone(deps, now, lease)
 
 
-def _is_left(deps: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint) -> bool:
-    """Whether the machine was cleaned, or is released anyway.
+def _clean_machine(deps: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint) -> bool:
+    """Remove the attempt's folders; return whether the machine may be terminated.
 
-    One that was made for this lease ends with it: nothing on it is worth the wait.
+    A rented machine is not cleaned, as it is terminated. After `close_s`, or if the machine is
+    unreachable, it is terminated without cleaning.
     """
     try:
         workspace = deps.open_workspace(way)
@@ -95,17 +105,19 @@ def _is_left(deps: FlowDeps, now: AttemptState, lease: Lease, way: Endpoint) -> 
         late = overdue(deps, now.cell, deps.timings.close_s)
         if not late and not is_unreachable(now.attempt):
             return False
-        logger.warning("lease %s: given back without cleaning up: %s", lease.id, error)
+        logger.warning("lease %s: terminated without cleaning: %s", lease.id, error)
     return True
 
 
-def _is_verified(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
-    """Close the lease once the provider reports that the machine is gone."""
+def _close_if_gone(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
+    """Close the lease if the provider reports that the machine is gone, else terminate it again."""
     provider, at = deps.provider(lease.provider), deps.clock.now()
     try:
         machine = provider.inspect(lease.machine_id)
-        lease = still_ordered(deps, lease, machine, at=at)
-        lease = note_end(deps.stores, lease, machine, since=now.cell.entered_at, at=at)
+        lease = note_still_ordered(deps, lease, machine, at=at)
+        lease = record_machine_ended_at(
+            deps.stores, lease, machine, since=now.cell.entered_at, at=at
+        )
         if not is_gone(deps, lease, machine, at=at):
             provider.terminate(lease.machine_id)
             return False
@@ -117,32 +129,34 @@ def _is_verified(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     return True
 
 
-_NOT_WORTH_A_LOOK = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)
+_NOT_HELD = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)
 
 
-def is_held(deps: FlowDeps, now: AttemptState) -> bool:
-    """Whether the machine is held for a person; cancelling the run or the time limit ends that."""
+def hold_outcome(deps: FlowDeps, now: AttemptState) -> Outcome | None:
+    """Return the outcome for which the machine is kept for a person; None if it is released.
+
+    Cancelling the run and the time limit end a hold.
+    """
     minutes, lease = now.spec.hold_minutes, now.lease
     if not minutes or lease is None or lease.state is not LeaseState.HELD:
-        return False
+        return None
     if not isinstance(lease.endpoint, SshEndpoint) or now.run.cancel_requested_at is not None:
-        return False
+        return None
     if overdue(deps, now.cell, minutes * 60) or may_try_again(now):
-        return False
+        return None
     outcome = cell_outcome(deps, now.cell, now.spec, now.attempt.cause).outcome
-    if outcome in _NOT_WORTH_A_LOOK:
-        return False
-    if deps.lapses.is_news(now.attempt.id, "held"):
-        _tell(deps, now, outcome)
-    return True
+    return None if outcome in _NOT_HELD else outcome
 
 
-def _tell(deps: FlowDeps, now: AttemptState, outcome: Outcome) -> None:
+def _notify_hold(deps: FlowDeps, now: AttemptState, outcome: Outcome) -> None:
+    """Add a notice that the machine is kept; once per process."""
+    if not deps.contact_log.remember(now.attempt.id, "held"):
+        return
     begin = now.cell.entered_at or deps.clock.now()
     until = begin + timedelta(minutes=now.spec.hold_minutes)
     notice = (
         f"{outcome}: its machine is kept until {until:%H:%M:%S} UTC; "
-        f"`seatrial ssh {now.run.id} {now.cell.name}` goes there, `seatrial cancel` lets it go"
+        f"`seatrial ssh {now.run.id} {now.cell.name}` opens a shell, `seatrial cancel` releases it"
     )
-    said = {"cell": now.cell.name, "notice": notice, "shown": "kept_until"}
-    deps.stores.run_events.add(now.run.id, "cell", said)
+    data = {"cell": now.cell.name, "notice": notice, "shown": "kept_until"}
+    deps.stores.run_events.add(now.run.id, "cell", data)

@@ -167,7 +167,7 @@ def outcomes_of(
         return (), facts.end.detail or facts.end.reason
     times = (_one_time(facts, ask, keys, time) for time in range(1, ask.times + 1))
     found = tuple(outcomes for outcomes in times if outcomes)
-    reason = facts.end.reason if facts.end else "the agent ended without a last word"
+    reason = facts.end.reason if facts.end else "the agent ended without an `end` event"
     return found, "" if found else f"no test was run again: {reason or 'nothing was collected'}"
 
 

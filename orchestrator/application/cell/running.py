@@ -10,11 +10,11 @@ from orchestrator.application.cell.flow_context import (
     FlowDeps,
     enter,
     is_out_of_time,
-    is_stopped,
-    note_end,
     overdue,
+    record_cancel,
     record_deadline,
     record_failure,
+    record_machine_ended_at,
     workspace_of,
 )
 from orchestrator.application.finish_ingestion import drained, pull_evidence
@@ -42,14 +42,14 @@ def record_machine_end(
     Args:
         deps: The ports.
         now: The attempt.
-        machine: As `inspected` has it.
+        machine: The result of `inspected`.
         said: How the machine failed to answer.
     """
     if machine is None or machine.state not in (MachineState.TERMINATED, MachineState.STOPPING):
         return None
     if now.lease is not None:
         at = deps.clock.now()
-        note_end(deps.stores, now.lease, machine, since=now.cell.entered_at, at=at)
+        record_machine_ended_at(deps.stores, now.lease, machine, since=now.cell.entered_at, at=at)
     words = machine.detail or machine.state
     if machine.ended == "deadline":
         detail = f"the machine ended by its own timer ({words})"
@@ -62,7 +62,7 @@ def record_machine_end(
 def note_no_contact(deps: FlowDeps, now: AttemptState, said: str) -> timedelta:
     """Add a notice that the machine does not answer, with the reason and duration."""
     at = deps.clock.now()
-    since = deps.lapses.since.setdefault(now.attempt.id, at)
+    since = deps.contact_log.silent_since.setdefault(now.attempt.id, at)
     _note(deps, now, said, notice=f"no answer: {said}")
     return at - since
 
@@ -75,7 +75,7 @@ def note_provider_trouble(deps: FlowDeps, now: AttemptState, error: ProviderErro
 
 def note_contact(deps: FlowDeps, now: AttemptState) -> None:
     """Record that the machine answers again."""
-    deps.lapses.since.pop(now.attempt.id, None)
+    deps.contact_log.silent_since.pop(now.attempt.id, None)
     _note(deps, now, "", notice="the machine answers now")
 
 
@@ -93,15 +93,15 @@ def inspected(deps: FlowDeps, now: AttemptState, *, every_s: float | None = None
     Args:
         deps: The ports.
         now: The attempt.
-        every_s: So often at most; every `inspect_every_s` by default, 0 to ask now.
+        every_s: Least seconds between two requests; `inspect_every_s` by default, 0 to ask now.
 
-    Returns: None where the provider was not asked, or did not answer.
+    Returns: None if the provider was not asked, or did not answer.
     """
-    at, last = deps.clock.now(), deps.lapses.inspected.get(now.attempt.id)
+    at, last = deps.clock.now(), deps.contact_log.inspected_at.get(now.attempt.id)
     pause = timedelta(seconds=deps.timings.inspect_every_s if every_s is None else every_s)
     if now.lease is None or (last and at - last < pause):
         return None
-    deps.lapses.inspected[now.attempt.id] = at
+    deps.contact_log.inspected_at[now.attempt.id] = at
     try:
         return deps.provider(now.lease.provider).inspect(now.lease.machine_id)
     except ProviderError:
@@ -116,7 +116,7 @@ def poll_run(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.COLLECTING):
         return GO
-    answer = STOP if is_stopped(deps, now) else _watch(deps, now)
+    answer = STOP if record_cancel(deps, now) else _watch(deps, now)
     if isinstance(answer, NotYet):
         return NOT_YET
     enter(deps, now, CellState.COLLECTING)
@@ -135,7 +135,7 @@ def _watch(deps: FlowDeps, now: AttemptState) -> Value | NotYet:
             limit_bytes=deps.timings.pull_limit_bytes,
         )
     except HostKeyError as error:
-        # the address of a machine that was taken away is given to a stranger
+        # the address of a machine that was taken away may be reassigned to another customer
         machine = inspected(deps, now, every_s=0)
         ended = record_machine_end(deps, now, machine, str(error))
         return ended or record_failure(deps, attempt_id, Outcome.ERRORED, "host_key", str(error))
@@ -146,14 +146,14 @@ def _watch(deps: FlowDeps, now: AttemptState) -> Value | NotYet:
         return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", detail)
     note_contact(deps, now)
     if pulled is None:
-        detail = "the machine knows nothing of this attempt any more"
+        detail = "the machine has no folder of this attempt any more"
         return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", detail)
     if have.end is not None:
         return _ended(deps, now, have.end)
     if not pulled.alive and drained(pulled, have):
-        detail = "the agent ended without a last word"
+        detail = "the agent ended without an `end` event"
         return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", detail)
-    # Only a machine that is heard can tell whose time is up.
+    # Check the deadline only after contact: the evidence decides which job overran.
     if is_out_of_time(deps, now):
         return record_deadline(deps, now)
     return _first_event(deps, now, have)

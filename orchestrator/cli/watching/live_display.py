@@ -90,7 +90,7 @@ def _kept(cell: CellRecord, before: CellRecord | None, run: RunResponse) -> Iter
     name, run_id = one_line(cell.id), one_line(run.id)
     yield (
         f"{name}: its machine is kept until {cell.kept_until:%H:%M:%S} UTC; "
-        f"`seatrial ssh {run_id} {name}` goes there, `seatrial cancel {run_id}` lets it go"
+        f"`seatrial ssh {run_id} {name}` opens a shell, `seatrial cancel {run_id}` releases it"
     )
 
 

@@ -196,7 +196,7 @@ class GoogleAccountSetup:
             permissions.TPU_ROLE,
         }
 
-        def is_set() -> bool:
+        def try_once() -> bool:
             path = f"v3/projects/{self._cloud}"
             policy = self._rest.call(
                 "POST", PROJECTS, f"{path}:getIamPolicy", {"options": {"requestedPolicyVersion": 3}}
@@ -212,7 +212,7 @@ class GoogleAccountSetup:
                 return False
             return True
 
-        self._rest.until(f"binding {member}", is_set)
+        self._rest.until(f"binding {member}", try_once)
 
     def _make_service(self) -> str:
         start = f"v2/{self._place}/services"

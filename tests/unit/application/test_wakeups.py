@@ -23,14 +23,14 @@ def test_a_woken_wait_ends():
     timer.join()
 
 
-def test_news_before_the_wait_is_not_lost():
+def test_a_wakeup_before_the_wait_is_not_lost():
     wakeups = Wakeups(calm_s=NEVER_S)
     wakeups.arm("a")
     wakeups.wake("a")
     asyncio.run(wakeups.wait("a", 0.01))
 
 
-def test_one_news_ends_one_wait():
+def test_one_wakeup_ends_one_wait():
     wakeups = Wakeups()
     wakeups.arm("a")
     wakeups.wake("a")
@@ -55,7 +55,7 @@ def test_another_key_is_not_woken():
     assert asyncio.run(waits())
 
 
-def test_without_news_it_is_looked_all_the_same():
+def test_without_a_wakeup_the_wait_ends():
     wakeups = Wakeups(calm_s=0.02)
     wakeups.arm("a")
     asyncio.run(wakeups.wait("a", 0.01))
@@ -75,7 +75,7 @@ def test_who_is_armed_again_meanwhile_stays_armed():
     asyncio.run(waits())
 
 
-def test_news_for_a_loop_that_was_closed_is_no_error():
+def test_a_wakeup_for_a_closed_loop_is_no_error():
     """It would end the thread that calls back for all machines."""
     wakeups, loop = Wakeups(), asyncio.new_event_loop()
     wakeups.arm("a")

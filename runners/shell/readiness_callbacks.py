@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 
-class Arrivals:
+class ReadinessCallbacks:
     """Calls back when a descriptor becomes readable; any thread may use it."""
 
     def __init__(self) -> None:
@@ -16,18 +16,20 @@ class Arrivals:
         self._calls: dict[int, Callable[[], None]] = {}
         self._thread: threading.Thread | None = None
 
-    def expect(self, descriptor: int, call: Callable[[], None]) -> None:
+    def add(self, descriptor: int, call: Callable[[], None]) -> None:
         """Call `call` once, from another thread, when the descriptor is readable."""
         with self._lock:
             self._drop(descriptor)
             self._calls[descriptor] = call
             self._selector.register(descriptor, selectors.EVENT_READ)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._wait, name="arrivals", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._wait, name="readiness-callbacks", daemon=True
+                )
                 self._thread.start()
 
-    def forget(self, descriptor: int) -> Callable[[], None] | None:
-        """Stop watching the descriptor, which may be closed then; return the call that was due."""
+    def remove(self, descriptor: int) -> Callable[[], None] | None:
+        """Stop watching the descriptor, which may be closed then; return its pending call."""
         with self._lock:
             return self._drop(descriptor)
 
