@@ -137,7 +137,9 @@ def test_a_test_that_is_in_another_job_of_each_side_is_the_same_test(templates):
 
     own = results_of("tests", [("t.py::a", T.FAILED), ("t.py::b", T.PASSED), ("t.py::n", T.PASSED)])
     plain = results_of("plain", [("t.py::a", T.FAILED), ("t.py::b", T.FAILED)])
-    twice = results_of("again", [("t.py::n", T.PASSED)]) + results_of("more", [("t.py::n", T.PASSED)])
+    twice = results_of("again", [("t.py::n", T.PASSED)]) + results_of(
+        "more", [("t.py::n", T.PASSED)]
+    )
     evidence = replace(run([*plain, *twice]), base=run(own))
     tests = the_pair(evidence).tests
     found = {group.category: [c.name for c in group.shown] for group in tests.groups if group.count}
