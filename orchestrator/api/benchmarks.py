@@ -84,7 +84,7 @@ def get_benchmark_series(
     benchmark: BenchmarkId,
     product: Annotated[str | None, Query(description="The payload's name", max_length=300)] = None,
     platform: Annotated[str | None, Query(description="A platform's id", max_length=300)] = None,
-    runs: Annotated[int, Query(ge=1, le=1000, description="So many newest runs")] = 200,
+    runs: Annotated[int, Query(ge=1, le=1000, description="Number of newest runs")] = 200,
 ) -> ListResponse[SeriesResponse]:
     """Return a benchmark over the newest runs with its change points; they block no release."""
     found = series_of(context, benchmark, product=product, platform=platform, runs=runs)

@@ -220,6 +220,9 @@ def evaluate(
         version=asked.policy_digest,
         key=f"api:{key}",
     )
+    # A known key returns the verdict that was stored under it, even if it was evaluated for other
+    # runs; a
+    # check before the evaluation would miss a concurrent request with the same key.
     _refuse_other(stored, name, runs, asked)
     announce_verdict(context, stored)
     response.headers["Location"] = f"/api/v1/verdicts/{stored.id}"

@@ -182,7 +182,9 @@ def claim(context: Context, due: DueSchedule) -> None:
     firings += _missed(schedule, sorted_out.missed, now, tell=not firings)
     if context.stores.schedules.claim(due, firings, next_due_at=at) and sorted_out.missed:
         count = len(sorted_out.missed)
-        logger.warning("schedule %s: %d firings were missed for good", schedule.name, count)
+        logger.warning(
+            "schedule %s: %d firings were skipped and will not be launched", schedule.name, count
+        )
 
 
 def _missed(

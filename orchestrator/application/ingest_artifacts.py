@@ -501,4 +501,4 @@ def _file_problems(notes: IngestNotes, files: Sequence[Handed]) -> list[Problem]
 
 
 def _differ(what: str, noted: str, said: str) -> IntakeError:
-    return IntakeError(f"ingest.yaml says {what} {noted}, and the order says {said}: mend one")
+    return IntakeError(f"ingest.yaml says {what} {noted}, and the request says {said}: correct one")

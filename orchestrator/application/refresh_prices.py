@@ -8,7 +8,7 @@ from orchestrator.domain.prices import Price, Prices, Refreshed, UncertainPrice,
 
 
 def refresh_prices(context: Context) -> Refreshed:
-    """Read prices from every provider; an uncertain price replaces none."""
+    """Read prices from every provider. An implausible price is reported and not stored."""
     kept: list[Price] = []
     uncertain: list[UncertainPrice] = []
     unread: dict[str, str] = {}

@@ -1,6 +1,7 @@
-"""Small pictures drawn on the server: shapes without text; the text is next to them.
+"""Small SVG charts.
 
-Coordinates are attributes and colours are classes: no style of a picture's own is needed.
+They contain no text (the page prints it beside them) and no inline styles (CSS classes colour
+them).
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class Moment:
 
     @property
     def shown(self) -> str:
-        """In UTC, or how long ago."""
+        """The text of the cell: the time in UTC, or its age."""
         if self.at is None:
             return "–"
         return utc(self.at) if self.now is None else age(self.at, self.now)

@@ -232,7 +232,7 @@ def _metrics_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem
             message = f"{name!r} must be `output`, or a file below the payload's folder"
             yield Problem((*path, "metrics", index), message)
         elif name in job.metrics[:index]:
-            yield Problem((*path, "metrics", index), f"{name!r} stands twice")
+            yield Problem((*path, "metrics", index), f"{name!r} occurs twice")
         elif _ATTEMPT_FILE.fullmatch(artifact) or (name != OUTPUT and artifact in taken):
             other = taken.get(artifact, "a file of the attempt")
             message = f"{name!r} and {other} are both stored as {artifact!r}: rename the file"

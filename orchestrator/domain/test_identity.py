@@ -249,14 +249,14 @@ class AliasState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Two names that are, or are not, one test."""
+    """Two names that may be one test, and the decision of a person on that."""
 
     id: int
     product: str
     job: str
     """Job of the newer name."""
     old_test: int
-    """The number of the test under its older name."""
+    """Database id of the test under its older name."""
     old: str
     """The node id of the older name."""
     new_test: int

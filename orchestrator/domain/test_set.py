@@ -1,4 +1,4 @@
-"""The test set of a suite: collected tests, and what excluded others."""
+"""Which tests a suite collected, and which options, files or hooks left tests out."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class RunsAsked:
     """Prefix of the version."""
     matrix: str = ""
     commit: str = ""
-    """Prefix of the version."""
+    """Prefix of the commit's SHA."""
     branch: str = ""
     author: str = ""
 

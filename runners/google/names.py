@@ -58,12 +58,12 @@ def label(value: str) -> str:
 
 
 def labels(tags: Mapping[str, str]) -> dict[str, str]:
-    """Tags as labels, whose keys are allowed already."""
+    """Return tags as labels; their keys must be valid label keys."""
     return {key: label(value) for key, value in tags.items()}
 
 
 def own_labels(platform: Platform) -> dict[str, str]:
-    """The labels that the platform's owner requires, ``options: {labels: "cost-center=42, a=b"}``.
+    """Return the user's own labels from ``options: {labels: "cost-center=42, a=b"}``.
 
     Raises PlatformError for an invalid label, or one of Seatrial's.
     """

@@ -39,7 +39,7 @@ class JobMetrics:
     def __call__(
         self, name: str, chunks: Iterable[bytes]
     ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
-        """See the port."""
+        """Return the figures, and what keeps a person from relying on them."""
         with tempfile.TemporaryDirectory(prefix="seatrial-metrics-") as folder:
             artifact, cut = _written(Path(folder) / "file", name, chunks)
             found = _Found([], [cut] if cut else [], one_unit=name != OUTPUT)

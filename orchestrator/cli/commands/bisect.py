@@ -302,7 +302,7 @@ def _lines(
     else:
         between = result.first_bad - result.last_good
         head = f"one of {between} revisions broke it, up to {first.commit}: the others do not build"
-    untried = "revisions in between that were not tried may break and mend it again"
+    untried = "revisions in between that were not tried may break and fix it again"
     return [
         head,
         f"the last that passes is {last.commit}: {last.title}",

@@ -121,7 +121,9 @@ def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
     if yes:
         return
     if not session.is_interactive:
-        raise CliError("Nobody can be asked here: say -y to end everything. Nothing was ended.")
+        raise CliError(
+            "There is no terminal to ask on: say -y to end everything. Nothing was ended."
+        )
     what = plural(len(seen.items), "billed thing")
     asked = f"Cancel every run of project {project!r} and end all of its machines ({what} now)?"
     if not typer.confirm(asked, err=True):

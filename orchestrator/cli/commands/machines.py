@@ -147,7 +147,7 @@ def _terminate(
     session.err.print(fitting(session.err, _MACHINES, [_row(sight) for sight in survey.items]))
     what = plural(len(survey.items), "of these things", "of these things")
     if not yes and not session.is_interactive:
-        raise CliError("Nobody can be asked here: say -y to end these. Nothing was ended.")
+        raise CliError("There is no terminal to ask on: say -y to end these. Nothing was ended.")
     if not yes and not typer.confirm(f"End {what} now?", err=True):
         raise CliError("Nothing was ended.")
     ended, failed = [], []

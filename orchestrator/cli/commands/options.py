@@ -136,7 +136,7 @@ ReuseOption = Annotated[
         min=0.01,
         max=8760,
         help="Do not run jobs that passed no longer ago than this, and in which nothing that they "
-        "depend on has changed: their evidence stands.",
+        "depend on has changed: their earlier evidence is reused.",
         show_default=False,
     ),
 ]

@@ -145,7 +145,10 @@ def _dynamic_version(folder: Path, name: str) -> tuple[str, list[str]]:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
         return UNKNOWN_VERSION, [
-            f"no version was found, so {UNKNOWN_VERSION} stands in both files: mend it there"
+            (
+                f"no version was found, so {UNKNOWN_VERSION} was written to both files: correct it "
+                "there"
+            )
         ]
     return version, [f"the version is the one of {name} that is installed here"]
 

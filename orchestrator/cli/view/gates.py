@@ -60,7 +60,7 @@ def print_verdict(
     else:
         excused = [rule for rule in blocking if rule.outcome in _EXCUSED]
         in_the_way = [rule for rule in blocking if rule.outcome not in _EXCUSED]
-        _print_rules(session, "what stands in the way", in_the_way)
+        _print_rules(session, "blocking rules", in_the_way)
         _print_rules(session, "what is excused", excused)
     _print_blame(session, blocking)
     _print_rules(session, "for your information", advisory)
@@ -81,7 +81,7 @@ def _judged(verdict: Verdict) -> str:
             ended[run] = max(ended.get(run, ""), at)
     runs = inputs.get("evidence", {}).get("runs")
     told = [_run(str(run), ended.get(str(run), "")) for run in runs] if _is_list(runs) else []
-    return f"judged: {'; '.join(told) or 'no run'}"
+    return f"evaluated: {'; '.join(told) or 'no run'}"
 
 
 def _run(name: str, ended: str) -> str:

@@ -442,7 +442,7 @@ def _section(
         caption=f"{title} ({many:,})",
         columns=_TESTS if is_alone else (_TESTS[0], _PLATFORM, *_TESTS[1:]),
         rows=[Row((row[0], *row[2:]) if is_alone else row) for row in rows],
-        empty=f"No test is here: {title.lower()} there are none.",
+        empty=f"No {title[0].lower()}{title[1:]}.",
         next=after,
         total=many,
         is_caption_hidden=True,

@@ -144,7 +144,7 @@ def quarantine(
 def end_one(
     asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.GATE)], quarantine: str
 ) -> Response:
-    """End one now; again changes nothing."""
+    """End a quarantine now; idempotent."""
     ended = end_quarantine(asked.context, quarantine, by=viewer.name)
     if ended is None:
         raise PageMissingError(f"there is no quarantine {quarantine!r}; /flaky lists them")

@@ -98,7 +98,7 @@ def flaky(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def failed_first(case: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per job with failures in another run of its subject that do not occur here."""
+    """Yield a result for each job that passes here but failed in another run of its subject."""
     for judged in case.jobs:
         found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
         if found or judged.job.passed_after:
@@ -108,7 +108,7 @@ def failed_first(case: RuleContext) -> Iterator[RuleResult]:
             yield from _left_out(stand, cell, is_blocking=stand.blocking(cell))
 
 
-def failed_first_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
+def failed_first_v3(case: RuleContext) -> Iterator[RuleResult]:
     """Check failures before reruns, also on platforms unavailable later, with a remedy.
 
     The sentence has the command that approves a change of the payload, or that asks for a waiver.

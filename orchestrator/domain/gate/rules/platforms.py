@@ -130,12 +130,12 @@ def platforms(case: RuleContext) -> Iterator[RuleResult]:
     return _platforms(case, _ran)
 
 
-def platforms_with_first_rules_counts(case: RuleContext) -> Iterator[RuleResult]:
+def platforms_v2(case: RuleContext) -> Iterator[RuleResult]:
     """Yield the results of versions 1 and 2: runs that reuse evidence count as green runs.
 
     The counts of tests are those that passed, failed, or were expected to fail.
     """
-    return _platforms(case, _ran_as_before)
+    return _platforms(case, _ran_v2)
 
 
 def _platforms(case: RuleContext, ran: _OfCell) -> Iterator[RuleResult]:
@@ -209,7 +209,7 @@ def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
     return _in_a_row(wanted, cell.green_streak + 1, said)
 
 
-def _ran_as_before(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
+def _ran_v2(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
     said = _said_of(cell, first_rules_counts)
     return _in_a_row(stand.rule.consecutive_green, cell.green_streak + 1, said)
 
