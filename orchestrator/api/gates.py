@@ -303,7 +303,7 @@ def _answer(stored: StoredVerdict) -> VerdictResponse:
 def _refuse_other(
     stored: StoredVerdict, gate: str, runs: Sequence[str], asked: EvaluateRequest
 ) -> None:
-    """Raise KeyReusedError where the key belongs to another request."""
+    """Raise KeyReusedError if the key belongs to another request."""
     same_runs = not runs or set(runs) == set(stored.runs)
     same_line = stored.gate == gate and stored.lineage == (asked.lineage or gate)
     same_policy = asked.policy_digest in ("", stored.verdict.policy_digest)

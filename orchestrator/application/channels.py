@@ -153,8 +153,9 @@ AT_ONCE = 20
 def deliver(context: Context) -> None:
     """Try every due delivery, one after the other, outside of any transaction.
 
-    At least once: whoever dies between sending and writing it down leaves the delivery to the
-    next, with the same id. A channel that fails waits for the next look, so that it does not keep
+    At least once: if a controller dies between sending and storing that, the next one sends the
+    delivery again, with the same id. A channel that fails waits for the next look, so that it
+    does not keep
     the others waiting.
     """
     outbox, clock = context.stores.outbox, context.clock

@@ -244,7 +244,7 @@ class DryRunResult:
 
     stored: StoredVerdict
     verdict: Verdict | None
-    """None where the frozen evidence is no longer stored."""
+    """None if the frozen evidence is no longer stored."""
 
 
 def dry_run_policy(

@@ -72,7 +72,7 @@ _RUN_STATES = {
 
 
 def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Announcement | None:
-    """Return the state to announce for an ended firing; None where a later firing replaces it."""
+    """Return the state to announce for an ended firing; None if a later firing replaces it."""
     if firing.superseded or (not firing.run and firing.outcome in (SKIPPED, CANCELLED)):
         return None
     verdict = context.stores.gates.verdict(firing.verdict) if firing.verdict else None
@@ -229,7 +229,7 @@ class Evaluate(Protocol):
 
 
 class RequestConfirmationRun(Protocol):
-    """Launches a confirmation run; None where it cannot help."""
+    """Launches a confirmation run; None if it cannot help."""
 
     def __call__(self, context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
         """See `request_confirmation_run`."""

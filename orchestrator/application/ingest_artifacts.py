@@ -462,7 +462,7 @@ def _subject(said: str, notes: IngestNotes) -> NotedSubject:
 
 
 def text_fault(text: str) -> str:
-    """Return what is wrong with a subject's name or version; empty where nothing is."""
+    """Return what is wrong with a subject's name or version; empty if nothing is."""
     if not text.strip():
         return "it must not be empty"
     if not text.isprintable():

@@ -195,7 +195,7 @@ def check_order(
 ) -> tuple[Matrix, list[CellPlan]]:
     """Return the matrix and its cells, if they can be launched.
 
-    What is asked for and cannot be had is refused; nothing takes its place. `later` says what is
+    A requested item that is not available is refused; nothing replaces it. `later` says what is
     found at the launch itself, and cannot be sent now.
     """
     matrix = _check_matrix(context, order, payload)

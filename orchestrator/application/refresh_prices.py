@@ -36,7 +36,7 @@ def known_prices(context: Context) -> tuple[Price, ...]:
 
 
 def _known(context: Context, name: str) -> tuple[Price, ...]:
-    """Return one provider's prices; none where it is not configured."""
+    """Return one provider's prices; none if it is not configured."""
     try:
         provider = context.provider(name)
         return tuple(provider.known_prices()) if isinstance(provider, Prices) else ()

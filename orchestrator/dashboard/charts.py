@@ -21,7 +21,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Shapes in a box of so many units."""
+    """A chart's shapes, with the size of its box in units."""
 
     width: int
     height: int

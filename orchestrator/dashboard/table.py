@@ -49,7 +49,7 @@ class Text:
     """Shown instead of the value; the rest is in the note."""
 
     def plain(self) -> Plain:
-        """The text as it is."""
+        """The unformatted text."""
         return self.value
 
     def text(self) -> str:
@@ -389,7 +389,7 @@ class Table:
     is_grid: bool = field(default=False)
     """Arrow keys move in it from cell to cell."""
     is_passing: bool = False
-    """It answers a form: no address gives it again, so that only its Markdown can be had."""
+    """Whether the page answers a form; it has no address, so that only its Markdown is offered."""
 
 
 @dataclass(frozen=True, slots=True)

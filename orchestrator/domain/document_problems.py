@@ -19,7 +19,7 @@ class Problem:
     """Keys and indexes from the document's root."""
     message: str
     line: int | None = None
-    """Counted from 1; None where the document has no lines."""
+    """Counted from 1; None if the document has no lines."""
     column: int | None = None
 
     def __str__(self) -> str:

@@ -33,7 +33,7 @@ class TestName:
 
 
 def split_nodeid(nodeid: str) -> tuple[str, str, str, str]:
-    """Split a node id into path, classes, function and parameters; empty where it has none."""
+    """Split a node id into path, classes, function and parameters; empty if it has none."""
     head, bracket, param = nodeid.partition("[")
     path, *names = head.split("::")
     if not names:  # a module that could not be collected; its path may hold a bracket
@@ -285,7 +285,7 @@ class KnownTestResponse(KnownTest):
     """A test with its present name."""
 
     now: int | None
-    """The test that replaces it, as a person confirmed; None where it has no newer name."""
+    """The test that replaces it, as a person confirmed; None if it has no newer name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -370,7 +370,7 @@ class LogStore:
 
 
 def log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
-    """Return bytes from `low` to `high`. Raises CorruptEvidenceError where some are missing."""
+    """Return bytes from `low` to `high`. Raises CorruptEvidenceError if some are missing."""
     mine = (
         EvidenceChunkRow.attempt == attempt_pk,
         EvidenceChunkRow.stream == EvidenceStream.LOG,

@@ -126,7 +126,7 @@ def _broken(
 
 
 def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnElement[bool] | None:
-    """Select whether the test's module could not be collected; None where all could."""
+    """Select whether the test's module could not be collected; None if all could."""
     if not broken:
         return None
     ways = (
@@ -319,7 +319,7 @@ _WORDS = (
 class DifferenceStore:
     """Comparisons of cells. Each method is one transaction.
 
-    Jobs whose earlier evidence stands are compared by that evidence; a test that has another name
+    Jobs that reuse earlier evidence are compared by that evidence; a test that has another name
     now, as a person confirmed, is the same test. Cells that are not done are as they are now.
     """
 

@@ -50,7 +50,7 @@ class MetricLine:
     """The metrics' names without their last part."""
     params: Params
     cells: tuple[MetricFigure | None, ...]
-    """By column; None where this was not measured with these parameters."""
+    """By column; None if this was not measured with these parameters."""
 
     @property
     def figures(self) -> tuple[MetricFigure, ...]:

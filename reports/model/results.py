@@ -72,7 +72,7 @@ class BlameRow:
     """Empty for a command."""
     answer: str
     tried: str
-    """How often it ran again, and how that went."""
+    """Number of reruns, and their outcomes."""
     evidence: tuple[str, ...]
     sentence: str
     """The evidence that decides."""
@@ -172,7 +172,7 @@ class SpeedUp:
     """A figure set against its baseline on the same platform."""
 
     ratio: float | Absent
-    """Derived from the unrounded medians of both: above 1 is better, whatever the unit."""
+    """Derived from the unrounded medians of both: above 1 is better, in every unit."""
     overlaps: bool
     """Derived: whether the spreads touch."""
     n: int

@@ -254,7 +254,7 @@ class StatusReader:
 
 
 def refuse_gaps(what: str, unreachable: Iterable[str]) -> None:
-    """Raise ProviderUnavailableError where some zones did not answer a list of all."""
+    """Raise ProviderUnavailableError if some zones did not answer a list of all."""
     missing = ", ".join(unreachable)
     if missing:
         raise ProviderUnavailableError(

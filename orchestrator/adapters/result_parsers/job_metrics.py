@@ -113,7 +113,7 @@ class _Found:
 
 
 def _written(path: Path, name: str, chunks: Iterable[bytes]) -> tuple[Artifact, str]:
-    """Write the file within its limits; return what was cut off, empty where nothing was."""
+    """Write the file within its limits; return what was cut off, empty if nothing was."""
     lines, cut = 0, ""
     with path.open("wb") as file:
         for chunk in chunks:

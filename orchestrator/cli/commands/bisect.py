@@ -57,7 +57,7 @@ class BisectStep:
     """``check``, ``halve`` or ``confirm``."""
     answer: RevisionResult
     trouble: str
-    """Why it could not be tried; empty where it could."""
+    """Why it could not be tried; empty if it could."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class BisectAnswer:
     tried: int
     steps: list[BisectStep]
     first_bad: str | None = None
-    """Commit; None where the search is undecided."""
+    """Commit; None if the search is undecided."""
     last_good: str | None = None
     exact: bool = False
     """Whether every revision between the two was excluded."""
     undecided: str = ""
-    """Why nothing was found; empty where something was."""
+    """Why nothing was found; empty if something was."""
 
 
 class _MachineLeftError(Exception):

@@ -119,7 +119,7 @@ def cost_command(
 
 
 def _refresh(session: Session, client: Client, *, as_json: bool) -> None:
-    """Refresh the prices. Raises CliError where no provider returned any."""
+    """Refresh the prices. Raises CliError if no provider returned any."""
     told = client.post("/costs/refresh")
     if as_json:
         session.print_json(told)

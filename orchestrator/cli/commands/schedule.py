@@ -188,7 +188,7 @@ def schedule_pause(context: typer.Context, name: NameArgument, as_json: JsonOpti
 def schedule_resume(
     context: typer.Context, name: NameArgument, as_json: JsonOption = False
 ) -> None:
-    """Resume a schedule; firings missed meanwhile are not caught up."""
+    """Resume a schedule; firings that were missed during the pause are not caught up."""
     _change(context, name, "resume", "It fires again.", as_json)
 
 

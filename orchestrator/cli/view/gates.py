@@ -71,7 +71,7 @@ def print_verdict(
 
 
 def _judged(verdict: Verdict) -> str:
-    """Return ``judged: run 01jq, ended 2026-01-20 11:00 UTC``, with every run of the evidence."""
+    """Return ``evaluated: run 01jq, ended 2026-01-20 11:00 UTC``, for every run."""
     inputs = {rule.id: rule.inputs for rule in verdict.rules}
     ended: dict[str, str] = {}
     for rule in verdict.rules:

@@ -48,7 +48,7 @@ WINDOWS = (10, 20, 50)
 _RUNS = 50
 QUARANTINES_SHOWN = 100
 _MOST_DAYS = 36_500
-"""What the form can hold; the operation knows what is too long."""
+"""Maximum length of a text of the form; the operation checks the real limits."""
 SOON = timedelta(days=3)
 _FIELDS = ("product", "nodeid", "owner", "reason", "days", "platforms", "returns_after")
 _TESTS = (

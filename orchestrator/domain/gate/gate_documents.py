@@ -233,9 +233,9 @@ def cell_statement(told: Mapping[str, object], cell: CellEvidence, evidence_dige
     """Return an export's statement of a cell, bound to the frozen subject.
 
     Args:
-        told: The statement that the export makes of the cell.
-        cell: The cell as it was frozen.
-        evidence_digest: Of the frozen evidence; stands where the subject has no digest.
+        told: The export's statement of the cell.
+        cell: The frozen cell.
+        evidence_digest: Digest of the frozen evidence; used if the subject has no digest.
     """
     predicate = told.get("predicate")
     stated = dict(predicate) if isinstance(predicate, Mapping) else {}

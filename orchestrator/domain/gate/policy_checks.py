@@ -124,7 +124,7 @@ def _fails(case: RuleContext, runs: set[str]) -> str:
 
 
 def _quarantine_fault(case: RuleContext, one: Quarantine) -> str:
-    """Return why a quarantine excuses nothing; empty where it is active."""
+    """Return why a quarantine excuses nothing; empty if it is active."""
     if one.ended_at is not None:
         return f"ended: {one.ended_by or 'by hand'}"
     if case.now >= one.expires:

@@ -140,7 +140,7 @@ class StoredVerdict:
     gate: str
     verdict: Verdict
     runs: tuple[str, ...]
-    """The runs whose evidence it judges."""
+    """The runs whose evidence it evaluates."""
     lineage: str
     """The lineage of verdicts; the gate's name by default."""
     created_at: datetime
@@ -161,7 +161,7 @@ class VerdictResponse(Verdict):
     id: str
     """``V-0001``."""
     runs: tuple[str, ...]
-    """The runs whose evidence it judges."""
+    """The runs whose evidence it evaluates."""
     lineage: str
     """The lineage of verdicts."""
     created_at: datetime

@@ -62,7 +62,7 @@ def new_failures(case: RuleContext) -> Iterator[RuleResult]:
 def flaky(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result: tests that failed and passed in a rerun.
 
-    Failures are judged by the rules of jobs.
+    The rules of jobs evaluate failures.
     """
     rule = case.policy.spec.flaky
     seen = [result for result in case.tolerance.results if result.failing.is_flaky]
@@ -209,7 +209,7 @@ def _left_out(
 def known_issues(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per known issue and quarantine.
 
-    What it tolerates. Failures are judged by the rules of jobs.
+    What it tolerates. The rules of jobs evaluate failures.
     """
     used = case.tolerance.used
     for issue in case.tolerance.issues:

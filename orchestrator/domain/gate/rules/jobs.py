@@ -34,7 +34,7 @@ from orchestrator.domain.outcome import Counts, Outcome
 
 
 def cost(case: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: the cost of all machines of all judged runs."""
+    """Yield a result: the cost of all machines of all evaluated runs."""
     rule = case.policy.spec.cost
     if rule is None:
         return

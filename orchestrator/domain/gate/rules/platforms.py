@@ -122,7 +122,7 @@ _WRONG = (Outcome.FAILED, Outcome.TIMED_OUT)
 _Judged = tuple[RuleOutcome, str]
 """An outcome and its sentence."""
 _OfCell = Callable[[PlatformEvidence, CellEvidence], _Judged]
-"""What a cell comes to that ran to its end."""
+"""Outcome and sentence of a cell that ran to its end."""
 
 
 def platforms(case: RuleContext) -> Iterator[RuleResult]:
@@ -192,7 +192,7 @@ def _cell(stand: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _Judged:
 
 
 def _is_explained(cell: CellEvidence) -> bool:
-    """Whether the outcomes of its jobs, judged separately, explain the cell's."""
+    """Whether the outcomes of its jobs, which are evaluated separately, explain the cell's."""
     return cell.outcome not in _WRONG or any(job.outcome in _WRONG for job in cell.jobs)
 
 
